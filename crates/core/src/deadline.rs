@@ -1,0 +1,101 @@
+//! When a session must be looked at next. One mechanism serves everything that happens although nobody calls: a device
+//! dies, idleness begins, a choice or a note ends, a grace ends, a cold session is archived.
+
+use crate::derive::{Shown, derive};
+use crate::{Choice, Moment, Next, Rules, Session, Stance, Time};
+
+/// What the session waits for after this moment, given what others see now.
+///
+/// Looking too early is harmless, so a heartbeat does not move the deadline: whoever settles finds the person alive and
+/// asks here again.
+pub fn next(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) -> Next {
+    // A beat that changes nothing under a choice can change what its end will bring: who is idle and chose to be away
+    // for a minute comes online after it if they use a device within it. So the end of a choice is always looked at.
+    let stance = session.choice.as_ref().filter(|choice| choice.stance_at(moment.now) != Stance::Auto);
+    let change = next_change(session, moment, rules, shown).into_iter().chain(stance.and_then(|s| s.until)).min();
+    let last_death = session.devices.iter().map(|device| moment.death_of(device)).max();
+    if let Some(death) = last_death.filter(|&death| death > moment.now) {
+        // An invisible person's devices die unseen, but the session must not be retired before they have.
+        return Next::Settle(change.map_or(death, |change| change.min(death)));
+    }
+    let news = shown.differs_from(session.published.as_ref());
+    let retire = if news { Some(moment.now + rules.retire_after) } else { retirement(session, moment, rules) };
+    match (retire, change) {
+        (Some(retire), Some(change)) if change <= retire => Next::Settle(change),
+        (Some(retire), _) => Next::Retire(retire),
+        (None, Some(change)) => Next::Settle(change),
+        (None, None) => Next::Nothing,
+    }
+}
+
+/// When a session with nobody in it and nothing new to tell goes to the archive; none: it was there already.
+fn retirement(session: &Session, moment: &Moment, rules: &Rules) -> Option<Time> {
+    let is_kept = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
+    match session.next {
+        Next::Retire(at) => Some(at),
+        // Nothing is kept, so there is nothing to archive: a late notification about somebody long gone.
+        Next::Nothing if session.is_empty() => None,
+        // Archived before, and kept only for its choice: see `settle::retire`.
+        Next::Nothing if is_kept => None,
+        Next::Settle(at) if is_kept && at > moment.now && ends_at(session, at) => None,
+        Next::Nothing | Next::Settle(_) => Some(moment.now + rules.retire_after),
+    }
+}
+
+/// Whether the choice, or its note, ends at this instant.
+fn ends_at(session: &Session, at: Time) -> bool {
+    let ends = |choice: &Choice| [choice.until, choice.note.as_ref().and_then(|note| note.until)];
+    session.choice.as_ref().is_some_and(|choice| ends(choice).contains(&Some(at)))
+}
+
+/// The earliest instant after `moment` at which others would see something else if nothing happens until then.
+pub fn next_change(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) -> Option<Time> {
+    let mut instants: Vec<Time> = turning_points(session, moment, rules).filter(|&at| at > moment.now).collect();
+    instants.sort_unstable();
+    instants.dedup();
+    instants.into_iter().find(|&at| {
+        let then = derive(session, &moment.moved_to(at), rules);
+        then.state != shown.state || then.note != shown.note
+    })
+}
+
+fn turning_points<'a>(session: &'a Session, moment: &'a Moment, rules: &'a Rules) -> impl Iterator<Item = Time> + 'a {
+    let devices = session.devices.iter().flat_map(move |device| {
+        [Some(moment.death_of(device)), device.active_at.map(|at| at + rules.idle_after)].into_iter().flatten()
+    });
+    let choice = session
+        .choice
+        .iter()
+        .flat_map(|choice| [choice.until, choice.note.as_ref().and_then(|note| note.until)].into_iter().flatten());
+    devices.chain(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settle::settle;
+
+    const NOW: Moment = Moment { now: Time(1_000_000), amnesty: None };
+
+    #[test]
+    fn a_notification_about_somebody_long_gone_leaves_no_trace() {
+        assert_eq!(settle(&Session::default(), &NOW, &Rules::STANDARD), None);
+    }
+
+    #[test]
+    fn a_session_kept_for_its_choice_is_looked_at_when_that_ends() {
+        let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(Time(2_000_000)), note: None };
+        let session = Session { choice: Some(choice), ..Session::default() };
+        let shown = derive(&session, &NOW, &Rules::STANDARD);
+        assert_eq!(next(&session, &NOW, &Rules::STANDARD, &shown), Next::Settle(Time(2_000_000)));
+    }
+
+    #[test]
+    fn what_changes_at_the_instant_of_retiring_is_settled_first() {
+        let ends = NOW.now + Rules::STANDARD.retire_after;
+        let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(ends), note: None };
+        let session = Session { choice: Some(choice), next: Next::Retire(ends), ..Session::default() };
+        let shown = derive(&session, &NOW, &Rules::STANDARD);
+        assert_eq!(next(&session, &NOW, &Rules::STANDARD, &shown), Next::Settle(ends));
+    }
+}

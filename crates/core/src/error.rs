@@ -1,0 +1,40 @@
+//! Why a call failed, named by what the caller can do about it. The same five as in the contract.
+
+use thiserror::Error as ThisError;
+
+/// Why a call, or one item of a batch, failed.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+pub enum Error {
+    /// The input breaks a rule: mend it.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// More than this many were asked for at once: ask in smaller parts.
+    #[error("more than {0} at once")]
+    TooMany(u32),
+    /// The store is away: try again after this many milliseconds.
+    #[error("the store is away; try again in {0} ms")]
+    Unavailable(u32),
+    /// The caller may not do this.
+    #[error("not allowed")]
+    Denied,
+    /// None of the above; for a log.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Which field breaks which rule.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("`{field}` {rule}")]
+pub struct Invalid {
+    /// The field, as the contract names it.
+    pub field: String,
+    /// The rule, as a clause: "is empty".
+    pub rule: String,
+}
+
+impl Invalid {
+    /// A broken rule about a field.
+    pub fn new(field: &str, rule: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), rule: rule.into() }
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether a heartbeat changes what others see. Decided from the little that a touch brings back, so that in the steady
+//! state one round trip is all there is.
+
+use crate::{Stance, State, Time};
+
+/// What a touch found just before it left its trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The state last published; offline if nothing ever was.
+    pub state: State,
+    /// The version of that; 0 if nothing ever was.
+    pub version: u64,
+    /// The person's stance.
+    pub stance: Stance,
+    /// When that stance ends.
+    pub stance_until: Option<Time>,
+}
+
+/// Whether the session has to be loaded and settled after this beat. A false alarm costs a round trip; a missed change
+/// would be seen by nobody until the deadline, so in doubt this says yes.
+///
+/// One change it cannot see: a device that was used lately, died, was not pruned and comes back unused brings a person
+/// with another idle device online. To ask about every idle beat would cost more than that; the deadline, at most
+/// `d + ε` away, finds it.
+pub fn moves(found: &Found, active: bool, now: Time) -> bool {
+    let stance = match found.stance_until {
+        Some(until) if until <= now => Stance::Auto,
+        _ => found.stance,
+    };
+    match stance {
+        Stance::Invisible => found.state != State::Offline,
+        Stance::Busy => found.state != State::Busy,
+        Stance::Away => found.state != State::Away,
+        Stance::Auto if active => found.state != State::Online,
+        // The beat keeps the device alive and says nothing of its use: when idleness begins is the deadline's business.
+        Stance::Auto => !matches!(found.state, State::Online | State::Away),
+    }
+}

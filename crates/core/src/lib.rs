@@ -1,0 +1,28 @@
+//! The rules of presence: states, merging, transitions, deadlines.
+//!
+//! Everything here is a pure function of its arguments. There is no I/O, no clock and no async: `now` is always an
+//! argument, and it is always the store's. What a person's state *is* follows from [`derive`]; when it can change by
+//! itself follows from [`deadline`]; what to do about it follows from [`settle`] and [`choose`].
+//!
+//! Deliberately absent: serialisation (the edge owns the wire), storage (the keyspace owns the keys), and who may see
+//! whom, which is a decision of its own.
+
+mod error;
+mod id;
+mod rules;
+mod session;
+mod time;
+
+pub mod choose;
+pub mod deadline;
+pub mod derive;
+pub mod heartbeat;
+pub mod settle;
+
+pub use error::{Error, Invalid};
+pub use id::{ConversationId, DeviceId, MAX_ID_BYTES, UserId};
+pub use rules::Rules;
+pub use session::{
+    Amnesty, Choice, Device, DeviceKind, MAX_DEVICES, Mark, Moment, Next, Note, Published, Session, Stance, State,
+};
+pub use time::{Span, Time};

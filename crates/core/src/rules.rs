@@ -1,0 +1,108 @@
+//! The times by which the functions decide.
+
+use crate::{Invalid, Span};
+
+/// The times in force. `Default` is the product's; the presets are those of published designs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// `d`: how often a device beats.
+    pub interval: Span,
+    /// `ε`: how late a beat may be.
+    pub tolerance: Span,
+    /// How long after its last use a live device counts as idle.
+    pub idle_after: Span,
+    /// How long a device outlives a broken connection.
+    pub grace: Span,
+    /// How long one sign of typing lasts.
+    pub typing_ttl: Span,
+    /// How long after going offline a session is archived and dropped from the hot store.
+    pub retire_after: Span,
+    /// The most people one viewer may watch at once.
+    pub watch_limit: u32,
+}
+
+impl Rules {
+    /// Beats every 30 s, dead after 45 s: the default.
+    pub const STANDARD: Rules = Rules {
+        interval: Span::seconds(30),
+        tolerance: Span::seconds(15),
+        idle_after: Span::seconds(300),
+        grace: Span::seconds(30),
+        typing_ttl: Span::seconds(5),
+        // Long enough that a reload is not an archive write, short enough that a crash of the embedded store loses
+        // little.
+        retire_after: Span::seconds(5),
+        watch_limit: 20,
+    };
+
+    /// Beats every 30 s, dead after 90 s: two beats may be lost.
+    pub const LENIENT: Rules = Rules { tolerance: Span::seconds(60), ..Self::STANDARD };
+
+    /// Beats every 15 s, dead after 30 s: quick to notice.
+    pub const BRISK: Rules = Rules { interval: Span::seconds(15), tolerance: Span::seconds(15), ..Self::STANDARD };
+
+    /// The preset of this name: `standard` (30/45), `lenient` (30/90) or `brisk` (15/30).
+    pub fn preset(name: &str) -> Option<Rules> {
+        match name {
+            "standard" => Some(Self::STANDARD),
+            "lenient" => Some(Self::LENIENT),
+            "brisk" => Some(Self::BRISK),
+            _ => None,
+        }
+    }
+
+    /// How long one beat keeps its device alive: `d + ε`.
+    pub fn alive_for(&self) -> Span {
+        self.interval + self.tolerance
+    }
+
+    /// Refuses times that cannot work.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let max = Span::seconds(86_400);
+        let bounds = [
+            ("interval", self.interval, Span(100)),
+            ("tolerance", self.tolerance, Span(50)),
+            ("idle_after", self.idle_after, Span(100)),
+            ("grace", self.grace, Span(0)),
+            ("typing_ttl", self.typing_ttl, Span(100)),
+            // With none at all, one who is dropped and back within a millisecond would be given a version twice.
+            ("retire_after", self.retire_after, Span(1)),
+        ];
+        for (field, span, min) in bounds {
+            if span < min || span > max {
+                return Err(Invalid::new(field, format!("is not between {} ms and 24 h", min.0)));
+            }
+        }
+        if self.watch_limit == 0 || self.watch_limit > 1024 {
+            return Err(Invalid::new("watch_limit", "is not between 1 and 1024"));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_reproduce_the_published_designs() {
+        let alive = |name| Rules::preset(name).map(|r: Rules| (r.interval.0 / 1000, r.alive_for().0 / 1000));
+        assert_eq!(alive("standard"), Some((30, 45)));
+        assert_eq!(alive("lenient"), Some((30, 90)));
+        assert_eq!(alive("brisk"), Some((15, 30)));
+        assert_eq!(alive("none"), None);
+        assert_eq!(Rules::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn times_that_cannot_work_are_refused_by_name() {
+        let rules = Rules { interval: Span(10), ..Rules::default() };
+        assert_eq!(rules.check().map_err(|e| e.field), Err("interval".to_owned()));
+    }
+}

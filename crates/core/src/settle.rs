@@ -1,0 +1,100 @@
+//! What to do about a session: publish what changed, and say when to look again.
+
+use crate::derive::{self, Shown};
+use crate::{Choice, Moment, Next, Published, Rules, Session, Span, State, Time, deadline};
+
+/// A change of one session, decided on a load and valid only as long as nothing came between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What becomes the published record; none: it stays.
+    pub publish: Option<Published>,
+    /// What becomes the person's setting; none: it stays.
+    pub choice: Option<Choice>,
+    /// Devices that expired by this instant are dropped; zero drops none.
+    pub prune_expired_by: Time,
+    /// What the session waits for from now on.
+    pub next: Next,
+    /// How long after it became true this is published.
+    pub lag: Span,
+}
+
+/// Re-derives the person. None: the record is right and so is the deadline.
+pub fn settle(session: &Session, moment: &Moment, rules: &Rules) -> Option<Decision> {
+    let shown = derive::derive(session, moment, rules);
+    let decision = decide(session, moment, rules, shown);
+    (decision.publish.is_some() || decision.next != session.next).then_some(decision)
+}
+
+/// The decision that makes the record say `shown`.
+pub(crate) fn decide(session: &Session, moment: &Moment, rules: &Rules, shown: Shown) -> Decision {
+    let next = deadline::next(session, moment, rules, &shown);
+    let lag = match session.next {
+        Next::Settle(at) => moment.now - at,
+        Next::Retire(_) | Next::Nothing => Span(0),
+    };
+    let changed = shown.differs_from(session.published.as_ref());
+    let prune_expired_by = prunable(session, moment, changed);
+    let publish = changed.then(|| shown.into_published(next_version(session, moment.now)));
+    Decision { publish, choice: None, prune_expired_by, next, lag }
+}
+
+/// Strictly rising per person, also after the store lost its data, and comparable with a time.
+pub fn next_version(session: &Session, now: Time) -> u64 {
+    let previous = session.published.as_ref().map_or(0, |published| published.version);
+    previous.saturating_add(1).max(now.0.saturating_mul(1000))
+}
+
+/// The instant by which expired devices may be dropped without losing a last seen: now, if the record or a live device
+/// remembers a beat at least as new as theirs. A pardon protects those who were alive when it began.
+fn prunable(session: &Session, moment: &Moment, published: bool) -> Time {
+    let by = moment.surely_dead_by();
+    let (dead, kept): (Vec<_>, Vec<_>) = session.devices.iter().partition(|device| device.expires_at <= by);
+    let newest = |devices: &[&crate::Device]| {
+        devices.iter().map(|device| device.beat_at).filter(|&at| derive::counts(session, at)).max()
+    };
+    let remembered = newest(&kept).max(session.published.as_ref().and_then(|p| p.last_seen));
+    if dead.is_empty() || (!published && newest(&dead) > remembered) { Time(0) } else { by }
+}
+
+/// What to do with a session whose time to retire has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Retirement {
+    /// It is not what it seemed: put it right first.
+    Settle(Decision),
+    /// Archive this last seen, then drop the session.
+    Drop(Option<Time>),
+    /// Archive this last seen and keep the session for its choice.
+    Keep(Option<Time>, Decision),
+    /// Nothing: it is scheduled for later.
+    Wait,
+}
+
+/// What to do with a session that is reported as retirable.
+pub fn retire(session: &Session, moment: &Moment, rules: &Rules) -> Retirement {
+    if let Some(decision) = settle(session, moment, rules) {
+        return Retirement::Settle(decision);
+    }
+    match session.next {
+        Next::Retire(at) if at <= moment.now => {}
+        _ => return Retirement::Wait,
+    }
+    let shown = derive::derive(session, moment, rules);
+    if !session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now)) {
+        return Retirement::Drop(shown.last_seen);
+    }
+    let last_seen = shown.last_seen;
+    let archived = Session { next: Next::Nothing, ..session.clone() };
+    Retirement::Keep(last_seen, decide(&archived, moment, rules, shown))
+}
+
+/// What anybody could see of this person now, with the version of the record that it rests on.
+pub fn look(session: &Session, moment: &Moment, rules: &Rules) -> Published {
+    let version = session.published.as_ref().map_or(0, |published| published.version);
+    derive::derive(session, moment, rules).into_published(version)
+}
+
+/// The same, with the last seen that only the archive knows. One who is here keeps the time since when.
+pub fn remembered(published: Published, last_seen: Option<Time>) -> Published {
+    let since = if published.state == State::Offline { last_seen } else { published.since };
+    Published { since, last_seen, ..published }
+}

@@ -1,0 +1,222 @@
+//! Sessions made up of arbitrary parts: nothing that a store could hand out makes the rules contradict themselves.
+
+use proptest::prelude::*;
+use rollcall_core::choose::{Wish, choose};
+use rollcall_core::deadline::next_change;
+use rollcall_core::derive::derive;
+use rollcall_core::settle::{Retirement, look, retire, settle};
+use rollcall_core::{
+    Amnesty, Choice, Device, DeviceId, DeviceKind, Mark, Moment, Next, Note, Published, Session, Span, Stance, State,
+    Time,
+};
+
+use crate::{RULES, apply, config};
+
+const NOW: Time = Time(100);
+/// Beyond every instant that a made-up session speaks of.
+const END: u64 = 260;
+
+fn times() -> impl Strategy<Value = Time> {
+    (1u64..200).prop_map(Time)
+}
+
+fn past() -> impl Strategy<Value = Time> {
+    (1..=NOW.0).prop_map(Time)
+}
+
+fn notes() -> impl Strategy<Value = Note> {
+    (0u8..3, proptest::option::of(times())).prop_map(|(text, until)| Note {
+        text: text.to_string(),
+        emoji: String::new(),
+        until,
+    })
+}
+
+fn devices() -> impl Strategy<Value = Vec<Device>> {
+    let device = (past(), proptest::option::of(past()), 0u64..200);
+    proptest::collection::vec(device, 0..5).prop_map(|devices| {
+        let numbered = devices.into_iter().enumerate();
+        let made = numbered.map(|(number, (beat_at, active_at, expires))| Device {
+            id: DeviceId::parse(format!("d{number}")).expect("a short id"),
+            kind: DeviceKind::Other,
+            beat_at,
+            active_at: active_at.filter(|&at| at <= beat_at),
+            expires_at: Time(expires),
+        });
+        made.collect()
+    })
+}
+
+fn stances() -> impl Strategy<Value = Stance> {
+    prop_oneof![Just(Stance::Auto), Just(Stance::Away), Just(Stance::Busy), Just(Stance::Invisible)]
+}
+
+fn choices() -> impl Strategy<Value = Choice> {
+    let parts = (stances(), past(), proptest::option::of(times()), proptest::option::of(notes()));
+    parts.prop_map(|(stance, at, until, note)| Choice { stance, at, until, note })
+}
+
+fn records() -> impl Strategy<Value = Published> {
+    let states = prop_oneof![Just(State::Online), Just(State::Away), Just(State::Busy), Just(State::Offline)];
+    let times = (proptest::option::of(past()), proptest::option::of(past()));
+    (states, proptest::option::of(notes()), times, 1u64..200_000)
+        .prop_map(|(state, note, (since, last_seen), version)| Published { state, note, since, last_seen, version })
+}
+
+fn sessions() -> impl Strategy<Value = Session> {
+    let next = prop_oneof![Just(Next::Nothing), times().prop_map(Next::Settle), times().prop_map(Next::Retire)];
+    (devices(), proptest::option::of(choices()), proptest::option::of(records()), next).prop_map(
+        |(devices, choice, published, next)| Session { devices, choice, published, next, mark: Mark::default() },
+    )
+}
+
+fn moments() -> impl Strategy<Value = Moment> {
+    let amnesty = (past(), times()).prop_map(|(since, until)| Amnesty { since, until });
+    proptest::option::of(amnesty).prop_map(|amnesty| Moment { now: NOW, amnesty })
+}
+
+fn wishes() -> impl Strategy<Value = Wish> {
+    (stances(), proptest::option::of(1u64..60)).prop_map(|(stance, lasts)| Wish {
+        stance,
+        lasts: lasts.map(Span),
+        words: None,
+    })
+}
+
+/// The state, by the plainest reading of the rules.
+fn plain_state(session: &Session, moment: &Moment, now: Time) -> State {
+    let lives = |device: &&Device| {
+        let pardoned = moment.amnesty.is_some_and(|a| device.expires_at > a.since && a.until > now);
+        device.expires_at > now || pardoned
+    };
+    let alive: Vec<&Device> = session.devices.iter().filter(lives).collect();
+    let choice = session.choice.as_ref().filter(|choice| choice.until.is_none_or(|until| until > now));
+    match choice.map_or(Stance::Auto, |choice| choice.stance) {
+        _ if alive.is_empty() => State::Offline,
+        Stance::Invisible => State::Offline,
+        Stance::Busy => State::Busy,
+        Stance::Away => State::Away,
+        Stance::Auto if alive.iter().any(|d| d.active_at.is_some_and(|at| at.0 + 30 > now.0)) => State::Online,
+        Stance::Auto => State::Away,
+    }
+}
+
+proptest! {
+    #![proptest_config(config(4096))]
+
+    #[test]
+    fn state_follows_from_devices_choice_and_time_alone(session in sessions(), moment in moments()) {
+        for now in NOW.0..END {
+            let shown = derive(&session, &moment.moved_to(Time(now)), &RULES);
+            prop_assert_eq!(shown.state, plain_state(&session, &moment, Time(now)));
+        }
+    }
+
+    #[test]
+    fn nothing_changes_before_the_next_change_and_something_does_at_it(session in sessions(), moment in moments()) {
+        let visible = |now: u64| {
+            let shown = derive(&session, &moment.moved_to(Time(now)), &RULES);
+            (shown.state, shown.note)
+        };
+        let shown = derive(&session, &moment, &RULES);
+        let first = (NOW.0..END).find(|&at| visible(at) != visible(NOW.0));
+        prop_assert_eq!(next_change(&session, &moment, &RULES, &shown).map(|at| at.0), first);
+    }
+
+    #[test]
+    fn who_was_settled_needs_no_settling(mut session in sessions(), moment in moments()) {
+        if let Some(decision) = settle(&session, &moment, &RULES) {
+            apply(&mut session, decision);
+        }
+        prop_assert_eq!(settle(&session, &moment, &RULES), None);
+        let published = session.published.as_ref();
+        prop_assert!(!derive(&session, &moment, &RULES).differs_from(published));
+    }
+
+    #[test]
+    fn who_chose_needs_no_settling(mut session in sessions(), moment in moments(), wish in wishes()) {
+        let (choice, decision) = choose(&session, &moment, &RULES, &wish);
+        apply(&mut session, decision);
+        prop_assert_eq!(session.choice.as_ref(), Some(&choice));
+        prop_assert_eq!(settle(&session, &moment, &RULES), None);
+    }
+
+    #[test]
+    fn a_deadline_lies_ahead(session in sessions(), moment in moments()) {
+        let shown = derive(&session, &moment, &RULES);
+        match rollcall_core::deadline::next(&session, &moment, &RULES, &shown) {
+            Next::Settle(at) => prop_assert!(at > moment.now),
+            Next::Retire(_) => prop_assert!(session.devices.iter().all(|device| !moment.is_alive(device))),
+            Next::Nothing => prop_assert_eq!(next_change(&session, &moment, &RULES, &shown), None),
+        }
+    }
+
+    #[test]
+    fn settling_and_choosing_never_lose_a_last_seen(session in sessions(), moment in moments(), wish in wishes()) {
+        let seen = look(&session, &moment, &RULES).last_seen;
+        let (_, chosen) = choose(&session, &moment, &RULES, &wish);
+        let settled = settle(&session, &moment, &RULES);
+        if let Some(decision) = &settled {
+            let mut after = session.clone();
+            apply(&mut after, decision.clone());
+            prop_assert_eq!(look(&after, &moment, &RULES).last_seen, seen);
+        }
+        let mut after = session.clone();
+        apply(&mut after, chosen.clone());
+        prop_assert!(look(&after, &moment, &RULES).last_seen >= seen);
+        for published in [settled.and_then(|decision| decision.publish), chosen.publish].into_iter().flatten() {
+            prop_assert!(published.version > session.published.as_ref().map_or(0, |before| before.version));
+            prop_assert!(published.version >= moment.now.0 * 1000);
+            prop_assert!(published.since.is_none_or(|since| since <= moment.now));
+        }
+    }
+
+    #[test]
+    fn only_the_dead_are_pruned(session in sessions(), moment in moments(), wish in wishes()) {
+        let (_, chosen) = choose(&session, &moment, &RULES, &wish);
+        let decisions = [settle(&session, &moment, &RULES), Some(chosen)];
+        for decision in decisions.into_iter().flatten() {
+            let mut after = session.clone();
+            apply(&mut after, decision);
+            let alive = |session: &Session| -> Vec<Device> {
+                session.devices.iter().filter(|device| moment.is_alive(device)).cloned().collect()
+            };
+            prop_assert_eq!(alive(&after), alive(&session));
+        }
+    }
+
+    #[test]
+    fn who_was_alive_when_the_store_went_away_lives_until_the_pardon_ends(
+        session in sessions(),
+        (since, until) in (times(), times()),
+    ) {
+        let amnesty = Some(Amnesty { since, until });
+        for device in session.devices.iter().filter(|device| device.expires_at > since) {
+            for now in 0..until.0 {
+                let moment = Moment { now: Time(now), amnesty };
+                prop_assert!(moment.is_alive(device));
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_cold_and_on_record_is_dropped(session in sessions(), moment in moments()) {
+        let shown = look(&session, &moment, &RULES);
+        let matters = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
+        match retire(&session, &moment, &RULES) {
+            Retirement::Drop(last_seen) => {
+                prop_assert!(!matters && session.devices.iter().all(|device| !moment.is_alive(device)));
+                prop_assert_eq!((shown.state, shown.last_seen), (State::Offline, last_seen));
+            }
+            Retirement::Keep(last_seen, decision) => {
+                prop_assert!(matters && decision.publish.is_none());
+                prop_assert_eq!(shown.last_seen, last_seen);
+                let mut after = session.clone();
+                apply(&mut after, decision);
+                prop_assert_eq!(retire(&after, &moment, &RULES), Retirement::Wait);
+            }
+            Retirement::Settle(decision) => prop_assert_eq!(Some(decision), settle(&session, &moment, &RULES)),
+            Retirement::Wait => prop_assert!(!matches!(session.next, Next::Retire(at) if at <= moment.now)),
+        }
+    }
+}
