@@ -1,0 +1,148 @@
+//! What a function needs from its platform: the capabilities of the contract, as traits over core types.
+
+#![allow(async_fn_in_trait, reason = "functions are generic over capabilities and name no future's auto traits")]
+
+use rollcall_core::heartbeat::Found;
+use rollcall_core::settle::Decision;
+use rollcall_core::{DeviceId, DeviceKind, Error, Mark, Moment, Session, Span, Time, UserId};
+
+/// The most items in one batch: the bound of the contract.
+pub const MAX_BATCH: usize = 1024;
+
+/// One device's trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touch {
+    /// Whose device.
+    pub user: UserId,
+    /// Which of them.
+    pub device: DeviceId,
+    /// What happened to it.
+    pub trace: Trace,
+}
+
+/// What can happen to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// It beat.
+    Beat {
+        /// What sort of program beat.
+        kind: DeviceKind,
+        /// Whether the person used it since its last beat.
+        active: bool,
+        /// How long this keeps it alive.
+        alive_for: Span,
+    },
+    /// Its connection broke: it lives on for this long, or until its expiry.
+    Dropped(Span),
+    /// It is gone at once.
+    Logout,
+}
+
+/// What a batch of touches found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// The store's time.
+    pub now: Time,
+    /// What each found, as it was just before.
+    pub found: Vec<Result<Found, Error>>,
+}
+
+/// Loaded sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// The store's time and the pardon in force.
+    pub moment: Moment,
+    /// The sessions, in the order asked.
+    pub sessions: Vec<Result<Session, Error>>,
+}
+
+/// A change of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Whose session.
+    pub user: UserId,
+    /// Where it stood when the decision was made.
+    pub expected: Mark,
+    /// The change.
+    pub decision: Decision,
+}
+
+/// How a commit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// It was applied.
+    Applied,
+    /// Something came between; nothing was changed.
+    Stale,
+}
+
+/// A cold session to be dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retiree {
+    /// Whose session.
+    pub user: UserId,
+    /// Where it stood when the decision was made.
+    pub expected: Mark,
+}
+
+/// A run of shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shards {
+    /// The first.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+}
+
+/// Where traces, choices and records are kept.
+pub trait Sessions {
+    /// Leaves traces.
+    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error>;
+    /// Reads sessions.
+    async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error>;
+    /// Changes sessions by compare-and-swap.
+    async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error>;
+    /// People whose settle instant has passed.
+    async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
+    /// People whose retire instant has passed.
+    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
+    /// Drops sessions that stand where they stood.
+    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error>;
+}
+
+/// When a person was last seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// Who.
+    pub user: UserId,
+    /// When.
+    pub last_seen: Time,
+}
+
+/// Last seen, kept for ever.
+pub trait Archive {
+    /// Keeps sightings; none moves a last seen backwards.
+    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error>;
+    /// When each was last seen, in the order asked.
+    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error>;
+}
+
+/// What a viewer may know of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// The state and the note.
+    pub presence: bool,
+    /// When the subject was last here.
+    pub last_seen: bool,
+}
+
+/// Who may see whom.
+pub trait Verdicts {
+    /// Verdicts for one viewer, in the order asked.
+    async fn check(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error>;
+}
+
+/// Refuses a batch over the bound of the contract.
+pub(crate) fn bounded<T>(items: &[T]) -> Result<(), Error> {
+    if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
+}

@@ -1,0 +1,224 @@
+//! People come, stay, leave, and say how they wish to be seen.
+
+use std::collections::HashMap;
+
+use rollcall_core::choose::{Wish, choose};
+use rollcall_core::heartbeat::moves;
+use rollcall_core::settle::settle;
+use rollcall_core::{Choice, DeviceId, DeviceKind, Error, Rules, State, UserId};
+
+use crate::capabilities::{Sessions, Touch, Trace, bounded};
+use crate::settling::{Fate, Outcome, Standing, settle_by};
+
+/// One sign of life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    /// Who is alive.
+    pub user: UserId,
+    /// On which device.
+    pub device: DeviceId,
+    /// What sort of program beats.
+    pub kind: DeviceKind,
+    /// Whether the person used the device since its last beat.
+    pub active: bool,
+}
+
+/// A device leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departure {
+    /// Whose device.
+    pub user: UserId,
+    /// Which of them.
+    pub device: DeviceId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a device leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The person meant it.
+    Logout,
+    /// The connection broke.
+    Dropped,
+}
+
+/// A person's own setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choosing {
+    /// Who chooses.
+    pub user: UserId,
+    /// What.
+    pub wish: Wish,
+}
+
+/// How a person chose and how they stand now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// What others see.
+    pub standing: Standing,
+    /// The setting as it is kept.
+    pub choice: Choice,
+}
+
+/// An answer per item, in the order asked; an item that was refused at the edge stays refused, in its place.
+pub type Answers<T> = Result<Vec<Result<T, Error>>, Error>;
+
+/// Takes heartbeats: one round trip, and more only for those whose visible state changed.
+pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Vec<Result<Beat, Error>>) -> Answers<Standing> {
+    bounded(&beats)?;
+    let mut people = Vec::with_capacity(beats.len());
+    let mut touches = Vec::with_capacity(beats.len());
+    for beat in beats {
+        people.push(beat.map(|beat| {
+            let trace = Trace::Beat { kind: beat.kind, active: beat.active, alive_for: rules.alive_for() };
+            touches.push(Touch { user: beat.user.clone(), device: beat.device, trace });
+            (beat.user, beat.active)
+        }));
+    }
+    let touched = touch(store, touches).await?;
+    let mut found = touched.found.into_iter();
+    let mut movers = Vec::new();
+    let mut answers: Vec<Result<Answer, Error>> = Vec::with_capacity(people.len());
+    for person in people {
+        answers.push(match person {
+            Err(error) => Err(error),
+            Ok((user, active)) => match found.next() {
+                Some(Ok(found)) if moves(&found, active, touched.now) => {
+                    movers.push(user.clone());
+                    Ok(Answer::Moved(user))
+                }
+                Some(Ok(found)) => Ok(Answer::Steady(Standing { state: found.state, version: found.version })),
+                Some(Err(error)) => Err(error),
+                None => Err(short_answer()),
+            },
+        });
+    }
+    let settled = settle_all(store, rules, movers).await?;
+    Ok(answers.into_iter().map(|answer| answer.and_then(|answer| answer.resolve(&settled))).collect())
+}
+
+/// Takes departures. A departure can bring the deadline nearer, so the session is always settled.
+pub async fn leave_many(
+    store: &impl Sessions,
+    rules: &Rules,
+    departures: Vec<Result<Departure, Error>>,
+) -> Answers<Standing> {
+    bounded(&departures)?;
+    let mut people = Vec::with_capacity(departures.len());
+    let mut touches = Vec::with_capacity(departures.len());
+    for departure in departures {
+        people.push(departure.map(|departure| {
+            let trace = match departure.reason {
+                Reason::Logout => Trace::Logout,
+                Reason::Dropped => Trace::Dropped(rules.grace),
+            };
+            touches.push(Touch { user: departure.user.clone(), device: departure.device, trace });
+            departure.user
+        }));
+    }
+    let touched = touch(store, touches).await?;
+    let mut found = touched.found.into_iter();
+    let mut leavers = Vec::new();
+    let mut answers = Vec::with_capacity(people.len());
+    for person in people {
+        answers.push(match person.map(|user| (user, found.next())) {
+            Ok((user, Some(Ok(_)))) => {
+                leavers.push(user.clone());
+                Ok(Answer::Moved(user))
+            }
+            Ok((_, Some(Err(error)))) | Err(error) => Err(error),
+            Ok((_, None)) => Err(short_answer()),
+        });
+    }
+    let settled = settle_all(store, rules, leavers).await?;
+    Ok(answers.into_iter().map(|answer| answer.and_then(|answer| answer.resolve(&settled))).collect())
+}
+
+/// Takes people's own settings. Of several for one person in a batch, the last counts and answers for all.
+pub async fn choose_many(
+    store: &impl Sessions,
+    rules: &Rules,
+    choosings: Vec<Result<Choosing, Error>>,
+) -> Answers<Chosen> {
+    bounded(&choosings)?;
+    let mut wishes = HashMap::new();
+    let people: Vec<Result<UserId, Error>> = choosings
+        .into_iter()
+        .map(|choosing| {
+            choosing.map(|choosing| {
+                wishes.insert(choosing.user.clone(), choosing.wish);
+                choosing.user
+            })
+        })
+        .collect();
+    let users = wishes.keys().cloned().collect();
+    let settled = settle_by(store, rules, users, |user, session, moment| match wishes.get(user) {
+        Some(wish) => {
+            let (choice, decision) = choose(session, moment, rules, wish);
+            (Some(decision), Some(choice))
+        }
+        None => (None, None),
+    })
+    .await?;
+    Ok(people.into_iter().map(|person| person.and_then(|user| chosen(settled.get(&user)))).collect())
+}
+
+fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<Chosen, Error> {
+    match settled {
+        Some(Ok(Outcome { fate: Fate::Stale, .. })) => Err(Error::Unavailable(RETRY_MS)),
+        Some(Ok(Outcome { standing, extra: Some(choice), .. })) => {
+            Ok(Chosen { standing: *standing, choice: choice.clone() })
+        }
+        Some(Err(error)) => Err(error.clone()),
+        Some(Ok(_)) | None => Err(short_answer()),
+    }
+}
+
+/// A choice that was overtaken in every round was not kept; a moment later it will be.
+const RETRY_MS: u32 = 100;
+
+enum Answer {
+    /// The touch said it all.
+    Steady(Standing),
+    /// The settling of this person has the answer.
+    Moved(UserId),
+}
+
+impl Answer {
+    fn resolve(self, settled: &Settled) -> Result<Standing, Error> {
+        match self {
+            Answer::Steady(standing) => Ok(standing),
+            Answer::Moved(user) => match settled.get(&user) {
+                Some(Ok(outcome)) => Ok(outcome.standing),
+                Some(Err(error)) => Err(error.clone()),
+                None => Err(short_answer()),
+            },
+        }
+    }
+}
+
+type Settled = HashMap<UserId, Result<Outcome<()>, Error>>;
+
+async fn settle_all(store: &impl Sessions, rules: &Rules, users: Vec<UserId>) -> Result<Settled, Error> {
+    if users.is_empty() {
+        return Ok(Settled::new());
+    }
+    settle_by(store, rules, users, |_, session, moment| (settle(session, moment, rules), ())).await
+}
+
+async fn touch(store: &impl Sessions, touches: Vec<Touch>) -> Result<crate::capabilities::Touched, Error> {
+    store.touch_many(touches).await
+}
+
+/// A platform that answers with fewer items than it was asked for breaks the contract.
+fn short_answer() -> Error {
+    Error::Other("the store answered with fewer items than it was asked for".to_owned())
+}
+
+impl Standing {
+    /// Whether anybody is visibly here.
+    pub fn is_here(&self) -> bool {
+        self.state != State::Offline
+    }
+}

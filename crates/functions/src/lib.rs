@@ -1,0 +1,16 @@
+//! The functions: what a heartbeat, a query or a sweep does, over capabilities that somebody else provides.
+//!
+//! Each is a short async procedure: ask the store, let [`rollcall_core`] decide, tell the store. Nothing here performs
+//! I/O, knows a transport or holds state between calls. The components in `components/` wrap these for WebAssembly; the
+//! simulation runs the very same procedures against a store that crashes and reorders; the benchmark links them
+//! natively to know what the sandbox costs.
+//!
+//! Every `await` is a call of a capability: a crash or a race can come between any two of them, and nowhere else.
+
+pub mod capabilities;
+pub mod heartbeat;
+pub mod query;
+mod settling;
+pub mod sweep;
+
+pub use settling::Standing;

@@ -1,0 +1,289 @@
+//! The people and the nodes: who beats when, on how many devices, how they leave, what they choose, and who sweeps.
+
+use rollcall_core::choose::{Wish, Words};
+use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, Time, UserId};
+use rollcall_functions::capabilities::Shards;
+use rollcall_functions::heartbeat::{Beat, Choosing, Departure, Reason, beat_many, choose_many, leave_many};
+use rollcall_functions::query;
+use rollcall_functions::sweep::{archive, settle_users, sweep};
+
+use crate::client::Client;
+use crate::store::{SHARDS, user_id};
+use crate::world::{Event, World};
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const DEVICES: usize = 3;
+/// Every eighth person has one device that always beats in time, and never leaves or chooses: nobody of these flickers.
+const STEADY_EVERY: usize = 8;
+/// How long a node gathers beats before it passes them on.
+const GATHER: u64 = 10;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Gadget {
+    is_on: bool,
+    /// Which life of the device this is, so that beats scheduled for an older one are void.
+    life: u64,
+    ends_at: u64,
+    idle_from: u64,
+}
+
+/// Everybody outside the store.
+pub(crate) struct Agents {
+    gadgets: Vec<[Gadget; DEVICES]>,
+    gathered: Vec<(usize, usize, bool)>,
+}
+
+impl Agents {
+    pub(crate) fn new(world: &mut World) -> Self {
+        let users = world.plan.users;
+        for user in 0..users {
+            let devices = if is_steady(user) { 1 } else { DEVICES };
+            for device in 0..devices {
+                let delay = world.random.between(0, if device == 0 { MINUTE } else { 60 * MINUTE });
+                world.after(delay, Event::Start { user, device });
+            }
+            if !is_steady(user) {
+                let delay = world.random.between(0, 30 * MINUTE);
+                world.after(delay, Event::Choose { user });
+            }
+        }
+        Self { gadgets: vec![[Gadget::default(); DEVICES]; users], gathered: Vec::new() }
+    }
+
+    /// Those who always beat in time.
+    pub(crate) fn steady(&self) -> impl Iterator<Item = usize> {
+        (0..self.gadgets.len()).filter(|&user| is_steady(user))
+    }
+
+    pub(crate) fn act(&mut self, world: &mut World, event: Event) {
+        match event {
+            Event::Start { user, device } => self.start(world, user, device),
+            Event::Beat { user, device, life } => self.beat(world, user, device, life),
+            Event::Arrive { user, device, active } if world.nodes_are_up() => {
+                if self.gathered.is_empty() {
+                    world.after(GATHER, Event::Flush);
+                }
+                self.gathered.push((user, device, active));
+            }
+            Event::Flush => self.flush(world),
+            Event::Leave { user, device, for_good } if world.nodes_are_up() => leave(world, user, device, for_good),
+            Event::Choose { user } if !world.is_closing() => choose(world, user),
+            Event::Hint { user } if world.nodes_are_up() => hint(world, user),
+            Event::Query if !world.is_closing() => ask(world),
+            Event::Archive { node } => {
+                // As often as a sweep: who waits to be retired may have a note that ends.
+                let delay = world.random.between(SECOND / 2, SECOND);
+                world.after(delay, Event::Archive { node });
+                if world.nodes_are_up() {
+                    archive_some(world);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// People whose call failed try again; those who are steady, always.
+    pub(crate) fn failed(&mut self, world: &mut World, people: &[usize]) {
+        for &user in people {
+            let gadget = self.gadgets[user][0];
+            if gadget.is_on && (is_steady(user) || world.random.chance(5000)) {
+                let delay = world.random.between(SECOND, 3 * SECOND);
+                world.after(delay, Event::Arrive { user, device: 0, active: true });
+            }
+        }
+    }
+
+    pub(crate) fn sweep(&mut self, world: &mut World, node: u64) {
+        let limit = world.random.pick(&[16, 1024]);
+        // One node sweeps everything, the others a half each: they race for every person.
+        let half = SHARDS / 2;
+        let shards = match node {
+            0 => Shards { first: 0, end: SHARDS },
+            1 => Shards { first: 0, end: half },
+            _ => Shards { first: half, end: SHARDS },
+        };
+        world.spawn(Vec::new(), move |client, rules| async move {
+            // At most so many passes as there can be people, should all of them fail and stay due.
+            for _ in 0..64 {
+                match sweep(&client, &rules, shards, limit).await {
+                    Ok(settled) if settled.examined == limit => {}
+                    outcome => return outcome.is_ok(),
+                }
+            }
+            false
+        });
+    }
+
+    fn start(&mut self, world: &mut World, user: usize, device: usize) {
+        if world.is_closing() {
+            return;
+        }
+        let now = world.now();
+        // Some come for no more than a beat.
+        let longest = world.random.pick(&[2 * SECOND, 2 * MINUTE, 30 * MINUTE, 90 * MINUTE]);
+        let stay = world.random.between(SECOND, longest);
+        let idle = world.random.between(0, 20 * MINUTE);
+        let gadget = &mut self.gadgets[user][device];
+        gadget.is_on = true;
+        gadget.life += 1;
+        gadget.ends_at = if is_steady(user) { u64::MAX } else { now + stay };
+        gadget.idle_from = now + idle;
+        let life = gadget.life;
+        world.after(0, Event::Beat { user, device, life });
+    }
+
+    fn beat(&mut self, world: &mut World, user: usize, device: usize, life: u64) {
+        let (now, rules) = (world.now(), world.rules);
+        let gadget = &mut self.gadgets[user][device];
+        if !gadget.is_on || gadget.life != life {
+            return;
+        }
+        if now >= gadget.ends_at || world.is_closing() {
+            gadget.is_on = false;
+            return end(world, user, device);
+        }
+        if now > gadget.idle_from + 15 * MINUTE {
+            gadget.idle_from = now + world.random.between(0, 20 * MINUTE);
+        }
+        // One who is steady may be idle too; that is no reason to flicker either.
+        let active = now < gadget.idle_from;
+        let latest = gadget.ends_at.saturating_sub(now);
+        if is_steady(user) || !world.random.chance(400) {
+            let delay = delay(world, user, &rules);
+            world.after(delay, Event::Arrive { user, device, active });
+        }
+        let jitter = world.random.between(0, 2 * SECOND);
+        world.after((rules.interval.0 - SECOND + jitter).min(latest.max(1)), Event::Beat { user, device, life });
+    }
+
+    fn flush(&mut self, world: &mut World) {
+        let gathered = std::mem::take(&mut self.gathered);
+        if !world.nodes_are_up() || gathered.is_empty() {
+            return;
+        }
+        let beats = gathered
+            .iter()
+            .map(|&(user, device, active)| {
+                Ok(Beat { user: user_id(user), device: device_id(device), kind: DeviceKind::Web, active })
+            })
+            .collect();
+        let people = gathered.into_iter().map(|(user, ..)| user).collect();
+        world.spawn(people, move |client, rules| async move {
+            let answers = beat_many(&client, &rules, beats).await;
+            answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
+        });
+    }
+}
+
+fn is_steady(user: usize) -> bool {
+    user.is_multiple_of(STEADY_EVERY)
+}
+
+fn device_id(device: usize) -> DeviceId {
+    DeviceId::parse(format!("d{device}")).unwrap()
+}
+
+/// How long a beat is under way. Most are quick, some come so late that others overtake them, and some come just when
+/// their device dies and somebody is told so.
+fn delay(world: &mut World, user: usize, rules: &Rules) -> u64 {
+    if world.random.chance(9000) {
+        return world.random.between(0, 100);
+    }
+    if is_steady(user) {
+        return world.random.between(0, rules.tolerance.0 / 5);
+    }
+    if world.random.chance(5000) {
+        return world.random.between(0, 60 * SECOND);
+    }
+    let last_moment = rules.tolerance.0;
+    let told = last_moment + world.random.between(0, 2 * SECOND);
+    world.after(told, Event::Hint { user });
+    told.saturating_sub(world.random.between(0, 20))
+}
+
+/// A device's life ends in one of the three ways there are; later, there is another.
+fn end(world: &mut World, user: usize, device: usize) {
+    let way = world.random.between(0, 2);
+    if way < 2 {
+        let delay = world.random.between(0, 200);
+        world.after(delay, Event::Leave { user, device, for_good: way == 0 });
+    }
+    let pause = if world.random.chance(4000) { 90 * SECOND } else { 60 * MINUTE };
+    let pause = world.random.between(0, pause);
+    world.after(pause, Event::Start { user, device });
+}
+
+fn leave(world: &mut World, user: usize, device: usize, for_good: bool) {
+    let reason = if for_good { Reason::Logout } else { Reason::Dropped };
+    let departures = vec![Ok(Departure { user: user_id(user), device: device_id(device), reason })];
+    world.spawn(vec![user], move |client, rules| async move {
+        let answers = leave_many(&client, &rules, departures).await;
+        answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
+    });
+}
+
+fn choose(world: &mut World, user: usize) {
+    let random = &mut world.random;
+    let stance = random.pick(&[Stance::Auto, Stance::Away, Stance::Busy, Stance::Invisible, Stance::Invisible]);
+    let lasts = random.chance(6000).then(|| random.pick(&[1, 20, 60, 600, 3600])).map(Span::seconds);
+    let words =
+        random.chance(4000).then(|| Words { text: format!("note {}", random.between(0, 2)), emoji: String::new() });
+    // Sometimes the next choice follows on the heels of the last, or even races with it.
+    let pause = if random.chance(2000) { 5 } else { 25 * MINUTE };
+    let pause = random.between(0, pause);
+    world.after(pause, Event::Choose { user });
+    if !world.nodes_are_up() {
+        return;
+    }
+    let choosings = vec![Ok(Choosing { user: user_id(user), wish: Wish { stance, lasts, words } })];
+    world.spawn(vec![user], move |client, rules| async move {
+        let answers = choose_many(&client, &rules, choosings).await;
+        answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
+    });
+}
+
+/// Several who were told the same race to settle it.
+fn hint(world: &mut World, user: usize) {
+    for _ in 0..world.random.between(1, 3) {
+        let other = world.random.next() as usize % world.plan.users;
+        world.spawn(Vec::new(), move |client, rules| async move {
+            settle_users(&client, &rules, vec![user_id(user), user_id(other), user_id(user)]).await.is_ok()
+        });
+    }
+}
+
+fn archive_some(world: &mut World) {
+    let limit = world.random.pick(&[8, 1024]);
+    world.spawn(Vec::new(), move |client, rules| async move {
+        archive(&client, &client, &rules, Shards { first: 0, end: SHARDS }, limit).await.is_ok()
+    });
+}
+
+/// A query in flight among all the others: its last seen lies between what was true when it began and when it ended.
+fn ask(world: &mut World) {
+    let delay = world.random.between(SECOND, 20 * SECOND);
+    world.after(delay, Event::Query);
+    if !world.nodes_are_up() {
+        return;
+    }
+    let first = world.random.next() as usize % world.plan.users;
+    let users: Vec<usize> = (0..4).map(|step| (first + step) % world.plan.users).collect();
+    let ground = world.ground.clone();
+    world.spawn(Vec::new(), move |client: Client, rules| async move {
+        let seen = |user: usize| -> Option<Time> { ground.store.borrow().witness.watched[user].person.seen };
+        let before: Vec<_> = users.iter().map(|&user| seen(user)).collect();
+        let ids: Vec<Result<UserId, _>> = users.iter().map(|&user| Ok(user_id(user))).collect();
+        let Ok(answers) = query::look_up((&client, &client, &client), &rules, None, ids).await else { return false };
+        for ((answer, user), before) in answers.into_iter().zip(users).zip(before) {
+            let after = seen(user);
+            let told = answer.ok().and_then(|presence| presence.view).map(|view| view.published.last_seen);
+            if told.is_some_and(|told| told < before || told > after) {
+                let mut store = ground.store.borrow_mut();
+                let now = store.now;
+                store.witness.violate(now, user, format!("5: a query tells {told:?}, not {before:?} to {after:?}"));
+            }
+        }
+        true
+    });
+}

@@ -1,0 +1,199 @@
+//! One procedure's way to the store. Each call waits once before its effect and once after it, so that a crash or a
+//! race can come between any two steps, and each call can fail in every way that a network knows: not at all there,
+//! done but not answered, failed for one item.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use rollcall_core::{Error, Time, UserId};
+use rollcall_functions::capabilities::{
+    Archive, Commit, Committed, Loaded, Retiree, Sessions, Shards, Sighting, Touch, Touched, Trace, Verdict, Verdicts,
+};
+
+use crate::random::Random;
+use crate::store::{Store, index};
+
+/// How often things go wrong, in ten thousand.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Odds {
+    /// A whole call fails without effect.
+    pub(crate) refused: u64,
+    /// A whole call is done, and its answer lost.
+    pub(crate) answer_lost: u64,
+    /// One item of a batch fails without effect.
+    pub(crate) item: u64,
+}
+
+/// What all procedures share.
+pub(crate) struct Ground {
+    pub(crate) store: RefCell<Store>,
+    pub(crate) random: RefCell<Random>,
+    pub(crate) odds: Cell<Odds>,
+    pub(crate) store_is_down: Cell<bool>,
+}
+
+/// One procedure's connection.
+pub(crate) struct Client {
+    ground: Rc<Ground>,
+    /// The people for whom this procedure does something: broken off, it leaves them to the next one.
+    people: Vec<usize>,
+    loaded_at: Cell<Time>,
+    has_failed: Cell<bool>,
+    /// Waits nowhere and never fails: for looking at the world without changing it.
+    is_instant: bool,
+}
+
+const AWAY: Error = Error::Unavailable(100);
+
+impl Client {
+    pub(crate) fn new(ground: &Rc<Ground>, people: Vec<usize>) -> Self {
+        let ground = ground.clone();
+        Self { ground, people, loaded_at: Cell::new(Time(0)), has_failed: Cell::new(false), is_instant: false }
+    }
+
+    pub(crate) fn instant(ground: &Rc<Ground>) -> Self {
+        Self { is_instant: true, ..Self::new(ground, Vec::new()) }
+    }
+
+    async fn call<T>(&self, effect: impl FnOnce(&mut Store) -> T) -> Result<T, Error> {
+        self.pause().await;
+        let odds = self.ground.odds.get();
+        let result = if self.fails(odds.refused) || (self.ground.store_is_down.get() && !self.is_instant) {
+            self.note_failure();
+            Err(AWAY)
+        } else {
+            let done = effect(&mut self.ground.store.borrow_mut());
+            if self.fails(odds.answer_lost) { Err(AWAY) } else { Ok(done) }
+        };
+        self.pause().await;
+        result
+    }
+
+    async fn pause(&self) {
+        if !self.is_instant {
+            Pause { is_over: false }.await;
+        }
+    }
+
+    fn fails_for_item(&self) -> bool {
+        self.fails(self.ground.odds.get().item)
+    }
+
+    fn fails(&self, odds: u64) -> bool {
+        let fails = odds > 0 && !self.is_instant && self.ground.random.borrow_mut().chance(odds);
+        if fails {
+            self.note_failure();
+        }
+        fails
+    }
+
+    fn note_failure(&self) {
+        self.has_failed.set(true);
+        if let Ok(mut store) = self.ground.store.try_borrow_mut() {
+            suspect(&mut store, &self.people);
+        }
+    }
+}
+
+/// What these people's procedure began may stay undone for a while.
+pub(crate) fn suspect(store: &mut Store, people: &[usize]) {
+    let now = store.now;
+    for &user in people {
+        store.witness.suspect(now, user);
+    }
+}
+
+/// Comes back when polled a second time.
+struct Pause {
+    is_over: bool,
+}
+
+impl Future for Pause {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.is_over {
+            return Poll::Ready(());
+        }
+        self.is_over = true;
+        Poll::Pending
+    }
+}
+
+impl Sessions for Client {
+    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+        let failing: Vec<bool> = touches.iter().map(|_| self.fails_for_item()).collect();
+        let is_whole = !self.has_failed.get();
+        self.call(|store| {
+            let mut found = Vec::with_capacity(touches.len());
+            for (touch, fails) in touches.iter().zip(failing) {
+                found.push(if fails { Err(AWAY) } else { Ok(store.touch(touch)) });
+                if is_whole && matches!(touch.trace, Trace::Beat { active: true, .. }) {
+                    let now = store.now;
+                    store.witness.clear(now, index(&touch.user));
+                }
+            }
+            Touched { now: store.now, found }
+        })
+        .await
+    }
+
+    async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
+        let failing: Vec<bool> = users.iter().map(|_| self.fails_for_item()).collect();
+        self.call(|store| {
+            self.loaded_at.set(store.now);
+            let load = |(user, fails)| if fails { Err(AWAY) } else { Ok(store.load(user)) };
+            Loaded { moment: store.moment(), sessions: users.iter().zip(failing).map(load).collect() }
+        })
+        .await
+    }
+
+    async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        let failing: Vec<bool> = commits.iter().map(|_| self.fails_for_item()).collect();
+        let decided = self.loaded_at.get();
+        self.call(|store| {
+            let commits = commits.into_iter().zip(failing);
+            commits.map(|(commit, fails)| if fails { Err(AWAY) } else { Ok(store.commit(commit, decided)) }).collect()
+        })
+        .await
+    }
+
+    async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.call(|store| store.due(shards, limit)).await
+    }
+
+    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.call(|store| store.retirable(shards, limit)).await
+    }
+
+    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        let failing: Vec<bool> = retirees.iter().map(|_| self.fails_for_item()).collect();
+        let decided = self.loaded_at.get();
+        self.call(|store| {
+            let retirees = retirees.iter().zip(failing);
+            retirees
+                .map(|(retiree, fails)| if fails { Err(AWAY) } else { Ok(store.retire(retiree, decided)) })
+                .collect()
+        })
+        .await
+    }
+}
+
+impl Archive for Client {
+    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
+        self.call(|store| store.keep(sightings)).await
+    }
+
+    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+        self.call(|store| users.iter().map(|user| store.archived(user)).collect()).await
+    }
+}
+
+impl Verdicts for Client {
+    async fn check(&self, _: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+        Ok(subjects.iter().map(|_| Verdict { presence: true, last_seen: true }).collect())
+    }
+}

@@ -1,0 +1,123 @@
+//! A seeded simulation: the real procedures of this crate, many at once, over a store that is obviously right, in a
+//! world that loses, delays, reorders, crashes and stalls. Each run checks invariants 1 to 5 of the design after every
+//! step, against an oracle that saw everything happen.
+//!
+//! `ROLLCALL_SIM_SEED=0x2a cargo test -p rollcall-functions --test simulation` runs that one seed alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a simulation that cannot go on should say where, not recover"
+)]
+
+mod agents;
+mod client;
+mod oracle;
+mod random;
+mod store;
+mod witness;
+mod world;
+
+use store::Broken;
+use world::{Faults, Plan, Report, run};
+
+/// 16 seeds of 320 people for 2 hours are 10,240 user-hours.
+const PLAN: Plan = Plan { seed: 0, users: 320, hours: 2, faults: Faults::All, has_sweepers: true, broken: None };
+const SEEDS: u64 = 16;
+
+/// Runs every plan, on two threads: as many as the smallest machine that this is developed on has.
+fn run_all(plans: &[Plan]) -> Vec<Report> {
+    let (left, right) = plans.split_at(plans.len() / 2);
+    std::thread::scope(|scope| {
+        let right = scope.spawn(|| right.iter().map(|&plan| run(plan)).collect::<Vec<_>>());
+        let mut reports: Vec<Report> = left.iter().map(|&plan| run(plan)).collect();
+        reports.extend(right.join().unwrap());
+        reports
+    })
+}
+
+fn chosen_seed() -> Option<u64> {
+    let text = std::env::var("ROLLCALL_SIM_SEED").ok()?;
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    Some(parsed.unwrap_or_else(|error| panic!("ROLLCALL_SIM_SEED={text}: {error}")))
+}
+
+#[test]
+fn every_invariant_holds_for_ten_thousand_user_hours() {
+    let seeds = chosen_seed().map_or_else(|| (1..=SEEDS).collect(), |seed| vec![seed]);
+    let plans: Vec<Plan> = seeds.iter().map(|&seed| Plan { seed, ..PLAN }).collect();
+    let reports = run_all(&plans);
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    println!(
+        "{} user-hours, {} steps, {} publications, {} procedures broken off, at most {} in flight",
+        sum(|report| report.user_hours),
+        sum(|report| report.steps),
+        sum(|report| report.publications),
+        sum(|report| report.crashes),
+        reports.iter().map(|report| report.most_in_flight).max().unwrap_or_default(),
+    );
+    let violations: Vec<&String> = reports.iter().filter_map(|report| report.violation.as_ref()).collect();
+    assert!(violations.is_empty(), "{} of {} seeds: {}", violations.len(), reports.len(), violations[0]);
+    assert!(chosen_seed().is_some() || sum(|report| report.user_hours) >= 10_000);
+}
+
+/// Every eighth person of these beats in time, whatever happens, and must never be seen to leave: neither in ordinary
+/// times nor because the store was away, after which everybody has a full `d + ε` to beat again.
+#[test]
+fn nobody_who_beats_in_time_flickers() {
+    let plans =
+        [Faults::None, Faults::StoreOutages].map(|faults| Plan { seed: 1, users: 64, hours: 4, faults, ..PLAN });
+    for report in run_all(&plans) {
+        assert_eq!(report.violation, None);
+        assert_eq!(report.steady_offlines, 0);
+        assert!(report.publications > 1000);
+    }
+}
+
+/// Whether the checks notice what is wrong with this plan, in some run, and say so by one of these words.
+fn is_caught(plan: Plan, words: &[&str]) {
+    let plans: Vec<Plan> = (1..=4).map(|seed| Plan { seed, ..plan }).collect();
+    let violations: Vec<String> = run_all(&plans).into_iter().filter_map(|report| report.violation).collect();
+    let is_named = violations.iter().any(|violation| words.iter().any(|word| violation.contains(word)));
+    assert!(is_named, "{plan:?}: {violations:#?}");
+}
+
+#[test]
+fn a_swap_that_ignores_heartbeats_is_caught() {
+    is_caught(Plan { broken: Some(Broken::CasIgnoresTouches), ..PLAN }, &["3: a late heartbeat beats the sweep"]);
+}
+
+#[test]
+fn a_store_that_publishes_twice_is_caught() {
+    is_caught(Plan { broken: Some(Broken::PublishesTwice), ..PLAN }, &["2: versions strictly rise"]);
+}
+
+#[test]
+fn a_world_without_sweepers_is_caught() {
+    is_caught(Plan { has_sweepers: false, ..PLAN }, &["4: what is published is wrong"]);
+}
+
+#[test]
+fn a_store_that_loses_deadlines_is_caught() {
+    is_caught(Plan { broken: Some(Broken::DeadlinesAreLost), ..PLAN }, &["4: what is published is wrong"]);
+}
+
+#[test]
+fn a_beat_that_is_not_due_is_caught() {
+    let words = ["4: what is published is wrong", "5: a session is left behind"];
+    is_caught(Plan { broken: Some(Broken::BeatsAreNotDue), ..PLAN }, &words);
+}
+
+#[test]
+fn a_logout_that_forgets_the_last_beat_is_caught() {
+    is_caught(Plan { broken: Some(Broken::LogoutForgetsBeat), ..PLAN }, &["5: last seen"]);
+}
+
+#[test]
+fn an_archive_that_moves_backwards_is_caught() {
+    is_caught(Plan { broken: Some(Broken::ArchiveMovesBackwards), ..PLAN }, &["5: last seen was lost"]);
+}

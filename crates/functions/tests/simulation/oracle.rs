@@ -1,0 +1,142 @@
+//! What is true of a person, told by somebody who was there: fed with every trace and choice at the moment it reaches
+//! the store, and deciding at that moment whether a beat was seen and how long a device lives. The product decides the
+//! same things afterwards, from what little it kept; that the two agree is the point of the exercise.
+
+use std::collections::BTreeMap;
+
+use rollcall_core::{Amnesty, Choice, DeviceId, Note, Rules, Span, Stance, State, Time};
+
+/// One device, as it lives.
+#[derive(Debug, Clone)]
+struct Life {
+    beat: Time,
+    used: Option<Time>,
+    /// When it dies by its own trace.
+    own_end: Time,
+    /// When it dies, a pardon included.
+    end: Time,
+}
+
+/// What everybody else should see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Truth {
+    pub(crate) state: State,
+    pub(crate) note: Option<Note>,
+}
+
+/// One person's whole story.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Person {
+    devices: BTreeMap<DeviceId, Life>,
+    pub(crate) choice: Option<Choice>,
+    /// The newest beat that others may know of.
+    pub(crate) seen: Option<Time>,
+    /// The same since the session was last dropped: all that the hot store can know.
+    pub(crate) hot_seen: Option<Time>,
+}
+
+impl Person {
+    pub(crate) fn beat(&mut self, now: Time, device: &DeviceId, active: bool, alive_for: Span) {
+        let end = now + alive_for;
+        let before = self.devices.get(device).and_then(|life| life.used);
+        let used = if active { Some(now) } else { before };
+        self.devices.insert(device.clone(), Life { beat: now, used, own_end: end, end });
+        if !self.is_invisible(now) {
+            self.see(now);
+        }
+    }
+
+    pub(crate) fn dropped(&mut self, now: Time, device: &DeviceId, grace: Span, pardon: Option<Amnesty>) {
+        if let Some(life) = self.devices.get_mut(device) {
+            life.own_end = life.own_end.min(now + grace);
+            life.end = life.own_end;
+            if let Some(pardon) = pardon.filter(|pardon| life.own_end > pardon.since) {
+                life.end = life.end.max(pardon.until);
+            }
+        }
+    }
+
+    pub(crate) fn logout(&mut self, device: &DeviceId) {
+        if let Some(life) = self.devices.get_mut(device) {
+            *life = Life { beat: life.beat, used: None, own_end: Time(0), end: Time(0) };
+        }
+    }
+
+    /// A choice made at `at`. It reveals the beats of the devices that are alive then, unless it goes on hiding them.
+    pub(crate) fn choose(&mut self, at: Time, choice: Choice) {
+        let goes_on_hiding = self.is_invisible(at) && choice.stance == Stance::Invisible;
+        if !goes_on_hiding {
+            let revealed = self.devices.values().filter(|life| life.end > at).map(|life| life.beat).max();
+            self.see_if_newer(revealed);
+        }
+        self.choice = Some(choice);
+    }
+
+    /// An outage is over: who was alive when it began lives on.
+    pub(crate) fn pardon(&mut self, began: Time, until: Time) {
+        for life in self.devices.values_mut().filter(|life| life.end > began) {
+            life.end = life.end.max(until);
+        }
+    }
+
+    /// The store forgets a device. Answers whether it was dead.
+    pub(crate) fn forget(&mut self, now: Time, device: &DeviceId) -> bool {
+        self.devices.remove(device).is_none_or(|life| life.end <= now)
+    }
+
+    /// The store forgets the session.
+    pub(crate) fn forget_all(&mut self) {
+        *self = Self { seen: self.seen, ..Self::default() };
+    }
+
+    /// Whether the device was used, died and is still on record.
+    pub(crate) fn is_used_and_dead(&self, now: Time, device: &DeviceId) -> bool {
+        self.devices.get(device).is_some_and(|life| life.used.is_some() && life.end <= now)
+    }
+
+    pub(crate) fn has_life(&self, now: Time) -> bool {
+        self.devices.values().any(|life| life.end > now)
+    }
+
+    pub(crate) fn is_invisible(&self, now: Time) -> bool {
+        self.stance(now) == Stance::Invisible
+    }
+
+    pub(crate) fn truth(&self, now: Time, rules: &Rules) -> Truth {
+        let used = |life: &Life| life.used.is_some_and(|at| at + rules.idle_after > now);
+        let state = match self.stance(now) {
+            _ if !self.has_life(now) => State::Offline,
+            Stance::Invisible => State::Offline,
+            Stance::Busy => State::Busy,
+            Stance::Away => State::Away,
+            Stance::Auto if self.devices.values().any(|life| life.end > now && used(life)) => State::Online,
+            Stance::Auto => State::Away,
+        };
+        let note = self.choice.as_ref().and_then(|choice| choice.note.clone());
+        Truth { state, note: note.filter(|note| note.until.is_none_or(|until| until > now)) }
+    }
+
+    /// The next instant at which the truth might change by itself.
+    pub(crate) fn next_turn(&self, now: Time, rules: &Rules) -> Option<Time> {
+        let devices =
+            self.devices.values().flat_map(|life| [Some(life.end), life.used.map(|at| at + rules.idle_after)]);
+        let choice = self.choice.iter().map(|choice| choice.until);
+        devices.chain(choice).flatten().filter(|&at| at > now).min()
+    }
+
+    fn stance(&self, now: Time) -> Stance {
+        match &self.choice {
+            Some(choice) if choice.until.is_none_or(|until| until > now) => choice.stance,
+            _ => Stance::Auto,
+        }
+    }
+
+    fn see(&mut self, at: Time) {
+        self.see_if_newer(Some(at));
+    }
+
+    fn see_if_newer(&mut self, at: Option<Time>) {
+        self.seen = self.seen.max(at);
+        self.hot_seen = self.hot_seen.max(at);
+    }
+}

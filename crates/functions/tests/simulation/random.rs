@@ -1,0 +1,38 @@
+//! Chance, from a seed: splitmix64, so that a run depends on nothing but its number.
+
+/// A stream of pseudo-random numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A stream of its own, so that what one part of the world draws does not shift the others.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From `low` to `high`, both included. The bias of the remainder is far below what any check here could notice.
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low + 1)
+    }
+
+    /// True so many times in ten thousand.
+    pub(crate) fn chance(&mut self, per_ten_thousand: u64) -> bool {
+        self.next() % 10_000 < per_ten_thousand
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[(self.next() % items.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,278 @@
+//! A store that is obviously right: one map, one clock, no cleverness. What the contract leaves open it does in the
+//! strictest way that a real store can be held to; see `Broken` for what each of these is worth.
+//!
+//! - Marks are drawn from one counter and never come back, not even after a session was dropped.
+//! - A beat leaves its session due no later than when the device dies, so that a beat which is recorded and never
+//!   published is found by a sweep, whatever the session waited for.
+//! - A logout ends a device's life, whatever pardon is in force, and keeps of its trace only the last beat, which is
+//!   still to be told.
+//! - A pardon that begins while another is in force extends it.
+
+use std::collections::HashMap;
+
+use rollcall_core::heartbeat::Found;
+use rollcall_core::{Amnesty, Device, Mark, Moment, Next, Session, Stance, State, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Retiree, Shards, Sighting, Touch, Trace};
+
+use crate::witness::Witness;
+
+/// How many shards the users are spread over.
+pub(crate) const SHARDS: u32 = 8;
+
+/// How a store can be wrong, to prove that the checks would notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The compare-and-swap looks at commits only: a heartbeat does not make the sweep stale.
+    CasIgnoresTouches,
+    /// Each publication goes out twice.
+    PublishesTwice,
+    /// A beat leaves the deadline as it was, be it far away or none.
+    BeatsAreNotDue,
+    /// A logout takes the trace of the last beat along.
+    LogoutForgetsBeat,
+    /// The deadline that a commit sets is not kept.
+    DeadlinesAreLost,
+    /// An older sighting replaces a newer one.
+    ArchiveMovesBackwards,
+}
+
+/// The store, its clock and its archive.
+pub(crate) struct Store {
+    pub(crate) now: Time,
+    sessions: Vec<Option<Session>>,
+    /// What is left of a dropped session: a mark that was never seen before.
+    graves: HashMap<UserId, Mark>,
+    archive: HashMap<UserId, Time>,
+    amnesty: Option<Amnesty>,
+    last_mark: u64,
+    broken: Option<Broken>,
+    pub(crate) witness: Witness,
+    /// Users whom the last step may have changed.
+    pub(crate) dirty: Vec<usize>,
+}
+
+/// The name of a user.
+pub(crate) fn user_id(user: usize) -> UserId {
+    UserId::parse(format!("u{user}")).unwrap()
+}
+
+/// The user of a name.
+pub(crate) fn index(user: &UserId) -> usize {
+    user.as_str()[1..].parse().unwrap()
+}
+
+impl Store {
+    pub(crate) fn new(now: Time, broken: Option<Broken>, witness: Witness) -> Self {
+        let sessions = vec![None; witness.watched.len()];
+        Self {
+            now,
+            sessions,
+            graves: HashMap::new(),
+            archive: HashMap::new(),
+            amnesty: None,
+            last_mark: 0,
+            broken,
+            witness,
+            dirty: Vec::new(),
+        }
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { now: self.now, amnesty: self.amnesty.filter(|amnesty| amnesty.until > self.now) }
+    }
+
+    /// The store answers again after an outage that began at `began`.
+    pub(crate) fn pardon(&mut self, began: Time) {
+        let running = self.amnesty.filter(|amnesty| amnesty.until > began);
+        let until = self.now + self.witness.rules.alive_for();
+        let amnesty = Amnesty { since: running.map_or(began, |running| running.since), until };
+        self.amnesty = Some(amnesty);
+        self.witness.pardoned(amnesty, began);
+    }
+
+    pub(crate) fn touch(&mut self, touch: &Touch) -> Found {
+        let user = index(&touch.user);
+        let found = self.sessions[user].as_ref().map_or_else(nothing_found, found);
+        let is_beat = matches!(touch.trace, Trace::Beat { .. });
+        let has_device = |session: &Session| session.devices.iter().any(|d| d.id == touch.device);
+        let knows_device = self.sessions[user].as_ref().is_some_and(has_device);
+        if !is_beat && !knows_device {
+            return found;
+        }
+        let mark = self.fresh_mark();
+        let (now, pardon, broken) = (self.now, self.moment().amnesty, self.broken);
+        let session = self.sessions[user].get_or_insert_default();
+        session.mark.touches = mark;
+        let before = session.devices.iter().position(|d| d.id == touch.device);
+        let before = before.map(|position| session.devices.swap_remove(position));
+        if self.witness.person(user).is_used_and_dead(now, &touch.device) {
+            // The one change that `heartbeat::moves` leaves to the deadline.
+            self.witness.suspect(now, user);
+        }
+        let person = self.witness.person(user);
+        match (touch.trace, before) {
+            (Trace::Beat { kind, active, alive_for }, before) => {
+                let active_at = if active { Some(now) } else { before.and_then(|device| device.active_at) };
+                let id = touch.device.clone();
+                session.devices.push(Device { id, kind, beat_at: now, active_at, expires_at: now + alive_for });
+                if broken != Some(Broken::BeatsAreNotDue) {
+                    session.next = due_by(session.next, now + alive_for);
+                }
+                person.beat(now, &touch.device, active, alive_for);
+            }
+            (Trace::Dropped(grace), Some(device)) => {
+                let expires_at = device.expires_at.min(now + grace);
+                session.devices.push(Device { expires_at, ..device });
+                person.dropped(now, &touch.device, grace, pardon);
+            }
+            (Trace::Logout, Some(device)) => {
+                if broken != Some(Broken::LogoutForgetsBeat) {
+                    session.devices.push(Device { expires_at: Time(0), active_at: None, ..device });
+                }
+                person.logout(&touch.device);
+            }
+            (Trace::Dropped(_) | Trace::Logout, None) => {}
+        }
+        self.dirty.push(user);
+        found
+    }
+
+    pub(crate) fn load(&self, user: &UserId) -> Session {
+        let grave = || Session { mark: self.graves.get(user).copied().unwrap_or_default(), ..Session::default() };
+        self.sessions[index(user)].clone().unwrap_or_else(grave)
+    }
+
+    /// Applies a commit that was decided on a load at `decided`.
+    pub(crate) fn commit(&mut self, commit: Commit, decided: Time) -> Committed {
+        let Commit { user: id, expected, decision } = commit;
+        let current = self.load(&id).mark;
+        let equal = match self.broken {
+            Some(Broken::CasIgnoresTouches) => current.commits == expected.commits,
+            _ => current == expected,
+        };
+        if !equal {
+            return Committed::Stale;
+        }
+        let user = index(&id);
+        let commits = self.fresh_mark();
+        let session = self.sessions[user].get_or_insert_default();
+        session.mark.commits = commits;
+        if self.broken != Some(Broken::DeadlinesAreLost) {
+            session.next = decision.next;
+        }
+        if let Some(choice) = decision.choice {
+            session.choice = Some(choice.clone());
+            self.witness.chosen(decided, user, choice);
+        }
+        if let Some(published) = decision.publish {
+            self.witness.published(self.now, decided, user, &published);
+            if self.broken == Some(Broken::PublishesTwice) {
+                self.witness.published(self.now, decided, user, &published);
+            }
+            session.published = Some(published);
+        }
+        if decision.prune_expired_by > Time(0) {
+            let (pruned, kept) =
+                session.devices.drain(..).partition(|device| device.expires_at <= decision.prune_expired_by);
+            session.devices = kept;
+            let pruned: Vec<Device> = pruned;
+            for device in pruned {
+                self.witness.pruned(self.now, user, &device.id);
+            }
+        }
+        self.dirty.push(user);
+        Committed::Applied
+    }
+
+    pub(crate) fn due(&self, shards: Shards, limit: u32) -> Vec<UserId> {
+        self.passed(shards, limit, |next| match next {
+            Next::Settle(at) => Some(at),
+            Next::Retire(_) | Next::Nothing => None,
+        })
+    }
+
+    pub(crate) fn retirable(&self, shards: Shards, limit: u32) -> Vec<UserId> {
+        self.passed(shards, limit, |next| match next {
+            Next::Retire(at) => Some(at),
+            Next::Settle(_) | Next::Nothing => None,
+        })
+    }
+
+    pub(crate) fn retire(&mut self, retiree: &Retiree, decided: Time) -> Committed {
+        if self.load(&retiree.user).mark != retiree.expected {
+            return Committed::Stale;
+        }
+        let user = index(&retiree.user);
+        if self.sessions[user].take().is_some() {
+            let mark = self.fresh_mark();
+            self.graves.insert(retiree.user.clone(), Mark { commits: mark, touches: mark });
+            self.witness.retired(self.now, decided, user, self.archive.get(&retiree.user).copied());
+        }
+        self.dirty.push(user);
+        Committed::Applied
+    }
+
+    pub(crate) fn keep(&mut self, sightings: Vec<Sighting>) {
+        for sighting in sightings {
+            let kept = self.archive.entry(sighting.user).or_default();
+            let newer = sighting.last_seen.max(*kept);
+            let moves_backwards = self.broken == Some(Broken::ArchiveMovesBackwards);
+            *kept = if moves_backwards { Time(newer.0.saturating_sub(1)) } else { newer };
+        }
+    }
+
+    pub(crate) fn archived(&self, user: &UserId) -> Option<Time> {
+        self.archive.get(user).copied()
+    }
+
+    /// Sessions that are kept although nothing in them matters and nobody will soon look at them: leaks.
+    pub(crate) fn leftovers(&self) -> Vec<(usize, &Session)> {
+        let matters = |s: &Session| s.choice.as_ref().is_some_and(|choice| choice.matters_at(self.now));
+        let soon = self.now.0.saturating_sub(10_000)..=self.now.0 + 10_000;
+        let is_looked_at = |next: Next| match next {
+            Next::Settle(at) | Next::Retire(at) => soon.contains(&at.0),
+            Next::Nothing => false,
+        };
+        self.kept().filter(|(_, s)| !matters(s) && !is_looked_at(s.next)).collect()
+    }
+
+    fn passed(&self, shards: Shards, limit: u32, instant: impl Fn(Next) -> Option<Time>) -> Vec<UserId> {
+        let mut passed: Vec<(Time, usize)> = self
+            .kept()
+            .filter_map(|(user, session)| instant(session.next).map(|at| (at, user)))
+            .filter(|(at, user)| *at <= self.now && (shards.first..shards.end).contains(&(*user as u32 % SHARDS)))
+            .collect();
+        passed.sort_unstable();
+        passed.into_iter().take(limit as usize).map(|(_, user)| user_id(user)).collect()
+    }
+
+    fn kept(&self) -> impl Iterator<Item = (usize, &Session)> {
+        self.sessions.iter().enumerate().filter_map(|(user, session)| Some((user, session.as_ref()?)))
+    }
+
+    fn fresh_mark(&mut self) -> u64 {
+        self.last_mark += 1;
+        self.last_mark
+    }
+}
+
+/// What a session waits for that is to be settled by `end` at the latest, and no later than it would be looked at anyway.
+fn due_by(next: Next, end: Time) -> Next {
+    match next {
+        Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+        Next::Nothing => Next::Settle(end),
+    }
+}
+
+fn nothing_found() -> Found {
+    Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None }
+}
+
+fn found(session: &Session) -> Found {
+    let nothing = nothing_found();
+    let (state, version) =
+        session.published.as_ref().map_or((nothing.state, nothing.version), |p| (p.state, p.version));
+    let (stance, stance_until) =
+        session.choice.as_ref().map_or((nothing.stance, nothing.stance_until), |choice| (choice.stance, choice.until));
+    Found { state, version, stance, stance_until }
+}

@@ -1,0 +1,190 @@
+//! Watches the store and holds it to the invariants. The first violation is kept, with where it happened, and ends the
+//! run.
+//!
+//! What a watcher believes is the last thing that was published, so that is what is compared with the truth: the record
+//! in the store is only a means.
+
+use rollcall_core::{Amnesty, Choice, DeviceId, Published, Rules, Span, State, Time};
+
+use crate::oracle::Person;
+
+/// How late the truth may be published once nothing is broken any more: invariant 4.
+const GHOST_BOUND: Span = Span(1000);
+
+/// One person under watch.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    pub(crate) person: Person,
+    /// The last thing published, whatever the store still remembers of it.
+    last: Option<Published>,
+    pub(crate) publications: u64,
+    pub(crate) offlines: u64,
+    /// Since when the last thing published is not the truth.
+    wrong_since: Option<Time>,
+    /// A procedure for this person broke off: until then the deadline that is still set may be what puts it right.
+    suspect_until: Time,
+    last_seen_told: Option<Time>,
+}
+
+/// The whole watch.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pub(crate) rules: Rules,
+    pub(crate) watched: Vec<Watched>,
+    /// Since when sweeps run and calls succeed; none: they do not.
+    pub(crate) sound_since: Option<Time>,
+    pub(crate) violation: Option<String>,
+}
+
+impl Witness {
+    pub(crate) fn new(rules: Rules, users: usize) -> Self {
+        Self { rules, watched: vec![Watched::default(); users], sound_since: Some(Time(0)), violation: None }
+    }
+
+    pub(crate) fn person(&mut self, user: usize) -> &mut Person {
+        &mut self.watched[user].person
+    }
+
+    pub(crate) fn violate(&mut self, now: Time, user: usize, what: impl Into<String>) {
+        if self.violation.is_none() {
+            let watched = &self.watched[user];
+            self.violation = Some(format!("u{user} at {}: {}\n{watched:#?}", now.0, what.into()));
+        }
+    }
+
+    /// A procedure for this person broke off somewhere. Whatever it left undone, a deadline within `d + ε` is set.
+    pub(crate) fn suspect(&mut self, now: Time, user: usize) {
+        let until = now + self.rules.alive_for();
+        let watched = &mut self.watched[user];
+        watched.suspect_until = watched.suspect_until.max(until);
+    }
+
+    /// An active heartbeat arrived whole: it has to put right whatever was wrong.
+    pub(crate) fn clear(&mut self, now: Time, user: usize) {
+        let watched = &mut self.watched[user];
+        watched.suspect_until = watched.suspect_until.min(now);
+    }
+
+    /// Something was published at `now`, decided on a load at `decided`, with nothing between by the store's own word.
+    pub(crate) fn published(&mut self, now: Time, decided: Time, user: usize, published: &Published) {
+        let watched = &self.watched[user];
+        let person = &watched.person;
+        let truth = person.truth(decided, &self.rules);
+        let offline = published.state == State::Offline;
+        let mut broken: Vec<String> = Vec::new();
+        if watched.last.as_ref().is_some_and(|last| last.version >= published.version) || published.version == 0 {
+            broken.push("2: versions strictly rise".to_owned());
+        }
+        if !differs(watched.last.as_ref(), published) {
+            broken.push("2: consecutive publications differ visibly".to_owned());
+        }
+        if offline && person.has_life(now) && !person.is_invisible(decided) {
+            broken.push("3: a late heartbeat beats the sweep".to_owned());
+        }
+        if truth.state != published.state || truth.note != published.note || person.hot_seen != published.last_seen {
+            broken.push(format!("1: published is what was true: {truth:?}, seen {:?}", person.hot_seen));
+        }
+        if offline && published.since != published.last_seen {
+            broken.push("1: who is offline tells one time only".to_owned());
+        }
+        if !offline && published.since.is_none_or(|since| since > decided) {
+            broken.push("1: a state began in the past".to_owned());
+        }
+        if let Some(first) = broken.first() {
+            self.violate(now, user, format!("{first}: {published:?} decided at {}", decided.0));
+        }
+        let watched = &mut self.watched[user];
+        watched.last = Some(published.clone());
+        watched.publications += 1;
+        watched.offlines += u64::from(offline);
+    }
+
+    pub(crate) fn chosen(&mut self, decided: Time, user: usize, choice: Choice) {
+        self.watched[user].person.choose(decided, choice);
+    }
+
+    pub(crate) fn pruned(&mut self, now: Time, user: usize, device: &DeviceId) {
+        if !self.watched[user].person.forget(now, device) {
+            self.violate(now, user, format!("a live device was pruned: {device}"));
+        }
+    }
+
+    /// The session was dropped; `archived` is what is left of the person.
+    pub(crate) fn retired(&mut self, now: Time, decided: Time, user: usize, archived: Option<Time>) {
+        let person = &self.watched[user].person;
+        if person.has_life(now) {
+            self.violate(now, user, "a session with a live device was dropped");
+        } else if person.choice.as_ref().is_some_and(|choice| choice.matters_at(decided)) {
+            self.violate(now, user, "a choice that matters was dropped");
+        } else if person.seen != archived {
+            self.violate(now, user, format!("5: last seen was lost: archived {archived:?}"));
+        }
+        self.watched[user].person.forget_all();
+    }
+
+    pub(crate) fn pardoned(&mut self, amnesty: Amnesty, began: Time) {
+        for watched in &mut self.watched {
+            watched.person.pardon(began, amnesty.until);
+        }
+    }
+
+    /// What a query answers must be the truth, at every step.
+    pub(crate) fn looked_up(&mut self, now: Time, user: usize, answer: &Published) {
+        let watched = &self.watched[user];
+        let (truth, seen) = (watched.person.truth(now, &self.rules), watched.person.seen);
+        if truth.state != answer.state || truth.note != answer.note {
+            self.violate(now, user, format!("1: a query answers {answer:?}, the truth is {truth:?}"));
+        } else if answer.last_seen < watched.last_seen_told {
+            self.violate(now, user, format!("5: last seen moved backwards: {answer:?}"));
+        } else if answer.last_seen != seen {
+            self.violate(now, user, format!("5: last seen is {seen:?}, a query answers {answer:?}"));
+        } else if answer.state == State::Offline && answer.since != answer.last_seen {
+            self.violate(now, user, format!("1: who is offline tells one time only: {answer:?}"));
+        }
+        self.watched[user].last_seen_told = answer.last_seen;
+    }
+
+    /// Compares what watchers believe with the truth. Answers when to look again.
+    pub(crate) fn probe(&mut self, now: Time, user: usize) -> Option<Time> {
+        let watched = &self.watched[user];
+        let turn = watched.person.next_turn(now, &self.rules);
+        if self.is_right(now, user) {
+            self.watched[user].wrong_since = None;
+            return turn;
+        }
+        let since = *self.watched[user].wrong_since.get_or_insert(now);
+        let bound = since.max(self.watched[user].suspect_until).max(self.sound_since?) + GHOST_BOUND;
+        if now > bound {
+            self.violate(now, user, format!("4: what is published is wrong since {}", since.0));
+        }
+        Some(turn.map_or(bound + Span(1), |turn| turn.min(bound + Span(1))))
+    }
+
+    /// Whether what watchers believe has been wrong for longer than it may.
+    pub(crate) fn is_overdue(&self, now: Time, user: usize) -> bool {
+        let since = self.watched[user].wrong_since;
+        !self.is_right(now, user) && since.is_some_and(|since| since + GHOST_BOUND < now)
+    }
+
+    /// Whether what watchers believe of this person is the truth.
+    fn is_right(&self, now: Time, user: usize) -> bool {
+        let watched = &self.watched[user];
+        let person = &watched.person;
+        let truth = person.truth(now, &self.rules);
+        let (state, note, seen) = match &watched.last {
+            None => (State::Offline, None, None),
+            Some(last) => (last.state, last.note.clone(), last.last_seen),
+        };
+        // Of one who was archived and came back without a beat, what is published knows only what the hot store knows.
+        let seen_is_right = state != State::Offline || seen == person.seen || seen == person.hot_seen;
+        truth.state == state && truth.note == note && seen_is_right
+    }
+}
+
+fn differs(last: Option<&Published>, next: &Published) -> bool {
+    let visible = |p: &Published| (p.state, p.note.clone(), p.last_seen);
+    match last {
+        None => visible(next) != (State::Offline, None, None),
+        Some(last) => visible(last) != visible(next),
+    }
+}
