@@ -1,0 +1,93 @@
+//! The capabilities, provided natively: sessions in memory, last seen in SQLite.
+//!
+//! One object-safe trait per capability, so that the host picks a store at start and nothing else in it knows which.
+//! The same suite of tests takes a factory and runs on every implementation.
+
+mod clock;
+mod keep;
+pub mod memory;
+mod shard;
+pub mod sqlite;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rollcall_core::{Error, Time, UserId};
+use rollcall_functions::capabilities::{self, Commit, Committed, Loaded, Retiree, Shards, Sighting, Touch, Touched};
+
+pub use clock::Clock;
+pub use keep::{Keeper, Kept, Saved};
+pub use memory::Memory;
+pub use shard::{DEFAULT_SHARDS, shard_of};
+pub use sqlite::SqliteArchive;
+
+/// An answer that may have to wait for a network or a disk.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A commit's or a retirement's outcomes, in the order asked.
+pub type Outcomes = Vec<Result<Committed, Error>>;
+
+/// Where sessions are kept; the contract's `sessions`, natively.
+pub trait Store: Send + Sync + 'static {
+    /// Leaves traces.
+    fn touch_many(&self, touches: Vec<Touch>) -> Answer<'_, Touched>;
+    /// Reads sessions.
+    fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded>;
+    /// Changes sessions by compare-and-swap.
+    fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes>;
+    /// People whose settle instant has passed, longest overdue first.
+    fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
+    /// People whose retire instant has passed, longest overdue first.
+    fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
+    /// Drops sessions that stand where they stood.
+    fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes>;
+    /// How many shards there are.
+    fn shards(&self) -> u32;
+}
+
+/// Where last seen is kept for ever; the contract's `archive`, natively.
+pub trait LastSeen: Send + Sync + 'static {
+    /// Keeps sightings; none moves a last seen backwards.
+    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()>;
+    /// When each was last seen, in the order asked.
+    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>>;
+}
+
+/// A store as the functions take it when they are linked natively: they want a capability whose size they know.
+#[derive(Clone)]
+pub struct NativeSessions(pub Arc<dyn Store>);
+
+/// An archive as the functions take it when they are linked natively.
+#[derive(Clone)]
+pub struct NativeArchive(pub Arc<dyn LastSeen>);
+
+impl capabilities::Sessions for NativeSessions {
+    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+        self.0.touch_many(touches).await
+    }
+    async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
+        self.0.load_many(users).await
+    }
+    async fn commit_many(&self, commits: Vec<Commit>) -> Result<Outcomes, Error> {
+        self.0.commit_many(commits).await
+    }
+    async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.0.due(shards, limit).await
+    }
+    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.0.retirable(shards, limit).await
+    }
+    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Outcomes, Error> {
+        self.0.retire_many(retirees).await
+    }
+}
+
+impl capabilities::Archive for NativeArchive {
+    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
+        self.0.put_many(sightings).await
+    }
+    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+        self.0.get_many(users).await
+    }
+}

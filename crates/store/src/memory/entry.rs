@@ -1,0 +1,279 @@
+//! One person's session as it lies in memory, and what a touch and a commit make of it.
+//!
+//! The same content as [`Session`], laid out so that a heartbeat of somebody with one device reads and writes three
+//! cache lines side by side: ids and the first device in place, what is seldom there (a choice, a note) behind a
+//! pointer.
+
+use rollcall_core::heartbeat::Found;
+use rollcall_core::settle::Decision;
+use rollcall_core::{
+    Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Mark, Next, Note, Published, Session, Span, Stance, State, Time,
+};
+use rollcall_functions::capabilities::Trace;
+use smallvec::SmallVec;
+
+use super::id::Id;
+
+/// What a touch finds when nothing is kept.
+pub(super) const NOTHING_FOUND: Found =
+    Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
+
+/// A device that logged out expires here: before any instant, so that it is dead whatever pardon is in force.
+const LONG_AGO: Time = Time(0);
+
+/// A session, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Entry {
+    pub(super) user: Id,
+    /// Moves with every touch and every commit: both halves of the mark in one.
+    pub(super) tick: u64,
+    pub(super) next: Next,
+    record: Option<Record>,
+    choice: Option<Box<Choice>>,
+    devices: SmallVec<[Trail; 1]>,
+}
+
+/// A [`Published`] with its note out of the way.
+#[derive(Debug)]
+struct Record {
+    version: u64,
+    since: Stamp,
+    last_seen: Stamp,
+    note: Option<Box<Note>>,
+    state: State,
+}
+
+/// A [`Device`].
+#[derive(Debug)]
+struct Trail {
+    id: Id,
+    beat_at: Time,
+    active_at: Stamp,
+    expires_at: Time,
+    kind: DeviceKind,
+}
+
+/// A time or none, in the space of a time. The last instant that there is stands for none.
+#[derive(Debug, Clone, Copy)]
+struct Stamp(u64);
+
+impl Stamp {
+    const NONE: Stamp = Stamp(u64::MAX);
+
+    fn time(self) -> Option<Time> {
+        (self.0 != Self::NONE.0).then_some(Time(self.0))
+    }
+}
+
+impl From<Option<Time>> for Stamp {
+    fn from(time: Option<Time>) -> Self {
+        time.map_or(Self::NONE, |time| Self(time.0))
+    }
+}
+
+/// When a batch of touches happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct When {
+    /// The store's time.
+    pub(super) now: Time,
+    /// Devices that expired by this instant are dead, a pardon included.
+    pub(super) dead_by: Time,
+}
+
+impl Entry {
+    /// A session of which nothing is known yet.
+    pub(super) fn new(user: &str) -> Self {
+        Self { user: Id::new(user), tick: 0, next: Next::Nothing, record: None, choice: None, devices: SmallVec::new() }
+    }
+
+    pub(super) fn from_session(user: &str, session: Session) -> Self {
+        Self {
+            user: Id::new(user),
+            tick: 0,
+            next: session.next,
+            record: session.published.map(Record::from),
+            choice: session.choice.map(Box::new),
+            devices: session.devices.into_iter().map(Trail::from).collect(),
+        }
+    }
+
+    pub(super) fn to_session(&self) -> Session {
+        Session {
+            devices: self.devices.iter().filter_map(Trail::to_device).collect(),
+            choice: self.choice.as_deref().cloned(),
+            published: self.record.as_ref().map(Record::to_published),
+            next: self.next,
+            mark: self.mark(),
+        }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { commits: self.tick, touches: self.tick }
+    }
+
+    /// What a touch finds.
+    pub(super) fn found(&self) -> Found {
+        let mut found = NOTHING_FOUND;
+        if let Some(record) = &self.record {
+            found.state = record.state;
+            found.version = record.version;
+        }
+        if let Some(choice) = &self.choice {
+            found.stance = choice.stance;
+            found.stance_until = choice.until;
+        }
+        found
+    }
+
+    /// Whether nothing is left that is worth an entry.
+    pub(super) fn is_idle(&self) -> bool {
+        self.devices.is_empty() && self.choice.is_none() && self.record.is_none() && self.next == Next::Nothing
+    }
+
+    pub(super) fn is_here(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.state != State::Offline)
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.record.as_ref().map_or(0, |record| record.version)
+    }
+
+    pub(super) fn has_choice(&self) -> bool {
+        self.choice.is_some()
+    }
+
+    /// Leaves a trace. A beat leaves the session due no later than its own end, so that one that was recorded but never
+    /// published is found by the sweep. It never moves a deadline away: looking too early is harmless.
+    pub(super) fn touch(&mut self, device: &DeviceId, trace: Trace, when: When) {
+        if let Trace::Beat { alive_for, .. } = trace {
+            let end = when.now + alive_for;
+            self.next = match self.next {
+                Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+                Next::Nothing => Next::Settle(end),
+            };
+        }
+        let known = self.devices.iter_mut().find(|trail| trail.id.is(device.as_str()));
+        match (trace, known) {
+            (Trace::Beat { kind, active, alive_for }, Some(trail)) => trail.beat(kind, active, alive_for, when.now),
+            (Trace::Beat { kind, active, alive_for }, None) => {
+                self.make_room(when.dead_by);
+                self.devices.push(Trail {
+                    id: Id::new(device.as_str()),
+                    beat_at: when.now,
+                    active_at: active.then_some(when.now).into(),
+                    expires_at: when.now + alive_for,
+                    kind,
+                });
+            }
+            (Trace::Dropped(grace), Some(trail)) => trail.expires_at = trail.expires_at.min(when.now + grace),
+            (Trace::Logout, Some(trail)) => trail.log_out(),
+            (Trace::Dropped(_) | Trace::Logout, None) => {}
+        }
+    }
+
+    /// Makes room for one device more: the dead go first, then the one that was silent longest.
+    fn make_room(&mut self, dead_by: Time) {
+        if self.devices.len() < MAX_DEVICES {
+            return;
+        }
+        let order = |trail: &Trail| (trail.expires_at > dead_by, trail.beat_at);
+        let least = self.devices.iter().enumerate().min_by_key(|(_, trail)| order(trail)).map(|(index, _)| index);
+        if let Some(index) = least {
+            self.devices.swap_remove(index);
+        }
+    }
+
+    /// Applies a decision that was found to be still valid.
+    pub(super) fn apply(&mut self, decision: Decision) {
+        if let Some(published) = decision.publish {
+            self.record = Some(Record::from(published));
+        }
+        if let Some(choice) = decision.choice {
+            self.choice = Some(Box::new(choice));
+        }
+        if decision.prune_expired_by > Time(0) {
+            self.devices.retain(|trail| trail.expires_at > decision.prune_expired_by);
+        }
+        self.next = decision.next;
+    }
+}
+
+impl Trail {
+    fn beat(&mut self, kind: DeviceKind, active: bool, alive_for: Span, now: Time) {
+        // A batch takes its time before its locks, so a later batch can be here first. Beats never go backwards.
+        let now = now.max(self.beat_at);
+        self.kind = kind;
+        self.beat_at = now;
+        self.expires_at = now + alive_for;
+        if active {
+            self.active_at = Stamp(now.0);
+        }
+    }
+
+    /// The device is gone at once, but its newest beat is not: it may be the last time that the person was seen, and
+    /// no record says so yet. So the trail stays, dead, until a publication accounts for it and prunes it; its last use
+    /// goes, lest it pass to a device that comes back under the same name.
+    fn log_out(&mut self) {
+        self.expires_at = LONG_AGO;
+        self.active_at = Stamp::NONE;
+    }
+
+    /// None never happens: the id was checked before it came here.
+    fn to_device(&self) -> Option<Device> {
+        Some(Device {
+            id: DeviceId::parse(self.id.to_text()).ok()?,
+            kind: self.kind,
+            beat_at: self.beat_at,
+            active_at: self.active_at.time(),
+            expires_at: self.expires_at,
+        })
+    }
+}
+
+impl From<Device> for Trail {
+    fn from(device: Device) -> Self {
+        Self {
+            id: Id::new(device.id.as_str()),
+            beat_at: device.beat_at,
+            active_at: device.active_at.into(),
+            expires_at: device.expires_at,
+            kind: device.kind,
+        }
+    }
+}
+
+impl From<Published> for Record {
+    fn from(published: Published) -> Self {
+        Self {
+            version: published.version,
+            since: published.since.into(),
+            last_seen: published.last_seen.into(),
+            note: published.note.map(Box::new),
+            state: published.state,
+        }
+    }
+}
+
+impl Record {
+    fn to_published(&self) -> Published {
+        Published {
+            state: self.state,
+            note: self.note.as_deref().cloned(),
+            since: self.since.time(),
+            last_seen: self.last_seen.time(),
+            version: self.version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The arithmetic of memory: an entry is three cache lines, and a million people are 192 MB of them.
+    #[test]
+    fn an_entry_is_three_cache_lines() {
+        assert_eq!(size_of::<Option<Entry>>(), 192);
+    }
+}

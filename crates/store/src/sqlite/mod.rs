@@ -1,0 +1,150 @@
+//! Last seen in a SQLite file, and beside it what the embedded store leaves behind for its next run.
+//!
+//! One thread writes, one reads: a look never waits behind a write. Everything that is answered is on disk. Nothing
+//! here panics over a file: one that cannot be used is refused at opening, by name; one that fails later answers
+//! [`Error::Unavailable`], says so once in the log, and works again as soon as the disk does.
+
+mod open;
+mod saved;
+mod wire;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rollcall_core::{Error, Session, Time, UserId};
+use rollcall_functions::capabilities::Sighting;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::keep::{Keeper, Kept, Saved};
+use crate::{Answer, LastSeen};
+
+pub use open::OpenError;
+use worker::{Purpose, Worker};
+
+/// The most sightings or people in one call: the bound of the contract.
+pub const MAX_SIGHTINGS: usize = 10_000;
+
+/// What SQLite calls a database without a file.
+const IN_MEMORY: &str = ":memory:";
+
+/// An older sighting changes nothing.
+const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) VALUES (?1, ?2) ON CONFLICT (user_id) \
+                   DO UPDATE SET last_seen_at = excluded.last_seen_at WHERE excluded.last_seen_at > last_seen_at";
+const GET: &str = "SELECT last_seen_at FROM user_presence WHERE user_id = ?1";
+
+/// The archive in a file. Dropping it finishes what was asked of it and closes the file.
+#[derive(Debug)]
+pub struct SqliteArchive {
+    /// First, so that it is closed first: the last to close folds the log into the file, which a reader may not. Where
+    /// the database is in memory this is the writer itself: there it belongs to one connection.
+    reader: Arc<Worker>,
+    writer: Arc<Worker>,
+}
+
+impl SqliteArchive {
+    /// Opens a file, or makes it. The name `:memory:` is not a file: see [`Self::in_memory`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        if path == Path::new(IN_MEMORY) {
+            return Self::in_memory();
+        }
+        let writer = Worker::start(open::writer(path)?, Purpose::Writing, path)?;
+        let reader = Worker::start(open::reader(path)?, Purpose::Reading, path)?;
+        Ok(Self { writer: Arc::new(writer), reader: Arc::new(reader) })
+    }
+
+    /// An archive that forgets everything when it is dropped.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        let worker = Worker::start(open::fleeting()?, Purpose::Writing, Path::new(IN_MEMORY))?;
+        let writer = Arc::new(worker);
+        Ok(Self { reader: Arc::clone(&writer), writer })
+    }
+
+    /// Saves everybody, in place of whatever was saved before: the last thing that a run does.
+    pub async fn save(&self, at: Time, sessions: Vec<(UserId, Session)>) -> Result<(), Error> {
+        self.writer.ask(move |connection| saved::save(connection, at, sessions)).await
+    }
+
+    /// What an earlier run left behind; `now` says which choices still mean something. It stays there until
+    /// [`Self::forget_saved`], so that a start that fails half-way loses nothing.
+    pub async fn load_saved(&self, now: Time) -> Result<Saved, Error> {
+        self.writer.ask(move |connection| saved::load(connection, now)).await
+    }
+
+    /// Strikes out what was saved, choices excepted. To be called as soon as the new run serves: from then on the save
+    /// is out of date, and after a kill it would bring back people who have left.
+    pub async fn forget_saved(&self) -> Result<(), Error> {
+        self.writer.ask(saved::forget).await
+    }
+}
+
+impl LastSeen for SqliteArchive {
+    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()> {
+        Box::pin(async move {
+            bounded(&sightings)?;
+            self.writer.ask(move |connection| put(connection, &sightings)).await
+        })
+    }
+
+    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
+        Box::pin(async move {
+            bounded(&users)?;
+            self.reader.ask(move |connection| get(connection, &users)).await
+        })
+    }
+}
+
+impl Keeper for SqliteArchive {
+    fn keep(&self, kept: Kept) -> Answer<'static, ()> {
+        Box::pin(self.writer.ask(move |connection| saved::keep(connection, kept)))
+    }
+}
+
+fn put(connection: &Connection, sightings: &[Sighting]) -> rusqlite::Result<()> {
+    let mut put = connection.prepare_cached(PUT)?;
+    for Sighting { user, last_seen } in sightings {
+        put.execute(params![user.as_str(), i64::try_from(last_seen.0).unwrap_or(i64::MAX)])?;
+    }
+    Ok(())
+}
+
+fn get(connection: &Connection, users: &[UserId]) -> rusqlite::Result<Vec<Option<Time>>> {
+    let mut get = connection.prepare_cached(GET)?;
+    let mut look = |user: &UserId| get.query_row([user.as_str()], |row| row.get(0)).optional();
+    users.iter().map(|user| Ok(look(user)?.map(time_of))).collect()
+}
+
+/// A time as SQLite keeps it. We write none below zero, so one that is was not ours, and reads as the beginning.
+fn time_of(ms: i64) -> Time {
+    Time(u64::try_from(ms).unwrap_or(0))
+}
+
+fn bounded<T>(items: &[T]) -> Result<(), Error> {
+    if items.len() > MAX_SIGHTINGS { Err(Error::TooMany(MAX_SIGHTINGS as u32)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sighting(user: usize) -> Option<Sighting> {
+        Some(Sighting { user: UserId::parse(format!("user-{user}")).ok()?, last_seen: Time(7) })
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_fails_the_write_keeps_what_was_there_and_heals() -> Result<(), Box<dyn std::error::Error>> {
+        let archive = SqliteArchive::in_memory()?;
+        archive.put_many((0..10).filter_map(sighting).collect()).await?;
+        archive.writer.ask(|c| c.pragma_update_and_check(None, "max_page_count", 8, |_| Ok(()))).await?;
+        let many: Vec<_> = (0..MAX_SIGHTINGS).filter_map(sighting).collect();
+        assert_eq!(archive.put_many(many.clone()).await, Err(Error::Unavailable(1000)));
+        let known = |answers: Vec<Option<Time>>| answers.into_iter().flatten().count();
+        let users: Vec<UserId> = many.iter().map(|sighting| sighting.user.clone()).collect();
+        assert_eq!(archive.get_many(users.clone()).await.map(known), Ok(10));
+        archive.writer.ask(|c| c.pragma_update_and_check(None, "max_page_count", 100_000, |_| Ok(()))).await?;
+        archive.put_many(many).await?;
+        assert_eq!(archive.get_many(users).await.map(known), Ok(MAX_SIGHTINGS));
+        Ok(())
+    }
+}

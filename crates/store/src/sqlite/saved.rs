@@ -1,0 +1,91 @@
+//! What the embedded store leaves behind for its next run: choices as they are made, everything else when it ends.
+
+use std::collections::HashMap;
+
+use rollcall_core::{Choice, Session, Time, UserId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::time_of;
+use super::wire::{ChoiceBody, SessionBody};
+use crate::keep::{Kept, Saved};
+
+/// The name in `meta` under which the time of the save is kept.
+const SAVED_AT: &str = "saved_at";
+
+/// Writes one choice down, or strikes it out.
+pub(super) fn keep(connection: &Connection, kept: Kept) -> rusqlite::Result<()> {
+    match kept.choice {
+        Some(choice) => {
+            let body = to_json(&ChoiceBody::from(choice))?;
+            let insert = "INSERT OR REPLACE INTO choice (user_id, body) VALUES (?1, ?2)";
+            connection.prepare_cached(insert)?.execute(params![kept.user.as_str(), body])?;
+        }
+        None => {
+            connection.prepare_cached("DELETE FROM choice WHERE user_id = ?1")?.execute([kept.user.as_str()])?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces what an earlier run left behind.
+pub(super) fn save(connection: &Connection, at: Time, sessions: Vec<(UserId, Session)>) -> rusqlite::Result<()> {
+    forget(connection)?;
+    let mut insert = connection.prepare_cached("INSERT OR REPLACE INTO session (user_id, body) VALUES (?1, ?2)")?;
+    for (user, session) in sessions {
+        insert.execute(params![user.as_str(), to_json(&SessionBody::from(session))?])?;
+    }
+    let at = i64::try_from(at.0).unwrap_or(i64::MAX);
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![SAVED_AT, at])?;
+    Ok(())
+}
+
+/// Strikes out what an earlier run left behind, choices excepted.
+pub(super) fn forget(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM session", [])?;
+    connection.execute("DELETE FROM meta WHERE name = ?1", [SAVED_AT])?;
+    Ok(())
+}
+
+/// What an earlier run left behind. Choices that mean nothing any more are struck out on the way. A row that cannot be
+/// read costs one person their session and must not cost all the others theirs.
+pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<Saved> {
+    let at = "SELECT value FROM meta WHERE name = ?1";
+    let at = connection.query_row(at, [SAVED_AT], |row| row.get(0)).optional()?.map(time_of);
+    let mut sessions: HashMap<UserId, Session> = HashMap::new();
+    for (user, body) in rows(connection, "SELECT user_id, body FROM session")? {
+        let session = from_json::<SessionBody>(&body).and_then(|body| body.try_into().ok());
+        if let (Ok(user), Some(session)) = (UserId::parse(user), session) {
+            sessions.insert(user, session);
+        }
+    }
+    for (user, body) in rows(connection, "SELECT user_id, body FROM choice")? {
+        let choice = from_json::<ChoiceBody>(&body).map(Choice::from).filter(|choice| choice.matters_at(now));
+        match (UserId::parse(user.as_str()), choice) {
+            (Ok(user), Some(choice)) => chosen(sessions.entry(user).or_default(), choice),
+            _ => {
+                connection.execute("DELETE FROM choice WHERE user_id = ?1", [user])?;
+            }
+        }
+    }
+    Ok(Saved { at, sessions: sessions.into_iter().collect() })
+}
+
+/// A choice may have been made after the save, by a run that was killed before it had struck the save out.
+fn chosen(session: &mut Session, choice: Choice) {
+    if session.choice.as_ref().is_none_or(|saved| saved.at <= choice.at) {
+        session.choice = Some(choice);
+    }
+}
+
+fn rows(connection: &Connection, select: &str) -> rusqlite::Result<Vec<(String, String)>> {
+    let pair = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    connection.prepare(select)?.query_map([], pair)?.collect()
+}
+
+fn to_json(body: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(body).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(body: &str) -> Option<T> {
+    serde_json::from_str(body).inspect_err(|error| tracing::warn!(%error, "a saved row cannot be read")).ok()
+}

@@ -1,0 +1,158 @@
+//! A thread with a connection, and a queue of work for it.
+//!
+//! Whatever has queued up while the last transaction was being synced to disk becomes the next one, so the busier it
+//! is, the less a write costs. Answers go out after the commit, never before.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use rollcall_core::Error;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
+
+use super::open::OpenError;
+
+/// The most pieces of work in one transaction: the first of them waits for the last.
+const MAX_GROUP: usize = 512;
+
+/// When a caller may try again. A lock or a full disk does not go away in milliseconds.
+const RETRY_MS: u32 = 1000;
+
+/// A piece of work. It may be undone together with others that share its transaction.
+type Work = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
+
+struct Job {
+    work: Work,
+    done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// What the thread is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Changes, in groups.
+    Writing,
+    /// Looking, one at a time: nobody waits for somebody else's look.
+    Reading,
+}
+
+/// A thread that works off a queue. Dropping it finishes the queue and closes the connection.
+#[derive(Debug)]
+pub(super) struct Worker {
+    /// None only while being dropped.
+    queue: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub(super) fn start(connection: Connection, purpose: Purpose, path: &Path) -> Result<Self, OpenError> {
+        let (queue, jobs) = channel();
+        let name = match purpose {
+            Purpose::Writing => "archive-writer",
+            Purpose::Reading => "archive-reader",
+        };
+        let file = path.to_owned();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || Loop { connection, purpose, file, failing: false }.run(&jobs))
+            .map_err(|error| OpenError::unusable(path, error))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Queues work at once; the answer comes when it is done, and committed.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static {
+        let (value, answer) = oneshot::channel();
+        let (done, committed) = oneshot::channel();
+        let work: Work = Box::new(move |connection| {
+            // Whoever asked may have gone; the work is done all the same.
+            let _ = value.send(work(connection)?);
+            Ok(())
+        });
+        // A thread that is gone drops the job, and with it `done`: that is the answer.
+        let _ = self.queue.as_ref().map(|queue| queue.send(Job { work, done }));
+        async move {
+            committed.await.map_err(|_| gone())??;
+            answer.await.map_err(|_| gone())
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends when the queue is empty. That it panicked is known already to whoever waited for an answer.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Other("the archive's thread ended".to_owned())
+}
+
+struct Loop {
+    connection: Connection,
+    purpose: Purpose,
+    file: PathBuf,
+    /// Whether the last transaction failed: a disk that stays full is worth one line in the log, not one a second.
+    failing: bool,
+}
+
+impl Loop {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        let most = match self.purpose {
+            Purpose::Writing => MAX_GROUP,
+            Purpose::Reading => 1,
+        };
+        while let Ok(first) = jobs.recv() {
+            let group = std::iter::once(first).chain(jobs.try_iter()).take(most);
+            let (work, waiting): (Vec<_>, Vec<_>) = group.map(|job| (job.work, job.done)).unzip();
+            let result = self.transact(work);
+            self.note(&result);
+            let answer = result.map_err(|error| self.explain(&error));
+            for done in waiting {
+                let _ = done.send(answer.clone());
+            }
+        }
+    }
+
+    /// One transaction for the whole group: all of it is done, or none.
+    fn transact(&self, group: Vec<Work>) -> rusqlite::Result<()> {
+        self.connection.execute_batch(match self.purpose {
+            Purpose::Writing => "BEGIN IMMEDIATE",
+            Purpose::Reading => "BEGIN",
+        })?;
+        let done = group.into_iter().try_for_each(|work| work(&self.connection));
+        let result = done.and_then(|()| self.connection.execute_batch("COMMIT"));
+        // Some errors have rolled back already; after the others the transaction is still open.
+        if result.is_err() && !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK")?;
+        }
+        result
+    }
+
+    fn note(&mut self, result: &rusqlite::Result<()>) {
+        match result {
+            Err(error) if !self.failing => {
+                tracing::warn!(file = %self.file.display(), %error, "the archive fails");
+            }
+            Ok(()) if self.failing => tracing::info!(file = %self.file.display(), "the archive works again"),
+            _ => {}
+        }
+        self.failing = result.is_err();
+    }
+
+    /// What the caller can do: nothing about a damaged file; about everything else, try again.
+    fn explain(&self, error: &rusqlite::Error) -> Error {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Error::Other(format!("the archive {} is damaged: {error}", self.file.display()))
+            }
+            _ => Error::Unavailable(RETRY_MS),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The embedded store: the whole suite, and what only it promises.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod suite;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rollcall_core::{
+    Amnesty, Error, MAX_DEVICES, Mark, Moment, Next, Published, Rules, Session, Span, Stance, State, Time, UserId,
+    derive,
+};
+use rollcall_functions::capabilities::{Commit, Committed, Shards, Trace};
+use rollcall_store::memory::{Memory, Options};
+use rollcall_store::{Answer, Clock, Keeper, Kept, Saved, Store};
+
+use suite::{
+    ALIVE_FOR, Subject, beat, choice, commit, load, publish, retire, settle, touch, touch_one, traced, user, wait_for,
+};
+
+const START: Time = Time(1_700_000_000_000);
+
+type Records = Arc<Mutex<HashMap<UserId, Vec<Published>>>>;
+
+struct Embedded {
+    store: Arc<Memory>,
+    clock: Clock,
+    records: Records,
+}
+
+impl Embedded {
+    fn new() -> Self {
+        Self::with(256)
+    }
+
+    fn with(shards: u32) -> Self {
+        let clock = Clock::manual(START);
+        let records = Records::default();
+        let told = Arc::clone(&records);
+        let listener = move |user: &UserId, published: &Published| {
+            told.lock().entry(user.clone()).or_default().push(published.clone());
+        };
+        let options = Options { shards, clock: clock.clone(), listener: Some(Arc::new(listener)), keeper: None };
+        Self { store: Arc::new(Memory::new(options)), clock, records }
+    }
+}
+
+impl Subject for Embedded {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+    fn advance(&self, span: Span) {
+        self.clock.advance(span);
+    }
+    async fn published(&self, user: &UserId, _at_least: usize) -> Vec<Published> {
+        self.records.lock().get(user).cloned().unwrap_or_default()
+    }
+}
+
+suite!(Embedded::new());
+
+/// Everybody under one lock: what is told apart by shards must be told apart without them.
+mod in_one_shard {
+    use super::*;
+
+    suite!(Embedded::with(1));
+}
+
+#[tokio::test]
+async fn among_too_many_devices_the_dead_go_first() {
+    let subject = Embedded::new();
+    for index in 0..MAX_DEVICES {
+        touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
+        subject.advance(Span(1));
+    }
+    touch_one(&*subject.store, traced("bob", "d-40", Trace::Logout)).await;
+    touch_one(&*subject.store, beat("bob", "one-more")).await;
+    let bob = load(&*subject.store, "bob").await;
+    let has = |id: &str| bob.devices.iter().any(|device| device.id.as_str() == id);
+    assert!(bob.devices.len() == MAX_DEVICES && has("d-0") && has("one-more") && !has("d-40"));
+}
+
+#[tokio::test]
+async fn a_commit_that_leaves_nothing_keeps_nobody() {
+    let subject = Embedded::new();
+    let store = &*subject.store;
+    assert_eq!(commit(store, "bob", Mark::default(), wait_for(Next::Nothing)).await, Committed::Applied);
+    assert_eq!(store.sessions(), 0);
+    assert_eq!(load(store, "bob").await, Session::default());
+}
+
+#[tokio::test]
+async fn it_counts_sessions_and_those_who_are_here() {
+    let subject = Embedded::new();
+    let store = &*subject.store;
+    let at = touch(store, (0..10).map(|index| beat(&format!("user-{index}"), "web-1")).collect()).await.now;
+    assert_eq!((store.sessions(), store.here()), (10, 0));
+    for (name, state) in [("user-1", State::Online), ("user-2", State::Busy), ("user-3", State::Offline)] {
+        settle(store, name, publish(state, at)).await;
+    }
+    assert_eq!((store.sessions(), store.here()), (10, 2));
+    settle(store, "user-1", publish(State::Offline, at + Span(1))).await;
+    settle(store, "user-2", publish(State::Away, at + Span(1))).await;
+    assert_eq!((store.sessions(), store.here()), (10, 1));
+    let mark = load(store, "user-2").await.mark;
+    retire(store, "user-2", mark).await;
+    assert_eq!((store.sessions(), store.here()), (9, 0));
+}
+
+#[tokio::test]
+async fn the_next_deadline_is_the_earliest_of_all() {
+    let subject = Embedded::new();
+    let store = &*subject.store;
+    assert_eq!(store.next_deadline(), None);
+    for (name, next) in [
+        ("a", Next::Settle(START + Span(30))),
+        ("b", Next::Settle(START + Span(10))),
+        ("c", Next::Retire(START + Span(1))),
+    ] {
+        touch_one(store, beat(name, "web-1")).await;
+        settle(store, name, wait_for(next)).await;
+    }
+    assert_eq!(store.next_deadline(), Some(START + Span(10)));
+    let everywhere = Shards { first: 0, end: 256 };
+    assert!(store.expired(everywhere, 10).is_empty());
+    subject.advance(Span(10));
+    assert_eq!(store.expired(everywhere, 10), [user("b")]);
+    settle(store, "b", wait_for(Next::Nothing)).await;
+    assert_eq!(store.next_deadline(), Some(START + Span(30)));
+}
+
+/// A run that ended, and the next one, two minutes later.
+async fn restarted(pardon: Span) -> Embedded {
+    let before = Embedded::new();
+    let at = touch_one(&*before.store, beat("bob", "web-1")).await;
+    settle(&*before.store, "bob", publish(State::Online, at)).await;
+    touch_one(&*before.store, beat("old", "web-1")).await;
+    touch_one(&*before.store, traced("old", "web-1", Trace::Dropped(Span(5)))).await;
+    before.advance(Span(10));
+    let saved = Saved { at: Some(before.store.now()), sessions: before.store.export() };
+    before.advance(Span::seconds(120));
+    let options = Options { clock: before.clock.clone(), ..Options::default() };
+    Embedded { store: Arc::new(Memory::restored(options, saved, pardon)), ..before }
+}
+
+#[tokio::test]
+async fn after_a_restart_whoever_was_alive_is_pardoned_for_a_while() {
+    let subject = restarted(ALIVE_FOR).await;
+    let store = &*subject.store;
+    let until = subject.clock.now() + ALIVE_FOR;
+    let moment = store.load(&[]).unwrap().moment;
+    assert_eq!(moment.amnesty, Some(Amnesty { since: START + Span(10), until }));
+    let bob = load(store, "bob").await;
+    assert_eq!(derive::state(&bob, &moment, &Rules::STANDARD), State::Online);
+    assert_eq!(store.expired(Shards { first: 0, end: 256 }, 10), [user("bob"), user("old")], "both are looked at");
+    assert_eq!(derive::state(&load(store, "old").await, &moment, &Rules::STANDARD), State::Offline);
+    subject.advance(ALIVE_FOR);
+    let moment = store.load(&[]).unwrap().moment;
+    assert_eq!(moment, Moment::at(until), "nothing is pardoned any more");
+    assert_eq!(derive::state(&bob, &moment, &Rules::STANDARD), State::Offline);
+}
+
+#[tokio::test]
+async fn a_logout_is_a_logout_also_under_a_pardon() {
+    let subject = restarted(ALIVE_FOR).await;
+    touch_one(&*subject.store, traced("bob", "web-1", Trace::Logout)).await;
+    let moment = subject.store.load(&[]).unwrap().moment;
+    assert!(moment.amnesty.is_some());
+    assert_eq!(derive::state(&load(&*subject.store, "bob").await, &moment, &Rules::STANDARD), State::Offline);
+}
+
+#[tokio::test]
+async fn what_is_exported_comes_back_as_it_was() {
+    let subject = Embedded::new();
+    let at = touch(&*subject.store, vec![beat("bob", "web-1"), beat("bob", "web-2"), beat("eve", "x")]).await.now;
+    let mut decision = publish(State::Busy, at);
+    decision.choice = Some(choice(Stance::Busy, at));
+    settle(&*subject.store, "bob", decision).await;
+    let plain = |mut sessions: Vec<(UserId, Session)>| {
+        sessions.iter_mut().for_each(|(_, session)| session.mark = Mark::default());
+        sessions.sort_by(|(one, _), (other, _)| one.cmp(other));
+        sessions
+    };
+    let expected = plain(subject.store.export());
+    let saved = Saved { at: Some(at), sessions: subject.store.export() };
+    let options = Options { shards: 7, clock: subject.clock.clone(), ..Options::default() };
+    let again = Memory::restored(options, saved, ALIVE_FOR);
+    assert_eq!(plain(again.export()), expected);
+    assert_eq!((again.sessions(), again.here()), (2, 1));
+}
+
+#[tokio::test]
+async fn times_from_the_future_are_taken_as_now() {
+    let subject = Embedded::new();
+    subject.advance(Span::seconds(86_400));
+    let at = touch_one(&*subject.store, beat("bob", "web-1")).await;
+    settle(&*subject.store, "bob", publish(State::Online, at)).await;
+    let saved = Saved { at: Some(at), sessions: subject.store.export() };
+    // The next run's clock is a day behind.
+    let clock = Clock::manual(START);
+    let store = Memory::restored(Options { clock, ..Options::default() }, saved, ALIVE_FOR);
+    let amnesty = store.load(&[]).unwrap().moment.amnesty;
+    assert_eq!(amnesty, Some(Amnesty { since: START, until: START + ALIVE_FOR }));
+    let bob = load(&store, "bob").await;
+    assert_eq!((bob.devices[0].beat_at, bob.devices[0].expires_at), (START, START + ALIVE_FOR));
+    assert_eq!(bob.published.unwrap().last_seen, Some(START));
+    assert_eq!(bob.next, Next::Settle(START + ALIVE_FOR));
+}
+
+/// Keeps in memory, in the order of the calls, or refuses.
+#[derive(Default)]
+struct Notebook {
+    kept: Mutex<Vec<Kept>>,
+    broken: bool,
+}
+
+impl Keeper for Notebook {
+    fn keep(&self, kept: Kept) -> Answer<'static, ()> {
+        self.kept.lock().push(kept);
+        let answer = if self.broken { Err(Error::Unavailable(9)) } else { Ok(()) };
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            answer
+        })
+    }
+}
+
+fn kept_by(broken: bool) -> (Memory, Arc<Notebook>) {
+    let notebook = Arc::new(Notebook { broken, ..Notebook::default() });
+    let keeper = Some(Arc::clone(&notebook) as Arc<dyn Keeper>);
+    (Memory::new(Options { clock: Clock::manual(START), keeper, ..Options::default() }), notebook)
+}
+
+#[tokio::test]
+async fn choices_are_kept_as_they_are_made_and_forgotten_when_they_end() {
+    let (store, notebook) = kept_by(false);
+    let choosing = |stance| {
+        let mut decision = publish(State::Offline, START);
+        decision.choice = Some(choice(stance, START));
+        decision
+    };
+    settle(&store, "bob", choosing(Stance::Invisible)).await;
+    settle(&store, "bob", publish(State::Offline, START)).await;
+    settle(&store, "bob", choosing(Stance::Auto)).await;
+    settle(&store, "eve", choosing(Stance::Busy)).await;
+    let stale = commit(&store, "eve", Mark::default(), choosing(Stance::Away)).await;
+    assert_eq!(stale, Committed::Stale);
+    let mark = load(&store, "eve").await.mark;
+    assert_eq!(retire(&store, "eve", mark).await, Committed::Applied);
+    let kept = |name, stance: Option<Stance>| Kept { user: user(name), choice: stance.map(|s| choice(s, START)) };
+    let expected =
+        [kept("bob", Some(Stance::Invisible)), kept("bob", None), kept("eve", Some(Stance::Busy)), kept("eve", None)];
+    assert_eq!(*notebook.kept.lock(), expected);
+}
+
+#[tokio::test]
+async fn a_choice_that_could_not_be_kept_is_not_confirmed() {
+    let (store, _notebook) = kept_by(true);
+    let mut decision = publish(State::Offline, START);
+    decision.choice = Some(choice(Stance::Invisible, START));
+    let commits = vec![
+        Commit { user: user("bob"), expected: Mark::default(), decision },
+        Commit { user: user("eve"), expected: Mark::default(), decision: publish(State::Online, START) },
+    ];
+    assert_eq!(store.commit_many(commits).await.unwrap(), [Err(Error::Unavailable(9)), Ok(Committed::Applied)]);
+    assert_eq!(load(&store, "bob").await.choice, Some(choice(Stance::Invisible, START)), "hidden all the same");
+}

@@ -1,0 +1,143 @@
+//! Commits: all or nothing, and only if nothing came between.
+
+use rollcall_core::{Mark, Next, Note, Session, Span, Stance, State};
+use rollcall_functions::capabilities::{Commit, Committed, Trace};
+
+use super::{Subject, beat, choice, commit, load, now, publish, settle, touch, touch_one, traced, user, wait_for};
+
+pub(crate) async fn an_absent_person_has_an_empty_session(subject: impl Subject) {
+    let store = subject.store();
+    assert_eq!(load(&*store, "nobody").await, Session::default());
+}
+
+pub(crate) async fn a_commit_is_applied_whole(subject: impl Subject) {
+    let store = subject.store();
+    let at = touch_one(&*store, beat("bob", "web-1")).await;
+    let before = load(&*store, "bob").await;
+    let note = Note { text: "at lunch".to_owned(), emoji: "🍜".to_owned(), until: Some(at + Span(900)) };
+    let mut decision = publish(State::Away, at);
+    decision.choice = Some(rollcall_core::Choice {
+        note: Some(note.clone()),
+        until: Some(at + Span(900)),
+        ..choice(Stance::Away, at)
+    });
+    let mut published = decision.publish.clone().unwrap();
+    published.note = Some(note);
+    published.since = None;
+    decision.publish = Some(published.clone());
+    assert_eq!(commit(&*store, "bob", before.mark, decision.clone()).await, Committed::Applied);
+    let after = load(&*store, "bob").await;
+    assert_eq!((&after.choice, &after.published), (&decision.choice, &Some(published.clone())));
+    assert_eq!((after.next, &after.devices), (decision.next, &before.devices));
+    assert_ne!(after.mark, before.mark);
+    assert_eq!(subject.published(&user("bob"), 1).await, [published]);
+}
+
+pub(crate) async fn a_commit_leaves_what_it_does_not_name(subject: impl Subject) {
+    let store = subject.store();
+    let at = touch_one(&*store, beat("bob", "web-1")).await;
+    let mut decision = publish(State::Busy, at);
+    decision.choice = Some(choice(Stance::Busy, at));
+    settle(&*store, "bob", decision).await;
+    let before = load(&*store, "bob").await;
+    settle(&*store, "bob", wait_for(Next::Retire(at + Span(9)))).await;
+    let after = load(&*store, "bob").await;
+    assert_ne!(after.mark, before.mark);
+    assert_eq!(after.next, Next::Retire(at + Span(9)));
+    assert_eq!(Session { mark: before.mark, next: before.next, ..after }, before);
+    assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nothing new went out");
+}
+
+pub(crate) async fn pruning_drops_exactly_those_expired_by_then(subject: impl Subject) {
+    let store = subject.store();
+    let lasting = |on, ms| {
+        let trace = Trace::Beat { kind: rollcall_core::DeviceKind::Web, active: true, alive_for: Span(ms) };
+        traced("bob", on, trace)
+    };
+    let touches = vec![lasting("before", 99), lasting("then", 100), lasting("after", 101)];
+    let at = touch(&*store, touches).await.now;
+    settle(&*store, "bob", publish(State::Online, at)).await;
+    assert_eq!(load(&*store, "bob").await.devices.len(), 3, "0 drops none");
+    let mut decision = publish(State::Online, at + Span(1));
+    decision.prune_expired_by = at + Span(100);
+    settle(&*store, "bob", decision).await;
+    let left: Vec<_> = load(&*store, "bob").await.devices.into_iter().map(|device| device.id.into_string()).collect();
+    assert_eq!(left, ["after"]);
+}
+
+pub(crate) async fn a_touch_between_load_and_commit_makes_it_stale(subject: impl Subject) {
+    let store = subject.store();
+    let at = touch_one(&*store, beat("bob", "web-1")).await;
+    for between in [
+        beat("bob", "web-1"),
+        beat("bob", "web-2"),
+        traced("bob", "web-1", Trace::Dropped(Span(5))),
+        traced("bob", "web-1", Trace::Logout),
+    ] {
+        let mark = load(&*store, "bob").await.mark;
+        touch_one(&*store, between).await;
+        let before = load(&*store, "bob").await;
+        let mut decision = publish(State::Offline, at);
+        decision.choice = Some(choice(Stance::Busy, at));
+        decision.prune_expired_by = at + Span::seconds(1000);
+        assert_eq!(commit(&*store, "bob", mark, decision).await, Committed::Stale);
+        assert_eq!(load(&*store, "bob").await, before, "nothing was changed");
+    }
+    assert!(subject.published(&user("bob"), 0).await.is_empty());
+}
+
+pub(crate) async fn of_two_commits_on_one_mark_the_first_is_applied(subject: impl Subject) {
+    let store = subject.store();
+    let at = touch_one(&*store, beat("bob", "web-1")).await;
+    let mark = load(&*store, "bob").await.mark;
+    assert_eq!(commit(&*store, "bob", mark, publish(State::Online, at)).await, Committed::Applied);
+    assert_eq!(commit(&*store, "bob", mark, publish(State::Busy, at + Span(1))).await, Committed::Stale);
+    // A commit that says the same as before still moves the mark.
+    let mark = load(&*store, "bob").await.mark;
+    let next = load(&*store, "bob").await.next;
+    assert_eq!(commit(&*store, "bob", mark, wait_for(next)).await, Committed::Applied);
+    assert_eq!(commit(&*store, "bob", mark, wait_for(next)).await, Committed::Stale);
+    assert_eq!(subject.published(&user("bob"), 1).await.len(), 1);
+}
+
+pub(crate) async fn a_decision_on_an_absent_person_is_stale_once_they_came(subject: impl Subject) {
+    let store = subject.store();
+    let absent = load(&*store, "bob").await.mark;
+    assert_eq!(absent, Mark::default());
+    let at = touch_one(&*store, beat("bob", "web-1")).await;
+    assert_eq!(commit(&*store, "bob", absent, publish(State::Online, at)).await, Committed::Stale);
+    let unheard_of = Mark { commits: 7, touches: 7 };
+    assert_eq!(commit(&*store, "eve", unheard_of, publish(State::Online, at)).await, Committed::Stale);
+    assert_eq!(load(&*store, "eve").await, Session::default());
+}
+
+pub(crate) async fn commits_of_a_batch_stand_alone_and_in_order(subject: impl Subject) {
+    let store = subject.store();
+    let at = touch(&*store, vec![beat("a", "x"), beat("b", "x"), beat("c", "x")]).await.now;
+    let mut commits = Vec::new();
+    for (name, state) in [("a", State::Online), ("b", State::Online), ("a", State::Busy), ("c", State::Away)] {
+        let expected = load(&*store, name).await.mark;
+        commits.push(Commit { user: user(name), expected, decision: publish(state, at) });
+    }
+    touch_one(&*store, beat("b", "x")).await;
+    let outcomes = store.commit_many(commits).await.unwrap();
+    assert_eq!(outcomes, [Committed::Applied, Committed::Stale, Committed::Stale, Committed::Applied].map(Ok));
+    assert_eq!(load(&*store, "a").await.published.map(|published| published.state), Some(State::Online));
+    assert_eq!(load(&*store, "b").await.published, None);
+    assert_eq!(load(&*store, "c").await.published.map(|published| published.state), Some(State::Away));
+}
+
+pub(crate) async fn a_person_can_be_made_by_a_choice_alone(subject: impl Subject) {
+    let store = subject.store();
+    let at = now(&*store).await;
+    let mut decision = wait_for(Next::Retire(at + Span(5)));
+    decision.choice = Some(choice(Stance::Invisible, at));
+    assert_eq!(commit(&*store, "bob", Mark::default(), decision.clone()).await, Committed::Applied);
+    let bob = load(&*store, "bob").await;
+    assert_eq!((bob.devices.len(), bob.published, bob.next), (0, None, decision.next));
+    assert_eq!(bob.choice, decision.choice);
+    assert_ne!(bob.mark, Mark::default());
+    let found = touch(&*store, vec![beat("bob", "web-1")]).await.found.remove(0).unwrap();
+    assert_eq!((found.state, found.version, found.stance), (State::Offline, 0, Stance::Invisible));
+    assert!(subject.published(&user("bob"), 0).await.is_empty());
+}

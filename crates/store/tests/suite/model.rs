@@ -1,0 +1,168 @@
+//! The contract once more, written as plainly as it reads, and a long random history told to both.
+
+use std::collections::BTreeMap;
+
+use rollcall_core::settle::Decision;
+use rollcall_core::{Device, DeviceKind, Mark, Next, Session, Span, Stance, State, Time};
+use rollcall_functions::capabilities::{Committed, Touch, Trace};
+use rollcall_store::Store;
+
+use super::{
+    Random, Subject, choice, commit, due, load, now, publish, retirable, retire, touch_one, traced, user, wait_for,
+};
+
+const STEPS: usize = 3_000;
+
+/// What the contract says, person by person; marks left out.
+#[derive(Default)]
+struct Model(BTreeMap<String, Session>);
+
+impl Model {
+    fn touch(&mut self, touch: &Touch, now: Time) {
+        let session = self.0.entry(touch.user.to_string()).or_default();
+        let known = session.devices.iter_mut().find(|device| device.id == touch.device);
+        match (touch.trace, known) {
+            (Trace::Beat { kind, active, alive_for }, known) => {
+                let end = now + alive_for;
+                session.next = match session.next {
+                    Next::Nothing => Next::Settle(end),
+                    Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+                };
+                let used = if active { Some(now) } else { known.as_ref().and_then(|device| device.active_at) };
+                let id = touch.device.clone();
+                let device = Device { id, kind, beat_at: now, active_at: used, expires_at: now + alive_for };
+                match known {
+                    Some(known) => *known = device,
+                    None => session.devices.push(device),
+                }
+            }
+            (Trace::Dropped(grace), Some(device)) => device.expires_at = device.expires_at.min(now + grace),
+            (Trace::Logout, Some(device)) => {
+                device.expires_at = now;
+                device.active_at = None;
+            }
+            (_, None) => {}
+        }
+        self.forget_empty();
+    }
+
+    fn commit(&mut self, name: &str, decision: Decision) {
+        let session = self.0.entry(name.to_owned()).or_default();
+        if let Some(published) = decision.publish {
+            session.published = Some(published);
+        }
+        if let Some(choice) = decision.choice {
+            session.choice = Some(choice);
+        }
+        session
+            .devices
+            .retain(|device| decision.prune_expired_by == Time(0) || device.expires_at > decision.prune_expired_by);
+        session.next = decision.next;
+        self.forget_empty();
+    }
+
+    fn forget_empty(&mut self) {
+        self.0.retain(|_, session| !session.is_empty() || session.next != Next::Nothing);
+    }
+
+    /// Who waits for something that has passed, longest overdue first; the names break ties.
+    fn passed(&self, now: Time, agenda: impl Fn(Next) -> Option<Time>) -> Vec<(Time, String)> {
+        let waiting = self.0.iter().filter_map(|(name, session)| Some((agenda(session.next)?, name.clone())));
+        let mut passed: Vec<_> = waiting.filter(|(at, _)| *at <= now).collect();
+        passed.sort();
+        passed
+    }
+}
+
+pub(crate) async fn a_long_random_history_agrees_with_a_naive_model(subject: impl Subject) {
+    let store = subject.store();
+    let mut model = Model::default();
+    let mut random = Random(0x5eed);
+    for step in 0..STEPS {
+        let name = format!("user-{}", random.below(12));
+        subject.advance(Span(random.below(3)));
+        step_both(&*store, &mut model, &mut random, &name).await;
+        let (theirs, ours) = (load(&*store, &name).await, model.0.get(&name).cloned().unwrap_or_default());
+        let at = now(&*store).await;
+        assert_eq!(plain(theirs, at), plain(ours, at), "step {step}, {name}");
+        if step % 20 == 0 {
+            compare_agendas(&*store, &model).await;
+        }
+    }
+}
+
+async fn step_both(store: &dyn Store, model: &mut Model, random: &mut Random, name: &str) {
+    match random.below(10) {
+        0..=5 => {
+            let trace = match random.below(5) {
+                0 => Trace::Logout,
+                1 => Trace::Dropped(Span(random.below(100))),
+                _ => Trace::Beat {
+                    kind: if random.below(2) == 0 { DeviceKind::Web } else { DeviceKind::Mobile },
+                    active: random.below(2) == 0,
+                    alive_for: Span(random.below(100)),
+                },
+            };
+            let touch = traced(name, &format!("device-{}", random.below(4)), trace);
+            let at = touch_one(store, touch.clone()).await;
+            model.touch(&touch, at);
+        }
+        6..=8 => {
+            let mark = load(store, name).await.mark;
+            let decision = decide(random, now(store).await);
+            assert_eq!(commit(store, name, mark, decision.clone()).await, Committed::Applied);
+            model.commit(name, decision);
+        }
+        _ => {
+            let mark = load(store, name).await.mark;
+            assert_eq!(retire(store, name, mark).await, Committed::Applied);
+            model.0.remove(name);
+        }
+    }
+}
+
+fn decide(random: &mut Random, now: Time) -> Decision {
+    let soon = now + Span(random.below(60));
+    let next = match random.below(4) {
+        0 => Next::Nothing,
+        1 => Next::Retire(soon),
+        _ => Next::Settle(soon),
+    };
+    // Later than anything that was retired, as every decision made by the rules is.
+    let mut decision = if random.below(2) == 0 { publish(State::Online, now + Span(1)) } else { wait_for(next) };
+    decision.next = next;
+    decision.choice = (random.below(4) == 0).then(|| choice(Stance::Busy, now));
+    if decision.publish.is_some() && random.below(2) == 0 {
+        decision.prune_expired_by = now;
+    }
+    decision
+}
+
+async fn compare_agendas(store: &dyn Store, model: &Model) {
+    let at = now(store).await;
+    let settle = |next| if let Next::Settle(at) = next { Some(at) } else { None };
+    let retiring = |next| if let Next::Retire(at) = next { Some(at) } else { None };
+    for (theirs, ours) in
+        [(due(store).await, model.passed(at, settle)), (retirable(store).await, model.passed(at, retiring))]
+    {
+        let deadline = |name: &str| ours.iter().find(|(_, known)| known == name).map(|(at, _)| *at);
+        let deadlines: Vec<_> = theirs.iter().map(|user| deadline(user.as_str())).collect();
+        assert!(deadlines.is_sorted() && deadlines.iter().all(Option::is_some), "{theirs:?} against {ours:?}");
+        let mut names = theirs;
+        names.sort();
+        let mut expected: Vec<_> = ours.iter().map(|(_, name)| user(name)).collect();
+        expected.sort();
+        assert_eq!(names, expected);
+    }
+}
+
+/// What both must agree on: the order of devices is free, the mark is the store's own, and whoever is dead is dead by
+/// whatever expiry.
+fn plain(mut session: Session, now: Time) -> Session {
+    session.mark = Mark::default();
+    session.devices.sort_by(|one, other| one.id.cmp(&other.id));
+    for device in session.devices.iter_mut().filter(|device| device.expires_at <= now) {
+        device.expires_at = Time(0);
+    }
+    session
+}
