@@ -1,0 +1,67 @@
+//! The HTTP surface of Rollcall, without HTTP: routes, JSON, validation, tokens, problems, and the OpenAPI document.
+//!
+//! Everything here is a pure function of its arguments: no sockets, no async, no clock. The native host and the
+//! `wasi:http` door therefore answer alike, to the byte. A request meets, in this order:
+//!
+//! 1. [`route()`]: method and path become a [`Route`]. A [`Page`] is about the server itself and is answered by it at
+//!    once; a [`Function`] goes on.
+//! 2. [`Query::parse`] and [`identify`]: the query string, then who is asking, by token or, without a key, by word.
+//! 3. [`decode`]: the body becomes a [`Call`](call::Call): checked, and allowed to this caller. The transport reads at
+//!    most [`Function::body_limit`] bytes.
+//! 4. The transport calls the function that the `Call` is for.
+//! 5. [`responses`]: the answer becomes a [`Reply`], which the transport sends. For HEAD, without the body.
+//!
+//! Whatever fails on the way is a [`Problem`], and [`Problem::into_reply`] is its answer.
+//!
+//! ```
+//! use rollcall_api::call::{Call, Standing};
+//! use rollcall_api::{Access, Body, Limits, Problem, Query, Reply, Route, decode, identify, responses, route};
+//!
+//! fn answer(method: http::Method, path: &str, query: Option<&str>, user: &str, body: &[u8]) -> Result<Reply, Problem> {
+//!     let Route::Function(function) = route(&method, path)? else { return Ok(rollcall_api::openapi()) };
+//!     let query = Query::parse(function, query)?;
+//!     let caller = identify(&Access::Open, None, Some(user), &query, 1_700_000_000)?;
+//!     let body = Body { content_type: Some("application/json"), bytes: body };
+//!     match decode(function, &query, &caller, body, &Limits::default())? {
+//!         Call::Beat(beat) => {
+//!             // Here the host calls `beat-many`.
+//!             let standing = Standing { state: rollcall_core::State::Online, version: 1, next_beat_ms: 30_000 };
+//!             Ok(responses::heartbeat(&beat.user, &standing))
+//!         }
+//!         call => unreachable!("this example only beats: {call:?}"),
+//!     }
+//! }
+//!
+//! let reply = answer(http::Method::POST, "/v1/heartbeat", None, "bob", br#"{"device":"web-1"}"#).unwrap();
+//! assert_eq!(reply.body(), br#"{"user":"bob","state":"online","version":1,"next_beat_ms":30000}"#);
+//! ```
+//!
+//! Deliberately absent: reading keys from files, reading the clock, logging (whoever handles a failure logs it, before
+//! it becomes a problem), and what a page says.
+
+mod body;
+mod caller;
+mod keys;
+mod limits;
+mod openapi;
+mod percent;
+mod problem;
+mod query;
+mod requests;
+mod route;
+mod table;
+mod token;
+
+pub mod call;
+pub mod responses;
+
+pub use caller::{Access, Caller, Known, Scope, Scopes, identify};
+pub use keys::{KeyError, Keys, MIN_SECRET_BYTES, SigningKey};
+pub use limits::{Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_QUERY_IDS};
+pub use openapi::{OPENAPI, openapi};
+pub use problem::{Kind, Problem, Reply};
+pub use query::Query;
+pub use requests::{Body, MAX_SWEEP, decode, too_large};
+pub use route::{Entry, Function, Page, Route, route};
+pub use table::ROUTES;
+pub use token::{Expect, Grant, LEEWAY_S, mint, verify};

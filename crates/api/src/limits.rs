@@ -1,0 +1,38 @@
+//! A limit on everything that a request can make large.
+
+/// The most ids in one query. A friends list or a page of search results fits; more is several queries.
+pub const MAX_QUERY_IDS: usize = 500;
+
+/// The most beats in one batch: the bound of the contract's `beat-many`.
+pub const MAX_BATCH_BEATS: usize = 1024;
+
+/// Room for one beat, departure or status with every character of every field escaped six-fold: (128 + 128 + 140 + 32)
+/// × 6 is 2.6 KB, and four times that is for names, spaces and luck.
+pub const MAX_BODY_BYTES: usize = 16 * 1024;
+
+/// Room for a full batch: 1,024 beats of two ids of 128 bytes are 350 KB with their field names.
+pub const MAX_BATCH_BODY_BYTES: usize = 1024 * 1024;
+
+/// What one request may ask for. `Default` is the product's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most ids in one query, duplicates counted.
+    pub query_ids: usize,
+    /// The most beats in one batch.
+    pub batch_beats: usize,
+    /// The most bytes of a body that holds one item.
+    pub body_bytes: usize,
+    /// The most bytes of a body that holds a list.
+    pub batch_body_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            query_ids: MAX_QUERY_IDS,
+            batch_beats: MAX_BATCH_BEATS,
+            body_bytes: MAX_BODY_BYTES,
+            batch_body_bytes: MAX_BATCH_BODY_BYTES,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The OpenAPI document: written by hand in `openapi.json`, and held to the routes and to the answers by its tests.
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+
+use crate::problem::Reply;
+
+/// The document, as it is served.
+pub const OPENAPI: &str = include_str!("../openapi.json");
+
+/// The answer to `/openapi.json`. It changes with the binary only, so an hour in a cache does no harm.
+pub fn openapi() -> Reply {
+    let mut reply = Response::new(OPENAPI.as_bytes().to_vec());
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
+    reply
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that finds nothing should fail loudly")]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rollcall_core::{Choice, DeviceId, DeviceKind, Error, Note, Published, Stance, State, Time, UserId};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, View};
+    use crate::problem::Problem;
+    use crate::{Function, Limits, MAX_SWEEP, ROUTES, Route, responses};
+
+    fn document() -> Value {
+        serde_json::from_str(OPENAPI).unwrap()
+    }
+
+    fn keys(object: &Value) -> BTreeSet<String> {
+        object.as_object().unwrap().keys().cloned().collect()
+    }
+
+    fn body(reply: &Reply) -> Value {
+        serde_json::from_slice(reply.body()).unwrap()
+    }
+
+    /// Asserts that the answer has exactly the members of the schema.
+    #[track_caller]
+    fn fits(schema: &str, answer: &Value) {
+        let document = document();
+        assert_eq!(keys(&document["components"]["schemas"][schema]["properties"]), keys(answer), "{schema}");
+    }
+
+    #[test]
+    fn every_route_is_described_and_nothing_else() {
+        let routes: BTreeSet<(String, String)> = ROUTES
+            .iter()
+            .map(|entry| (entry.template.to_owned(), entry.method.as_str().to_ascii_lowercase()))
+            .collect();
+        let document = document();
+        let paths = document["paths"].as_object().unwrap();
+        let described: BTreeSet<(String, String)> =
+            paths.iter().flat_map(|(path, item)| keys(item).into_iter().map(|method| (path.clone(), method))).collect();
+        assert_eq!(routes, described);
+    }
+
+    #[test]
+    fn what_takes_a_body_or_a_query_key_says_so() {
+        let document = document();
+        for entry in &ROUTES {
+            let Route::Function(function) = entry.route else { continue };
+            let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
+            let takes_body = function.body_limit(&Limits::default()) > 0;
+            assert_eq!(operation.get("requestBody").is_some(), takes_body, "{}", entry.template);
+            for status in ["413", "415"] {
+                assert_eq!(operation["responses"].get(status).is_some(), takes_body, "{}", entry.template);
+            }
+            let query: Vec<&str> = operation["parameters"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|parameter| parameter["in"] == "query")
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(query, function.query_key().into_iter().collect::<Vec<_>>(), "{}", entry.template);
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_part_is_used() {
+        fn references(value: &Value, found: &mut BTreeSet<String>) {
+            match value {
+                Value::Object(object) => {
+                    if let Some(Value::String(reference)) = object.get("$ref") {
+                        found.insert(reference.clone());
+                    }
+                    object.values().for_each(|value| references(value, found));
+                }
+                Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let document = document();
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        let mut parts = BTreeSet::new();
+        for section in ["schemas", "responses", "parameters"] {
+            let names = keys(&document["components"][section]);
+            parts.extend(names.into_iter().map(|name| format!("#/components/{section}/{name}")));
+        }
+        assert_eq!(found, parts);
+    }
+
+    #[test]
+    fn answers_have_the_members_that_are_described() {
+        let user = UserId::parse("bob").unwrap();
+        let standing = Standing { state: State::Online, version: 1, next_beat_ms: 1 };
+        fits("Standing", &body(&responses::heartbeat(&user, &standing)));
+        fits("Left", &body(&responses::leave(&user, &standing)));
+        fits("Settled", &body(&responses::sweep(&Settled::default())));
+
+        let note = Note { text: "x".into(), emoji: String::new(), until: None };
+        let choice = Choice { stance: Stance::Busy, at: Time(1), until: None, note: Some(note.clone()) };
+        let status = body(&responses::status(&user, &Chosen { standing, choice: choice.clone() }));
+        fits("Status", &status);
+        fits("Note", &status["note"]);
+
+        let published = Published { state: State::Busy, note: Some(note), since: None, last_seen: None, version: 1 };
+        let view = View { published, choice: Some(choice) };
+        let users = vec![user.clone(), user.clone()];
+        let look_up = LookUp { viewer: None, users, form: Form::List };
+        let list = body(&responses::look_up(&look_up, &[Ok(Some(view)), Err(Error::Denied)]));
+        fits("Presences", &list);
+        fits("Presence", &list["presences"][0]);
+        fits("Choice", &list["presences"][0]["choice"]);
+        fits("Failed", &list["presences"][1]);
+
+        let device = DeviceId::parse("d").unwrap();
+        let beat = Beat { user, device, kind: DeviceKind::Web, active: true };
+        let beats = Beats { good: vec![beat], refused: Vec::new() };
+        fits("Outcomes", &body(&responses::heartbeats(&beats, &[Ok(standing)])));
+
+        let mut problem = Problem::invalid("a", "b");
+        problem.retry_after_s = Some(1);
+        let mut problem = body(&problem.into_reply());
+        assert!(problem.as_object_mut().unwrap().remove("type").is_some());
+        fits("Error", &problem);
+    }
+
+    #[test]
+    fn limits_are_described_as_they_are() {
+        let schemas = &document()["components"]["schemas"];
+        let limits = Limits::default();
+        assert_eq!(schemas["Ids"]["maxItems"], limits.query_ids);
+        assert_eq!(schemas["Id"]["maxLength"], rollcall_core::MAX_ID_BYTES);
+        assert_eq!(schemas["Heartbeats"]["properties"]["beats"]["maxItems"], limits.batch_beats);
+        assert_eq!(schemas["Sweep"]["properties"]["limit"]["maximum"], MAX_SWEEP);
+        let status = &schemas["PutStatus"]["properties"];
+        assert_eq!(status["text"]["maxLength"], rollcall_core::choose::MAX_NOTE_BYTES);
+        assert_eq!(status["emoji"]["maxLength"], rollcall_core::choose::MAX_EMOJI_BYTES);
+        assert_eq!(status["for_s"]["maximum"], rollcall_core::choose::MAX_FOR_S);
+    }
+
+    #[test]
+    fn examples_are_accepted() {
+        use crate::{Body, Caller, Known, Query, Scopes, decode};
+        let document = document();
+        let caller = Caller { user: UserId::parse("bob").unwrap(), scopes: Scopes::ALL, known: Known::ByWord };
+        for entry in &ROUTES {
+            let Route::Function(function) = entry.route else { continue };
+            let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
+            let example = &operation["requestBody"]["content"]["application/json"]["example"];
+            if !matches!(function, Function::PresenceOne(_)) && !example.is_null() {
+                let bytes = example.to_string();
+                let body = Body { content_type: None, bytes: bytes.as_bytes() };
+                let call = decode(function, &Query::default(), &caller, body, &Limits::default());
+                assert!(call.is_ok(), "{}: {call:?}", entry.template);
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! From a request to a [`Call`]: every check on foreign input, and whether the caller may.
+//!
+//! A request is refused as a whole, with one exception: in a batch of beats a bad one fails alone, in its place, as the
+//! contract has it. Core types hold what has been checked, so nothing behind this line checks again.
+
+use std::collections::HashSet;
+
+use rollcall_core::choose::{MAX_FOR_S, Words, parse_for_s};
+use rollcall_core::{DeviceId, DeviceKind, Stance, UserId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::Limits;
+use crate::body::{self, Field, Named, Presence, Shape, Word};
+use crate::call::{Beat, Beats, Call, Choosing, Departure, Form, LookUp, Reason, Refused, Sweep};
+use crate::caller::{Caller, Scope};
+use crate::problem::{Kind, Problem};
+use crate::query::{Query, too_many, user_id};
+use crate::route::Function;
+
+/// The most people that one sweep settles: the bound of the contract's `sweep`.
+pub const MAX_SWEEP: u32 = 1024;
+
+/// A request's body, as the transport delivers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Body<'a> {
+    /// The header `Content-Type`, if there is one.
+    pub content_type: Option<&'a str>,
+    /// The bytes. A transport stops reading one byte beyond [`Function::body_limit`]: it will be refused anyway.
+    pub bytes: &'a [u8],
+}
+
+/// Understands a request and checks that the caller may make it.
+pub fn decode(
+    function: Function<'_>,
+    query: &Query<'_>,
+    caller: &Caller,
+    body: Body<'_>,
+    limits: &Limits,
+) -> Result<Call, Problem> {
+    check_body(function, body, limits)?;
+    let bytes = body.bytes;
+    match function {
+        Function::Heartbeat => heartbeat(caller, bytes).map(Call::Beat),
+        Function::Heartbeats => heartbeats(caller, bytes, limits).map(Call::Beats),
+        Function::Leave => leave(caller, bytes).map(Call::Leave),
+        Function::PutStatus => put_status(caller, bytes).map(Call::Choose),
+        Function::DeleteStatus => delete_status(caller, query).map(Call::Choose),
+        Function::PresenceOne(user) => Ok(look_up(caller, vec![user_id("user", user)?], Form::One)),
+        Function::PresenceQuery => Ok(look_up(caller, query.users("users", limits.query_ids)?, Form::List)),
+        Function::PresencePost => Ok(look_up(caller, listed(bytes, limits)?, Form::List)),
+        Function::PresenceBatch => {
+            let users = query.users("user_ids", limits.query_ids)?;
+            Ok(look_up(caller, once_each(users), Form::Compact))
+        }
+        Function::Sweep => sweep(caller, bytes).map(Call::Sweep),
+    }
+}
+
+/// A body that this function does not take is passed over, as HTTP has it for GET and DELETE.
+fn check_body(function: Function<'_>, body: Body<'_>, limits: &Limits) -> Result<(), Problem> {
+    let limit = function.body_limit(limits);
+    if limit == 0 || body.bytes.is_empty() {
+        return Ok(());
+    }
+    if body.bytes.len() > limit {
+        return Err(too_large(limit));
+    }
+    let essence = |header: &str| header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match body.content_type {
+        // The spelling that nearly everybody sends, without a copy.
+        None | Some("application/json") => Ok(()),
+        Some(header) if essence(header) == "application/json" => Ok(()),
+        Some(_) => Err(Problem::new(Kind::WrongType, "the `Content-Type` must be `application/json`")),
+    }
+}
+
+/// The refusal of a body above `limit`; for a transport that knows the length before it reads.
+pub fn too_large(limit: usize) -> Problem {
+    Problem::new(Kind::TooLarge, format!("the body is longer than the {limit} bytes that this path takes"))
+}
+
+fn heartbeat(caller: &Caller, body: &[u8]) -> Result<Beat, Problem> {
+    let wire: WireBeat = body::read(body, BEAT)?;
+    wire.checked(caller)
+}
+
+fn heartbeats(caller: &Caller, body: &[u8], limits: &Limits) -> Result<Beats, Problem> {
+    let WireBeats { beats } = body::read(body, BEATS)?;
+    if beats.is_empty() {
+        return Err(Problem::invalid("beats", "is empty"));
+    }
+    if beats.len() > limits.batch_beats {
+        return Err(too_many("beats", beats.len(), limits.batch_beats));
+    }
+    let mut batch = Beats { good: Vec::with_capacity(beats.len()), refused: Vec::new() };
+    for (place, raw) in beats.into_iter().enumerate() {
+        match batched(caller, raw.get()) {
+            Ok(beat) => batch.good.push(beat),
+            Err(problem) => {
+                let user = body::peek_text(raw.get(), "user").and_then(|user| UserId::parse(user).ok());
+                batch.refused.push(Refused { place, user, problem });
+            }
+        }
+    }
+    Ok(batch)
+}
+
+/// One beat of a batch. It must name its user: a service that forgot to would otherwise keep only itself alive.
+fn batched(caller: &Caller, beat: &str) -> Result<Beat, Problem> {
+    let wire: WireBeat = body::read(beat.as_bytes(), BEAT)?;
+    if wire.user.is_none() {
+        return Err(Problem::invalid("user", "is missing"));
+    }
+    wire.checked(caller)
+}
+
+fn leave(caller: &Caller, body: &[u8]) -> Result<Departure, Problem> {
+    let wire: WireLeave = body::read(body, LEAVE)?;
+    let device = DeviceId::parse(wire.device)?;
+    Ok(Departure { user: acting_for(caller, wire.user)?, device, reason: wire.reason.0 })
+}
+
+fn put_status(caller: &Caller, body: &[u8]) -> Result<Choosing, Problem> {
+    let wire: WireStatus = body::read(body, STATUS)?;
+    parse_for_s(wire.for_s)?;
+    let (text, emoji) = (wire.text.unwrap_or_default(), wire.emoji.unwrap_or_default());
+    let wordless = text.is_empty() && emoji.is_empty();
+    let note = if wordless { None } else { Some(Words::parse(text, emoji)?) };
+    Ok(Choosing { user: acting_for(caller, wire.user)?, stance: wire.choice.0, for_s: wire.for_s, note })
+}
+
+/// Taking the setting back is choosing nothing.
+fn delete_status(caller: &Caller, query: &Query<'_>) -> Result<Choosing, Problem> {
+    let user = acting_for(caller, query.user("user")?)?;
+    Ok(Choosing { user, stance: Stance::Auto, for_s: None, note: None })
+}
+
+fn look_up(caller: &Caller, users: Vec<UserId>, form: Form) -> Call {
+    Call::LookUp(LookUp { viewer: caller.viewer().cloned(), users, form })
+}
+
+fn listed(body: &[u8], limits: &Limits) -> Result<Vec<UserId>, Problem> {
+    let WireUsers { users } = body::read(body, USERS)?;
+    if users.is_empty() {
+        return Err(Problem::invalid("users", "is empty"));
+    }
+    if users.len() > limits.query_ids {
+        return Err(too_many("users", users.len(), limits.query_ids));
+    }
+    let checked = users.into_iter().enumerate().map(|(place, user)| {
+        UserId::parse(user).map_err(|invalid| Problem::invalid(format!("users[{place}]"), invalid.rule))
+    });
+    checked.collect()
+}
+
+/// An object has each key once.
+fn once_each(users: Vec<UserId>) -> Vec<UserId> {
+    let mut seen = HashSet::with_capacity(users.len());
+    users.into_iter().filter(|user| seen.insert(user.clone())).collect()
+}
+
+fn sweep(caller: &Caller, body: &[u8]) -> Result<Sweep, Problem> {
+    caller.needs(Scope::Service)?;
+    if body.trim_ascii().is_empty() {
+        return Ok(Sweep { limit: None });
+    }
+    let WireSweep { limit } = body::read(body, SWEEP)?;
+    match limit {
+        None | Some(1..=MAX_SWEEP) => Ok(Sweep { limit }),
+        Some(_) => Err(Problem::invalid("limit", format!("is not between 1 and {MAX_SWEEP}"))),
+    }
+}
+
+fn acting_for(caller: &Caller, named: Option<String>) -> Result<UserId, Problem> {
+    caller.acting_for(named.map(UserId::parse).transpose()?)
+}
+
+const USER: Field = Field { name: "user", shape: Shape::Text, presence: Presence::Optional };
+const DEVICE: Field = Field { name: "device", shape: Shape::Text, presence: Presence::Required };
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireBeat {
+    user: Option<String>,
+    device: String,
+    #[serde(default = "active")]
+    active: bool,
+    #[serde(default = "other")]
+    kind: Named<DeviceKind>,
+}
+
+const BEAT: &[Field] = &[
+    USER,
+    DEVICE,
+    Field { name: "active", shape: Shape::Flag, presence: Presence::Defaulted },
+    Field { name: "kind", shape: Shape::OneOf(&["web", "mobile", "desktop", "other"]), presence: Presence::Defaulted },
+];
+
+/// A beat that does not say so is of a person who is there: only a client that watches for input can know otherwise.
+fn active() -> bool {
+    true
+}
+
+fn other() -> Named<DeviceKind> {
+    Named(DeviceKind::Other)
+}
+
+impl WireBeat {
+    fn checked(self, caller: &Caller) -> Result<Beat, Problem> {
+        let user = acting_for(caller, self.user)?;
+        Ok(Beat { user, device: DeviceId::parse(self.device)?, kind: self.kind.0, active: self.active })
+    }
+}
+
+impl Word for DeviceKind {
+    const MEANINGS: &'static [(&'static str, Self)] = &[
+        ("web", DeviceKind::Web),
+        ("mobile", DeviceKind::Mobile),
+        ("desktop", DeviceKind::Desktop),
+        ("other", DeviceKind::Other),
+    ];
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireBeats<'a> {
+    #[serde(borrow)]
+    beats: Vec<&'a RawValue>,
+}
+
+const BEATS: &[Field] = &[Field { name: "beats", shape: Shape::List, presence: Presence::Required }];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireLeave {
+    user: Option<String>,
+    device: String,
+    reason: Named<Reason>,
+}
+
+const LEAVE: &[Field] = &[
+    USER,
+    DEVICE,
+    Field { name: "reason", shape: Shape::OneOf(&["logout", "dropped"]), presence: Presence::Required },
+];
+
+impl Word for Reason {
+    const MEANINGS: &'static [(&'static str, Self)] = &[("logout", Reason::Logout), ("dropped", Reason::Dropped)];
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireStatus {
+    user: Option<String>,
+    choice: Named<Stance>,
+    text: Option<String>,
+    emoji: Option<String>,
+    for_s: Option<u32>,
+}
+
+const STATUS: &[Field] = &[
+    USER,
+    Field { name: "choice", shape: Shape::OneOf(&["auto", "away", "busy", "invisible"]), presence: Presence::Required },
+    Field { name: "text", shape: Shape::Text, presence: Presence::Optional },
+    Field { name: "emoji", shape: Shape::Text, presence: Presence::Optional },
+    Field { name: "for_s", shape: Shape::Whole(1, MAX_FOR_S), presence: Presence::Optional },
+];
+
+impl Word for Stance {
+    const MEANINGS: &'static [(&'static str, Self)] =
+        &[("auto", Stance::Auto), ("away", Stance::Away), ("busy", Stance::Busy), ("invisible", Stance::Invisible)];
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireUsers {
+    users: Vec<String>,
+}
+
+const USERS: &[Field] = &[Field { name: "users", shape: Shape::Texts, presence: Presence::Required }];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireSweep {
+    limit: Option<u32>,
+}
+
+const SWEEP: &[Field] = &[Field { name: "limit", shape: Shape::Whole(1, MAX_SWEEP), presence: Presence::Optional }];
+
+#[cfg(test)]
+mod tests;

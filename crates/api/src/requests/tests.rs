@@ -1,0 +1,322 @@
+//! Good requests become calls; every bad one is refused with its status, its field and its rule.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that finds nothing should fail loudly")]
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::caller::{Known, Scopes};
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+/// Alice, a person; or a service.
+fn caller(scopes: Scopes) -> Caller {
+    Caller { user: user("alice"), scopes, known: Known::ByToken }
+}
+
+fn ask(scopes: Scopes, function: Function<'_>, query: &str, body: &str) -> Result<Call, Problem> {
+    let query = Query::parse(function, Some(query))?;
+    let body = Body { content_type: Some("application/json"), bytes: body.as_bytes() };
+    decode(function, &query, &caller(scopes), body, &Limits::default())
+}
+
+fn post(function: Function<'_>, body: &str) -> Result<Call, Problem> {
+    ask(Scopes::NONE, function, "", body)
+}
+
+fn refusal(result: Result<Call, Problem>) -> (u16, String, String) {
+    let problem = result.unwrap_err();
+    (problem.status().as_u16(), problem.field.unwrap_or_default(), problem.rule.unwrap_or_default())
+}
+
+#[track_caller]
+fn refused(result: Result<Call, Problem>, status: u16, field: &str, rule: &str) {
+    let (was, named, broken) = refusal(result);
+    assert_eq!((was, named.as_str()), (status, field));
+    assert!(broken.contains(rule), "{broken}");
+}
+
+#[test]
+fn a_beat_is_active_and_of_another_kind_unless_it_says_so() {
+    let beat =
+        Beat { user: user("alice"), device: DeviceId::parse("web-1").unwrap(), kind: DeviceKind::Other, active: true };
+    assert_eq!(post(Function::Heartbeat, r#"{"device":"web-1"}"#), Ok(Call::Beat(beat.clone())));
+    let said = r#"{"device":"web-1","active":false,"kind":"web","user":"alice"}"#;
+    let expected = Beat { kind: DeviceKind::Web, active: false, ..beat };
+    assert_eq!(post(Function::Heartbeat, said), Ok(Call::Beat(expected)));
+}
+
+#[test]
+fn a_bad_beat_is_refused_by_field_and_rule() {
+    let long = format!(r#"{{"device":"{}"}}"#, "x".repeat(129));
+    for (body, field, rule) in [
+        ("{}", "device", "is missing"),
+        (r#"{"device":""}"#, "device", "is empty"),
+        (long.as_str(), "device", "is longer than 128 bytes"),
+        (r#"{"device":"a\u0000b"}"#, "device", "contains a control character"),
+        (r#"{"device":7}"#, "device", "is not a string"),
+        (r#"{"device":"d","user":""}"#, "user", "is empty"),
+        (r#"{"device":"d","user":"a\nb"}"#, "user", "contains a control character"),
+        (r#"{"device":"d","active":1}"#, "active", "is neither true nor false"),
+        (r#"{"device":"d","kind":"toaster"}"#, "kind", "is not one of web, mobile, desktop, other"),
+        (r#"{"device":"d","kind":{"web":null}}"#, "kind", "is not one of"),
+        (r#"{"device":"d","devcie":"e"}"#, "devcie", "is unknown"),
+    ] {
+        let body = body.replace('\n', "\\n");
+        refused(post(Function::Heartbeat, &body), 400, field, rule);
+    }
+}
+
+#[test]
+fn only_a_service_acts_for_somebody_else() {
+    let service = Scopes::NONE.with(Scope::Service);
+    for (function, query, body) in [
+        (Function::Heartbeat, "", r#"{"device":"d","user":"bob"}"#),
+        (Function::Leave, "", r#"{"device":"d","reason":"logout","user":"bob"}"#),
+        (Function::PutStatus, "", r#"{"choice":"busy","user":"bob"}"#),
+        (Function::DeleteStatus, "user=bob", ""),
+    ] {
+        refused(ask(Scopes::NONE, function, query, body), 403, "user", "needs a token with the scope `service`");
+        let acted = match ask(service, function, query, body).unwrap() {
+            Call::Beat(beat) => beat.user,
+            Call::Leave(departure) => departure.user,
+            Call::Choose(choosing) => choosing.user,
+            call => panic!("{call:?}"),
+        };
+        assert_eq!(acted, user("bob"));
+    }
+}
+
+#[test]
+fn in_a_batch_a_bad_beat_fails_alone_in_its_place() {
+    let beats = json!({"beats": [
+        {"user": "alice", "device": "a"},
+        {"user": "bob", "device": "b"},
+        {"user": "alice"},
+        {"user": "", "device": "c"},
+        7,
+        {"device": "d"},
+        {"user": "alice", "device": "e", "colour": "red"},
+        {"user": ["alice"], "device": "f"},
+        {"user": "alice", "device": "g", "active": false},
+    ]});
+    let Ok(Call::Beats(batch)) = post(Function::Heartbeats, &beats.to_string()) else { panic!("refused") };
+    let devices: Vec<&str> = batch.good.iter().map(|beat| beat.device.as_str()).collect();
+    assert_eq!(devices, ["a", "g"]);
+    let refused: Vec<_> = batch
+        .refused
+        .iter()
+        .map(|refused| {
+            let problem = &refused.problem;
+            let user = refused.user.as_ref().map(UserId::as_str);
+            (refused.place, user, problem.status().as_u16(), problem.field.as_deref().unwrap_or_default())
+        })
+        .collect();
+    let expected = [
+        (1, Some("bob"), 403, "user"),
+        (2, Some("alice"), 400, "device"),
+        (3, None, 400, "user"),
+        (4, None, 400, ""),
+        (5, None, 400, "user"),
+        (6, Some("alice"), 400, "colour"),
+        (7, None, 400, "user"),
+    ];
+    assert_eq!(refused, expected);
+}
+
+#[test]
+fn a_batch_as_a_whole_must_be_a_list_of_some_but_not_too_many() {
+    let batch = |count: usize| json!({"beats": vec![json!({"user": "alice", "device": "d"}); count]}).to_string();
+    let Ok(Call::Beats(full)) = post(Function::Heartbeats, &batch(1024)) else { panic!("refused") };
+    assert_eq!((full.good.len(), full.refused.len()), (1024, 0));
+    refused(post(Function::Heartbeats, &batch(1025)), 400, "beats", "has 1025 items, more than 1024");
+    refused(post(Function::Heartbeats, &batch(0)), 400, "beats", "is empty");
+    refused(post(Function::Heartbeats, "{}"), 400, "beats", "is missing");
+    refused(post(Function::Heartbeats, r#"{"beats":{}}"#), 400, "beats", "is not a list");
+    refused(post(Function::Heartbeats, r#"{"beats":[],"x":1}"#), 400, "x", "is unknown");
+    assert_eq!(refusal(post(Function::Heartbeats, r#"{"beats":[{]}"#)).0, 400);
+}
+
+#[test]
+fn a_departure_says_why() {
+    let Ok(Call::Leave(departure)) = post(Function::Leave, r#"{"device":"d","reason":"dropped"}"#) else {
+        panic!("refused")
+    };
+    assert_eq!((departure.user, departure.reason), (user("alice"), Reason::Dropped));
+    refused(post(Function::Leave, r#"{"device":"d"}"#), 400, "reason", "is missing");
+    refused(post(Function::Leave, r#"{"device":"d","reason":"bored"}"#), 400, "reason", "one of logout, dropped");
+}
+
+#[test]
+fn a_status_is_a_choice_with_or_without_words() {
+    let chosen = |body: &str| match post(Function::PutStatus, body) {
+        Ok(Call::Choose(choosing)) => choosing,
+        other => panic!("{other:?}"),
+    };
+    let busy = chosen(r#"{"choice":"busy","text":"lunch","emoji":"🍜","for_s":3600}"#);
+    assert_eq!((busy.stance, busy.for_s), (Stance::Busy, Some(3600)));
+    assert_eq!(busy.note, Some(Words { text: "lunch".into(), emoji: "🍜".into() }));
+    assert_eq!(chosen(r#"{"choice":"invisible","text":"","for_s":null}"#).note, None);
+    assert_eq!(chosen(r#"{"choice":"auto","emoji":"👩‍❤️‍💋‍👨"}"#).note.unwrap().text, "");
+}
+
+#[test]
+fn a_bad_status_is_refused_by_field_and_rule() {
+    let long = |field: &str, length: usize| json!({"choice": "busy", field: "x".repeat(length)}).to_string();
+    assert!(post(Function::PutStatus, &long("text", 140)).is_ok());
+    for (body, field, rule) in [
+        (long("text", 141), "text", "is longer than 140 bytes"),
+        (long("emoji", 33), "emoji", "is longer than 32 bytes"),
+        (r#"{"choice":"busy","text":"a\tb"}"#.into(), "text", "contains a control character"),
+        (r#"{"choice":"busy","for_s":0}"#.into(), "for_s", "is not between 1 and 31536000"),
+        (r#"{"choice":"busy","for_s":31536001}"#.into(), "for_s", "is not between 1 and 31536000"),
+        (r#"{"choice":"busy","for_s":"1h"}"#.into(), "for_s", "is not a whole number between 1 and 31536000"),
+        (r#"{"choice":"online"}"#.into(), "choice", "is not one of auto, away, busy, invisible"),
+        (r#"{"text":"x"}"#.into(), "choice", "is missing"),
+    ] {
+        refused(post(Function::PutStatus, &body), 400, field, rule);
+    }
+}
+
+#[test]
+fn taking_the_status_back_is_choosing_nothing() {
+    let expected = Choosing { user: user("alice"), stance: Stance::Auto, for_s: None, note: None };
+    assert_eq!(ask(Scopes::NONE, Function::DeleteStatus, "", ""), Ok(Call::Choose(expected)));
+    refused(ask(Scopes::NONE, Function::DeleteStatus, "user=", ""), 400, "user", "is empty");
+}
+
+#[test]
+fn people_can_be_asked_about_in_four_ways() {
+    let listed = |result: Result<Call, Problem>| match result {
+        Ok(Call::LookUp(look_up)) => {
+            let users: Vec<String> = look_up.users.into_iter().map(UserId::into_string).collect();
+            (users.join(" "), look_up.form, look_up.viewer)
+        }
+        other => panic!("{other:?}"),
+    };
+    let alice = Some(user("alice"));
+    let one = ask(Scopes::NONE, Function::PresenceOne("b%2Fb"), "", "");
+    assert_eq!(listed(one), ("b/b".into(), Form::One, alice.clone()));
+    let query = ask(Scopes::NONE, Function::PresenceQuery, "users=b,a,b", "");
+    assert_eq!(listed(query), ("b a b".into(), Form::List, alice.clone()));
+    let body = post(Function::PresencePost, r#"{"users":["b","a","b"]}"#);
+    assert_eq!(listed(body), ("b a b".into(), Form::List, alice.clone()));
+    let compact = ask(Scopes::NONE, Function::PresenceBatch, "user_ids=2,1,2", "");
+    assert_eq!(listed(compact), ("2 1".into(), Form::Compact, alice));
+    let service = ask(Scopes::NONE.with(Scope::Service), Function::PresenceOne("b"), "", "");
+    assert_eq!(listed(service).2, None);
+}
+
+#[test]
+fn a_bad_id_refuses_the_whole_query_and_names_its_place() {
+    let long = "x".repeat(129);
+    refused(ask(Scopes::NONE, Function::PresenceOne(""), "", ""), 400, "user", "is empty");
+    refused(ask(Scopes::NONE, Function::PresenceOne(&long), "", ""), 400, "user", "is longer than 128 bytes");
+    refused(ask(Scopes::NONE, Function::PresenceOne("%00"), "", ""), 400, "user", "control character");
+    refused(ask(Scopes::NONE, Function::PresenceOne("%ff"), "", ""), 400, "user", "UTF-8");
+    refused(ask(Scopes::NONE, Function::PresenceBatch, "user_ids=1,", ""), 400, "user_ids[1]", "is empty");
+    refused(ask(Scopes::NONE, Function::PresenceBatch, "", ""), 400, "user_ids", "is missing");
+    refused(post(Function::PresencePost, r#"{"users":["a","b","c",""]}"#), 400, "users[3]", "is empty");
+    refused(post(Function::PresencePost, r#"{"users":["a",null]}"#), 400, "users[1]", "is not a string");
+    refused(post(Function::PresencePost, r#"{"users":[]}"#), 400, "users", "is empty");
+    let many = |count: usize| json!({"users": vec!["a"; count]}).to_string();
+    assert!(post(Function::PresencePost, &many(500)).is_ok());
+    refused(post(Function::PresencePost, &many(501)), 400, "users", "has 501 items, more than 500");
+}
+
+#[test]
+fn a_sweep_is_for_services_and_bounded() {
+    let service = Scopes::NONE.with(Scope::Service);
+    assert_eq!(refusal(post(Function::Sweep, "")).0, 403);
+    assert_eq!(refusal(ask(Scopes::NONE.with(Scope::Admin), Function::Sweep, "", "")).0, 403);
+    for (body, limit) in [("", None), (" \n", None), ("{}", None), (r#"{"limit":5}"#, Some(5))] {
+        assert_eq!(ask(service, Function::Sweep, "", body), Ok(Call::Sweep(Sweep { limit })));
+    }
+    refused(ask(service, Function::Sweep, "", r#"{"limit":0}"#), 400, "limit", "is not between 1 and 1024");
+    refused(ask(service, Function::Sweep, "", r#"{"limit":1025}"#), 400, "limit", "is not between 1 and 1024");
+    refused(ask(service, Function::Sweep, "", r#"{"limit":"all"}"#), 400, "limit", "is not a whole number");
+}
+
+#[test]
+fn a_body_over_the_limit_is_too_large() {
+    let limits = Limits::default();
+    for function in [Function::Heartbeat, Function::Heartbeats, Function::Leave, Function::PutStatus, Function::Sweep] {
+        let padded = " ".repeat(function.body_limit(&limits) + 1);
+        assert_eq!(refusal(post(function, &padded)).0, 413);
+    }
+}
+
+#[test]
+fn a_body_of_another_type_is_refused() {
+    let ask = |content_type| {
+        let body = Body { content_type, bytes: br#"{"device":"d"}"# };
+        decode(Function::Heartbeat, &Query::default(), &caller(Scopes::NONE), body, &Limits::default())
+    };
+    for good in [None, Some("application/json"), Some("Application/JSON; charset=utf-8"), Some("application/json ;x")] {
+        assert!(ask(good).is_ok(), "{good:?}");
+    }
+    for bad in ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "text/json"] {
+        assert_eq!(refusal(ask(Some(bad))).0, 415, "{bad:?}");
+    }
+}
+
+#[test]
+fn malformed_json_is_refused_and_says_where() {
+    for function in [Function::Heartbeat, Function::Heartbeats, Function::Leave, Function::PutStatus] {
+        for body in ["", "{", "{]", "nonsense", "{\"device\" \"d\"}"] {
+            let problem = post(function, body).unwrap_err();
+            assert_eq!(problem.kind, Kind::Malformed, "{body}");
+        }
+    }
+}
+
+#[test]
+fn the_words_that_are_listed_are_the_words_that_are_read() {
+    fn words<T: Word>() -> Vec<&'static str> {
+        T::MEANINGS.iter().map(|(word, _)| *word).collect()
+    }
+    let listed = |fields: &'static [Field], name: &str| match fields.iter().find(|field| field.name == name) {
+        Some(Field { shape: Shape::OneOf(words), .. }) => words.to_vec(),
+        _ => panic!("{name}"),
+    };
+    assert_eq!(listed(BEAT, "kind"), words::<DeviceKind>());
+    assert_eq!(listed(LEAVE, "reason"), words::<Reason>());
+    assert_eq!(listed(STATUS, "choice"), words::<Stance>());
+}
+
+const WITH_BODIES: [Function<'static>; 6] = [
+    Function::Heartbeat,
+    Function::Heartbeats,
+    Function::Leave,
+    Function::PutStatus,
+    Function::PresencePost,
+    Function::Sweep,
+];
+
+proptest! {
+    #[test]
+    fn decoding_never_panics(bytes in any::<Vec<u8>>(), path in any::<String>(), kind in any::<Option<String>>()) {
+        let body = Body { content_type: kind.as_deref(), bytes: &bytes };
+        for function in WITH_BODIES.into_iter().chain([Function::PresenceOne(&path)]) {
+            let caller = caller(Scopes::ALL);
+            let _ = decode(function, &Query::default(), &caller, body, &Limits::default());
+        }
+    }
+
+    #[test]
+    fn decoding_what_is_nearly_right_never_panics(
+        name in prop::sample::select(vec!["user", "device", "beats", "users", "choice", "text", "for_s", "limit", "reason"]),
+        value in "[\\[\\]{}\",:a-z0-9 .\\\\-]{0,40}",
+        text in any::<String>(),
+    ) {
+        for body in [format!("{{\"{name}\":{value}}}"), json!({ name: text, "device": text }).to_string()] {
+            for function in WITH_BODIES {
+                let _ = ask(Scopes::ALL, function, "", &body);
+            }
+            let _ = ask(Scopes::ALL, Function::Heartbeats, "", &format!("{{\"beats\":[{body},{body}]}}"));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! From an answer to bytes. The wire structs live here: no core type knows how it is written.
+//!
+//! A person who is hidden is written in one way only: everything null, whoever and whatever they are.
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use rollcall_core::{Choice, Error, Note, Stance, State, Time, UserId};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, View};
+use crate::problem::{Problem, Reply, WireError};
+
+/// The answer to one beat.
+pub fn heartbeat(user: &UserId, standing: &Standing) -> Reply {
+    json(&WireStanding::new(user, standing, Some(standing.next_beat_ms)))
+}
+
+/// The answer to a batch. `outcomes` are those of `beats.good`, in their order; one that is lacking is a failure of
+/// ours, in its place.
+pub fn heartbeats(beats: &Beats, outcomes: &[Result<Standing, Error>]) -> Reply {
+    let mut refused = beats.refused.iter().peekable();
+    let mut good = beats.good.iter().enumerate();
+    let mut wire = Vec::with_capacity(beats.good.len() + beats.refused.len());
+    loop {
+        if let Some(refusal) = refused.next_if(|refusal| refusal.place == wire.len()) {
+            let user = refusal.user.as_ref().map(UserId::as_str);
+            wire.push(WireOutcome::Failed { user, error: refusal.problem.wire() });
+            continue;
+        }
+        let Some((place, Beat { user, .. })) = good.next() else { break };
+        wire.push(match answer(outcomes, place) {
+            Ok(standing) => WireOutcome::Taken(WireStanding::new(user, standing, Some(standing.next_beat_ms))),
+            Err(problem) => WireOutcome::Failed { user: Some(user.as_str()), error: problem.into_wire() },
+        });
+    }
+    json(&WireOutcomes { outcomes: wire })
+}
+
+/// The answer to a departure.
+pub fn leave(user: &UserId, standing: &Standing) -> Reply {
+    json(&WireStanding::new(user, standing, None))
+}
+
+/// The answer to a setting, or to taking it back.
+pub fn status(user: &UserId, chosen: &Chosen) -> Reply {
+    let Chosen { standing, choice } = chosen;
+    json(&WireStatus {
+        standing: WireStanding::new(user, standing, None),
+        choice: stance(choice.stance),
+        until: choice.until.map(ms),
+        note: choice.note.as_ref().map(WireNote::new),
+    })
+}
+
+/// The answer about people, in the form asked for. `views` are those of `look_up.users`, in their order; a view of none
+/// is hidden.
+///
+/// In a list, one who could not be read fails alone; if nobody could, or if the form has no room to say so, the whole
+/// answer is the first failure.
+pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply {
+    let answers = || look_up.users.iter().enumerate().map(|(place, user)| (user, answer(views, place)));
+    let partial = look_up.form == Form::List && views.iter().any(Result::is_ok);
+    if !partial && let Some(problem) = answers().find_map(|(_, answer)| answer.err()) {
+        return problem.into_reply();
+    }
+    let seen = || answers().map(|(user, answer)| (user, answer.ok().and_then(Option::as_ref)));
+    match look_up.form {
+        Form::One => match seen().next() {
+            Some((user, view)) => json(&WirePresence::new(user, view)),
+            None => lacking().into_reply(),
+        },
+        Form::List => {
+            let presences = answers().map(|(user, answer)| match answer {
+                Ok(view) => WireSeen::Seen(WirePresence::new(user, view.as_ref())),
+                Err(problem) => WireSeen::Failed { user: user.as_str(), error: problem.into_wire() },
+            });
+            json(&WirePresences { presences: presences.collect() })
+        }
+        Form::Compact => json(&Compact(seen)),
+    }
+}
+
+/// The answer to a sweep.
+pub fn sweep(settled: &Settled) -> Reply {
+    let Settled { examined, published, rescheduled, stale, failed } = *settled;
+    json(&WireSettled { examined, published, rescheduled, stale, failed })
+}
+
+/// One presence as JSON, as it stands in an answer; for whoever pushes presences one by one.
+pub fn presence_json(user: &UserId, view: Option<&View>) -> Vec<u8> {
+    bytes(&WirePresence::new(user, view))
+}
+
+/// A state as the API writes it.
+pub fn state_name(state: State) -> &'static str {
+    match state {
+        State::Online => "online",
+        State::Away => "away",
+        State::Busy => "busy",
+        State::Offline => "offline",
+    }
+}
+
+fn stance(stance: Stance) -> &'static str {
+    match stance {
+        Stance::Auto => "auto",
+        Stance::Away => "away",
+        Stance::Busy => "busy",
+        Stance::Invisible => "invisible",
+    }
+}
+
+fn ms(time: Time) -> u64 {
+    time.0
+}
+
+/// What was answered at this place; an answer that is lacking is a problem, too.
+fn answer<T>(answers: &[Result<T, Error>], place: usize) -> Result<&T, Problem> {
+    match answers.get(place) {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(error)) => Err(error.clone().into()),
+        None => Err(lacking()),
+    }
+}
+
+fn lacking() -> Problem {
+    Error::Other("a function gave fewer answers than it was asked for".to_owned()).into()
+}
+
+/// What an answer says is true now and for this caller: nobody may keep it.
+fn json(wire: &impl Serialize) -> Reply {
+    let mut reply = Response::new(bytes(wire));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+/// Strings, numbers and string keys always serialise.
+fn bytes(wire: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(wire).unwrap_or_default()
+}
+
+#[derive(serde::Serialize)]
+struct WireStanding<'a> {
+    user: &'a str,
+    state: &'static str,
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_beat_ms: Option<u32>,
+}
+
+impl<'a> WireStanding<'a> {
+    /// Only a device that stays has a next beat.
+    fn new(user: &'a UserId, standing: &Standing, next_beat_ms: Option<u32>) -> Self {
+        let Standing { state, version, .. } = *standing;
+        Self { user: user.as_str(), state: state_name(state), version, next_beat_ms }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct WireOutcomes<'a> {
+    outcomes: Vec<WireOutcome<'a>>,
+}
+
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum WireOutcome<'a> {
+    Taken(WireStanding<'a>),
+    Failed {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user: Option<&'a str>,
+        error: WireError<'a>,
+    },
+}
+
+#[derive(serde::Serialize)]
+struct WireStatus<'a> {
+    #[serde(flatten)]
+    standing: WireStanding<'a>,
+    choice: &'static str,
+    until: Option<u64>,
+    note: Option<WireNote<'a>>,
+}
+
+#[derive(serde::Serialize)]
+struct WireNote<'a> {
+    text: &'a str,
+    emoji: &'a str,
+    until: Option<u64>,
+}
+
+impl<'a> WireNote<'a> {
+    fn new(note: &'a Note) -> Self {
+        Self { text: &note.text, emoji: &note.emoji, until: note.until.map(ms) }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct WireChoice {
+    choice: &'static str,
+    until: Option<u64>,
+}
+
+impl WireChoice {
+    fn new(choice: &Choice) -> Self {
+        Self { choice: stance(choice.stance), until: choice.until.map(ms) }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct WirePresence<'a> {
+    user: &'a str,
+    state: Option<&'static str>,
+    since: Option<u64>,
+    last_seen: Option<u64>,
+    version: Option<u64>,
+    note: Option<WireNote<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choice: Option<WireChoice>,
+}
+
+impl<'a> WirePresence<'a> {
+    fn new(user: &'a UserId, view: Option<&'a View>) -> Self {
+        let published = view.map(|view| &view.published);
+        Self {
+            user: user.as_str(),
+            state: published.map(|published| state_name(published.state)),
+            since: published.and_then(|published| published.since).map(ms),
+            last_seen: published.and_then(|published| published.last_seen).map(ms),
+            version: published.map(|published| published.version),
+            note: published.and_then(|published| published.note.as_ref()).map(WireNote::new),
+            choice: view.and_then(|view| view.choice.as_ref()).map(WireChoice::new),
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct WirePresences<'a> {
+    presences: Vec<WireSeen<'a>>,
+}
+
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum WireSeen<'a> {
+    Seen(WirePresence<'a>),
+    Failed { user: &'a str, error: WireError<'a> },
+}
+
+/// An object from id to state, in the order of the iterator that the function makes.
+struct Compact<F>(F);
+
+impl<'a, F, I> Serialize for Compact<F>
+where
+    F: Fn() -> I,
+    I: Iterator<Item = (&'a UserId, Option<&'a View>)>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (user, view) in (self.0)() {
+            map.serialize_entry(user.as_str(), &view.map(|view| state_name(view.published.state)))?;
+        }
+        map.end()
+    }
+}
+
+#[derive(serde::Serialize)]
+struct WireSettled {
+    examined: u32,
+    published: u32,
+    rescheduled: u32,
+    stale: u32,
+    failed: u32,
+}
+
+#[cfg(test)]
+mod tests;

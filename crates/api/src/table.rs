@@ -1,0 +1,31 @@
+//! Everything that exists, and nothing else. A route is added here first; the tests then ask for the rest.
+
+use http::Method;
+
+use crate::route::{Entry, Function, Page, Route};
+
+/// All routes, the busiest first.
+pub static ROUTES: [Entry; 14] = [
+    function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
+    function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
+    function(Method::GET, "/v1/presence/{user}", Function::PresenceOne("")),
+    function(Method::GET, "/v1/presence", Function::PresenceQuery),
+    function(Method::POST, "/v1/presence", Function::PresencePost),
+    function(Method::GET, "/presence/batch", Function::PresenceBatch),
+    function(Method::POST, "/v1/leave", Function::Leave),
+    function(Method::PUT, "/v1/status", Function::PutStatus),
+    function(Method::DELETE, "/v1/status", Function::DeleteStatus),
+    function(Method::POST, "/v1/sweep", Function::Sweep),
+    page("/healthz", Page::Healthz),
+    page("/readyz", Page::Readyz),
+    page("/metrics", Page::Metrics),
+    page("/openapi.json", Page::OpenApi),
+];
+
+const fn function(method: Method, template: &'static str, function: Function<'static>) -> Entry {
+    Entry { method, template, route: Route::Function(function) }
+}
+
+const fn page(template: &'static str, page: Page) -> Entry {
+    Entry { method: Method::GET, template, route: Route::Page(page) }
+}
