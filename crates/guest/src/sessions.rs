@@ -1,0 +1,122 @@
+//! The platform's sessions, as the functions know them.
+
+use rollcall_core::heartbeat::Found;
+use rollcall_core::{Amnesty, Error, Mark, Moment, Next, Session, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessions, Shards, Touch, Touched, Trace};
+
+use crate::codec::{
+    choice_in, choice_out, device_in, error_in, kind_out, published_in, published_out, refused, span_out, stance_in,
+    state_in, time_in,
+};
+use crate::wit::sessions as wit;
+
+/// The sessions that the platform provides.
+pub struct PlatformSessions;
+
+impl Sessions for PlatformSessions {
+    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+        let touched = wit::touch_many(touches.into_iter().map(touch_out).collect()).await.map_err(error_in)?;
+        let found = touched.found.into_iter().map(|found| found.map(found_in).map_err(error_in)).collect();
+        Ok(Touched { now: Time(touched.now), found })
+    }
+
+    async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
+        let loaded = wit::load_many(texts(users)).await.map_err(error_in)?;
+        let amnesty = loaded.amnesty.map(|a| Amnesty { since: Time(a.since), until: Time(a.until) });
+        let sessions = loaded.sessions.into_iter().map(|s| s.map_err(error_in).and_then(session_in)).collect();
+        Ok(Loaded { moment: Moment { now: Time(loaded.now), amnesty }, sessions })
+    }
+
+    async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        let commits = commits.into_iter().map(commit_out).collect();
+        Ok(outcomes_in(wit::commit_many(commits).await.map_err(error_in)?))
+    }
+
+    async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        users_in(wit::due(shards.first, shards.end, limit).await.map_err(error_in)?)
+    }
+
+    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        users_in(wit::retirable(shards.first, shards.end, limit).await.map_err(error_in)?)
+    }
+
+    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        let retirements = retirees
+            .into_iter()
+            .map(|retiree| wit::Retirement { user: retiree.user.into_string(), expected: mark_out(retiree.expected) })
+            .collect();
+        Ok(outcomes_in(wit::retire_many(retirements).await.map_err(error_in)?))
+    }
+}
+
+pub(crate) fn texts(users: Vec<UserId>) -> Vec<String> {
+    users.into_iter().map(UserId::into_string).collect()
+}
+
+fn users_in(users: Vec<String>) -> Result<Vec<UserId>, Error> {
+    users.into_iter().map(|user| UserId::parse(user).map_err(refused)).collect()
+}
+
+fn touch_out(touch: Touch) -> wit::Touch {
+    let trace = match touch.trace {
+        Trace::Beat { kind, active, alive_for } => {
+            wit::Trace::Beat(wit::BeatTrace { kind: kind_out(kind), active, alive_for_ms: span_out(alive_for) })
+        }
+        Trace::Dropped(grace) => wit::Trace::Dropped(span_out(grace)),
+        Trace::Logout => wit::Trace::Logout,
+    };
+    wit::Touch { user: touch.user.into_string(), device: touch.device.into_string(), trace }
+}
+
+fn found_in(found: wit::Found) -> Found {
+    Found {
+        state: state_in(found.state),
+        version: found.version,
+        stance: stance_in(found.stance),
+        stance_until: time_in(found.stance_until),
+    }
+}
+
+fn session_in(session: wit::Session) -> Result<Session, Error> {
+    Ok(Session {
+        devices: session.devices.into_iter().map(device_in).collect::<Result<_, _>>()?,
+        choice: session.choice.map(choice_in),
+        published: session.published.map(published_in),
+        next: match session.next {
+            wit::Next::Nothing => Next::Nothing,
+            wit::Next::Settle(at) => Next::Settle(Time(at)),
+            wit::Next::Retire(at) => Next::Retire(Time(at)),
+        },
+        mark: Mark { commits: session.mark.commits, touches: session.mark.touches },
+    })
+}
+
+fn mark_out(mark: Mark) -> wit::Mark {
+    wit::Mark { commits: mark.commits, touches: mark.touches }
+}
+
+fn commit_out(commit: Commit) -> wit::Commit {
+    wit::Commit {
+        user: commit.user.into_string(),
+        expected: mark_out(commit.expected),
+        publish: commit.decision.publish.map(published_out),
+        choice: commit.decision.choice.map(choice_out),
+        prune_expired_by: commit.decision.prune_expired_by.0,
+        next: match commit.decision.next {
+            Next::Nothing => wit::Next::Nothing,
+            Next::Settle(at) => wit::Next::Settle(at.0),
+            Next::Retire(at) => wit::Next::Retire(at.0),
+        },
+    }
+}
+
+fn outcomes_in(outcomes: Vec<Result<wit::Committed, crate::wit::types::Error>>) -> Vec<Result<Committed, Error>> {
+    outcomes
+        .into_iter()
+        .map(|outcome| match outcome {
+            Ok(wit::Committed::Applied) => Ok(Committed::Applied),
+            Ok(wit::Committed::Stale) => Ok(Committed::Stale),
+            Err(error) => Err(error_in(error)),
+        })
+        .collect()
+}

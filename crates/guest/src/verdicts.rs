@@ -1,0 +1,27 @@
+//! The restriction check, as the functions that ask it know it.
+
+use rollcall_core::{Error, UserId};
+use rollcall_functions::capabilities::{Verdict, Verdicts};
+
+use crate::codec::error_in;
+use crate::sessions::texts;
+use crate::wit::restriction_check::{self as wit, Ruling};
+
+/// The verdicts of whatever provides `restriction-check`.
+pub struct PlatformVerdicts;
+
+impl Verdicts for PlatformVerdicts {
+    async fn check(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+        let verdicts = wit::check(viewer.map(UserId::into_string), texts(subjects)).await.map_err(error_in)?;
+        Ok(verdicts
+            .into_iter()
+            .map(|verdict| Verdict {
+                presence: match verdict.presence {
+                    Ruling::Allowed => true,
+                    Ruling::Restricted | Ruling::Blocked | Ruling::Private => false,
+                },
+                last_seen: verdict.last_seen,
+            })
+            .collect())
+    }
+}
