@@ -1,0 +1,82 @@
+//! The command line: what can be asked of `rollcall`, and the help that teaches it.
+//!
+//! The flags of settings are not written here: they come from the table of settings. What is asked is carried out by
+//! `main`, except for what is worth testing by itself.
+
+mod flags;
+mod token;
+
+use clap::{Parser, Subcommand};
+
+pub use flags::{AccessFlags, SettingFlags};
+pub use token::{TokenArgs, TokenFault};
+
+const EXAMPLES: &str = "\
+Examples:
+  rollcall serve                                  all in this process, on 127.0.0.1:8080
+  rollcall serve --preset brisk --data none       quick to notice, nothing on disk
+  rollcall serve --listen 0.0.0.0:8080 --token-key token.key
+  rollcall token --user alice --key token.key     a token for alice, for one hour
+  rollcall config --example > rollcall.toml       a file to start from
+  rollcall serve --config rollcall.toml
+
+Try it, while `rollcall serve` runs:
+  curl '127.0.0.1:8080/v1/heartbeat?as=bob' --json '{\"device\":\"web-1\"}'
+  curl '127.0.0.1:8080/v1/presence/bob?as=alice'
+
+`rollcall serve --help` explains every setting.";
+
+const SERVE_AFTER: &str = "\
+Every flag is also a key of the file (idle_after = \"5m\") and a variable (ROLLCALL_IDLE_AFTER=5m).
+A flag covers a variable, a variable covers the file, the file covers the default.
+`rollcall config`, with the same flags, shows what is in force and why.";
+
+const TOKEN_AFTER: &str = "\
+Examples:
+  rollcall token --user alice --key token.key
+  rollcall token --user billing --scope service --ttl 24h --key private.pem
+
+Only the token is printed, so that a script can use it:
+  curl -H \"Authorization: Bearer $(rollcall token --user alice --key token.key)\" …";
+
+const CONFIG_AFTER: &str = "\
+Examples:
+  rollcall config                                  what `rollcall serve` would use, and why
+  rollcall config --config rollcall.toml --preset brisk
+  rollcall config --example > rollcall.toml        every setting, documented, with its default
+
+Keys are never printed, only the paths of their files.";
+
+/// Presence as WebAssembly functions: who is online, away, busy or offline, and when they were last seen.
+#[derive(Debug, Parser)]
+#[command(name = "rollcall", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve presence over HTTP until told to stop.
+    #[command(after_help = SERVE_AFTER)]
+    Serve {
+        /// The settings.
+        #[command(flatten)]
+        settings: SettingFlags,
+    },
+    /// Make a token for a user or a service, for trying out and for scripts.
+    #[command(after_help = TOKEN_AFTER)]
+    Token(TokenArgs),
+    /// Print the configuration that is in force, and where each value came from.
+    #[command(after_help = CONFIG_AFTER)]
+    Config {
+        /// Print the example file instead: every setting with its meaning, unit and default.
+        #[arg(long)]
+        example: bool,
+        /// The settings.
+        #[command(flatten)]
+        settings: SettingFlags,
+    },
+}

@@ -1,0 +1,145 @@
+//! The places that settings come from, each read into a layer; a later layer covers an earlier one.
+//!
+//! A layer holds what was given, unread, and where: reading a value belongs to its kind, and happens once, when it is
+//! known which layer won. A name that is no setting is refused here, because a misspelt setting that is silently
+//! ignored is the most expensive kind.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use toml::Spanned;
+
+use super::fault::{Fault, Origin, shown};
+use super::names::nearest;
+use super::settings::{SETTINGS, Setting, bare};
+use super::values::Value;
+
+/// Every variable of ours begins like this.
+const PREFIX: &str = "ROLLCALL_";
+
+/// The variable that names the config file.
+pub(super) const CONFIG_VARIABLE: &str = "ROLLCALL_CONFIG";
+
+/// Variables with our prefix that are not settings: the file, and two that only building and testing read.
+const OTHER_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, "ROLLCALL_COMPONENTS", "ROLLCALL_SIM_SEED"];
+
+/// A value as it was given.
+#[derive(Debug, Clone, PartialEq)]
+enum Raw {
+    Variable(String),
+    Flag(Vec<String>),
+    File(toml::Value),
+}
+
+/// What was given, by setting.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Layer(BTreeMap<&'static str, (Raw, Origin)>);
+
+impl Layer {
+    /// What a file says. `path` is for messages.
+    pub(super) fn from_file(path: &Path, text: &str) -> Result<Self, Fault> {
+        let origin = |at: usize| {
+            let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+            Origin::File { path: path.to_owned(), line }
+        };
+        // The library's own message quotes the line, which may hold a password.
+        let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).map_err(|error| Fault::Syntax {
+            origin: origin(error.span().map_or(0, |span| span.start)),
+            message: error.message().to_owned(),
+        })?;
+        let mut layer = Self::default();
+        for (key, value) in keys {
+            let origin = origin(key.span().start);
+            let name = key.into_inner();
+            let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
+                let meant = nearest(&name, SETTINGS.iter().map(|setting| setting.name)).map(str::to_owned);
+                return Err(Fault::UnknownKey { name, origin, meant });
+            };
+            layer.0.insert(setting.name, (Raw::File(value), origin));
+        }
+        Ok(layer)
+    }
+
+    /// What the environment says.
+    pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> Result<Self, Fault> {
+        let mut layer = Self::default();
+        for (name, value) in variables {
+            let name = name.to_string_lossy();
+            if !name.starts_with(PREFIX) || OTHER_VARIABLES.contains(&&*name) || is_service_link(&name, value) {
+                continue;
+            }
+            let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == *name) else {
+                let known: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
+                let meant = nearest_variable(&name, &known);
+                return Err(Fault::UnknownVariable { name: name.into_owned(), meant });
+            };
+            let origin = Origin::Variable(name.into_owned());
+            let Some(text) = value.to_str() else {
+                let (value, rule) = (value.to_string_lossy().into_owned(), "is not UTF-8".to_owned());
+                return Err(Fault::BadValue { name: setting.name, value, origin, rule });
+            };
+            layer.0.insert(setting.name, (Raw::Variable(text.to_owned()), origin));
+        }
+        Ok(layer)
+    }
+
+    /// What the command line says: the texts of each flag that was given.
+    pub fn from_flags(given: impl IntoIterator<Item = (&'static Setting, Vec<String>)>) -> Self {
+        let flag = |(setting, texts): (&'static Setting, Vec<String>)| {
+            (setting.name, (Raw::Flag(texts), Origin::Flag(format!("--{}", setting.flag()))))
+        };
+        Self(given.into_iter().map(flag).collect())
+    }
+
+    /// This layer, covered by another.
+    pub(super) fn under(mut self, cover: Self) -> Self {
+        self.0.extend(cover.0);
+        self
+    }
+
+    /// Reads a setting, if it was given.
+    pub(super) fn read<T: Value>(&self, name: &'static str) -> Result<Option<T>, Fault> {
+        let Some((raw, _)) = self.0.get(name) else { return Ok(None) };
+        let read = match raw {
+            Raw::Variable(text) => T::parse(text),
+            Raw::Flag(texts) => T::parse_all(texts),
+            Raw::File(value) => T::from_toml(value),
+        };
+        read.map(Some).map_err(|rule| self.fault(name, rule))
+    }
+
+    /// That a setting breaks a rule. It says what was given, if anything was.
+    pub(super) fn fault(&self, name: &'static str, rule: String) -> Fault {
+        let value = match self.0.get(name).map(|(raw, _)| raw) {
+            None => String::new(),
+            Some(Raw::Variable(text)) => text.clone(),
+            Some(Raw::Flag(texts)) => texts.join(" "),
+            Some(Raw::File(value)) => bare(value),
+        };
+        let origin = self.origin(name).cloned().unwrap_or(Origin::Default);
+        Fault::BadValue { name, value: shown(&value), origin, rule }
+    }
+
+    /// Who gave a setting, if anybody did.
+    pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
+        self.0.get(name).map(|(_, origin)| origin)
+    }
+}
+
+/// What was meant by a variable: the prefix, which every name shares, does not count as likeness.
+fn nearest_variable(name: &str, known: &[String]) -> Option<String> {
+    let stem = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    let stems: Vec<String> = known.iter().map(|name| stem(name)).collect();
+    nearest(&stem(name), stems.iter().map(String::as_str)).map(|found| format!("{PREFIX}{found}"))
+}
+
+/// Kubernetes tells every pod about the services beside it, and a service called `rollcall` or `rollcall-redis` gets our
+/// prefix: `ROLLCALL_SERVICE_HOST`, `ROLLCALL_PORT=tcp://…`, `ROLLCALL_REDIS_PORT_6379_TCP_ADDR`.
+fn is_service_link(name: &str, value: &OsStr) -> bool {
+    let port = |(_, rest): (&str, &str)| rest.starts_with(|c: char| c.is_ascii_digit());
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.ends_with("_PORT") && value.to_string_lossy().contains("://")
+        || name.split_once("_PORT_").is_some_and(port)
+}

@@ -1,0 +1,143 @@
+//! The configuration: one table of settings, four places they come from, one checked result.
+//!
+//! A flag covers a variable, a variable covers the file, the file covers the defaults. Whatever is wrong — a name, a
+//! value, a combination — is found at start and named together with where it came from; nothing is ignored.
+//!
+//! Deliberately absent: changing a setting of a running host, and secrets as settings. A key is always a file, so that
+//! it is never seen in a list of processes, in a log or in what `rollcall config` prints.
+
+mod fault;
+mod layers;
+mod names;
+mod render;
+mod settings;
+mod values;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use rollcall_api::{Access, Expect, Keys, Limits};
+use rollcall_core::Rules;
+
+pub use fault::{Fault, Origin};
+pub use layers::Layer;
+pub use render::example;
+pub use settings::{Config, Group, SETTINGS, Setting};
+pub use values::{Components, FUNCTIONS, LogFilter, LogFormat, Preset, StoreUrl, Value};
+
+use layers::CONFIG_VARIABLE;
+
+/// What the command line says about the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// The file that `--config` names.
+    pub file: Option<PathBuf>,
+    /// The settings that were given.
+    pub given: Layer,
+}
+
+/// A configuration, and where its values came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    given: Layer,
+}
+
+impl Loaded {
+    /// Reads the file, if one is named, the environment and the flags, and checks what comes of it.
+    pub fn read(flags: &Flags, variables: &[(OsString, OsString)]) -> Result<Self, Fault> {
+        let file = match config_file(flags, variables) {
+            Some((path, origin)) => {
+                let read = std::fs::read_to_string(path);
+                let text = read.map_err(|error| Fault::Unreadable { path: path.to_owned(), origin, error })?;
+                Layer::from_file(path, &text)?
+            }
+            None => Layer::default(),
+        };
+        let given = file.under(Layer::from_environment(variables)?).under(flags.given.clone());
+        let times = given.read::<Preset>("preset")?.map_or_else(Rules::default, Preset::rules);
+        let config = Config::assemble(&given, &times)?;
+        config.rules().check().map_err(|invalid| {
+            let name = SETTINGS.iter().map(|setting| setting.name).find(|name| *name == invalid.field);
+            given.fault(name.unwrap_or("preset"), invalid.rule)
+        })?;
+        Ok(Self { config, given })
+    }
+
+    /// Where the value of a setting came from.
+    pub fn origin(&self, setting: &Setting) -> Origin {
+        if let Some(origin) = self.given.origin(setting.name) {
+            return origin.clone();
+        }
+        let by_preset = (setting.default)(&self.config.preset.rules()) != (setting.default)(&Rules::default());
+        if by_preset { Origin::Preset } else { Origin::Default }
+    }
+
+    /// The configuration in force as TOML, with where each value came from.
+    pub fn to_toml(&self) -> String {
+        render::effective(self)
+    }
+}
+
+/// The config file, if one is named, and by whom.
+fn config_file<'a>(flags: &'a Flags, variables: &'a [(OsString, OsString)]) -> Option<(&'a Path, Origin)> {
+    if let Some(path) = &flags.file {
+        return Some((path, Origin::Flag("--config".to_owned())));
+    }
+    let variable = variables.iter().find(|(name, _)| name == OsStr::new(CONFIG_VARIABLE))?;
+    Some((Path::new(&variable.1), Origin::Variable(CONFIG_VARIABLE.to_owned())))
+}
+
+impl Config {
+    /// The times by which the functions decide.
+    pub fn rules(&self) -> Rules {
+        Rules {
+            interval: self.interval,
+            tolerance: self.tolerance,
+            idle_after: self.idle_after,
+            grace: self.grace,
+            typing_ttl: self.typing_ttl,
+            retire_after: self.retire_after,
+            watch_limit: self.watch_limit,
+        }
+    }
+
+    /// What one request may ask for.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            query_ids: self.query_ids,
+            batch_beats: self.batch_beats,
+            body_bytes: self.body_bytes,
+            batch_body_bytes: self.batch_body_bytes,
+        }
+    }
+
+    /// How callers are known. Reads the key file; without one, refuses to serve anything but loopback.
+    pub fn access(&self) -> Result<Access, Fault> {
+        let Some(path) = &self.token_key else { return self.open_access() };
+        let read = std::fs::read_to_string(path);
+        let text = read.map_err(|error| Fault::KeyUnreadable { path: path.clone(), error })?;
+        let keys = Keys::from_text(&text).map_err(|error| Fault::Key { path: path.clone(), error })?;
+        Ok(Access::Keyed { keys, expect: self.expect() })
+    }
+
+    /// What tokens must say beside the caller.
+    pub fn expect(&self) -> Expect {
+        Expect { issuer: self.token_issuer.clone(), audience: self.token_audience.clone() }
+    }
+
+    fn open_access(&self) -> Result<Access, Fault> {
+        if self.token_issuer.is_some() {
+            return Err(Fault::Unchecked { name: "token_issuer" });
+        }
+        if self.token_audience.is_some() {
+            return Err(Fault::Unchecked { name: "token_audience" });
+        }
+        // `::ffff:127.0.0.1` is loopback too.
+        if !self.listen.ip().to_canonical().is_loopback() {
+            return Err(Fault::Exposed { listen: self.listen });
+        }
+        Ok(Access::Open)
+    }
+}

@@ -1,0 +1,267 @@
+//! Every setting, declared once: its name, kind, default, unit, bounds and meaning.
+//!
+//! From this one table come the [`Config`], the keys of the file, the variables, the flags, their help and the example
+//! file. A setting that is not here does not exist; one that is here is missing nowhere.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rollcall_api::{MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_QUERY_IDS};
+use rollcall_core::{Rules, Span};
+use rollcall_store::DEFAULT_SHARDS;
+
+use super::fault::Fault;
+use super::layers::Layer;
+use super::values::{Components, LogFilter, LogFormat, Preset, StoreUrl, Value};
+
+/// The engine's pool of instances is sized for as many workers and no more.
+const MAX_WORKERS: usize = 64;
+
+/// The bound of the contract on any batch; a larger limit would only move the refusal.
+const CONTRACT_BATCH: usize = MAX_BATCH_BEATS;
+
+/// A body is held in memory, by as many requests as there are connections: 64 MiB is generous for any.
+const BODY_CEILING_BYTES: usize = 64 << 20;
+
+/// What settings are about; also the order and the headings of help and example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Where it serves and what it keeps.
+    Service,
+    /// The times by which presence is decided.
+    Times,
+    /// Who may call.
+    Access,
+    /// How much is too much.
+    Limits,
+    /// Which functions run.
+    Components,
+    /// What it says about itself.
+    Logging,
+}
+
+impl Group {
+    /// Its heading.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Service => "Service",
+            Self::Times => "Times",
+            Self::Access => "Access",
+            Self::Limits => "Limits",
+            Self::Components => "Components",
+            Self::Logging => "Logging",
+        }
+    }
+}
+
+/// What is known of a setting beside its value.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Its key in the file.
+    pub name: &'static str,
+    /// What it is about.
+    pub group: Group,
+    /// What it does: lines of prose.
+    pub doc: &'static [&'static str],
+    /// What its value is, or is measured in.
+    pub unit: &'static str,
+    /// Whether its flag may be given several times.
+    pub repeats: bool,
+    /// Its default, where these times are the preset's.
+    pub default: fn(&Rules) -> toml::Value,
+    /// Its least and its greatest value, if it has such.
+    pub bounds: fn() -> Option<(toml::Value, toml::Value)>,
+    /// Its value in a configuration.
+    pub value: fn(&Config) -> toml::Value,
+}
+
+impl Setting {
+    /// Its variable: `ROLLCALL_IDLE_AFTER`.
+    pub fn variable(&self) -> String {
+        format!("ROLLCALL_{}", self.name.to_ascii_uppercase())
+    }
+
+    /// Its flag, without the dashes: `idle-after`.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// What it does, on one line.
+    pub fn prose(&self) -> String {
+        self.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Its unit and its bounds: `whole number, 1 to 16384`.
+    pub fn measure(&self) -> String {
+        match (self.bounds)() {
+            Some((least, most)) => format!("{}, {} to {}", self.unit, bare(&least), bare(&most)),
+            None => self.unit.to_owned(),
+        }
+    }
+}
+
+/// A value as a person says it: without the quotes of TOML.
+pub(super) fn bare(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Refuses a value out of bounds.
+fn within<T: Value + PartialOrd>(value: &T, range: &RangeInclusive<T>) -> Result<(), String> {
+    if range.contains(value) {
+        return Ok(());
+    }
+    Err(format!("is not between {} and {}", bare(&range.start().to_toml()), bare(&range.end().to_toml())))
+}
+
+macro_rules! settings {
+    ($( $group:ident { $(
+        $(#[doc = $doc:literal])+
+        $name:ident: $kind:ty = $default:expr, $unit:literal $(, $range:expr)?;
+    )+ } )+) => {
+        /// Every setting, resolved and checked. `Default` is the product's.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config { $($(
+            $(#[doc = $doc])+
+            pub $name: $kind,
+        )+)+ }
+
+        /// What is known of every setting, in the order of help and example.
+        pub static SETTINGS: &[Setting] = &[ $($( Setting {
+            name: stringify!($name),
+            group: Group::$group,
+            doc: &[$($doc),+],
+            unit: $unit,
+            repeats: <$kind as Value>::REPEATS,
+            default: |times| {
+                let default: fn(&Rules) -> $kind = $default;
+                default(times).to_toml()
+            },
+            bounds: || {
+                let range: Option<RangeInclusive<$kind>> = [$($range)?].into_iter().next();
+                range.map(|range| (range.start().to_toml(), range.end().to_toml()))
+            },
+            value: |config| config.$name.to_toml(),
+        }, )+)+ ];
+
+        impl Default for Config {
+            fn default() -> Self {
+                let times = Rules::default();
+                $($( let $name: fn(&Rules) -> $kind = $default; )+)+
+                Self { $($( $name: $name(&times), )+)+ }
+            }
+        }
+
+        impl Config {
+            /// Takes what was given and the defaults for the rest, where these times are the preset's.
+            pub(super) fn assemble(given: &Layer, times: &Rules) -> Result<Self, Fault> {
+                Ok(Self { $($( $name: {
+                    let default: fn(&Rules) -> $kind = $default;
+                    match given.read::<$kind>(stringify!($name))? {
+                        Some(value) => {
+                            $( within(&value, &$range).map_err(|rule| given.fault(stringify!($name), rule))?; )?
+                            value
+                        }
+                        None => default(times),
+                    }
+                }, )+)+ })
+            }
+        }
+    };
+}
+
+settings! {
+    Service {
+        /// Where to serve HTTP. Without a token_key only a loopback address is allowed.
+        listen: SocketAddr = |_| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), "IP:PORT";
+
+        /// Where the hot state is kept. This version has one store: memory, which is this process.
+        store: StoreUrl = |_| StoreUrl::Memory, "store";
+
+        /// The directory for what must outlive the process, such as last seen; made if it is missing. The word none keeps
+        /// nothing on disk.
+        data: Option<PathBuf> = |_| Some("./rollcall-data".into()), "directory or none";
+
+        /// Into how many shards people are divided. Never change it for a store that holds data.
+        shards: u32 = |_| DEFAULT_SHARDS, "number", 1..=16_384;
+
+        /// How many threads run functions. 0 is one per core.
+        workers: usize = |_| 0, "number", 0..=MAX_WORKERS;
+
+        /// How long a shutdown waits for open connections before it closes them.
+        drain: Duration = |_| Duration::from_secs(10), "duration", Duration::ZERO..=Duration::from_hours(1);
+    }
+
+    Times {
+        /// The times below, all at once: standard beats every 30 s and is dead after 45 s, lenient 30 and 90, brisk 15 and
+        /// 30. Each time that is given itself overrides its preset.
+        preset: Preset = |_| Preset::Standard, "standard, lenient or brisk";
+
+        /// How often a device beats.
+        interval: Span = |times| times.interval, "duration";
+
+        /// How late a beat may be: a device is dead after interval + tolerance.
+        tolerance: Span = |times| times.tolerance, "duration";
+
+        /// How long after its last use a live device counts as idle, which is away.
+        idle_after: Span = |times| times.idle_after, "duration";
+
+        /// How long a device outlives a broken connection, so that a reload does not flicker.
+        grace: Span = |times| times.grace, "duration";
+
+        /// How long one sign of typing lasts.
+        typing_ttl: Span = |times| times.typing_ttl, "duration";
+
+        /// How long after going offline a person moves from the hot state to the archive.
+        retire_after: Span = |times| times.retire_after, "duration";
+    }
+
+    Access {
+        /// The file with the key that checks tokens: a JSON Web Key Set, a public key in PEM, or a secret of at least 32
+        /// bytes. With none, callers are believed by their word, on loopback only.
+        token_key: Option<PathBuf> = |_| None, "file or none";
+
+        /// The issuer that tokens must name.
+        token_issuer: Option<String> = |_| None, "text or none";
+
+        /// The audience that tokens must name.
+        token_audience: Option<String> = |_| None, "text or none";
+    }
+
+    Limits {
+        /// The most people one viewer may watch at once.
+        watch_limit: u32 = |times| times.watch_limit, "number", 1..=1024;
+
+        /// The most ids in one query, duplicates counted.
+        query_ids: usize = |_| MAX_QUERY_IDS, "number", 1..=CONTRACT_BATCH;
+
+        /// The most beats in one batch.
+        batch_beats: usize = |_| MAX_BATCH_BEATS, "number", 1..=CONTRACT_BATCH;
+
+        /// The most bytes in the body of a request for one item.
+        body_bytes: usize = |_| MAX_BODY_BYTES, "bytes", 1024..=BODY_CEILING_BYTES;
+
+        /// The most bytes in the body of a request with a list.
+        batch_body_bytes: usize = |_| MAX_BATCH_BODY_BYTES, "bytes", 1024..=BODY_CEILING_BYTES;
+
+        /// The most connections at once; more are refused.
+        max_connections: usize = |_| 20_000, "number", 1..=1_000_000;
+    }
+
+    Components {
+        /// A component file in place of one in the binary, by the name of its function: heartbeat, offline-sweep or query.
+        /// As a variable, NAME=FILE pairs with commas between them; as a flag, one pair each time. A list that is given
+        /// again replaces the former as a whole.
+        component: Components = |_| Components::default(), "NAME=FILE";
+    }
+
+    Logging {
+        /// What is logged, to standard error: error, warn, info, debug or trace, or levels by module, as in
+        /// info,rollcall_host=debug.
+        log: LogFilter = |_| LogFilter::level(tracing::Level::INFO), "filter";
+
+        /// How log lines are written: text for people, json for programs.
+        log_format: LogFormat = |_| LogFormat::Text, "text or json";
+    }
+}

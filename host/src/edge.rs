@@ -1,0 +1,228 @@
+//! The HTTP edge: carries a request to the function it asks for, and the answer back. What a request may look like and
+//! how an answer is written is `rollcall-api`'s business; what is decided is the functions'.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use rollcall_api::call::{Call, Departure, Reason, Settled};
+use rollcall_api::{
+    Access, Body, Function, Kind, Limits, Page, Problem, Query, Reply, Route, decode, identify, openapi, responses,
+    route, too_large,
+};
+use rollcall_core::{DeviceId, Error, UserId};
+use rollcall_functions::capabilities::{MAX_BATCH, Shards};
+
+use crate::engine::Crew;
+
+/// How long a client may take to send a body: the largest is a megabyte.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Names the caller where no key is configured.
+const ROLLCALL_USER: HeaderName = HeaderName::from_static("rollcall-user");
+
+/// One worker's edge.
+pub struct Edge {
+    /// The functions to call.
+    pub crew: Crew,
+    /// Who may ask.
+    pub access: Arc<Access>,
+    /// How much at once.
+    pub limits: Limits,
+}
+
+impl Edge {
+    /// Answers one request, whatever it is.
+    pub async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let began = Instant::now();
+        let head_only = request.method() == Method::HEAD;
+        let (template, reply) = self.dispatch(request).await;
+        self.crew.platform.metrics.answered(template, reply.status().as_u16(), began.elapsed());
+        reply.map(|body| if head_only { Full::default() } else { Full::from(body) })
+    }
+
+    /// The route's template, for the metrics, and the answer.
+    async fn dispatch(&self, request: Request<Incoming>) -> (&'static str, Reply) {
+        let (head, body) = request.into_parts();
+        let route = match route(&head.method, head.uri.path()) {
+            Ok(route) => route,
+            Err(problem) => return ("", problem.into_reply()),
+        };
+        let reply = match route {
+            Route::Page(page) => self.page(page).await,
+            Route::Function(function) => {
+                let called = self.function(function, head.uri.query(), &head.headers, body).await;
+                called.unwrap_or_else(Problem::into_reply)
+            }
+        };
+        (route.template(), reply)
+    }
+
+    async fn function(
+        &self,
+        function: Function<'_>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        body: Incoming,
+    ) -> Result<Reply, Problem> {
+        let query = Query::parse(function, query)?;
+        if let Access::Open = *self.access {
+            from_here(headers)?;
+        }
+        let text = |name: HeaderName| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
+        let caller = identify(&self.access, text(AUTHORIZATION), text(ROLLCALL_USER), &query, unix_now())?;
+        let limit = function.body_limit(&self.limits);
+        let bytes = if limit == 0 { Bytes::new() } else { read(body, headers, limit).await? };
+        let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes };
+        let call = decode(function, &query, &caller, body, &self.limits)?;
+        Ok(self.call(call).await.map_err(logged)?)
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply, Error> {
+        match call {
+            Call::Beat(beat) => {
+                let user = beat.user.clone();
+                self.crew.platform.metrics.beaten(1);
+                Ok(responses::heartbeat(&user, &self.crew.beat(beat).await?))
+            }
+            Call::Beats(mut beats) => {
+                let good = beats.good.clone();
+                self.crew.platform.metrics.beaten(good.len());
+                let outcomes = if good.is_empty() { Vec::new() } else { self.crew.beat_many(good).await? };
+                beats.good.truncate(outcomes.len());
+                Ok(responses::heartbeats(&beats, &outcomes))
+            }
+            Call::Leave(departure) => {
+                let user = departure.user.clone();
+                Ok(responses::leave(&user, &only(self.crew.leave_many(vec![departure]).await?)?))
+            }
+            Call::Choose(choosing) => {
+                let user = choosing.user.clone();
+                Ok(responses::status(&user, &only(self.crew.choose_many(vec![choosing]).await?)?))
+            }
+            Call::LookUp(look_up) => {
+                let views = self.crew.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
+                Ok(responses::look_up(&look_up, &views))
+            }
+            Call::Sweep(sweep) => {
+                let limit = sweep.limit.unwrap_or(MAX_BATCH as u32);
+                let everywhere = Shards { first: 0, end: self.crew.platform.store.shards() };
+                let settled = self.crew.sweep(everywhere, limit).await?;
+                self.crew.platform.metrics.settled("request", &settled.lags);
+                Ok(responses::sweep(&Settled {
+                    examined: settled.examined,
+                    published: settled.published,
+                    rescheduled: settled.rescheduled,
+                    stale: settled.stale,
+                    failed: settled.failed,
+                }))
+            }
+        }
+    }
+
+    async fn page(&self, page: Page) -> Reply {
+        match page {
+            Page::Healthz => plain(StatusCode::OK, "ok\n"),
+            Page::Readyz => match self.canary().await {
+                Ok(()) => plain(StatusCode::OK, "ready\n"),
+                Err(error) => Problem::from(logged(error)).into_reply(),
+            },
+            Page::Metrics => {
+                let mut reply = plain(StatusCode::OK, &self.crew.platform.metrics.text());
+                let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                reply.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(format));
+                reply
+            }
+            Page::OpenApi => openapi(),
+        }
+    }
+
+    /// Goes through every function, the store and the archive without changing anything: a person who was never here
+    /// leaves, is looked for, and is settled.
+    async fn canary(&self) -> Result<(), Error> {
+        let user = UserId::parse("rollcall/canary")?;
+        let device = DeviceId::parse("canary")?;
+        let departure = Departure { user: user.clone(), device, reason: Reason::Logout };
+        only(self.crew.leave_many(vec![departure]).await?)?;
+        only(self.crew.look_up(None, vec![user.clone()]).await?)?;
+        self.crew.settle(vec![user]).await?;
+        Ok(())
+    }
+}
+
+/// Without a key, whoever reaches the loopback is believed. A browser on this machine reaches it on behalf of any page
+/// it shows, so a request that another site's page made, or that came by a name made to point here, is refused.
+fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = |authority: &str| {
+        let name = authority.strip_prefix('[').and_then(|rest| rest.split(']').next());
+        let name = name.or_else(|| authority.split(':').next()).unwrap_or_default();
+        name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let by_name = text(HOST).is_none_or(host);
+    let by_page = text(ORIGIN).is_none_or(|origin| origin.split_once("://").is_some_and(|(_, rest)| host(rest)));
+    if by_name && by_page {
+        return Ok(());
+    }
+    let detail = "no key is configured, so only programs and pages of this machine are served";
+    Err(Problem::new(Kind::Forbidden, detail))
+}
+
+/// Logs a failure of ours before it becomes a problem, which tells the caller nothing of it.
+fn logged(error: Error) -> Error {
+    if let Error::Other(text) = &error {
+        tracing::error!("a call failed: {text}");
+    }
+    error
+}
+
+impl From<Unread> for Problem {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::TooLarge(limit) => too_large(limit),
+            Unread::TooSlow => Problem::new(Kind::Malformed, "the body did not arrive within 10 seconds"),
+            Unread::Broken => Problem::new(Kind::Malformed, "the body could not be read to its end"),
+        }
+    }
+}
+
+/// Why a body could not be read.
+enum Unread {
+    TooLarge(usize),
+    TooSlow,
+    Broken,
+}
+
+async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes, Unread> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(Unread::TooLarge(limit));
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge(limit)),
+        Ok(Err(_)) => Err(Unread::Broken),
+        Err(_) => Err(Unread::TooSlow),
+    }
+}
+
+/// The answer to a batch of one.
+fn only<T>(answers: Vec<Result<T, Error>>) -> Result<T, Error> {
+    let lacking = || Err(Error::Other("a function answered with fewer items than it was asked for".to_owned()));
+    answers.into_iter().next().unwrap_or_else(lacking)
+}
+
+fn plain(status: StatusCode, text: &str) -> Reply {
+    let mut reply = Response::new(text.as_bytes().to_vec());
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+    reply
+}
+
+/// For tokens, which other people's clocks stamped. Presence itself never reads this clock.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

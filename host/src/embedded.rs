@@ -1,0 +1,24 @@
+//! The functions that ship inside the binary, compiled ahead of time by `precompile`. Only `main` uses this file, so
+//! that the library, and `precompile` with it, can be built before any component is.
+
+/// The compiled component of a function.
+pub(crate) fn component(function: &str) -> Option<&'static [u8]> {
+    match function {
+        "heartbeat" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/heartbeat.cwasm"))),
+        "offline-sweep" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/offline-sweep.cwasm"))),
+        "query" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/query.cwasm"))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_in_the_binary() {
+        for function in rollcall_host::config::FUNCTIONS {
+            assert!(component(function).is_some(), "{function}");
+        }
+    }
+}

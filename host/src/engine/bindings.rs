@@ -1,0 +1,51 @@
+//! The contract, as the host sees it: capabilities to implement, functions to call. Generated from `wit/`.
+
+#![allow(missing_docs, unreachable_pub, reason = "generated from wit/, where every item is documented")]
+
+/// The capabilities that the host provides, and the types that everything shares.
+pub mod platform {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        inline: "
+            package rollcall:host;
+            world platform {
+                import rollcall:presence/types@0.1.0;
+                import rollcall:presence/settings@0.1.0;
+                import rollcall:presence/sessions@0.1.0;
+                import rollcall:presence/archive@0.1.0;
+                import rollcall:presence/restriction-check@0.1.0;
+            }
+        ",
+        world: "rollcall:host/platform",
+    });
+}
+
+/// The `heartbeat` function.
+pub mod heartbeat {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "rollcall:presence/heartbeat-function",
+        with: { "rollcall:presence": super::platform::rollcall::presence },
+        require_store_data_send: true,
+    });
+}
+
+/// The `query` function.
+pub mod query {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "rollcall:presence/query-function",
+        with: { "rollcall:presence": super::platform::rollcall::presence },
+        require_store_data_send: true,
+    });
+}
+
+/// The `offline-sweep` function.
+pub mod offline_sweep {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "rollcall:presence/offline-sweep-function",
+        with: { "rollcall:presence": super::platform::rollcall::presence },
+        require_store_data_send: true,
+    });
+}

@@ -1,0 +1,127 @@
+//! The components of this process: those shipped inside the binary, and those given in their place.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use wasmtime::Engine;
+use wasmtime::component::{Component, InstancePre, Linker};
+
+use super::bindings::heartbeat::HeartbeatFunctionPre;
+use super::bindings::offline_sweep::OfflineSweepFunctionPre;
+use super::bindings::platform::rollcall::presence as wit;
+use super::bindings::query::QueryFunctionPre;
+use super::platform::{Capabilities, Cell};
+
+/// Where a component comes from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Compiled ahead of time by the `precompile` program of this very build.
+    Compiled(&'static [u8]),
+    /// A `.wasm` file, compiled at start.
+    File(PathBuf),
+}
+
+/// Why a component cannot serve.
+#[derive(Debug, Error)]
+pub enum Misfit {
+    /// There is no function of that name.
+    #[error("there is no function named `{0}`; there are heartbeat, query and offline-sweep")]
+    Unknown(String),
+    /// It cannot be read.
+    #[error("cannot read component {path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is not a component at all.
+    #[error("{what} is not a WebAssembly component: {error:#}")]
+    NotAComponent {
+        /// Which one.
+        what: String,
+        /// Why.
+        error: wasmtime::Error,
+    },
+    /// It imports something that this host does not provide to it.
+    #[error("component for `{function}` does not fit its world: it needs an import that is not there: {error:#}")]
+    Import {
+        /// Which function it was to be.
+        function: String,
+        /// Which import, and why.
+        error: wasmtime::Error,
+    },
+    /// It does not export what its function is.
+    #[error("component for `{function}` does not fit its world: an export is missing or of another type: {error:#}")]
+    Export {
+        /// Which function it was to be.
+        function: String,
+        /// Which export, and why.
+        error: wasmtime::Error,
+    },
+}
+
+/// Every function, type-checked and ready to be instantiated.
+#[derive(Clone)]
+pub struct Catalog {
+    pub(crate) heartbeat: HeartbeatFunctionPre<Cell>,
+    pub(crate) query: QueryFunctionPre<Cell>,
+    pub(crate) offline_sweep: OfflineSweepFunctionPre<Cell>,
+}
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").finish_non_exhaustive()
+    }
+}
+
+impl Catalog {
+    /// Loads each function from its source; `source` is asked by name.
+    pub fn load(engine: &Engine, source: impl Fn(&str) -> Source) -> Result<Self, Misfit> {
+        let linker = linker(engine).map_err(|error| Misfit::Import { function: "platform".to_owned(), error })?;
+        let link = |function: &str| -> Result<InstancePre<Cell>, Misfit> {
+            let component = component(engine, &source(function))?;
+            linker.instantiate_pre(&component).map_err(|error| Misfit::Import { function: function.to_owned(), error })
+        };
+        let export = |function: &str, error| Misfit::Export { function: function.to_owned(), error };
+        Ok(Self {
+            heartbeat: HeartbeatFunctionPre::new(link("heartbeat")?).map_err(|e| export("heartbeat", e))?,
+            query: QueryFunctionPre::new(link("query")?).map_err(|e| export("query", e))?,
+            offline_sweep: OfflineSweepFunctionPre::new(link("offline-sweep")?)
+                .map_err(|e| export("offline-sweep", e))?,
+        })
+    }
+}
+
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<Cell>> {
+    let mut linker = Linker::new(engine);
+    wit::types::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
+    wit::settings::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
+    wit::sessions::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
+    wit::archive::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
+    wit::restriction_check::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
+    // Only its types are used, by `restriction-check`; nothing here provides its functions yet.
+    linker.instance("rollcall:presence/policy@0.1.0")?;
+    Ok(linker)
+}
+
+fn component(engine: &Engine, source: &Source) -> Result<Component, Misfit> {
+    match source {
+        Source::Compiled(bytes) => deserialize(engine, bytes),
+        Source::File(path) => compile(engine, path),
+    }
+}
+
+fn compile(engine: &Engine, path: &Path) -> Result<Component, Misfit> {
+    let bytes = std::fs::read(path).map_err(|error| Misfit::Unreadable { path: path.to_owned(), error })?;
+    Component::from_binary(engine, &bytes)
+        .map_err(|error| Misfit::NotAComponent { what: path.display().to_string(), error })
+}
+
+#[allow(unsafe_code, reason = "the bytes were compiled by this build's own `precompile` and are part of the binary")]
+fn deserialize(engine: &Engine, bytes: &'static [u8]) -> Result<Component, Misfit> {
+    // SAFETY: `Source::Compiled` is only made from what `precompile` wrote for this build; wasmtime checks version and
+    // settings, and the bytes cannot have been changed since, being inside this executable.
+    unsafe { Component::deserialize(engine, bytes) }
+        .map_err(|error| Misfit::NotAComponent { what: "a component in this binary".to_owned(), error })
+}

@@ -1,0 +1,319 @@
+//! Contract types to rule types and back, on the host's side. What comes from a component is foreign input: a
+//! replacement may be anybody's, so ids are checked again. Exhaustive matches, no `_`.
+
+use rollcall_api::call;
+use rollcall_core as core;
+use rollcall_core::choose::Words;
+use rollcall_core::heartbeat::Found;
+use rollcall_core::settle::Decision;
+use rollcall_core::{DeviceId, Invalid, Mark, Next, Rules, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sighting, Touch, Touched, Trace};
+use rollcall_functions::sweep;
+
+use super::bindings::heartbeat::exports::rollcall::presence::heartbeat;
+use super::bindings::offline_sweep::exports::rollcall::presence::offline_sweep;
+use super::bindings::platform::rollcall::presence::{archive, sessions, settings, types};
+
+/// Decodes every item, or refuses them all: a component that sends a bad id is broken, and says so nowhere else.
+pub(crate) fn all<W, T>(items: Vec<W>, decode: impl Fn(W) -> Result<T, Invalid>) -> Result<Vec<T>, types::Error> {
+    items.into_iter().map(decode).collect::<Result<_, _>>().map_err(|invalid| error_out(invalid.into()))
+}
+
+pub(crate) fn user_in(user: String) -> Result<UserId, Invalid> {
+    UserId::parse(user)
+}
+
+pub(crate) fn error_in(error: types::Error) -> core::Error {
+    match error {
+        types::Error::Invalid(invalid) => core::Error::Invalid(Invalid { field: invalid.field, rule: invalid.rule }),
+        types::Error::TooMany(limit) => core::Error::TooMany(limit),
+        types::Error::Unavailable(retry_ms) => core::Error::Unavailable(retry_ms),
+        types::Error::Denied => core::Error::Denied,
+        types::Error::Other(text) => core::Error::Other(text),
+    }
+}
+
+pub(crate) fn error_out(error: core::Error) -> types::Error {
+    match error {
+        core::Error::Invalid(invalid) => {
+            types::Error::Invalid(types::Invalid { field: invalid.field, rule: invalid.rule })
+        }
+        core::Error::TooMany(limit) => types::Error::TooMany(limit),
+        core::Error::Unavailable(retry_ms) => types::Error::Unavailable(retry_ms),
+        core::Error::Denied => types::Error::Denied,
+        core::Error::Other(text) => types::Error::Other(text),
+    }
+}
+
+fn state_in(state: types::State) -> core::State {
+    match state {
+        types::State::Online => core::State::Online,
+        types::State::Away => core::State::Away,
+        types::State::Busy => core::State::Busy,
+        types::State::Offline => core::State::Offline,
+    }
+}
+
+fn state_out(state: core::State) -> types::State {
+    match state {
+        core::State::Online => types::State::Online,
+        core::State::Away => types::State::Away,
+        core::State::Busy => types::State::Busy,
+        core::State::Offline => types::State::Offline,
+    }
+}
+
+fn kind_in(kind: types::DeviceKind) -> core::DeviceKind {
+    match kind {
+        types::DeviceKind::Web => core::DeviceKind::Web,
+        types::DeviceKind::Mobile => core::DeviceKind::Mobile,
+        types::DeviceKind::Desktop => core::DeviceKind::Desktop,
+        types::DeviceKind::Other => core::DeviceKind::Other,
+    }
+}
+
+fn kind_out(kind: core::DeviceKind) -> types::DeviceKind {
+    match kind {
+        core::DeviceKind::Web => types::DeviceKind::Web,
+        core::DeviceKind::Mobile => types::DeviceKind::Mobile,
+        core::DeviceKind::Desktop => types::DeviceKind::Desktop,
+        core::DeviceKind::Other => types::DeviceKind::Other,
+    }
+}
+
+fn stance_in(stance: types::Stance) -> core::Stance {
+    match stance {
+        types::Stance::Auto => core::Stance::Auto,
+        types::Stance::Away => core::Stance::Away,
+        types::Stance::Busy => core::Stance::Busy,
+        types::Stance::Invisible => core::Stance::Invisible,
+    }
+}
+
+fn stance_out(stance: core::Stance) -> types::Stance {
+    match stance {
+        core::Stance::Auto => types::Stance::Auto,
+        core::Stance::Away => types::Stance::Away,
+        core::Stance::Busy => types::Stance::Busy,
+        core::Stance::Invisible => types::Stance::Invisible,
+    }
+}
+
+fn ms(span: Span) -> u32 {
+    u32::try_from(span.0).unwrap_or(u32::MAX)
+}
+
+fn span(ms: u32) -> Span {
+    Span(u64::from(ms))
+}
+
+pub(crate) fn rules_out(rules: &Rules) -> settings::Rules {
+    settings::Rules {
+        interval_ms: ms(rules.interval),
+        tolerance_ms: ms(rules.tolerance),
+        idle_after_ms: ms(rules.idle_after),
+        grace_ms: ms(rules.grace),
+        typing_ttl_ms: ms(rules.typing_ttl),
+        retire_after_ms: ms(rules.retire_after),
+        watch_limit: rules.watch_limit,
+    }
+}
+
+fn note_in(note: types::Note) -> core::Note {
+    core::Note { text: note.text, emoji: note.emoji, until: note.until.map(Time) }
+}
+
+fn note_out(note: core::Note) -> types::Note {
+    types::Note { text: note.text, emoji: note.emoji, until: note.until.map(|at| at.0) }
+}
+
+fn choice_in(choice: types::Choice) -> core::Choice {
+    core::Choice {
+        stance: stance_in(choice.stance),
+        at: Time(choice.at),
+        until: choice.until.map(Time),
+        note: choice.note.map(note_in),
+    }
+}
+
+fn choice_out(choice: core::Choice) -> types::Choice {
+    types::Choice {
+        stance: stance_out(choice.stance),
+        at: choice.at.0,
+        until: choice.until.map(|at| at.0),
+        note: choice.note.map(note_out),
+    }
+}
+
+fn published_in(published: types::Published) -> core::Published {
+    core::Published {
+        state: state_in(published.state),
+        note: published.note.map(note_in),
+        since: published.since.map(Time),
+        last_seen: published.last_seen.map(Time),
+        version: published.version,
+    }
+}
+
+fn published_out(published: core::Published) -> types::Published {
+    types::Published {
+        state: state_out(published.state),
+        note: published.note.map(note_out),
+        since: published.since.map(|at| at.0),
+        last_seen: published.last_seen.map(|at| at.0),
+        version: published.version,
+    }
+}
+
+pub(crate) fn touch_in(touch: sessions::Touch) -> Result<Touch, Invalid> {
+    let trace = match touch.trace {
+        sessions::Trace::Beat(beat) => {
+            Trace::Beat { kind: kind_in(beat.kind), active: beat.active, alive_for: span(beat.alive_for_ms) }
+        }
+        sessions::Trace::Dropped(grace_ms) => Trace::Dropped(span(grace_ms)),
+        sessions::Trace::Logout => Trace::Logout,
+    };
+    Ok(Touch { user: UserId::parse(touch.user)?, device: DeviceId::parse(touch.device)?, trace })
+}
+
+pub(crate) fn touched_out(touched: Touched) -> sessions::Touched {
+    let found = touched.found.into_iter().map(|found| found.map(found_out).map_err(error_out)).collect();
+    sessions::Touched { now: touched.now.0, found }
+}
+
+fn found_out(found: Found) -> sessions::Found {
+    sessions::Found {
+        state: state_out(found.state),
+        version: found.version,
+        stance: stance_out(found.stance),
+        stance_until: found.stance_until.map(|at| at.0),
+    }
+}
+
+pub(crate) fn loaded_out(loaded: Loaded) -> sessions::Loaded {
+    sessions::Loaded {
+        now: loaded.moment.now.0,
+        amnesty: loaded.moment.amnesty.map(|a| sessions::Amnesty { since: a.since.0, until: a.until.0 }),
+        sessions: loaded.sessions.into_iter().map(|s| s.map(session_out).map_err(error_out)).collect(),
+    }
+}
+
+fn session_out(session: core::Session) -> sessions::Session {
+    let device_out = |device: core::Device| sessions::Device {
+        id: device.id.into_string(),
+        kind: kind_out(device.kind),
+        beat_at: device.beat_at.0,
+        active_at: device.active_at.map(|at| at.0),
+        expires_at: device.expires_at.0,
+    };
+    sessions::Session {
+        devices: session.devices.into_iter().map(device_out).collect(),
+        choice: session.choice.map(choice_out),
+        published: session.published.map(published_out),
+        next: match session.next {
+            Next::Nothing => sessions::Next::Nothing,
+            Next::Settle(at) => sessions::Next::Settle(at.0),
+            Next::Retire(at) => sessions::Next::Retire(at.0),
+        },
+        mark: sessions::Mark { commits: session.mark.commits, touches: session.mark.touches },
+    }
+}
+
+fn mark_in(mark: sessions::Mark) -> Mark {
+    Mark { commits: mark.commits, touches: mark.touches }
+}
+
+pub(crate) fn commit_in(commit: sessions::Commit) -> Result<Commit, Invalid> {
+    let decision = Decision {
+        publish: commit.publish.map(published_in),
+        choice: commit.choice.map(choice_in),
+        prune_expired_by: Time(commit.prune_expired_by),
+        next: match commit.next {
+            sessions::Next::Nothing => Next::Nothing,
+            sessions::Next::Settle(at) => Next::Settle(Time(at)),
+            sessions::Next::Retire(at) => Next::Retire(Time(at)),
+        },
+        lag: Span(0),
+    };
+    Ok(Commit { user: UserId::parse(commit.user)?, expected: mark_in(commit.expected), decision })
+}
+
+pub(crate) fn retiree_in(retirement: sessions::Retirement) -> Result<Retiree, Invalid> {
+    Ok(Retiree { user: UserId::parse(retirement.user)?, expected: mark_in(retirement.expected) })
+}
+
+pub(crate) fn sighting_in(sighting: archive::Sighting) -> Result<Sighting, Invalid> {
+    Ok(Sighting { user: UserId::parse(sighting.user)?, last_seen: Time(sighting.last_seen) })
+}
+
+pub(crate) fn outcomes_out(
+    outcomes: Vec<Result<Committed, core::Error>>,
+) -> Vec<Result<sessions::Committed, types::Error>> {
+    outcomes
+        .into_iter()
+        .map(|outcome| match outcome {
+            Ok(Committed::Applied) => Ok(sessions::Committed::Applied),
+            Ok(Committed::Stale) => Ok(sessions::Committed::Stale),
+            Err(error) => Err(error_out(error)),
+        })
+        .collect()
+}
+
+pub(crate) fn beat_out(beat: call::Beat) -> heartbeat::Beat {
+    heartbeat::Beat {
+        user: beat.user.into_string(),
+        device: beat.device.into_string(),
+        kind: kind_out(beat.kind),
+        active: beat.active,
+    }
+}
+
+pub(crate) fn departure_out(departure: call::Departure) -> heartbeat::Departure {
+    heartbeat::Departure {
+        user: departure.user.into_string(),
+        device: departure.device.into_string(),
+        reason: match departure.reason {
+            call::Reason::Logout => heartbeat::Reason::Logout,
+            call::Reason::Dropped => heartbeat::Reason::Dropped,
+        },
+    }
+}
+
+pub(crate) fn choosing_out(choosing: call::Choosing) -> heartbeat::Choosing {
+    let words = |words: Words| heartbeat::Words { text: words.text, emoji: words.emoji };
+    heartbeat::Choosing {
+        user: choosing.user.into_string(),
+        stance: stance_out(choosing.stance),
+        for_s: choosing.for_s,
+        note: choosing.note.map(words),
+    }
+}
+
+pub(crate) fn standing_in(standing: heartbeat::Standing) -> call::Standing {
+    call::Standing { state: state_in(standing.state), version: standing.version, next_beat_ms: standing.next_beat_ms }
+}
+
+pub(crate) fn chosen_in(chosen: heartbeat::Chosen) -> call::Chosen {
+    call::Chosen { standing: standing_in(chosen.standing), choice: choice_in(chosen.choice) }
+}
+
+/// What is visible; none: hidden. Whom it is about follows from the order.
+pub(crate) fn view_in(presence: types::Presence) -> Option<call::View> {
+    match presence.view {
+        types::View::Hidden => None,
+        types::View::Shown(shown) => {
+            Some(call::View { published: published_in(shown.published), choice: shown.choice.map(choice_in) })
+        }
+    }
+}
+
+pub(crate) fn settled_in(settled: offline_sweep::Settled) -> sweep::Settled {
+    sweep::Settled {
+        examined: settled.examined,
+        published: settled.published,
+        rescheduled: settled.rescheduled,
+        stale: settled.stale,
+        failed: settled.failed,
+        lags: settled.lags_ms.into_iter().map(span).collect(),
+    }
+}

@@ -1,0 +1,77 @@
+//! A worker's functions, called as if they were plain async functions.
+
+use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, View};
+use rollcall_core::{Error, UserId};
+use rollcall_functions::capabilities::Shards;
+use rollcall_functions::sweep::{Archived, Settled};
+use wasmtime::Engine;
+
+use super::bindings::heartbeat::HeartbeatFunction;
+use super::bindings::offline_sweep::OfflineSweepFunction;
+use super::bindings::query::QueryFunction;
+use super::catalog::Catalog;
+use super::functions::{Answers, HeartbeatCall, QueryCall, SweepCall};
+use super::lane::Lane;
+use super::platform::Platform;
+
+/// One set of warm functions, for one worker thread.
+#[derive(Clone)]
+pub struct Crew {
+    heartbeat: Lane<HeartbeatCall>,
+    query: Lane<QueryCall>,
+    sweep: Lane<SweepCall>,
+    /// What the functions rest on.
+    pub platform: Platform,
+}
+
+impl Crew {
+    /// Starts the functions on the current thread's local task set.
+    pub fn start(engine: &Engine, catalog: &Catalog, platform: &Platform) -> Self {
+        Self {
+            heartbeat: Lane::start::<HeartbeatFunction>(engine.clone(), catalog.heartbeat.clone(), platform.clone()),
+            query: Lane::start::<QueryFunction>(engine.clone(), catalog.query.clone(), platform.clone()),
+            sweep: Lane::start::<OfflineSweepFunction>(engine.clone(), catalog.offline_sweep.clone(), platform.clone()),
+            platform: platform.clone(),
+        }
+    }
+
+    /// Takes one beat, together with whatever else beats at this moment.
+    pub async fn beat(&self, beat: Beat) -> Result<Standing, Error> {
+        self.heartbeat.call(|reply| HeartbeatCall::Beat(beat, reply)).await
+    }
+
+    /// Takes beats that came together.
+    pub async fn beat_many(&self, beats: Vec<Beat>) -> Result<Answers<Standing>, Error> {
+        self.heartbeat.call(|reply| HeartbeatCall::Beats(beats, reply)).await
+    }
+
+    /// Takes departures.
+    pub async fn leave_many(&self, departures: Vec<Departure>) -> Result<Answers<Standing>, Error> {
+        self.heartbeat.call(|reply| HeartbeatCall::Leave(departures, reply)).await
+    }
+
+    /// Takes choices.
+    pub async fn choose_many(&self, choosings: Vec<Choosing>) -> Result<Answers<Chosen>, Error> {
+        self.heartbeat.call(|reply| HeartbeatCall::Choose(choosings, reply)).await
+    }
+
+    /// Asks who is here.
+    pub async fn look_up(&self, viewer: Option<UserId>, users: Vec<UserId>) -> Result<Answers<Option<View>>, Error> {
+        self.query.call(|reply| QueryCall::LookUp(viewer, users, reply)).await
+    }
+
+    /// Derives people anew.
+    pub async fn settle(&self, users: Vec<UserId>) -> Result<Settled, Error> {
+        self.sweep.call(|reply| SweepCall::Settle(users, reply)).await
+    }
+
+    /// Settles whoever is due.
+    pub async fn sweep(&self, shards: Shards, limit: u32) -> Result<Settled, Error> {
+        self.sweep.call(|reply| SweepCall::Sweep(shards, limit, reply)).await
+    }
+
+    /// Moves cold people to the archive.
+    pub async fn archive(&self, shards: Shards, limit: u32) -> Result<Archived, Error> {
+        self.sweep.call(|reply| SweepCall::Archive(shards, limit, reply)).await
+    }
+}

@@ -1,0 +1,194 @@
+//! The functions that lanes keep warm: which calls each takes, and how a call is made.
+
+use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, View};
+use rollcall_core::{Error, UserId};
+use rollcall_functions::capabilities::{MAX_BATCH, Shards};
+use rollcall_functions::sweep;
+use wasmtime::component::Accessor;
+use wasmtime::{Result, Store};
+
+use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
+use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
+use super::bindings::platform::rollcall::presence::types;
+use super::bindings::query::{QueryFunction, QueryFunctionPre};
+use super::codec;
+use super::lane::{Function, Reply};
+use super::platform::Cell;
+
+/// Answers to a batch.
+pub(crate) type Answers<T> = Vec<Result<T, Error>>;
+
+/// A call of `heartbeat`.
+pub(crate) enum HeartbeatCall {
+    /// One beat, to be put together with others.
+    Beat(Beat, Reply<Standing>),
+    /// Single beats put together.
+    Gathered(Vec<Beat>, Vec<Reply<Standing>>),
+    /// Beats that came together.
+    Beats(Vec<Beat>, Reply<Answers<Standing>>),
+    /// Departures.
+    Leave(Vec<Departure>, Reply<Answers<Standing>>),
+    /// Choices.
+    Choose(Vec<Choosing>, Reply<Answers<Chosen>>),
+}
+
+impl Function for HeartbeatFunction {
+    const NAME: &'static str = "heartbeat";
+    type Call = HeartbeatCall;
+    type Blueprint = HeartbeatFunctionPre<Cell>;
+
+    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
+        blueprint.instantiate_async(store).await
+    }
+
+    /// Single beats become batches; everything else stays as it is, and in order.
+    fn gather(calls: Vec<HeartbeatCall>) -> Vec<HeartbeatCall> {
+        let mut gathered = Vec::new();
+        let (mut beats, mut replies) = (Vec::new(), Vec::new());
+        for call in calls {
+            match call {
+                HeartbeatCall::Beat(beat, reply) => {
+                    beats.push(beat);
+                    replies.push(reply);
+                }
+                other => {
+                    close_batch(&mut gathered, &mut beats, &mut replies);
+                    gathered.push(other);
+                }
+            }
+            if beats.len() == MAX_BATCH {
+                close_batch(&mut gathered, &mut beats, &mut replies);
+            }
+        }
+        close_batch(&mut gathered, &mut beats, &mut replies);
+        gathered
+    }
+
+    async fn serve(&self, accessor: &Accessor<Cell>, call: HeartbeatCall) -> Result<()> {
+        let heartbeat = self.rollcall_presence_heartbeat();
+        match call {
+            HeartbeatCall::Beat(beat, reply) => {
+                let answer = heartbeat.call_beat_many(accessor, vec![codec::beat_out(beat)]).await?;
+                scatter(answer, vec![reply]);
+            }
+            HeartbeatCall::Gathered(beats, replies) => {
+                let beats = beats.into_iter().map(codec::beat_out).collect();
+                scatter(heartbeat.call_beat_many(accessor, beats).await?, replies);
+            }
+            HeartbeatCall::Beats(beats, reply) => {
+                let beats = beats.into_iter().map(codec::beat_out).collect();
+                answer(reply, heartbeat.call_beat_many(accessor, beats).await?, codec::standing_in);
+            }
+            HeartbeatCall::Leave(departures, reply) => {
+                let departures = departures.into_iter().map(codec::departure_out).collect();
+                answer(reply, heartbeat.call_leave_many(accessor, departures).await?, codec::standing_in);
+            }
+            HeartbeatCall::Choose(choosings, reply) => {
+                let choosings = choosings.into_iter().map(codec::choosing_out).collect();
+                answer(reply, heartbeat.call_choose_many(accessor, choosings).await?, codec::chosen_in);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn close_batch(calls: &mut Vec<HeartbeatCall>, beats: &mut Vec<Beat>, replies: &mut Vec<Reply<Standing>>) {
+    if !beats.is_empty() {
+        calls.push(HeartbeatCall::Gathered(std::mem::take(beats), std::mem::take(replies)));
+    }
+}
+
+type Batch<W> = Result<Vec<Result<W, types::Error>>, types::Error>;
+
+/// One answer for the whole batch. A caller that went away is no longer interested, and that is all right.
+fn answer<W, T>(reply: Reply<Answers<T>>, batch: Batch<W>, decode: impl Fn(W) -> T) {
+    let batch = batch.map_err(codec::error_in);
+    let answers = batch.map(|items| items.into_iter().map(|i| i.map(&decode).map_err(codec::error_in)).collect());
+    let _ = reply.send(answers);
+}
+
+/// Each single beat's answer to whoever sent it.
+fn scatter(
+    batch: Batch<super::bindings::heartbeat::exports::rollcall::presence::heartbeat::Standing>,
+    replies: Vec<Reply<Standing>>,
+) {
+    match batch {
+        Ok(items) => {
+            for (reply, item) in replies.into_iter().zip(items) {
+                let _ = reply.send(item.map(codec::standing_in).map_err(codec::error_in));
+            }
+        }
+        Err(error) => {
+            let error = codec::error_in(error);
+            for reply in replies {
+                let _ = reply.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+/// A call of `query`.
+pub(crate) enum QueryCall {
+    /// Who is here?
+    LookUp(Option<UserId>, Vec<UserId>, Reply<Answers<Option<View>>>),
+}
+
+impl Function for QueryFunction {
+    const NAME: &'static str = "query";
+    type Call = QueryCall;
+    type Blueprint = QueryFunctionPre<Cell>;
+
+    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
+        blueprint.instantiate_async(store).await
+    }
+
+    async fn serve(&self, accessor: &Accessor<Cell>, call: QueryCall) -> Result<()> {
+        let QueryCall::LookUp(viewer, users, reply) = call;
+        let viewer = viewer.map(UserId::into_string);
+        let users = users.into_iter().map(UserId::into_string).collect();
+        let batch = self.rollcall_presence_query().call_look_up(accessor, viewer, users).await?;
+        answer(reply, batch, codec::view_in);
+        Ok(())
+    }
+}
+
+/// A call of `offline-sweep`.
+pub(crate) enum SweepCall {
+    /// Derive these anew.
+    Settle(Vec<UserId>, Reply<sweep::Settled>),
+    /// Settle whoever is due.
+    Sweep(Shards, u32, Reply<sweep::Settled>),
+    /// Move cold people to the archive.
+    Archive(Shards, u32, Reply<sweep::Archived>),
+}
+
+impl Function for OfflineSweepFunction {
+    const NAME: &'static str = "offline-sweep";
+    type Call = SweepCall;
+    type Blueprint = OfflineSweepFunctionPre<Cell>;
+
+    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
+        blueprint.instantiate_async(store).await
+    }
+
+    async fn serve(&self, accessor: &Accessor<Cell>, call: SweepCall) -> Result<()> {
+        let function = self.rollcall_presence_offline_sweep();
+        match call {
+            SweepCall::Settle(users, reply) => {
+                let users = users.into_iter().map(UserId::into_string).collect();
+                let settled = function.call_settle(accessor, users).await?;
+                let _ = reply.send(settled.map(codec::settled_in).map_err(codec::error_in));
+            }
+            SweepCall::Sweep(shards, limit, reply) => {
+                let settled = function.call_sweep(accessor, shards.first, shards.end, limit).await?;
+                let _ = reply.send(settled.map(codec::settled_in).map_err(codec::error_in));
+            }
+            SweepCall::Archive(shards, limit, reply) => {
+                let archived = function.call_archive(accessor, shards.first, shards.end, limit).await?;
+                let archived = archived.map(|a| sweep::Archived { kept: a.kept, dropped: a.dropped });
+                let _ = reply.send(archived.map_err(codec::error_in));
+            }
+        }
+        Ok(())
+    }
+}

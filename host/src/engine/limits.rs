@@ -1,0 +1,51 @@
+//! The engine's settings and the bounds on every instance, each with its reason. The ahead-of-time compiler uses the very
+//! same settings: compiled code is only accepted by an engine that agrees with it.
+
+use std::time::Duration;
+
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
+
+/// The most memory one instance may have. A full batch is 1,024 items of at most 300 bytes in and out, a few copies of
+/// it at most, and dozens of batches in flight: 64 MiB leaves a factor of three.
+pub const MEMORY_LIMIT_BYTES: usize = 64 << 20;
+
+/// How often a running instance is asked whether it has had its time.
+pub const EPOCH_TICK: Duration = Duration::from_millis(10);
+
+/// For how many ticks an instance may compute without giving control back: a quarter of a second, where a full batch
+/// takes about one millisecond.
+pub const PATIENCE_TICKS: u32 = 25;
+
+/// Instances in the whole process: three functions on each of at most 64 workers, with as many being replaced.
+const MAX_INSTANCES: u32 = 1024;
+
+/// The engine of this process.
+pub fn engine() -> Result<Engine> {
+    let mut config = Config::new();
+    config.epoch_interruption(true);
+    let mut pool = PoolingAllocationConfig::default();
+    pool.total_component_instances(MAX_INSTANCES)
+        .total_core_instances(MAX_INSTANCES * 4)
+        .total_memories(MAX_INSTANCES)
+        .total_tables(MAX_INSTANCES * 4)
+        .total_stacks(MAX_INSTANCES * 4)
+        .max_memory_size(MEMORY_LIMIT_BYTES);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    // Reserving what an instance may ever have, and no more, keeps 1,024 of them within 128 GiB of address space.
+    config.memory_reservation(MEMORY_LIMIT_BYTES as u64);
+    config.memory_guard_size(32 << 20);
+    Engine::new(&config)
+}
+
+/// Advances the engine's clock for as long as the process lives. Call once per engine.
+pub fn tick(engine: &Engine) -> std::io::Result<()> {
+    let engine = engine.weak();
+    std::thread::Builder::new().name("rollcall-epoch".to_owned()).spawn(move || {
+        while let Some(engine) = engine.upgrade() {
+            engine.increment_epoch();
+            drop(engine);
+            std::thread::sleep(EPOCH_TICK);
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! What the host provides to an instance: the capabilities of the contract, over whatever store was chosen at start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use rollcall_core::{Error, Rules};
+use rollcall_functions::capabilities::Shards;
+use rollcall_store::{LastSeen, Store};
+use wasmtime::component::{Accessor, HasData};
+use wasmtime::{StoreLimits, StoreLimitsBuilder};
+
+use super::bindings::platform::rollcall::presence as wit;
+use super::codec;
+use super::limits::MEMORY_LIMIT_BYTES;
+use crate::metrics::Metrics;
+
+/// Everything the functions need, shared by all instances of the process.
+#[derive(Clone)]
+pub struct Platform {
+    /// Where sessions are kept.
+    pub store: Arc<dyn Store>,
+    /// Where last seen is kept for ever.
+    pub archive: Arc<dyn LastSeen>,
+    /// The rules in force.
+    pub rules: Rules,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// What one instance carries.
+pub(crate) struct Cell {
+    platform: Platform,
+    pub(crate) limits: StoreLimits,
+    /// Ticks spent since the instance last gave control back; see [`super::lane`].
+    pub(crate) ticks: Arc<AtomicU32>,
+}
+
+impl Cell {
+    pub(crate) fn new(platform: Platform) -> Self {
+        let limits =
+            StoreLimitsBuilder::new().memory_size(MEMORY_LIMIT_BYTES).memories(1).instances(16).tables(16).build();
+        Self { platform, limits, ticks: Arc::default() }
+    }
+
+    /// Counts a tick; answers how many there were since control was last given back.
+    pub(crate) fn count_tick(&self) -> u32 {
+        self.ticks.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Gives the generated bindings access to a [`Cell`].
+pub(crate) struct Capabilities;
+
+impl HasData for Capabilities {
+    type Data<'a> = &'a mut Cell;
+}
+
+type Access<T> = Accessor<T, Capabilities>;
+
+fn platform<T>(accessor: &Access<T>) -> Platform {
+    accessor.with(|mut access| access.get().platform.clone())
+}
+
+/// Measures one call of the store, whatever becomes of it.
+async fn timed<T>(
+    platform: &Platform,
+    operation: &'static str,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, wit::types::Error> {
+    let began = Instant::now();
+    let answer = answer.await;
+    platform.metrics.store_call(operation, began.elapsed(), answer.is_ok());
+    answer.map_err(codec::error_out)
+}
+
+impl wit::types::Host for Cell {}
+impl wit::sessions::Host for Cell {}
+impl wit::archive::Host for Cell {}
+impl wit::restriction_check::Host for Cell {}
+
+impl wit::settings::Host for Cell {
+    fn current(&mut self) -> wit::settings::Rules {
+        codec::rules_out(&self.platform.rules)
+    }
+}
+
+impl<T> wit::sessions::HostWithStore<T> for Capabilities {
+    async fn touch_many(
+        accessor: &Access<T>,
+        touches: Vec<wit::sessions::Touch>,
+    ) -> Result<wit::sessions::Touched, wit::types::Error> {
+        let platform = platform(accessor);
+        let touches = codec::all(touches, codec::touch_in)?;
+        let touched = timed(&platform, "touch", platform.store.touch_many(touches)).await?;
+        Ok(codec::touched_out(touched))
+    }
+
+    async fn load_many(accessor: &Access<T>, users: Vec<String>) -> Result<wit::sessions::Loaded, wit::types::Error> {
+        let platform = platform(accessor);
+        let users = codec::all(users, codec::user_in)?;
+        let loaded = timed(&platform, "load", platform.store.load_many(users)).await?;
+        Ok(codec::loaded_out(loaded))
+    }
+
+    async fn commit_many(
+        accessor: &Access<T>,
+        commits: Vec<wit::sessions::Commit>,
+    ) -> Result<Vec<Result<wit::sessions::Committed, wit::types::Error>>, wit::types::Error> {
+        let platform = platform(accessor);
+        let commits = codec::all(commits, codec::commit_in)?;
+        let published: Vec<_> = commits.iter().map(|c| c.decision.publish.as_ref().map(|p| p.state)).collect();
+        let outcomes = timed(&platform, "commit", platform.store.commit_many(commits)).await?;
+        platform.metrics.committed(&published, &outcomes);
+        Ok(codec::outcomes_out(outcomes))
+    }
+
+    async fn due(accessor: &Access<T>, first: u32, end: u32, limit: u32) -> Result<Vec<String>, wit::types::Error> {
+        let platform = platform(accessor);
+        let due = timed(&platform, "due", platform.store.due(Shards { first, end }, limit)).await?;
+        Ok(due.into_iter().map(|user| user.into_string()).collect())
+    }
+
+    async fn retirable(
+        accessor: &Access<T>,
+        first: u32,
+        end: u32,
+        limit: u32,
+    ) -> Result<Vec<String>, wit::types::Error> {
+        let platform = platform(accessor);
+        let cold = timed(&platform, "retirable", platform.store.retirable(Shards { first, end }, limit)).await?;
+        Ok(cold.into_iter().map(|user| user.into_string()).collect())
+    }
+
+    async fn retire_many(
+        accessor: &Access<T>,
+        retirements: Vec<wit::sessions::Retirement>,
+    ) -> Result<Vec<Result<wit::sessions::Committed, wit::types::Error>>, wit::types::Error> {
+        let platform = platform(accessor);
+        let retirees = codec::all(retirements, codec::retiree_in)?;
+        let outcomes = timed(&platform, "retire", platform.store.retire_many(retirees)).await?;
+        Ok(codec::outcomes_out(outcomes))
+    }
+}
+
+impl<T> wit::archive::HostWithStore<T> for Capabilities {
+    async fn put_many(accessor: &Access<T>, sightings: Vec<wit::archive::Sighting>) -> Result<(), wit::types::Error> {
+        let platform = platform(accessor);
+        let sightings = codec::all(sightings, codec::sighting_in)?;
+        timed(&platform, "archive_put", platform.archive.put_many(sightings)).await
+    }
+
+    async fn get_many(accessor: &Access<T>, users: Vec<String>) -> Result<Vec<Option<u64>>, wit::types::Error> {
+        let platform = platform(accessor);
+        let users = codec::all(users, codec::user_in)?;
+        let times = timed(&platform, "archive_get", platform.archive.get_many(users)).await?;
+        Ok(times.into_iter().map(|time| time.map(|time| time.0)).collect())
+    }
+}
+
+/// The empty policy: nothing in this host can restrict, block or hide anybody yet, so everybody may see everybody, and
+/// there is nothing to apply or to refresh. The `restriction-check` component will take this place.
+impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
+    async fn check(
+        _: &Access<T>,
+        _viewer: Option<String>,
+        subjects: Vec<String>,
+    ) -> Result<Vec<wit::restriction_check::Verdict>, wit::types::Error> {
+        let verdict =
+            wit::restriction_check::Verdict { presence: wit::restriction_check::Ruling::Allowed, last_seen: true };
+        Ok(vec![verdict; subjects.len()])
+    }
+
+    async fn apply(
+        _: &Access<T>,
+        changes: Vec<wit::policy::Change>,
+    ) -> Result<Vec<Result<(), wit::types::Error>>, wit::types::Error> {
+        Ok(changes.into_iter().map(|_| Err(wit::types::Error::Denied)).collect())
+    }
+
+    async fn refresh(_: &Access<T>, _limit: u32) -> Result<wit::restriction_check::Freshness, wit::types::Error> {
+        Ok(wit::restriction_check::Freshness { applied: 0, complete: true, bytes: 0 })
+    }
+}

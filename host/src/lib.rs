@@ -1,0 +1,13 @@
+//! The Rollcall host: runs the functions in wasmtime, gives them their store, and opens them to HTTP.
+//!
+//! A request meets, in this order, the edge, a worker's crew of warm functions, and the store. Every decision on the way
+//! is made inside a component; this crate only carries.
+
+pub mod cli;
+pub mod config;
+pub mod edge;
+pub mod engine;
+pub mod metrics;
+pub mod rounds;
+pub mod serve;
+mod worker;

@@ -1,0 +1,67 @@
+//! The `rollcall` program: reads the command line and the configuration, starts logging, and does what was asked.
+
+mod embedded;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser};
+use rollcall_host::cli::{Cli, Command, TokenArgs};
+use rollcall_host::config::{self, Config, Flags, Loaded, LogFormat};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rollcall: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        None => Ok(Cli::command().print_help()?),
+        Some(Command::Serve { settings }) => serve(&settings.0),
+        Some(Command::Token(args)) => token(&args),
+        Some(Command::Config { example: true, .. }) => print(&config::example()),
+        Some(Command::Config { settings, .. }) => print(&load(&settings.0)?.to_toml()),
+    }
+}
+
+fn serve(flags: &Flags) -> Result<()> {
+    let config = load(flags)?.config;
+    start_logging(&config)?;
+    rollcall_host::serve::run(&config, &embedded::component)
+}
+
+fn token(args: &TokenArgs) -> Result<()> {
+    let config = load(&args.settings.0)?.config;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
+    print(&format!("{}\n", args.mint(&config, now)?))
+}
+
+fn load(flags: &Flags) -> Result<Loaded> {
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    Ok(Loaded::read(flags, &variables)?)
+}
+
+/// Prints without panicking where the reader has gone, as `println!` would.
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn start_logging(config: &Config) -> Result<()> {
+    let filter = EnvFilter::try_new(config.log.as_str())?;
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let started = match config.log_format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}

@@ -1,0 +1,198 @@
+//! What is counted, in one place, in the text format that Prometheus reads.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use rollcall_api::responses::state_name;
+use rollcall_core::{Error, Span, State};
+use rollcall_functions::capabilities::Committed;
+
+/// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    of: &'static str,
+}
+
+/// A label and how it went.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    of: &'static str,
+    outcome: &'static str,
+}
+
+/// A route and a status class.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    route: &'static str,
+    status: u16,
+}
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    heartbeats: Counter,
+    transitions: Family<Of, Counter>,
+    stale_commits: Counter,
+    settle_lag: Family<Of, Histogram>,
+    calls: Family<Outcome, Counter>,
+    call_seconds: Family<Of, Histogram>,
+    replacements: Family<Of, Counter>,
+    store_calls: Family<Outcome, Counter>,
+    store_seconds: Family<Of, Histogram>,
+    requests: Family<Answered, Counter>,
+    request_seconds: Family<Of, Histogram>,
+    archived: Counter,
+    connections: Gauge,
+    sessions: Gauge<i64>,
+    here: Gauge<i64>,
+}
+
+/// 1 µs to about 4 s in factors of four: wide enough for a warm call and for a store that is away.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(1e-6, 4.0, 12))
+}
+
+/// 1 ms to about 16 s in factors of two: the promise is one second.
+fn lag_seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("rollcall"),
+            heartbeats: Counter::default(),
+            transitions: Family::default(),
+            stale_commits: Counter::default(),
+            settle_lag: Family::new_with_constructor(lag_seconds),
+            calls: Family::default(),
+            call_seconds: Family::new_with_constructor(seconds),
+            replacements: Family::default(),
+            store_calls: Family::default(),
+            store_seconds: Family::new_with_constructor(seconds),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(seconds),
+            archived: Counter::default(),
+            connections: Gauge::default(),
+            sessions: Gauge::<i64>::default(),
+            here: Gauge::<i64>::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let r = &mut self.registry;
+        r.register("heartbeats", "Heartbeats taken", self.heartbeats.clone());
+        r.register("transitions", "Records published, by the new state", self.transitions.clone());
+        r.register("stale_commits", "Decisions that somebody else overtook", self.stale_commits.clone());
+        r.register_with_unit(
+            "settle_lag",
+            "From the instant a change became true until it was published, by what noticed it",
+            Unit::Seconds,
+            self.settle_lag.clone(),
+        );
+        r.register("function_calls", "Calls of a function, by outcome", self.calls.clone());
+        let help = "Time of a call of a function, its store calls included";
+        r.register_with_unit("function_call", help, Unit::Seconds, self.call_seconds.clone());
+        r.register("function_replacements", "Instances that trapped or got stuck", self.replacements.clone());
+        r.register("store_calls", "Calls of the store, by outcome", self.store_calls.clone());
+        r.register_with_unit("store_call", "Time of a call of the store", Unit::Seconds, self.store_seconds.clone());
+        r.register("http_requests", "Requests answered, by route and status", self.requests.clone());
+        let help = "Time from a request's head until its answer is ready";
+        r.register_with_unit("http_request", help, Unit::Seconds, self.request_seconds.clone());
+        r.register("archived", "Last seen written to the archive", self.archived.clone());
+        r.register("connections", "Connections open now", self.connections.clone());
+        r.register("sessions", "Sessions in the embedded store", self.sessions.clone());
+        r.register("here", "People in the embedded store who are not offline", self.here.clone());
+    }
+
+    /// Heartbeats taken.
+    pub fn beaten(&self, count: usize) {
+        self.heartbeats.inc_by(count as u64);
+    }
+
+    /// A call of a function ended.
+    pub fn called(&self, function: &'static str, took: Duration, ok: bool) {
+        let outcome = if ok { "ok" } else { "trap" };
+        self.calls.get_or_create(&Outcome { of: function, outcome }).inc();
+        self.call_seconds.get_or_create(&Of { of: function }).observe(took.as_secs_f64());
+    }
+
+    /// An instance was lost.
+    pub fn replaced(&self, function: &'static str) {
+        self.replacements.get_or_create(&Of { of: function }).inc();
+    }
+
+    /// A call of the store ended.
+    pub fn store_call(&self, operation: &'static str, took: Duration, ok: bool) {
+        let outcome = if ok { "ok" } else { "error" };
+        self.store_calls.get_or_create(&Outcome { of: operation, outcome }).inc();
+        self.store_seconds.get_or_create(&Of { of: operation }).observe(took.as_secs_f64());
+    }
+
+    /// Commits ended; `published` says what each would publish.
+    pub fn committed(&self, published: &[Option<State>], outcomes: &[Result<Committed, Error>]) {
+        for (published, outcome) in published.iter().zip(outcomes) {
+            match (published, outcome) {
+                (Some(state), Ok(Committed::Applied)) => {
+                    self.transitions.get_or_create(&Of { of: state_name(*state) }).inc();
+                }
+                (_, Ok(Committed::Stale)) => {
+                    self.stale_commits.inc();
+                }
+                (None, Ok(Committed::Applied)) | (_, Err(_)) => {}
+            }
+        }
+    }
+
+    /// People were settled; `cause` is what noticed them.
+    pub fn settled(&self, cause: &'static str, lags: &[Span]) {
+        let lag_seconds = self.settle_lag.get_or_create(&Of { of: cause });
+        for lag in lags {
+            lag_seconds.observe(lag.0 as f64 / 1000.0);
+        }
+    }
+
+    /// Last seen were archived.
+    pub fn archived(&self, count: u32) {
+        self.archived.inc_by(u64::from(count));
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, route: &'static str, status: u16, took: Duration) {
+        self.requests.get_or_create(&Answered { route, status }).inc();
+        self.request_seconds.get_or_create(&Of { of: route }).observe(took.as_secs_f64());
+    }
+
+    /// A connection was opened.
+    pub fn connected(&self) {
+        self.connections.inc();
+    }
+
+    /// A connection was closed.
+    pub fn disconnected(&self) {
+        self.connections.dec();
+    }
+
+    /// How full the embedded store is.
+    pub fn occupied(&self, sessions: usize, here: usize) {
+        self.sessions.set(i64::try_from(sessions).unwrap_or(i64::MAX));
+        self.here.set(i64::try_from(here).unwrap_or(i64::MAX));
+    }
+
+    /// Everything, as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}

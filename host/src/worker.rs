@@ -1,0 +1,150 @@
+//! A worker: one thread with its own functions, its own connections and its own share of the shards. A request never
+//! leaves the thread that its connection came to.
+
+use std::cell::Cell;
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rollcall_api::{Access, Limits};
+use rollcall_functions::capabilities::Shards;
+use rollcall_store::Memory;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::LocalSet;
+use wasmtime::Engine;
+
+use crate::edge::Edge;
+use crate::engine::{Catalog, Crew, Platform};
+use crate::rounds::Rounds;
+
+/// How long a client may take to send the head of a request, or hold a connection idle between two.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// A connection to be served, with its place among the most that may be open.
+pub(crate) type Arrival = (TcpStream, OwnedSemaphorePermit);
+
+/// Everything that one worker needs.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    pub(crate) engine: Engine,
+    pub(crate) catalog: Catalog,
+    pub(crate) platform: Platform,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) limits: Limits,
+    pub(crate) shards: Shards,
+    /// How long to wait for open connections once the service ends.
+    pub(crate) drain: Duration,
+}
+
+impl Worker {
+    /// Serves until `ending` turns true and the connections are done.
+    pub(crate) fn run(
+        self,
+        arrivals: mpsc::UnboundedReceiver<Arrival>,
+        ending: watch::Receiver<bool>,
+    ) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        LocalSet::new().block_on(&runtime, self.serve(arrivals, ending));
+        Ok(())
+    }
+
+    async fn serve(self, mut arrivals: mpsc::UnboundedReceiver<Arrival>, mut ending: watch::Receiver<bool>) {
+        let crew = Crew::start(&self.engine, &self.catalog, &self.platform);
+        let rounds = Rc::new(Rounds { crew: crew.clone(), memory: self.memory, shards: self.shards });
+        let expiry = tokio::task::spawn_local({
+            let rounds = Rc::clone(&rounds);
+            async move { rounds.watch_expiry().await }
+        });
+        let schedule = tokio::task::spawn_local({
+            let rounds = Rc::clone(&rounds);
+            async move { rounds.keep_schedule().await }
+        });
+        let edge = Rc::new(Edge { crew, access: self.access, limits: self.limits });
+        let open = Rc::new(Open::default());
+        let watched = ending.clone();
+        loop {
+            tokio::select! {
+                arrival = arrivals.recv() => {
+                    let Some((stream, permit)) = arrival else { break };
+                    let guest = Guest { edge: Rc::clone(&edge), open: open.enter(), ending: watched.clone(), permit };
+                    tokio::task::spawn_local(guest.serve(stream));
+                }
+                _ = ending.wait_for(|ending| *ending) => break,
+            }
+        }
+        if tokio::time::timeout(self.drain, open.emptied()).await.is_err() {
+            tracing::warn!(connections = open.count.get(), "gave up waiting for connections to end");
+        }
+        expiry.abort();
+        schedule.abort();
+        rounds.archive().await;
+    }
+}
+
+/// One connection.
+struct Guest {
+    edge: Rc<Edge>,
+    open: Entered,
+    ending: watch::Receiver<bool>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Guest {
+    async fn serve(self, stream: TcpStream) {
+        let Guest { edge, open: _open, mut ending, permit: _permit } = self;
+        let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
+        let metrics = Arc::clone(&edge.crew.platform.metrics);
+        metrics.connected();
+        let service = service_fn(move |request| {
+            let edge = Rc::clone(&edge);
+            async move { Ok::<_, std::convert::Infallible>(edge.answer(request).await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // How a connection ended is the client's business: they break all the time.
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            _ = ending.wait_for(|ending| *ending) => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+        metrics.disconnected();
+    }
+}
+
+/// Counts open connections, and tells when there are none left.
+#[derive(Default)]
+struct Open {
+    count: Cell<usize>,
+    changed: Notify,
+}
+
+impl Open {
+    fn enter(self: &Rc<Self>) -> Entered {
+        self.count.set(self.count.get() + 1);
+        Entered(Rc::clone(self))
+    }
+
+    async fn emptied(&self) {
+        while self.count.get() > 0 {
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// One open connection, until it is dropped.
+struct Entered(Rc<Open>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        self.0.changed.notify_one();
+    }
+}
