@@ -1,0 +1,243 @@
+//! `cargo xtask build`: functions to components, components to machine code, and the binary that embeds both.
+//!
+//! The order is forced: the `rollcall` binary embeds what the `precompile` binary makes of the components. So
+//! `precompile`, and the library that it shares with `rollcall`, must compile without any component being there.
+//!
+//! A file is written only when its bytes change. Cargo looks at times, and a component that was built again to the same
+//! bytes must not make it build the host again.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, ensure};
+use wit_component::ComponentEncoder;
+
+use crate::process::{self, announce};
+use crate::workspace::{Package, Workspace, selection};
+
+/// The target of functions: with no operating system beneath, they can import nothing but the contract.
+pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
+
+/// The cargo profile of functions.
+const WASM_PROFILE: &str = "guest";
+
+/// How native code is built. Components are the same in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// For people at work and for tests.
+    Dev,
+    /// As it is shipped and measured.
+    Release,
+}
+
+impl Profile {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// Builds everything that `rollcall` consists of, and `rollcall`.
+pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
+    let functions = workspace.functions();
+    ensure!(!functions.is_empty(), "there is no function in components/: nothing to build");
+    if !binary(workspace, profile, "precompile").exists() {
+        announce("the first build takes about 8 minutes on 2 cores: it compiles wasmtime");
+    }
+    let components = components(workspace, &functions, &workspace.components)?;
+    announce("host: precompile");
+    cargo_build(workspace, profile, "precompile")?;
+    let precompiler = binary(workspace, profile, "precompile");
+    for component in &components {
+        precompile(&precompiler, component)?;
+    }
+    announce("host: rollcall");
+    cargo_build(workspace, profile, "rollcall")
+}
+
+/// Builds the hostile components of the tests, if there are any.
+pub(crate) fn guests(workspace: &Workspace) -> Result<()> {
+    let guests = workspace.guests();
+    if !guests.is_empty() {
+        components(workspace, &guests, &workspace.components.join("guests"))?;
+    }
+    Ok(())
+}
+
+/// Where cargo puts a binary of the host.
+pub(crate) fn binary(workspace: &Workspace, profile: Profile, name: &str) -> PathBuf {
+    workspace.target.join(profile.folder()).join(name)
+}
+
+fn cargo_build(workspace: &Workspace, profile: Profile, name: &str) -> Result<()> {
+    let mut cargo = process::cargo(&workspace.root);
+    cargo.arg("build").args(selection(&workspace.natives())).args(["--bin", name]);
+    if profile == Profile::Release {
+        cargo.arg("--release");
+    }
+    process::run(&mut cargo)
+}
+
+/// Builds these packages and puts each as a component into the folder, named after its own folder.
+fn components(workspace: &Workspace, packages: &[&Package], folder: &Path) -> Result<Vec<PathBuf>> {
+    let names = packages.iter().map(|package| package.short_name()).collect::<Vec<_>>();
+    announce(&format!("components: {}", names.join(", ")));
+    let mut cargo = process::cargo_for_wasm(&workspace.root);
+    cargo.arg("build").args(selection(packages)).args(["--target", WASM_TARGET, "--profile", WASM_PROFILE]);
+    process::run(&mut cargo)?;
+    packages.iter().map(|package| component(workspace, package, folder)).collect()
+}
+
+fn component(workspace: &Workspace, package: &Package, folder: &Path) -> Result<PathBuf> {
+    let library = package.cdylib.as_deref().with_context(|| {
+        format!("{}/Cargo.toml: a component needs `crate-type = [\"cdylib\"]` under `[lib]`", package.folder.display())
+    })?;
+    let module = workspace.target.join(WASM_TARGET).join(WASM_PROFILE).join(library).with_extension("wasm");
+    let bytes = fs::read(&module).with_context(|| format!("cannot read {}", module.display()))?;
+    let component = encode(&bytes).with_context(|| format!("{} does not become a component", package.name))?;
+    let path = folder.join(package.short_name()).with_extension("wasm");
+    write_if_changed(&path, &component)?;
+    Ok(path)
+}
+
+/// Wraps a core module that carries its world in a custom section, as `wit-bindgen` leaves it there.
+fn encode(module: &[u8]) -> Result<Vec<u8>> {
+    ComponentEncoder::default().validate(true).module(module)?.encode()
+}
+
+/// Compiles `x.wasm` to `x.cwasm` beside it, unless that was done since either the component or the compiler changed.
+///
+/// The precompiler is linked anew whenever the host changes, and then nearly always gives the same bytes. So a stamp of
+/// its own says when this was last done, and the `.cwasm` keeps its time for as long as it keeps its bytes.
+fn precompile(precompiler: &Path, component: &Path) -> Result<()> {
+    let compiled = component.with_extension("cwasm");
+    let stamp = component.with_extension("stamp");
+    if compiled.exists() && is_newer(&stamp, &[component, precompiler])? {
+        return Ok(());
+    }
+    let fresh = component.with_extension("cwasm.new");
+    process::run(Command::new(precompiler).arg(component).arg(&fresh))?;
+    let bytes = fs::read(&fresh).with_context(|| format!("cannot read {}", fresh.display()))?;
+    write_if_changed(&compiled, &bytes)?;
+    fs::remove_file(&fresh).with_context(|| format!("cannot remove {}", fresh.display()))?;
+    fs::write(&stamp, []).with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+/// Whether the file is there and at least as new as all of those.
+fn is_newer(file: &Path, those: &[&Path]) -> Result<bool> {
+    if !file.exists() {
+        return Ok(false);
+    }
+    let written = modified(file)?;
+    for other in those {
+        if modified(other)? > written {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn modified(path: &Path) -> Result<SystemTime> {
+    let time = fs::metadata(path).and_then(|metadata| metadata.modified());
+    time.with_context(|| format!("cannot read the time of {}", path.display()))
+}
+
+fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<()> {
+    match fs::read(path) {
+        Ok(old) if old == bytes => return Ok(()),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use wit_component::{StringEncoding, embed_component_metadata};
+    use wit_parser::Resolve;
+
+    use super::*;
+
+    /// A core module with one function, exported as `ring`, that does nothing.
+    const MODULE: &[u8] =
+        b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x08\x01\x04ring\0\0\x0a\x04\x01\x02\0\x0b";
+
+    /// How every component begins: the magic bytes, version 13, layer 1.
+    const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    fn folder(name: &str) -> Result<PathBuf> {
+        let folder = std::env::temp_dir().join(format!("rollcall-xtask-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    #[test]
+    fn module_with_a_world_becomes_a_component() -> Result<()> {
+        let mut resolve = Resolve::default();
+        let package = resolve.push_source("bell.wit", "package test:bell; world bell { export ring: func(); }")?;
+        let world = resolve.select_world(&[package], Some("bell"))?;
+        let mut module = MODULE.to_vec();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+        assert!(encode(&module)?.starts_with(COMPONENT));
+        Ok(())
+    }
+
+    #[test]
+    fn module_that_lacks_what_its_world_exports_is_refused() -> Result<()> {
+        let mut resolve = Resolve::default();
+        let package = resolve.push_source("bell.wit", "package test:bell; world bell { export toll: func(); }")?;
+        let world = resolve.select_world(&[package], Some("bell"))?;
+        let mut module = MODULE.to_vec();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+        assert!(encode(&module).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn same_bytes_keep_the_time_of_the_file() -> Result<()> {
+        let folder = folder("same")?;
+        let file = folder.join("below/x.wasm");
+        write_if_changed(&file, b"one")?;
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        fs::File::options().write(true).open(&file)?.set_modified(old)?;
+        write_if_changed(&file, b"one")?;
+        assert_eq!(modified(&file)?, old);
+        write_if_changed(&file, b"two")?;
+        assert_eq!((fs::read(&file)?, modified(&file)? > old), (b"two".to_vec(), true));
+        Ok(fs::remove_dir_all(folder)?)
+    }
+
+    #[test]
+    fn precompiler_runs_again_only_when_something_is_newer() -> Result<()> {
+        let folder = folder("precompile")?;
+        let precompiler = folder.join("precompile");
+        fs::write(&precompiler, "#!/bin/sh\necho run >> \"$(dirname \"$0\")/log\"\ncp \"$1\" \"$2\"\n")?;
+        fs::set_permissions(&precompiler, fs::Permissions::from_mode(0o755))?;
+        let component = folder.join("x.wasm");
+        fs::write(&component, "one")?;
+        let runs = || -> Result<usize> { Ok(fs::read_to_string(folder.join("log"))?.lines().count()) };
+
+        precompile(&precompiler, &component)?;
+        precompile(&precompiler, &component)?;
+        assert_eq!((runs()?, fs::read_to_string(folder.join("x.cwasm"))?.as_str()), (1, "one"));
+
+        let later = SystemTime::now() + Duration::from_secs(5);
+        fs::File::options().write(true).open(&precompiler)?.set_modified(later)?;
+        let before = modified(&folder.join("x.cwasm"))?;
+        precompile(&precompiler, &component)?;
+        assert_eq!((runs()?, modified(&folder.join("x.cwasm"))?), (2, before));
+        Ok(fs::remove_dir_all(folder)?)
+    }
+}

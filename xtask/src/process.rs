@@ -1,0 +1,97 @@
+//! How xtask starts other programs: where, with which environment, and what it says when one fails.
+//!
+//! Nothing here captures what a program prints unless the caller asks for it: a build that takes minutes shows its
+//! progress.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// What `cargo run` sets to describe xtask itself. Handed on, it would look to build scripts like a change and make
+/// cargo rebuild what `cargo build` by hand had built.
+const ABOUT_XTASK: [&str; 5] =
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_NAME", "CARGO_PRIMARY_"];
+
+/// Flags meant for native code, as people and CI set them: `-C target-cpu=native`, sanitizers, other linkers.
+const NATIVE_FLAGS: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"];
+
+/// Says on stderr what comes next.
+pub(crate) fn announce(what: &str) {
+    eprintln!("==> {what}");
+}
+
+/// The cargo that runs us, in the root of the workspace.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| ABOUT_XTASK.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// The same for code that becomes wasm: the same source must give the same bytes, whatever the caller's flags.
+pub(crate) fn cargo_for_wasm(root: &Path) -> Command {
+    let mut command = cargo(root);
+    for name in NATIVE_FLAGS {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs to the end, with our stdio; anything but success is an error that names the command.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("could not start {}", line(command)))?;
+    if !status.success() {
+        bail!("{} failed: {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Runs to the end and answers what it printed; its stderr is ours.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("could not start {}", line(command)))?;
+    if !output.status.success() {
+        bail!("{} failed: {}", line(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed something that is not UTF-8", line(command)))
+}
+
+/// The command as one would type it, with the program's name instead of its path.
+pub(crate) fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy());
+    format!("`{}`", words.collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_names_the_command() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("`sh -c exit 3` failed: exit status: 3"));
+    }
+
+    #[test]
+    fn missing_program_is_named() {
+        let error = run(&mut Command::new("rollcall-no-such-program")).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("could not start `rollcall-no-such-program`"));
+    }
+
+    #[test]
+    fn wasm_is_built_without_native_flags() {
+        let command = cargo_for_wasm(Path::new("."));
+        for name in NATIVE_FLAGS {
+            assert!(command.get_envs().any(|(key, value)| key == name && value.is_none()), "{name} is passed on");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `cargo xtask setup`: what a build needs and cargo does not fetch by itself.
+//!
+//! Cheap when nothing is missing (two calls of rustc), so the other commands simply run it first. It installs nothing
+//! outside rustup; a missing C compiler is named, not installed.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{announce, output, run as run_command};
+use crate::workspace::Workspace;
+
+/// Functions are built for the first, because they import nothing but the contract; doors and adapters for the second.
+const TARGETS: [&str; 2] = ["wasm32-unknown-unknown", "wasm32-wasip2"];
+
+/// Tried in this order when `CC` is not set.
+const C_COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
+
+/// Brings the machine to where `build` works.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    for target in TARGETS {
+        ensure_target(&workspace.root, target)?;
+    }
+    ensure_c_compiler()
+}
+
+/// Asks rustc, not rustup, whether the target is there: that is also right for a Rust that rustup did not install.
+fn ensure_target(root: &Path, target: &str) -> Result<()> {
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let libraries = output(rustc.current_dir(root).args(["--print", "target-libdir", "--target", target]))?;
+    if Path::new(libraries.trim()).is_dir() {
+        return Ok(());
+    }
+    announce(&format!("adding the Rust target {target}"));
+    run_command(Command::new("rustup").current_dir(root).args(["target", "add", target]))
+        .with_context(|| format!("the Rust target {target} is missing and could not be added"))
+}
+
+/// SQLite is compiled from its C source.
+fn ensure_c_compiler() -> Result<()> {
+    let chosen = env::var("CC").ok();
+    let candidates = chosen.as_deref().map_or(C_COMPILERS.to_vec(), |compiler| vec![compiler]);
+    if candidates.iter().any(|compiler| answers(compiler)) {
+        return Ok(());
+    }
+    bail!(
+        "no C compiler: tried {}. SQLite is compiled from source and needs one.\n  \
+         Debian, Ubuntu: apt-get install gcc libc6-dev\n  \
+         Fedora:         dnf install gcc\n  \
+         macOS:          xcode-select --install",
+        candidates.join(", ")
+    )
+}
+
+/// Whether the program is there and runs. `CC` may carry a wrapper and flags: `ccache gcc -m64`.
+fn answers(program: &str) -> bool {
+    let mut words = program.split_whitespace();
+    let Some(name) = words.next() else { return false };
+    let mut command = Command::new(name);
+    command.args(words).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_is_not_there_does_not_answer() {
+        assert!(!answers("rollcall-no-such-compiler"));
+        assert!(!answers(""));
+    }
+
+    #[test]
+    fn wrapper_before_the_compiler_is_understood() {
+        assert!(answers("env -u CC ls"));
+    }
+}

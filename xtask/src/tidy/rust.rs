@@ -1,0 +1,261 @@
+//! Rules for Rust: every file says what it is for, functions stay short, names say something, nothing is put off.
+//!
+//! The measure of a function is from its `fn` to its closing brace, so documentation costs nothing. What stands inside a
+//! macro call is not measured: its tokens are no functions until the macro made them so.
+
+use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Block, Ident, Signature};
+
+use super::Finding;
+use super::names::empty_word;
+use super::tree::Tree;
+
+/// A function aims at 30 lines and stops here.
+const MAX_FUNCTION_LINES: usize = 70;
+
+/// A test tells a story from beginning to end, so it may go on for a little longer.
+const MAX_TEST_LINES: usize = 100;
+
+/// Folders of which all code is test code.
+const TEST_FOLDERS: [&str; 2] = ["tests", "benches"];
+
+/// Checks every file of Rust.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    tree.texts(".rs").flat_map(|(path, text)| check_file(path, text)).collect()
+}
+
+fn check_file(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") {
+        findings.push(Finding::new(path, 1, "does not begin with `//!`: say what the file is for"));
+    }
+    match (syn::parse_file(text), text.parse::<TokenStream>()) {
+        (Ok(file), Ok(tokens)) => {
+            let in_tests = path.split('/').any(|part| TEST_FOLDERS.contains(&part));
+            let mut review = Review { path, in_tests, findings };
+            review.visit_file(&file);
+            review.tokens(tokens);
+            review.findings
+        }
+        (Err(error), _) => [findings, vec![unparsed(path, error.span(), &error)]].concat(),
+        (_, Err(error)) => [findings, vec![unparsed(path, error.span(), &error)]].concat(),
+    }
+}
+
+fn unparsed(path: &str, span: Span, error: &impl std::fmt::Display) -> Finding {
+    Finding::new(path, span.start().line, format!("does not parse: {error}"))
+}
+
+/// A walk over one file.
+struct Review<'a> {
+    path: &'a str,
+    in_tests: bool,
+    findings: Vec<Finding>,
+}
+
+impl Review<'_> {
+    fn find(&mut self, span: Span, message: String) {
+        self.findings.push(Finding::new(self.path, span.start().line, message));
+    }
+
+    fn function(&mut self, attributes: &[Attribute], signature: &Signature, block: &Block) {
+        let first = signature.fn_token.span.start().line;
+        let lines = block.brace_token.span.close().end().line + 1 - first;
+        let is_test = self.in_tests || attributes.iter().any(is_test);
+        let limit = if is_test { MAX_TEST_LINES } else { MAX_FUNCTION_LINES };
+        if lines > limit {
+            self.find(signature.fn_token.span, format!("`{}` has {lines} lines, more than {limit}", signature.ident));
+        }
+    }
+
+    fn name(&mut self, ident: &Ident) {
+        if let Some(word) = empty_word(&ident.to_string()) {
+            self.find(ident.span(), format!("`{ident}`: `{word}` says nothing: name it after what it is"));
+        }
+    }
+
+    /// Works on tokens, so that it sees into macro calls and is not misled by comments and strings.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let mut before = None;
+        for token in tokens {
+            if let Some(message) = put_off(before.as_ref(), &token) {
+                self.find(token.span(), message.to_owned());
+            }
+            if let TokenTree::Group(group) = &token {
+                self.tokens(group.stream());
+            }
+            before = Some(token);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Review<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        self.name(&item.ident);
+        let outer = self.in_tests;
+        self.in_tests |= item.attrs.iter().any(is_test);
+        visit::visit_item_mod(self, item);
+        self.in_tests = outer;
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.function(&item.attrs, &item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.function(&item.attrs, &item.sig, &item.block);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if let Some(block) = &item.default {
+            self.function(&item.attrs, &item.sig, block);
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.name(&item.ident);
+        visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.name(&item.ident);
+        visit::visit_item_enum(self, item);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.name(&item.ident);
+        visit::visit_item_trait(self, item);
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        self.name(&item.ident);
+        visit::visit_item_type(self, item);
+    }
+}
+
+/// `#[test]`, `#[tokio::test]`, `#[cfg(test)]`.
+fn is_test(attribute: &Attribute) -> bool {
+    let named = attribute.path().segments.last().is_some_and(|segment| segment.ident == "test");
+    let configured = attribute.path().is_ident("cfg") && attribute.parse_args::<Ident>().is_ok_and(|it| it == "test");
+    named || configured
+}
+
+/// What two neighbouring tokens put off: a test that does not run, or code that is not written.
+fn put_off(before: Option<&TokenTree>, token: &TokenTree) -> Option<&'static str> {
+    match (before?, token) {
+        (TokenTree::Punct(hash), TokenTree::Group(group))
+            if hash.as_char() == '#' && group.delimiter() == Delimiter::Bracket && ignores(group.stream()) =>
+        {
+            Some("an ignored test tests nothing: mend it or remove it")
+        }
+        (TokenTree::Ident(name), TokenTree::Punct(bang))
+            if name == "todo" && bang.as_char() == '!' && bang.spacing() == Spacing::Alone =>
+        {
+            Some("`todo!` is code that is not written")
+        }
+        _ => None,
+    }
+}
+
+/// `ignore`, `ignore = "…"`, and `cfg_attr(…, ignore)`.
+fn ignores(attribute: TokenStream) -> bool {
+    let mut tokens = attribute.into_iter();
+    match tokens.next() {
+        Some(TokenTree::Ident(name)) if name == "ignore" => true,
+        Some(TokenTree::Ident(name)) if name == "cfg_attr" => tokens.any(|token| match token {
+            TokenTree::Group(group) => {
+                group.stream().into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "ignore"))
+            }
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::findings;
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        findings(check, &[(path, text)])
+    }
+
+    /// A function of so many lines.
+    fn function(lines: usize) -> String {
+        format!("fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn file_that_does_not_say_what_it_is_for_is_found() {
+        assert_eq!(found("a.rs", "fn f() {}").len(), 1);
+        assert!(found("a.rs", "//! F.\nfn f() {}").is_empty());
+    }
+
+    #[test]
+    fn long_function_is_found() {
+        let text = format!("//! F.\n/// Long.\n{}", function(71));
+        assert_eq!(found("a.rs", &text), ["a.rs:3: `long` has 71 lines, more than 70"]);
+        assert!(found("a.rs", &format!("//! F.\n{}", function(70))).is_empty());
+    }
+
+    #[test]
+    fn long_functions_in_impl_trait_and_function_are_found() {
+        for outer in ["impl S", "trait T", "fn outer() { inner(); mod m"] {
+            let close = if outer.starts_with("fn") { "} }" } else { "}" };
+            let text = format!("//! F.\n{outer} {{\n{}{close}", function(71));
+            assert!(found("a.rs", &text).iter().any(|finding| finding.contains("`long` has 71 lines")), "{outer}");
+        }
+    }
+
+    #[test]
+    fn test_may_be_longer_but_not_endless() {
+        let inside = |lines| format!("//! F.\n#[cfg(test)]\nmod tests {{\n{}}}", function(lines));
+        assert!(found("a.rs", &inside(100)).is_empty());
+        assert_eq!(found("a.rs", &inside(101)).len(), 1);
+        assert!(found("a.rs", &format!("//! F.\n#[tokio::test]\nasync {}", function(100))).is_empty());
+        assert!(found("tests/src/a.rs", &format!("//! F.\n{}", function(100))).is_empty());
+    }
+
+    #[test]
+    fn code_after_the_tests_is_measured_as_code() {
+        let text = format!("//! F.\n#[cfg(test)]\nmod tests {{}}\n{}", function(71));
+        assert_eq!(found("a.rs", &text).len(), 1);
+    }
+
+    #[test]
+    fn empty_names_are_found() {
+        for item in ["struct HubManager;", "enum BeatHelper {}", "trait Common {}", "mod utils {}", "type Misc = u8;"] {
+            assert_eq!(found("a.rs", &format!("//! F.\n{item}")).len(), 1, "{item}");
+        }
+    }
+
+    #[test]
+    fn ignored_test_is_found() {
+        for attribute in ["#[ignore]", "#[ignore = \"slow\"]", "#[cfg_attr(miri, ignore)]"] {
+            let text =
+                format!("//! F.\n#[test]\n{attribute}\nfn f() {{}}\nmacro_of_tests! {{ {attribute} fn g() {{}} }}");
+            assert_eq!(found("a.rs", &text).len(), 2, "{attribute}");
+        }
+        assert!(found("a.rs", "//! F.\n// #[ignore]\nconst A: &str = \"#[ignore]\";").is_empty());
+    }
+
+    #[test]
+    fn unwritten_code_is_found() {
+        assert_eq!(found("a.rs", "//! F.\nfn f() {\n    todo!()\n}"), ["a.rs:3: `todo!` is code that is not written"]);
+        assert!(found("a.rs", "//! F.\n// todo!()\nfn f(todo: u8) -> bool { todo != 1 }").is_empty());
+    }
+
+    #[test]
+    fn file_that_does_not_parse_is_found_at_its_line() {
+        let found = found("a.rs", "//! F.\nfn f() {}\nfn fn");
+        assert!(
+            found.iter().all(|finding| finding.starts_with("a.rs:3: does not parse")) && found.len() == 1,
+            "{found:?}"
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! What the workspace consists of, as cargo itself tells it, and which of its packages are built how.
+//!
+//! Three kinds of packages exist. *Functions* (`components/*`) and *guests* (`tests/guests/*`, hostile components for
+//! the tests) are built for wasm only. *Tools* are native and work on WIT, and need no host. The rest is *native*, the
+//! host among it. Nothing here lists the packages: a new folder is enough.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::process;
+
+/// The package of the `rollcall` binary.
+const HOST: &str = "rollcall-host";
+
+/// Where the functions live.
+const FUNCTIONS: &str = "components";
+
+/// Where the hostile components live that the tests feed to the host.
+const GUESTS: &str = "tests/guests";
+
+/// The workspace on this machine.
+pub(crate) struct Workspace {
+    /// The folder of the workspace's `Cargo.toml`.
+    pub(crate) root: PathBuf,
+    /// Where cargo puts what it builds.
+    pub(crate) target: PathBuf,
+    /// Where the built components go, and where the `rollcall` binary embeds them from.
+    pub(crate) components: PathBuf,
+    packages: Vec<Package>,
+}
+
+/// One package of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Package {
+    /// As cargo knows it: `rollcall-offline-sweep`.
+    pub(crate) name: String,
+    /// Relative to the root: `components/offline-sweep`.
+    pub(crate) folder: PathBuf,
+    /// The name of its dynamic library, which names the wasm file: `rollcall_offline_sweep`.
+    pub(crate) cdylib: Option<String>,
+    /// Whether it depends on one of the `wit-…` crates and not on the host.
+    tool: bool,
+}
+
+impl Workspace {
+    /// Asks cargo about the workspace around the current folder.
+    pub(crate) fn load() -> Result<Self> {
+        let mut command = process::cargo(Path::new("."));
+        let json = process::output(command.args(["metadata", "--format-version", "1", "--no-deps"]))?;
+        let mut workspace = Self::parse(&json).context("`cargo metadata` answered something unexpected")?;
+        // `.cargo/config.toml` decides; it is absent only when the xtask binary is run without cargo.
+        if let Some(folder) = env::var_os("ROLLCALL_COMPONENTS") {
+            workspace.components = folder.into();
+        }
+        Ok(workspace)
+    }
+
+    fn parse(json: &str) -> Result<Self> {
+        let metadata: Value = serde_json::from_str(json)?;
+        let root = PathBuf::from(text(&metadata, "workspace_root")?);
+        let target = PathBuf::from(text(&metadata, "target_directory")?);
+        let packages = metadata.get("packages").and_then(Value::as_array).context("no `packages`")?;
+        let packages = packages.iter().map(|package| Package::parse(package, &root)).collect::<Result<_>>()?;
+        Ok(Self { components: root.join("target/components"), root, target, packages })
+    }
+
+    /// The packages that become the functions.
+    pub(crate) fn functions(&self) -> Vec<&Package> {
+        self.select(|package| package.folder.parent() == Some(Path::new(FUNCTIONS)))
+    }
+
+    /// The packages that become the hostile components; none if there is no such folder yet.
+    pub(crate) fn guests(&self) -> Vec<&Package> {
+        self.select(|package| package.folder.parent() == Some(Path::new(GUESTS)))
+    }
+
+    /// The packages that run natively, with the host. Cargo turns on a dependency's features for all packages that are
+    /// selected together, so building, clippy and tests select these and no others: with any other selection cargo
+    /// would compile wasmtime a second time.
+    pub(crate) fn natives(&self) -> Vec<&Package> {
+        self.select(|package| !package.is_wasm() && !package.tool)
+    }
+
+    /// The native packages that go apart, for the same reason: xtask, and what the components share.
+    pub(crate) fn tools(&self) -> Vec<&Package> {
+        self.select(|package| !package.is_wasm() && package.tool)
+    }
+
+    fn select(&self, wanted: impl Fn(&Package) -> bool) -> Vec<&Package> {
+        self.packages.iter().filter(|package| wanted(package)).collect()
+    }
+}
+
+impl Package {
+    fn parse(json: &Value, root: &Path) -> Result<Self> {
+        let name = text(json, "name")?.to_owned();
+        let manifest = Path::new(text(json, "manifest_path")?);
+        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(root).ok());
+        let folder = folder.with_context(|| format!("{name} is outside the workspace"))?.to_owned();
+        let library = list(json, "targets").find(|target| list(target, "crate_types").any(|kind| kind == "cdylib"));
+        let cdylib = library.map(|target| text(target, "name").map(str::to_owned)).transpose()?;
+        let dependencies = list(json, "dependencies").filter_map(|dependency| text(dependency, "name").ok());
+        let dependencies = dependencies.collect::<Vec<_>>();
+        let tool = dependencies.iter().any(|name| name.starts_with("wit-")) && !dependencies.contains(&HOST);
+        Ok(Self { name, folder, cdylib, tool })
+    }
+
+    /// The name of its folder: `offline-sweep`.
+    pub(crate) fn short_name(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or(&self.name)
+    }
+
+    fn is_wasm(&self) -> bool {
+        self.folder.starts_with(FUNCTIONS) || self.folder.starts_with(GUESTS)
+    }
+}
+
+/// `-p` for each package, as cargo's commands take them.
+pub(crate) fn selection<'a>(packages: &[&'a Package]) -> Vec<&'a str> {
+    packages.iter().flat_map(|package| ["-p", package.name.as_str()]).collect()
+}
+
+fn text<'a>(json: &'a Value, key: &str) -> Result<&'a str> {
+    json.get(key).and_then(Value::as_str).with_context(|| format!("no `{key}`"))
+}
+
+fn list<'a>(json: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    json.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn package(name: &str, folder: &str, crate_type: &str, dependencies: &[&str]) -> Value {
+        json!({
+            "name": name,
+            "manifest_path": format!("/repo/{folder}/Cargo.toml"),
+            "targets": [{ "name": name.replace('-', "_"), "crate_types": [crate_type] }],
+            "dependencies": dependencies.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>(),
+        })
+    }
+
+    fn workspace() -> Result<Workspace> {
+        let metadata = json!({
+            "workspace_root": "/repo",
+            "target_directory": "/elsewhere",
+            "packages": [
+                package("rollcall-host", "host", "lib", &["wasmtime"]),
+                package("rollcall-tests", "tests", "lib", &["wit-component", "rollcall-host"]),
+                package("xtask", "xtask", "bin", &["wit-component"]),
+                package("rollcall-offline-sweep", "components/offline-sweep", "cdylib", &["wit-bindgen"]),
+                package("rollcall-door-http", "components/doors/http", "cdylib", &["wit-bindgen"]),
+                package("guest-loop", "tests/guests/loop", "cdylib", &["wit-bindgen"]),
+            ],
+        });
+        Workspace::parse(&metadata.to_string())
+    }
+
+    fn names<'a>(packages: &[&'a Package]) -> Vec<&'a str> {
+        packages.iter().map(|package| package.name.as_str()).collect()
+    }
+
+    #[test]
+    fn packages_are_told_apart_by_their_folders() -> Result<()> {
+        let workspace = workspace()?;
+        assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
+        assert_eq!(names(&workspace.guests()), ["guest-loop"]);
+        assert_eq!(names(&workspace.natives()), ["rollcall-host", "rollcall-tests"]);
+        assert_eq!(names(&workspace.tools()), ["xtask"]);
+        Ok(())
+    }
+
+    #[test]
+    fn function_is_named_after_its_folder_and_its_file_after_its_library() -> Result<()> {
+        let workspace = workspace()?;
+        let function = workspace.functions().first().map(|package| (package.short_name(), package.cdylib.as_deref()));
+        assert_eq!(function, Some(("offline-sweep", Some("rollcall_offline_sweep"))));
+        Ok(())
+    }
+
+    #[test]
+    fn components_stay_in_the_workspace_whatever_the_target_folder() -> Result<()> {
+        assert_eq!(workspace()?.components, Path::new("/repo/target/components"));
+        assert_eq!(workspace()?.target, Path::new("/elsewhere"));
+        Ok(())
+    }
+}
