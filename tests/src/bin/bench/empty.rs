@@ -1,0 +1,102 @@
+//! The baseline of `http`: the host's HTTP stack with nothing behind it. The same hyper with the same settings, as many
+//! workers, the same way of handing connections to them; the handler answers 200 without looking.
+//!
+//! It is a hidden mode of this program, so that it runs as a process of its own, as the host does.
+
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+/// What makes this program the empty server.
+pub(crate) const FLAG: &str = "--empty-server";
+
+/// As in the host: it costs a timer per request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// A running empty server. Killed when dropped.
+pub(crate) struct Empty {
+    child: Child,
+    address: String,
+}
+
+impl Empty {
+    pub(crate) fn start() -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(FLAG)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the empty server")?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut address)?;
+        Ok(Self { child, address: address.trim().to_owned() })
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Empty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Serves until killed.
+pub(crate) fn serve() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut workers = Vec::new();
+    for _ in 0..std::thread::available_parallelism()?.get() {
+        let (arrivals, queue) = mpsc::unbounded_channel();
+        std::thread::spawn(move || work(queue));
+        workers.push(arrivals);
+    }
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        std::io::stdout().flush()?;
+        let mut turns = workers.iter().cycle();
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            turns.next().context("no worker")?.send(stream.into_std()?)?;
+        }
+    })
+}
+
+fn work(mut arrivals: mpsc::UnboundedReceiver<TcpStream>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, async {
+        while let Some(stream) = arrivals.recv().await {
+            let stream = tokio::net::TcpStream::from_std(stream)?;
+            tokio::task::spawn_local(async move {
+                let mut builder = http1::Builder::new();
+                builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
+                let _ = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+            });
+        }
+        Ok(())
+    })
+}
+
+async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::default()))
+}

@@ -1,0 +1,127 @@
+//! What the sandbox costs: `beat-many` through the component against the same function linked natively, on the same
+//! store, in the steady state: everybody is online already, so a beat is one touch.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rollcall_api::call;
+use rollcall_core::Error;
+use rollcall_functions::heartbeat::{self, Beat};
+
+use crate::ground::{Ground, on_a_worker};
+use crate::people::{self, Random};
+use crate::report::{Goal, Section, number, ratio};
+use crate::sample::Duel;
+
+/// How many are online: a store that fits the caches of a large machine, and one that fits none.
+const PEOPLE: [u64; 2] = [100_000, 1_000_000];
+
+/// Beats in one call.
+const BATCHES: [usize; 4] = [1, 16, 64, 256];
+
+/// The batch for which there is a target.
+const TARGET_BATCH: usize = 64;
+
+/// How many slices each contender gets, in turn.
+const SLICES: usize = 25;
+
+/// How long a slice is.
+const SLICE: Duration = Duration::from_millis(40);
+
+/// Beats that are made ready, and then timed, at once: enough to hide what asking the time costs, few enough to be in
+/// the near caches still, as a request that was just read is.
+const READY: usize = 256;
+
+/// Measures every batch size with few and with many people.
+pub(crate) fn run() -> Result<Section> {
+    let mut section = Section::new(
+        "functions: `beat-many` through the component against linked natively",
+        &["people online", "batch", "wasm ns/beat", "native ns/beat", "wasm/native", "min–max", "wasm beats/s"],
+    );
+    for people in PEOPLE {
+        let duels = on_a_worker(people, async |ground| measure(&ground, people).await)?;
+        for (batch, duel) in BATCHES.into_iter().zip(duels) {
+            let goal = if batch == TARGET_BATCH { Goal::AtMost(1.5) } else { Goal::None };
+            let (median, range) = ratio(duel.ratio());
+            let per_second = number(1e9 / duel.ours());
+            let cells = [
+                number(people as f64),
+                batch.to_string(),
+                number(duel.ours()),
+                number(duel.theirs()),
+                median,
+                range,
+                per_second,
+            ];
+            section.row(cells, goal, duel.ratio().median);
+        }
+    }
+    section.note(
+        "One thread, one call in flight, random people who are online already, ids of 36 bytes, the system's clock. \
+         Both sides take beats that were made ready beforehand and share one store. The wasm side is all that the host \
+         does between the edge and the store: queue, lane, component, both crossings, metrics.",
+    );
+    Ok(section)
+}
+
+async fn measure(ground: &Ground, people: u64) -> Result<Vec<Duel>> {
+    let mut random = Random::new(people);
+    let mut duels = Vec::new();
+    for batch in BATCHES {
+        let mut duel = Duel::default();
+        // The first pair warms both up and is not counted.
+        for slice in 0..=SLICES {
+            let wasm = through_wasm(ground, batch, || random.below(people)).await?;
+            let native = natively(ground, batch, || random.below(people)).await?;
+            if slice > 0 {
+                duel.push(wasm, native);
+            }
+        }
+        duels.push(duel);
+    }
+    Ok(duels)
+}
+
+/// Nanoseconds per beat in one slice.
+async fn through_wasm(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+    let (mut spent, mut beaten) = (Duration::ZERO, 0);
+    while spent < SLICE {
+        let batches = ready(batch, || Ok(for_the_host(people::beat(anybody())?)))?;
+        let began = Instant::now();
+        for beats in batches {
+            beaten += beats.len();
+            for answer in ground.crew.beat_many(beats).await? {
+                black_box(answer?);
+            }
+        }
+        spent += began.elapsed();
+    }
+    Ok(spent.as_nanos() as f64 / beaten as f64)
+}
+
+/// Nanoseconds per beat in one slice.
+async fn natively(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+    let (mut spent, mut beaten) = (Duration::ZERO, 0);
+    while spent < SLICE {
+        let batches = ready(batch, || Ok(people::beat(anybody()).map_err(Error::from)))?;
+        let began = Instant::now();
+        for beats in batches {
+            beaten += beats.len();
+            for answer in heartbeat::beat_many(&ground.native, &ground.rules, beats).await? {
+                black_box(answer?);
+            }
+        }
+        spent += began.elapsed();
+    }
+    Ok(spent.as_nanos() as f64 / beaten as f64)
+}
+
+/// Batches of items, made ready.
+fn ready<T>(batch: usize, mut item: impl FnMut() -> Result<T>) -> Result<Vec<Vec<T>>> {
+    (0..READY.div_ceil(batch)).map(|_| (0..batch).map(|_| item()).collect()).collect()
+}
+
+fn for_the_host(beat: Beat) -> call::Beat {
+    call::Beat { user: beat.user, device: beat.device, kind: beat.kind, active: beat.active }
+}

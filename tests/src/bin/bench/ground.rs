@@ -1,0 +1,102 @@
+//! The functions in this process, twice, on the very same store: as components in the host's engine, and linked
+//! natively. What differs between the two is the sandbox and nothing else.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use rollcall_core::{Error, Rules, Time, UserId};
+use rollcall_functions::capabilities::{
+    Archive, Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Sighting, Touch, Touched, Verdict,
+    Verdicts,
+};
+use rollcall_functions::heartbeat;
+use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
+use rollcall_host::metrics::Metrics;
+use rollcall_store::memory::Options;
+use rollcall_store::{LastSeen, Memory, SqliteArchive, Store};
+
+use crate::people;
+
+/// Both ways of calling the functions.
+pub(crate) struct Ground {
+    /// Through the components.
+    pub(crate) crew: Crew,
+    /// What the native functions rest on: the same.
+    pub(crate) native: Native,
+    /// The rules of both.
+    pub(crate) rules: Rules,
+}
+
+/// Runs a measurement on a worker like the host's, with so many people online and the system's clock.
+pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> Result<T>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let engine = engine().map_err(anyhow::Error::from)?;
+        tick(&engine)?;
+        let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
+        let store: Arc<dyn Store> = Arc::new(Memory::new(Options::default()));
+        let archive: Arc<dyn LastSeen> = Arc::new(SqliteArchive::in_memory()?);
+        let rules = Rules::default();
+        let metrics = Arc::new(Metrics::default());
+        let platform = Platform { store: Arc::clone(&store), archive: Arc::clone(&archive), rules, metrics };
+        let crew = Crew::start(&engine, &catalog, &platform);
+        let native = Native { store, archive };
+        populate(&native, &rules, people).await?;
+        measure(Ground { crew, native, rules }).await
+    })
+}
+
+/// Everybody beats once, and is online. Nobody makes rounds here, so they stay so.
+async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
+    let everybody: Vec<u64> = (0..people).collect();
+    for batch in everybody.chunks(MAX_BATCH) {
+        let beats = batch.iter().map(|person| people::beat(*person).map_err(Error::from)).collect();
+        for answer in heartbeat::beat_many(native, rules, beats).await? {
+            answer?;
+        }
+    }
+    Ok(())
+}
+
+/// The store and the archive, as the native functions want them.
+pub(crate) struct Native {
+    store: Arc<dyn Store>,
+    archive: Arc<dyn LastSeen>,
+}
+
+impl Sessions for Native {
+    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+        self.store.touch_many(touches).await
+    }
+    async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
+        self.store.load_many(users).await
+    }
+    async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        self.store.commit_many(commits).await
+    }
+    async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.store.due(shards, limit).await
+    }
+    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.store.retirable(shards, limit).await
+    }
+    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        self.store.retire_many(retirees).await
+    }
+}
+
+impl Archive for Native {
+    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
+        self.archive.put_many(sightings).await
+    }
+    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+        self.archive.get_many(users).await
+    }
+}
+
+/// As in the host: everybody may see everybody.
+impl Verdicts for Native {
+    async fn check(&self, _viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+        Ok(vec![Verdict { presence: true, last_seen: true }; subjects.len()])
+    }
+}

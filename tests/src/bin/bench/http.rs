@@ -1,0 +1,128 @@
+//! What a heartbeat costs over HTTP: single beats to the host against the same requests to an empty handler on the same
+//! HTTP stack, sent by the same client.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rollcall_tests::Host;
+
+use crate::empty::Empty;
+use crate::load::{Requests, Seen, load};
+use crate::people;
+use crate::process::cpu_us;
+use crate::report::{Goal, Section, number, ratio};
+use crate::sample::Duel;
+
+/// How many people beat.
+const PEOPLE: u64 = 10_000;
+
+/// How many connections make a full load.
+const CONNECTIONS: usize = 64;
+
+/// How many slices each server gets, in turn.
+const SLICES: usize = 10;
+
+/// How long a slice is at full load.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// How long a slice is on one connection.
+const QUIET_SLICE: Duration = Duration::from_millis(300);
+
+/// Both servers, and what is sent to both.
+struct Rivals {
+    host: Host,
+    empty: Empty,
+    requests: Requests,
+}
+
+/// What was compared at one number of connections.
+#[derive(Default)]
+struct Duels {
+    per_second: Duel,
+    cpu_us: Duel,
+    p50_us: Duel,
+    p99_us: Duel,
+}
+
+/// Measures at full load and on one connection.
+pub(crate) fn run() -> Result<Section> {
+    let requests = (0..PEOPLE).map(people::heartbeat).collect();
+    let rivals = Rivals { host: Host::start_in(Path::new("none"), &[]), empty: Empty::start()?, requests };
+    rivals.compare(CONNECTIONS, SLICE, 1)?;
+    let before = Counted::read(&rivals.host)?;
+    let busy = rivals.compare(CONNECTIONS, SLICE, SLICES)?;
+    let gathered = Counted::read(&rivals.host)?.per_call(&before);
+    let quiet = rivals.compare(1, QUIET_SLICE, SLICES)?;
+
+    let mut section = Section::new(
+        "http: single heartbeats against an empty handler",
+        &["connections", "figure", "rollcall", "empty", "rollcall/empty", "min–max"],
+    );
+    for (connections, duels) in [(CONNECTIONS, &busy), (1, &quiet)] {
+        let goal = if connections == CONNECTIONS { Goal::AtLeast(0.6) } else { Goal::None };
+        figure(&mut section, connections, "requests/s", &duels.per_second, goal);
+        figure(&mut section, connections, "server CPU µs/request", &duels.cpu_us, Goal::None);
+        figure(&mut section, connections, "latency p50 µs", &duels.p50_us, Goal::None);
+        figure(&mut section, connections, "latency p99 µs", &duels.p99_us, Goal::None);
+    }
+    section.note(&format!(
+        "Both servers are processes of their own, both with one worker per core, and the client shares their cores: \
+         the ratio of requests/s contains the client's cost on both sides, the ratio of server CPU does not. Keep-alive, \
+         {PEOPLE} people, embedded store, nothing on disk. At {CONNECTIONS} connections the host gathered {gathered:.1} \
+         beats into one call of the function. In a closed loop, latency at full load is connections by rate."
+    ));
+    Ok(section)
+}
+
+fn figure(section: &mut Section, connections: usize, name: &str, duel: &Duel, goal: Goal) {
+    let (median, range) = ratio(duel.ratio());
+    let cells = [connections.to_string(), name.to_owned(), number(duel.ours()), number(duel.theirs()), median, range];
+    section.row(cells, goal, duel.ratio().median);
+}
+
+impl Rivals {
+    fn compare(&self, connections: usize, slice: Duration, slices: usize) -> Result<Duels> {
+        let mut duels = Duels::default();
+        for _ in 0..slices {
+            let ours = self.slice(self.host.address(), self.host.pid(), connections, slice)?;
+            let theirs = self.slice(self.empty.address(), self.empty.pid(), connections, slice)?;
+            duels.per_second.push(ours.0.per_second, theirs.0.per_second);
+            duels.cpu_us.push(ours.1, theirs.1);
+            duels.p50_us.push(ours.0.p50_us, theirs.0.p50_us);
+            duels.p99_us.push(ours.0.p99_us, theirs.0.p99_us);
+        }
+        Ok(duels)
+    }
+
+    /// What the client saw, and what the server needed for each request.
+    fn slice(&self, address: &str, pid: u32, connections: usize, slice: Duration) -> Result<(Seen, f64)> {
+        let before = cpu_us(pid)?;
+        let seen = load(address, &self.requests, connections, slice)?;
+        Ok((seen, (cpu_us(pid)? - before) / seen.answers as f64))
+    }
+}
+
+/// What the host counted so far.
+struct Counted {
+    beats: f64,
+    calls: f64,
+}
+
+impl Counted {
+    fn read(host: &Host) -> Result<Self> {
+        let text = host.client("bench").get("/metrics").text;
+        let calls = r#"rollcall_function_calls_total{of="heartbeat",outcome="ok"}"#;
+        Ok(Self { beats: metric(&text, "rollcall_heartbeats_total")?, calls: metric(&text, calls)? })
+    }
+
+    fn per_call(&self, before: &Self) -> f64 {
+        (self.beats - before.beats) / (self.calls - before.calls)
+    }
+}
+
+/// One number of the host's metrics.
+pub(crate) fn metric(text: &str, name: &str) -> Result<f64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.with_context(|| format!("no metric {name}"))?.parse()?)
+}

@@ -1,0 +1,155 @@
+//! How late an offline event is when very many are due: a million people beat once, evenly over ten seconds, and then
+//! never again.
+//!
+//! The lag is exact, and needs no clock of ours: what is published carries the store's time as its version, in
+//! microseconds, and when it should have been published is the last beat and `d + ε`, in the store's time too.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rollcall_tests::Host;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::http::metric;
+use crate::load::Connection;
+use crate::people;
+use crate::process::{cpu_us, resident_bytes};
+use crate::report::{Goal, Section, number};
+use crate::sample::quantile;
+
+/// How many people beat once.
+const PEOPLE: u64 = 1_000_000;
+
+/// Over which time.
+const SPREAD: Duration = Duration::from_secs(10);
+
+/// Beats in one request.
+const BATCH: u64 = 1000;
+
+/// People asked for in one request: the most that the host takes.
+const ASKED: u64 = 500;
+
+/// Connections that beat and ask.
+const CONNECTIONS: u64 = 4;
+
+/// `d + ε` of the host that is measured, in milliseconds.
+const ALIVE_FOR_MS: f64 = 30_000.0;
+
+/// After which time everybody is offline, or the host is broken.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Measures one great expiry.
+pub(crate) fn run() -> Result<Section> {
+    let times = ["--interval", "20s", "--tolerance", "10s", "--retire-after", "10m"];
+    let host = Host::start_in(Path::new("none"), &times);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let empty_bytes = resident_bytes(host.pid())?;
+    let before = cpu_us(host.pid())?;
+    let took = runtime.block_on(beat_all(host.address()))?;
+    let cpu_to_come = cpu_us(host.pid())? - before;
+    let full_bytes = resident_bytes(host.pid())?;
+    let before = cpu_us(host.pid())?;
+    wait_until_nobody_is_here(&host)?;
+    let cpu_to_go = cpu_us(host.pid())? - before;
+    let mut lags_ms = runtime.block_on(read_lags(host.address()))?;
+    lags_ms.sort_unstable_by(f64::total_cmp);
+
+    let mut section = Section::new("lag: a million people go offline within ten seconds", &["figure", "value"]);
+    for (name, share, goal) in [("p50", 0.5, Goal::None), ("p99", 0.99, Goal::AtMost(1000.0)), ("max", 1.0, Goal::None)]
+    {
+        let lag_ms = quantile(&lags_ms, share);
+        section.row([format!("offline published after the deadline, {name}, ms"), number(lag_ms)], goal, lag_ms);
+    }
+    let beats = [
+        ("the million first beats took, s (evenly over 10 if the machine can)", took.as_secs_f64()),
+        ("host CPU per first beat in batches of 1000 (JSON, function, publication), µs", cpu_to_come / PEOPLE as f64),
+        ("host CPU per person going offline, waiting included, µs", cpu_to_go / PEOPLE as f64),
+        ("resident memory per online person, bytes", full_bytes.saturating_sub(empty_bytes) as f64 / PEOPLE as f64),
+        ("resident memory of the empty host, MB", empty_bytes as f64 / 1e6),
+    ];
+    for (name, value) in beats {
+        section.row([name.to_owned(), number(value)], Goal::None, 0.0);
+    }
+    section.note(
+        "Every one of the million is read back: version (the store's time of publication) less the last beat and 30 s. \
+         Beats come 1000 in a request over 4 connections; the client shares the host's cores while they come and is idle \
+         while they expire.",
+    );
+    Ok(section)
+}
+
+/// Everybody beats, at an even pace. Answers how long it took.
+async fn beat_all(address: &str) -> Result<Duration> {
+    let began = Instant::now();
+    let address: Arc<str> = address.into();
+    let mut tasks = JoinSet::new();
+    for connection in 0..CONNECTIONS {
+        let address = Arc::clone(&address);
+        tasks.spawn(async move {
+            let mut open = Connection::open(&address).await?;
+            for batch in (connection..PEOPLE / BATCH).step_by(CONNECTIONS as usize) {
+                let request = people::heartbeats(batch * BATCH..(batch + 1) * BATCH);
+                let due = began + SPREAD.mul_f64(batch as f64 * BATCH as f64 / PEOPLE as f64);
+                tokio::time::sleep_until(due.into()).await;
+                open.ask(&request).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    Ok(began.elapsed())
+}
+
+fn wait_until_nobody_is_here(host: &Host) -> Result<()> {
+    let client = host.client("bench");
+    let began = Instant::now();
+    loop {
+        let here = metric(&client.get("/metrics").text, "rollcall_here")?;
+        if here == 0.0 {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < PATIENCE, "{here} people are still here after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Everybody's lag in milliseconds.
+async fn read_lags(address: &str) -> Result<Vec<f64>> {
+    let mut open = Connection::open(address).await?;
+    let mut lags_ms = Vec::with_capacity(PEOPLE as usize);
+    for first in (0..PEOPLE).step_by(ASKED as usize) {
+        let answer: Value = serde_json::from_slice(open.ask(&people::presences(first..first + ASKED)).await?)?;
+        let presences = answer.get("presences").and_then(Value::as_array).context("no presences")?;
+        for presence in presences {
+            lags_ms.push(lag_ms(presence).with_context(|| format!("not gone offline in good order: {presence}"))?);
+        }
+    }
+    ensure!(lags_ms.len() as u64 == PEOPLE, "{} answers for {PEOPLE} people", lags_ms.len());
+    Ok(lags_ms)
+}
+
+fn lag_ms(presence: &Value) -> Option<f64> {
+    let number = |name: &str| presence.get(name).and_then(Value::as_f64);
+    (presence.get("state")?.as_str()? == "offline").then_some(())?;
+    Some(number("version")? / 1000.0 - (number("last_seen")? + ALIVE_FOR_MS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_the_version_less_the_deadline() {
+        let beat_ms = 1_700_000_000_000_u64;
+        let presence = serde_json::json!({
+            "user": "bob", "state": "offline", "last_seen": beat_ms, "version": (beat_ms + 30_025) * 1000,
+        });
+        assert_eq!(lag_ms(&presence), Some(25.0));
+        assert_eq!(lag_ms(&serde_json::json!({ "state": "online", "last_seen": 1, "version": 1 })), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! What it costs to ask who is here: one person and two hundred, over HTTP, and in process through the component
+//! against linked natively.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rollcall_core::{Error, UserId};
+use rollcall_functions::query;
+use rollcall_tests::Host;
+
+use crate::ground::{Ground, on_a_worker};
+use crate::load::{Requests, load};
+use crate::people::{self, Random};
+use crate::process::cpu_us;
+use crate::report::{Goal, Section, number};
+use crate::sample::{Duel, Spread};
+
+/// How many people are online.
+const PEOPLE: u64 = 10_000;
+
+/// How many are asked for at once.
+const ASKED: [usize; 2] = [1, 200];
+
+/// Different requests, sent in turn.
+const REQUESTS: usize = 256;
+
+/// How many connections make a full load.
+const CONNECTIONS: usize = 64;
+
+/// How many slices each kind of request gets, in turn.
+const SLICES: usize = 5;
+
+/// How long a slice is over HTTP.
+const SLICE: Duration = Duration::from_millis(500);
+
+/// How long a slice is in process.
+const SHORT_SLICE: Duration = Duration::from_millis(40);
+
+/// Measures over HTTP and in process.
+pub(crate) fn run() -> Result<Section> {
+    let mut section = Section::new(
+        "query: who is here?",
+        &["road", "people asked for", "queries/s", "µs/query", "µs/person", "server CPU µs/query"],
+    );
+    over_http(&mut section)?;
+    in_process(&mut section)?;
+    section.note(&format!(
+        "{PEOPLE} people online, asked for at random. Over HTTP: GET for one, POST for two hundred; queries/s at \
+         {CONNECTIONS} connections, µs/query as the client sees it on one connection (p50), µs/person of the server's CPU \
+         time at full load. The client shares the server's cores. In process: one call in flight."
+    ));
+    Ok(section)
+}
+
+fn over_http(section: &mut Section) -> Result<()> {
+    let host = Host::start_in(Path::new("none"), &["--interval", "10m"]);
+    let everybody: Requests = (0..PEOPLE).step_by(500).map(|first| people::heartbeats(first..first + 500)).collect();
+    load(host.address(), &everybody, 1, SLICE)?;
+    let mut random = Random::new(PEOPLE);
+    let mut anybody = || random.below(PEOPLE);
+    let one = |person| people::request("GET", &format!("/v1/presence/{}", people::name(person)), 0, "");
+    let gets: Requests = (0..REQUESTS).map(|_| one(anybody())).collect();
+    let posts: Requests = (0..REQUESTS).map(|_| people::presences((0..200).map(|_| anybody()))).collect();
+    let mut kinds = [(1, gets, Figures::default()), (200, posts, Figures::default())];
+    for _ in 0..SLICES {
+        for (_, requests, figures) in &mut kinds {
+            let before = cpu_us(host.pid())?;
+            let seen = load(host.address(), requests, CONNECTIONS, SLICE)?;
+            figures.cpu_us.push((cpu_us(host.pid())? - before) / seen.answers as f64);
+            figures.per_second.push(seen.per_second);
+            figures.quiet_us.push(load(host.address(), requests, 1, SLICE)?.p50_us);
+        }
+    }
+    for (asked, _, figures) in kinds {
+        let cpu_us = Spread::of(&figures.cpu_us).median;
+        let cells = [
+            "HTTP".to_owned(),
+            asked.to_string(),
+            number(Spread::of(&figures.per_second).median),
+            number(Spread::of(&figures.quiet_us).median),
+            number(cpu_us / f64::from(asked)),
+            number(cpu_us),
+        ];
+        section.row(cells, Goal::None, 0.0);
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Figures {
+    per_second: Vec<f64>,
+    quiet_us: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
+fn in_process(section: &mut Section) -> Result<()> {
+    let duels = on_a_worker(PEOPLE, async |ground| {
+        let mut random = Random::new(PEOPLE);
+        let mut duels = Vec::new();
+        for asked in ASKED {
+            let mut duel = Duel::default();
+            for slice in 0..=SLICES * 4 {
+                let wasm = through_wasm(&ground, asked, || random.below(PEOPLE)).await?;
+                let native = natively(&ground, asked, || random.below(PEOPLE)).await?;
+                if slice > 0 {
+                    duel.push(wasm, native);
+                }
+            }
+            duels.push(duel);
+        }
+        Ok(duels)
+    })?;
+    for (asked, duel) in ASKED.into_iter().zip(duels) {
+        for (road, us) in [("component", duel.ours()), ("native", duel.theirs())] {
+            let cells = [
+                road.to_owned(),
+                asked.to_string(),
+                number(1e6 / us),
+                number(us),
+                number(us / asked as f64),
+                "—".to_owned(),
+            ];
+            section.row(cells, Goal::None, 0.0);
+        }
+    }
+    Ok(())
+}
+
+/// Microseconds per query in one slice.
+async fn through_wasm(ground: &Ground, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+    let (mut spent, mut queries) = (Duration::ZERO, 0);
+    while spent < SHORT_SLICE {
+        let users = (0..asked).map(|_| UserId::parse(people::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
+        let began = Instant::now();
+        for answer in ground.crew.look_up(None, users).await? {
+            black_box(answer?);
+        }
+        spent += began.elapsed();
+        queries += 1;
+    }
+    Ok(spent.as_nanos() as f64 / 1000.0 / f64::from(queries))
+}
+
+/// Microseconds per query in one slice.
+async fn natively(ground: &Ground, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+    let (mut spent, mut queries) = (Duration::ZERO, 0);
+    let native = &ground.native;
+    while spent < SHORT_SLICE {
+        let users = (0..asked).map(|_| UserId::parse(people::name(anybody())).map_err(Error::from)).collect();
+        let began = Instant::now();
+        for answer in query::look_up((native, native, native), &ground.rules, None, users).await? {
+            black_box(answer?);
+        }
+        spent += began.elapsed();
+        queries += 1;
+    }
+    Ok(spent.as_nanos() as f64 / 1000.0 / f64::from(queries))
+}

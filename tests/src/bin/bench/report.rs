@@ -1,0 +1,208 @@
+//! Tables for people: the same Markdown on the terminal and in `docs/bench/host.md`.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::sample::Spread;
+
+/// What is said once about all tables.
+const METHOD: &str = "\
+Machines are shared and noisy, and this one does everything on its few cores: client, server and whatever else runs. So
+figures are only compared within one run, and contenders take turns in short slices (ABAB…): a slow moment hits both. A
+ratio is the median of the ratios of neighbouring slices, and min–max is its spread; a figure is the median over slices.
+Absolute figures move by tens of per cent between runs and machines; ratios by much less, and where min–max is wide, the
+machine was not quiet. Nothing here fails for being slow: a target that was missed says `no`.";
+
+/// What a figure should reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    None,
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Goal {
+    /// The target, and whether it was met.
+    fn cells(self, value: f64) -> [String; 2] {
+        let met = |met: bool| if met { "yes" } else { "no" }.to_owned();
+        match self {
+            Goal::None => ["—".to_owned(), "—".to_owned()],
+            Goal::AtMost(most) => [format!("≤ {most}"), met(value <= most)],
+            Goal::AtLeast(least) => [format!("≥ {least}"), met(value >= least)],
+        }
+    }
+}
+
+/// One benchmark's table and what must be known to read it.
+pub(crate) struct Section {
+    title: &'static str,
+    rows: Vec<Vec<String>>,
+    notes: Vec<String>,
+}
+
+impl Section {
+    pub(crate) fn new(title: &'static str, columns: &[&str]) -> Self {
+        let head = columns.iter().chain(&["target", "met"]).map(|column| (*column).to_owned()).collect();
+        Self { title, rows: vec![head], notes: Vec::new() }
+    }
+
+    /// A row, with the goal of its most important figure and what that figure was.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>, goal: Goal, value: f64) {
+        self.rows.push(cells.into_iter().chain(goal.cells(value)).collect());
+    }
+
+    pub(crate) fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = format!("## {}\n\n", self.title);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        for (index, row) in self.rows.iter().enumerate() {
+            let line: Vec<String> =
+                row.iter().enumerate().map(|(column, cell)| format!("{cell:width$}", width = width(column))).collect();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| {} |", line.join(" | "));
+            if index == 0 {
+                let rule: Vec<String> = (0..row.len()).map(|column| "-".repeat(width(column))).collect();
+                let _ = writeln!(text, "| {} |", rule.join(" | "));
+            }
+        }
+        for note in &self.notes {
+            let _ = write!(text, "\n{}", wrapped(note));
+        }
+        text
+    }
+}
+
+/// Where and of what the figures are.
+pub(crate) struct Machine {
+    facts: Vec<(&'static str, String)>,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Self {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').take(3).collect::<Vec<_>>().join(" ");
+        let facts = vec![
+            ("command", "`cargo xtask bench`".to_owned()),
+            ("commit", commit()),
+            ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
+            ("machine", format!("{}, {cores} cores; load average before the run {load}", model.unwrap_or("unknown"))),
+            ("compiler", said("rustc", &["--version"])),
+        ];
+        Self { facts }
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        self.facts.iter().fold(String::new(), |text, (name, fact)| format!("{text}- {name}: {fact}\n"))
+    }
+}
+
+fn commit() -> String {
+    let head = said("git", &["rev-parse", "--short", "HEAD"]);
+    let clean = said("git", &["status", "--porcelain"]).is_empty();
+    match (head.is_empty(), clean) {
+        (true, _) => "none yet".to_owned(),
+        (false, true) => head,
+        (false, false) => format!("{head} with local changes"),
+    }
+}
+
+/// What a program says in the workspace; nothing if it fails.
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(rollcall_tests::root()).output();
+    let output = output.ok().filter(|output| output.status.success());
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+/// Writes the whole report.
+pub(crate) fn write(machine: &Machine, sections: &[Section]) -> Result<()> {
+    let path = rollcall_tests::root().join("docs/bench/host.md");
+    let tables: Vec<String> = sections.iter().map(Section::markdown).collect();
+    let text = format!(
+        "# The host, measured\n\nWritten by `cargo xtask bench`; do not edit.\n\n{}\n{METHOD}\n\n{}",
+        machine.markdown(),
+        tables.join("\n"),
+    );
+    std::fs::create_dir_all(path.parent().context("a path without a folder")?)?;
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("written: docs/bench/host.md");
+    Ok(())
+}
+
+/// A figure with as many digits as mean something: three, or all of those before the point.
+pub(crate) fn number(value: f64) -> String {
+    let decimals = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{value:.decimals$}");
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(w, f)| (w, Some(f)));
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        let left = whole.len() - place;
+        if place > 0 && left % 3 == 0 && digit != '-' {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    fraction.map_or(grouped.clone(), |fraction| format!("{grouped}.{fraction}"))
+}
+
+/// A ratio's median, and its spread.
+pub(crate) fn ratio(spread: Spread) -> (String, String) {
+    (format!("{:.2}", spread.median), format!("{:.2}–{:.2}", spread.low, spread.high))
+}
+
+/// Prose, wrapped as the documents are.
+fn wrapped(prose: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in prose.split_whitespace() {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > 120 {
+            text.push('\n');
+            column = 0;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_mean_something() {
+        let texts = [1_234_567.8, 999.4, 12.34, 1.234, 0.5].map(number);
+        assert_eq!(texts, ["1,234,568", "999", "12.3", "1.23", "0.50"]);
+    }
+
+    #[test]
+    fn a_table_says_whether_the_target_was_met() {
+        let mut section = Section::new("speed", &["what", "ratio"]);
+        section.row(["a".to_owned(), "1.20".to_owned()], Goal::AtMost(1.5), 1.2);
+        section.row(["b".to_owned(), "0.50".to_owned()], Goal::AtLeast(0.6), 0.5);
+        let text = section.markdown();
+        assert!(text.contains("| a    | 1.20  | ≤ 1.5  | yes |"), "{text}");
+        assert!(text.contains("| b    | 0.50  | ≥ 0.6  | no  |"), "{text}");
+    }
+}

@@ -1,0 +1,114 @@
+//! An ordinary HTTP client, as a user of the API would have one.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::Agent;
+
+/// A client of one host, asking as one person.
+#[derive(Clone)]
+pub struct Client {
+    agent: Agent,
+    base: String,
+    header: (String, String),
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body, as JSON; null if it is not.
+    pub json: Value,
+    /// The body, as text.
+    pub text: String,
+    /// The headers, by lower-case name.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Client {
+    /// A client that names itself by word.
+    pub fn named(base: &str, user: &str) -> Self {
+        Self::with_header(base, "Rollcall-User", user)
+    }
+
+    /// A client that shows a token.
+    pub fn with_token(base: &str, token: &str) -> Self {
+        Self::with_header(base, "Authorization", &format!("Bearer {token}"))
+    }
+
+    fn with_header(base: &str, name: &str, value: &str) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(20)))
+            .allow_non_standard_methods(true)
+            .build();
+        let agent = Agent::new_with_config(config);
+        Self { agent, base: base.to_owned(), header: (name.to_owned(), value.to_owned()) }
+    }
+
+    /// The same connection pool, asking as somebody else.
+    pub fn as_user(&self, user: &str) -> Self {
+        Self { header: ("Rollcall-User".to_owned(), user.to_owned()), ..self.clone() }
+    }
+
+    /// Asks for a path.
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, None)
+    }
+
+    /// Sends JSON.
+    pub fn post(&self, path: &str, body: Value) -> Answer {
+        self.send("POST", path, Some(body.to_string().as_bytes()))
+    }
+
+    /// Sends JSON.
+    pub fn put(&self, path: &str, body: Value) -> Answer {
+        self.send("PUT", path, Some(body.to_string().as_bytes()))
+    }
+
+    /// Sends whatever there is.
+    pub fn send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Answer {
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header(&self.header.0, &self.header.1);
+        let response = match body {
+            Some(bytes) => {
+                let request = request.header("Content-Type", "application/json").body(bytes.to_vec());
+                self.agent.run(request.expect("a request"))
+            }
+            None => self.agent.run(request.body(()).expect("a request")),
+        };
+        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let headers = response.headers();
+        let headers = headers.iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap_or_default().to_owned())).collect();
+        let text = response.body_mut().read_to_string().expect("a readable body");
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status: response.status().as_u16(), json, text, headers }
+    }
+
+    /// One beat of a device.
+    pub fn beat(&self, device: &str) -> Answer {
+        self.post("/v1/heartbeat", serde_json::json!({ "device": device }))
+    }
+
+    /// What this person sees of another.
+    pub fn presence(&self, user: &str) -> Value {
+        let answer = self.get(&format!("/v1/presence/{user}"));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json
+    }
+
+    /// The state alone.
+    pub fn state(&self, user: &str) -> String {
+        self.presence(user)["state"].as_str().unwrap_or("null").to_owned()
+    }
+}

@@ -1,0 +1,130 @@
+//! A running host: the real binary on a free loopback port.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::Client;
+
+/// A host process. Killed when dropped.
+pub struct Host {
+    child: Child,
+    base: String,
+    data: PathBuf,
+    _owned: Option<tempfile::TempDir>,
+}
+
+/// The built binary.
+pub fn binary() -> PathBuf {
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let path = target.join(profile).join("rollcall");
+    assert!(path.exists(), "{} is not built: run `cargo xtask test`", path.display());
+    path
+}
+
+impl Host {
+    /// A host with these further arguments and a data directory of its own.
+    pub fn start(arguments: &[&str]) -> Self {
+        let owned = tempfile::tempdir().expect("a temporary directory");
+        let data = owned.path().to_owned();
+        Self { _owned: Some(owned), ..Self::start_in(&data, arguments) }
+    }
+
+    /// A host with beats every second and a tolerance of half a second.
+    pub fn brisk(further: &[&str]) -> Self {
+        let mut arguments = vec!["--interval", "1s", "--tolerance", "500ms", "--retire-after", "200ms"];
+        arguments.extend(further);
+        Self::start(&arguments)
+    }
+
+    /// A host on a data directory that outlives it.
+    pub fn start_in(data: &Path, arguments: &[&str]) -> Self {
+        match Self::try_start_in(data, arguments) {
+            Ok(host) => host,
+            Err(said) => panic!("the host did not start:\n{said}"),
+        }
+    }
+
+    /// A host that may refuse to start; then, what it said.
+    pub fn try_start_in(data: &Path, arguments: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new(binary());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROLLCALL_")) {
+            command.env_remove(name);
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut stderr = child.stderr.take().expect("a pipe");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        let mut stdout = BufReader::new(stdout);
+        stdout.read_line(&mut line).expect("a readable pipe");
+        let Some(base) = line.trim().split(' ').find(|word| word.starts_with("http://")) else {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).expect("a readable pipe");
+            child.wait().expect("the host ended");
+            return Err(said);
+        };
+        // Keep both pipes flowing, so that the host never waits for a reader.
+        std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
+        Ok(Self { child, base: base.to_owned(), data: data.to_owned(), _owned: None })
+    }
+
+    /// Where it listens, as a URL.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Where it listens, as host and port.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A client asking as this person.
+    pub fn client(&self, user: &str) -> Client {
+        Client::named(&self.base, user)
+    }
+
+    /// Ends it in good order; it must exit with success.
+    pub fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(told.success());
+        let mut exit = None;
+        crate::eventually("the host ends", Duration::from_secs(20), || {
+            exit = self.child.try_wait().expect("the host can be waited for");
+            exit.is_some()
+        });
+        assert!(exit.is_some_and(|exit| exit.success()), "the host ended with {exit:?}");
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the host can be killed");
+        self.child.wait().expect("the host ended");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

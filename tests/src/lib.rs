@@ -1,0 +1,45 @@
+//! What the tests share: where the built things are, a running host, and an ordinary HTTP client.
+//!
+//! Everything here is real: the host is the binary, on a free loopback port, with its own data directory, and it is
+//! killed when it goes out of scope.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+mod client;
+mod host;
+mod lane;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use client::{Answer, Client};
+pub use host::{Host, binary};
+pub use lane::{Bench, on_a_worker};
+
+/// The workspace.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the workspace").to_owned()
+}
+
+/// A built component: `heartbeat`, or `guests/hostile`.
+pub fn component(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("ROLLCALL_COMPONENTS")).join(format!("{name}.wasm"));
+    assert!(path.exists(), "{} is not built: run `cargo xtask test`", path.display());
+    path
+}
+
+/// Waits until something holds, with a deadline. Answers with how long it took.
+pub fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < within, "{what}: not within {within:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    began.elapsed()
+}

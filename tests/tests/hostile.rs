@@ -1,0 +1,120 @@
+//! A component that traps, loops, hoards or hangs fails its own calls, is replaced, and harms nobody else.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests stop at the first surprise")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rollcall_tests::{Host, component};
+use serde_json::json;
+
+fn hostile() -> String {
+    format!("heartbeat={}", component("guests/hostile").display())
+}
+
+fn replacements(host: &Host) -> String {
+    let text = host.client("ops").get("/metrics").text;
+    let line = text.lines().find(|line| line.starts_with("rollcall_function_replacements_total{of=\"heartbeat\"}"));
+    line.unwrap_or_default().rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+fn assert_fails_alone(how: &str) {
+    let host = Host::start(&["--component", &hostile(), "--workers", "1"]);
+    let bob = host.client("bob");
+    assert_eq!(bob.beat("web").status, 200);
+    let refused = bob.beat(how);
+    assert_eq!(refused.status, 503, "{how}: {}", refused.text);
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+    assert!(refused.header("retry-after").is_some(), "{how} says when to come back");
+    assert_eq!(bob.beat("web").status, 200, "{how}: the replacement serves the next call");
+    assert_eq!(bob.state("nobody"), "offline", "{how}: other functions go on");
+    assert_eq!(replacements(&host), "1", "{how}: one instance was lost");
+    host.stop();
+}
+
+#[test]
+fn a_trap_fails_its_own_call() {
+    assert_fails_alone("trap");
+}
+
+#[test]
+fn an_endless_loop_fails_its_own_call() {
+    assert_fails_alone("loop");
+}
+
+#[test]
+fn over_allocation_fails_its_own_call() {
+    assert_fails_alone("hoard");
+}
+
+#[test]
+fn a_call_that_never_ends_fails_its_own_call() {
+    assert_fails_alone("hang");
+}
+
+#[test]
+fn other_calls_go_on_while_one_component_traps_again_and_again() {
+    let host = Host::start(&["--component", &hostile(), "--workers", "2"]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let eve = host.client("eve");
+            for _ in 0..200 {
+                assert_eq!(eve.beat("trap").status, 503);
+            }
+            done.store(true, Ordering::Release);
+        });
+        let alice = host.client("alice");
+        while !done.load(Ordering::Acquire) {
+            let answer = alice.post("/v1/presence", json!({ "users": ["bob", "carol"] }));
+            assert_eq!(answer.status, 200, "{}", answer.text);
+        }
+    });
+    assert_eq!(host.client("bob").beat("web").status, 200);
+    host.stop();
+}
+
+fn refusal(name: &str, file: &str) -> String {
+    let data = tempfile::tempdir().unwrap();
+    let component = format!("{name}={file}");
+    match Host::try_start_in(data.path(), &["--component", &component]) {
+        Ok(_) => panic!("{component} must not start"),
+        Err(said) => said,
+    }
+}
+
+#[test]
+fn a_component_whose_world_does_not_fit_is_refused_by_name() {
+    let query = component("query").display().to_string();
+    let said = refusal("heartbeat", &query);
+    assert!(said.contains("rollcall:presence/heartbeat"), "names the missing export: {said}");
+
+    let stranger = component("guests/stranger").display().to_string();
+    let said = refusal("query", &stranger);
+    assert!(said.contains("elsewhere:planet/weather"), "names the missing import: {said}");
+
+    let said = refusal("heartbeat", "/nowhere.wasm");
+    assert!(said.contains("/nowhere.wasm"), "{said}");
+    let said = refusal("juggle", &query);
+    assert!(said.contains("juggle"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_component_is_refused() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("not.wasm");
+    std::fs::write(&file, "this is a text").unwrap();
+    let said = refusal("query", &file.display().to_string());
+    assert!(said.contains("not.wasm") && said.contains("component"), "{said}");
+}
+
+#[test]
+fn a_replaced_component_serves() {
+    let file = component("query").display().to_string();
+    let host = Host::start(&["--component", &format!("query={file}")]);
+    let bob = host.client("bob");
+    bob.beat("web");
+    assert_eq!(bob.state("bob"), "online");
+    rollcall_tests::eventually("ready", Duration::from_secs(5), || bob.get("/readyz").status == 200);
+    host.stop();
+}
