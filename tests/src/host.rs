@@ -29,7 +29,9 @@ impl Host {
     pub fn start(arguments: &[&str]) -> Self {
         let owned = tempfile::tempdir().expect("a temporary directory");
         let data = owned.path().to_owned();
-        Self { _owned: Some(owned), ..Self::start_in(&data, arguments) }
+        let mut host = Self::start_in(&data, arguments);
+        host._owned = Some(owned);
+        host
     }
 
     /// A host with beats every second and a tolerance of half a second.
@@ -50,7 +52,10 @@ impl Host {
     /// A host that may refuse to start; then, what it said.
     pub fn try_start_in(data: &Path, arguments: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(binary());
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        command.args(["serve", "--log", "error", "--data"]).arg(data).args(arguments);
+        if !arguments.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROLLCALL_")) {
             command.env_remove(name);
         }

@@ -17,7 +17,6 @@ mod bindings {
             "rollcall:presence/settings@0.1.0": rollcall_guest::wit::settings,
             "rollcall:presence/sessions@0.1.0": rollcall_guest::wit::sessions,
             "rollcall:presence/archive@0.1.0": rollcall_guest::wit::archive,
-            "rollcall:presence/policy@0.1.0": rollcall_guest::wit::policy,
             "rollcall:presence/restriction-check@0.1.0": rollcall_guest::wit::restriction_check,
         },
     });

@@ -4,7 +4,8 @@
 //! converts field by field. Nothing here knows JSON.
 
 pub use rollcall_core::choose::Words;
-use rollcall_core::{Choice, DeviceId, DeviceKind, Published, Stance, State, UserId};
+pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
+use rollcall_core::{Choice, Published, Stance, State, UserId};
 
 use crate::Problem;
 
@@ -25,19 +26,6 @@ pub enum Call {
     Sweep(Sweep),
 }
 
-/// One sign of life.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// Who is alive.
-    pub user: UserId,
-    /// On which device.
-    pub device: DeviceId,
-    /// What sort of program beats.
-    pub kind: DeviceKind,
-    /// Whether the person used the device since its last beat.
-    pub active: bool,
-}
-
 /// A batch of beats, cut in two: what can be tried, and what cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beats {
@@ -56,26 +44,6 @@ pub struct Refused {
     pub user: Option<UserId>,
     /// Why; the field is named as within the beat.
     pub problem: Problem,
-}
-
-/// A device leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Departure {
-    /// Whose device.
-    pub user: UserId,
-    /// Which of them.
-    pub device: DeviceId,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// Why a device leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The person meant it.
-    Logout,
-    /// The connection broke.
-    Dropped,
 }
 
 /// A person's own setting.

@@ -1,7 +1,40 @@
-//! Whether a heartbeat changes what others see. Decided from the little that a touch brings back, so that in the steady
-//! state one round trip is all there is.
+//! Beats and departures, and whether a beat changes what others see. That is decided from the little that a touch brings
+//! back, so that in the steady state one round trip is all there is.
 
-use crate::{Stance, State, Time};
+use crate::{DeviceId, DeviceKind, Stance, State, Time, UserId};
+
+/// One sign of life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    /// Who is alive.
+    pub user: UserId,
+    /// On which device.
+    pub device: DeviceId,
+    /// What sort of program beats.
+    pub kind: DeviceKind,
+    /// Whether the person used the device since its last beat.
+    pub active: bool,
+}
+
+/// A device leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departure {
+    /// Whose device.
+    pub user: UserId,
+    /// Which of them.
+    pub device: DeviceId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a device leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The person meant it.
+    Logout,
+    /// The connection broke.
+    Dropped,
+}
 
 /// What a touch found just before it left its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

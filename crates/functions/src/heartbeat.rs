@@ -4,44 +4,12 @@ use std::collections::HashMap;
 
 use rollcall_core::choose::{Wish, choose};
 use rollcall_core::heartbeat::moves;
+pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
 use rollcall_core::settle::settle;
-use rollcall_core::{Choice, DeviceId, DeviceKind, Error, Rules, State, UserId};
+use rollcall_core::{Choice, Error, Rules, UserId};
 
 use crate::capabilities::{Sessions, Touch, Trace, bounded};
 use crate::settling::{Fate, Outcome, Standing, settle_by};
-
-/// One sign of life.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// Who is alive.
-    pub user: UserId,
-    /// On which device.
-    pub device: DeviceId,
-    /// What sort of program beats.
-    pub kind: DeviceKind,
-    /// Whether the person used the device since its last beat.
-    pub active: bool,
-}
-
-/// A device leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Departure {
-    /// Whose device.
-    pub user: UserId,
-    /// Which of them.
-    pub device: DeviceId,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// Why a device leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The person meant it.
-    Logout,
-    /// The connection broke.
-    Dropped,
-}
 
 /// A person's own setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +44,7 @@ pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Vec<Result<B
             (beat.user, beat.active)
         }));
     }
-    let touched = touch(store, touches).await?;
+    let touched = store.touch_many(touches).await?;
     let mut found = touched.found.into_iter();
     let mut movers = Vec::new();
     let mut answers: Vec<Result<Answer, Error>> = Vec::with_capacity(people.len());
@@ -117,7 +85,7 @@ pub async fn leave_many(
             departure.user
         }));
     }
-    let touched = touch(store, touches).await?;
+    let touched = store.touch_many(touches).await?;
     let mut found = touched.found.into_iter();
     let mut leavers = Vec::new();
     let mut answers = Vec::with_capacity(people.len());
@@ -207,18 +175,7 @@ async fn settle_all(store: &impl Sessions, rules: &Rules, users: Vec<UserId>) ->
     settle_by(store, rules, users, |_, session, moment| (settle(session, moment, rules), ())).await
 }
 
-async fn touch(store: &impl Sessions, touches: Vec<Touch>) -> Result<crate::capabilities::Touched, Error> {
-    store.touch_many(touches).await
-}
-
 /// A platform that answers with fewer items than it was asked for breaks the contract.
 fn short_answer() -> Error {
     Error::Other("the store answered with fewer items than it was asked for".to_owned())
-}
-
-impl Standing {
-    /// Whether anybody is visibly here.
-    pub fn is_here(&self) -> bool {
-        self.state != State::Offline
-    }
 }

@@ -100,8 +100,6 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Cell>> {
     wit::sessions::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
     wit::archive::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
     wit::restriction_check::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
-    // Only its types are used, by `restriction-check`; nothing here provides its functions yet.
-    linker.instance("rollcall:presence/policy@0.1.0")?;
     Ok(linker)
 }
 

@@ -158,8 +158,8 @@ impl<T> wit::archive::HostWithStore<T> for Capabilities {
     }
 }
 
-/// The empty policy: nothing in this host can restrict, block or hide anybody yet, so everybody may see everybody, and
-/// there is nothing to apply or to refresh. The `restriction-check` component will take this place.
+/// The empty policy: nothing in this host can restrict, block or hide anybody yet, so everybody may see everybody. The
+/// `restriction-check` component will take this place.
 impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
     async fn check(
         _: &Access<T>,
@@ -169,16 +169,5 @@ impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
         let verdict =
             wit::restriction_check::Verdict { presence: wit::restriction_check::Ruling::Allowed, last_seen: true };
         Ok(vec![verdict; subjects.len()])
-    }
-
-    async fn apply(
-        _: &Access<T>,
-        changes: Vec<wit::policy::Change>,
-    ) -> Result<Vec<Result<(), wit::types::Error>>, wit::types::Error> {
-        Ok(changes.into_iter().map(|_| Err(wit::types::Error::Denied)).collect())
-    }
-
-    async fn refresh(_: &Access<T>, _limit: u32) -> Result<wit::restriction_check::Freshness, wit::types::Error> {
-        Ok(wit::restriction_check::Freshness { applied: 0, complete: true, bytes: 0 })
     }
 }
