@@ -85,14 +85,14 @@ impl Edge {
         match call {
             Call::Beat(beat) => {
                 let user = beat.user.clone();
+                let standing = self.crew.beat(beat).await?;
                 self.crew.platform.metrics.beaten(1);
-                Ok(responses::heartbeat(&user, &self.crew.beat(beat).await?))
+                Ok(responses::heartbeat(&user, &standing))
             }
-            Call::Beats(mut beats) => {
+            Call::Beats(beats) => {
                 let good = beats.good.clone();
-                self.crew.platform.metrics.beaten(good.len());
                 let outcomes = if good.is_empty() { Vec::new() } else { self.crew.beat_many(good).await? };
-                beats.good.truncate(outcomes.len());
+                self.crew.platform.metrics.beaten(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
                 Ok(responses::heartbeats(&beats, &outcomes))
             }
             Call::Leave(departure) => {
@@ -144,7 +144,8 @@ impl Edge {
     /// leaves, is looked for, and is settled.
     async fn canary(&self) -> Result<(), Error> {
         let user = UserId::parse("rollcall/canary")?;
-        let device = DeviceId::parse("canary")?;
+        // Nobody's device is called by the time of asking, to the nanosecond: whoever is named like the canary stays.
+        let device = DeviceId::parse(format!("canary {:?}", SystemTime::now().duration_since(UNIX_EPOCH)))?;
         let departure = Departure { user: user.clone(), device, reason: Reason::Logout };
         only(self.crew.leave_many(vec![departure]).await?)?;
         only(self.crew.look_up(None, vec![user.clone()]).await?)?;

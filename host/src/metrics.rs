@@ -39,7 +39,7 @@ pub struct Metrics {
     transitions: Family<Of, Counter>,
     stale_commits: Counter,
     settle_lag: Family<Of, Histogram>,
-    calls: Family<Outcome, Counter>,
+    calls: Family<Of, Counter>,
     call_seconds: Family<Of, Histogram>,
     replacements: Family<Of, Counter>,
     store_calls: Family<Outcome, Counter>,
@@ -99,7 +99,7 @@ impl Metrics {
             Unit::Seconds,
             self.settle_lag.clone(),
         );
-        r.register("function_calls", "Calls of a function, by outcome", self.calls.clone());
+        r.register("function_calls", "Calls that a function answered", self.calls.clone());
         let help = "Time of a call of a function, its store calls included";
         r.register_with_unit("function_call", help, Unit::Seconds, self.call_seconds.clone());
         r.register("function_replacements", "Instances that trapped or got stuck", self.replacements.clone());
@@ -119,10 +119,9 @@ impl Metrics {
         self.heartbeats.inc_by(count as u64);
     }
 
-    /// A call of a function ended.
-    pub fn called(&self, function: &'static str, took: Duration, ok: bool) {
-        let outcome = if ok { "ok" } else { "trap" };
-        self.calls.get_or_create(&Outcome { of: function, outcome }).inc();
+    /// A function answered a call.
+    pub fn called(&self, function: &'static str, took: Duration) {
+        self.calls.get_or_create(&Of { of: function }).inc();
         self.call_seconds.get_or_create(&Of { of: function }).observe(took.as_secs_f64());
     }
 

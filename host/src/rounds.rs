@@ -47,15 +47,24 @@ impl Rounds {
         }
     }
 
-    /// Sweeps and archives on a schedule, for ever.
-    pub async fn keep_schedule(&self) {
+    /// Sweeps on a schedule, for ever.
+    pub async fn keep_sweeping(&self) {
         let mut ticks = interval(SWEEP_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             self.until_done("sweep", || self.crew.sweep(self.shards, MAX_BATCH as u32)).await;
-            self.archive().await;
             self.crew.platform.metrics.occupied(self.memory.sessions(), self.memory.here());
+        }
+    }
+
+    /// Archives on the same schedule, for ever. Apart from the sweep, which must never wait for a disk.
+    pub async fn keep_archiving(&self) {
+        let mut ticks = interval(SWEEP_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.archive().await;
         }
     }
 
@@ -84,7 +93,7 @@ impl Rounds {
     }
 
     /// Moves everybody who is cold to the archive.
-    pub async fn archive(&self) {
+    async fn archive(&self) {
         loop {
             match self.crew.archive(self.shards, MAX_BATCH as u32).await {
                 Ok(archived) => {

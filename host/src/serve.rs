@@ -1,7 +1,9 @@
 //! The service from start to end: opens what it needs, refuses to start on what cannot work, serves, and drains.
 
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -10,6 +12,7 @@ use rollcall_api::Access;
 use rollcall_functions::capabilities::Shards;
 use rollcall_store::memory::Options;
 use rollcall_store::{Clock, Memory, SqliteArchive};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::config::Config;
@@ -33,6 +36,7 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
         rules: config.rules(),
         metrics: Arc::new(Metrics::default()),
     };
+    runtime.block_on(catalog.prove(&engine, &platform))?;
     let worker = Worker {
         engine,
         catalog,
@@ -46,17 +50,33 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
     let (ending, ended) = watch::channel(false);
     let workers = workers(config, &worker, &ended)?;
     drop(worker);
+    // Before anybody is told that the service is there: from then on it may be told to end.
+    let signals = {
+        let _runtime = runtime.enter();
+        Signals::listen()?
+    };
     announce(config, address, &access);
     runtime.block_on(disk.archive.forget_saved()).context("cannot strike out the last run's sessions")?;
-    runtime.block_on(accept(listener, &workers, config.max_connections))?;
+    let asked = runtime.block_on(accept(listener, &workers, signals, config.max_connections))?;
     tracing::info!("ending: no new connections are taken, open ones are finished");
     ending.send_replace(true);
-    for worker in workers {
-        worker.thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
-    }
+    let joined: Vec<_> = workers.into_iter().map(|worker| worker.thread.join()).collect();
     runtime.block_on(disk.save())?;
+    for ended in joined {
+        ended.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+    }
+    anyhow::ensure!(asked == Asked::ToEnd, "a worker ended by itself; the log says why");
     tracing::info!("ended");
     Ok(())
+}
+
+/// Why the service ends.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    /// The process was told to.
+    ToEnd,
+    /// A worker ended by itself.
+    ByFailure,
 }
 
 fn source(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, name: &str) -> Source {
@@ -72,15 +92,33 @@ fn source(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, nam
 struct Disk {
     memory: Arc<Memory>,
     archive: Arc<SqliteArchive>,
+    /// Held for as long as the directory is ours.
+    _lock: Option<File>,
+}
+
+/// Takes the data directory for this process alone: two on one directory would each undo what the other keeps.
+fn lock_in(directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
+    let file =
+        File::create(&path).with_context(|| format!("cannot write to the data directory: {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            anyhow::bail!("another rollcall is using the data directory {}", directory.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
 }
 
 impl Disk {
     async fn open(config: &Config) -> Result<Self> {
+        let mut lock = None;
         let archive = match &config.data {
             None => SqliteArchive::in_memory()?,
             Some(directory) => {
                 std::fs::create_dir_all(directory)
                     .with_context(|| format!("cannot make the data directory {}", directory.display()))?;
+                lock = Some(lock_in(directory)?);
                 SqliteArchive::open(directory.join("rollcall.sqlite"))?
             }
         };
@@ -92,7 +130,7 @@ impl Disk {
         }
         let options = Options { shards: config.shards, clock, listener: None, keeper: Some(archive.clone()) };
         let memory = Arc::new(Memory::restored(options, saved, config.rules().alive_for()));
-        Ok(Self { memory, archive })
+        Ok(Self { memory, archive, _lock: lock })
     }
 
     /// Saves every session, so that a restart is no event for anybody.
@@ -130,13 +168,36 @@ fn workers(config: &Config, worker: &Worker, ended: &watch::Receiver<bool>) -> R
     Ok(running)
 }
 
+/// The ways in which a process is told to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn to_end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
 /// Hands connections to the workers in turn until the process is told to end.
-async fn accept(listener: TcpListener, workers: &[Running], max_connections: usize) -> Result<()> {
+async fn accept(
+    listener: TcpListener,
+    workers: &[Running],
+    mut signals: Signals,
+    max_connections: usize,
+) -> Result<Asked> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(max_connections));
-    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut pulse = tokio::time::interval(std::time::Duration::from_millis(500));
     let mut turns = workers.iter().cycle();
     loop {
         let next = async {
@@ -154,8 +215,12 @@ async fn accept(listener: TcpListener, workers: &[Running], max_connections: usi
                     continue;
                 }
             },
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+            () = signals.to_end() => return Ok(Asked::ToEnd),
+            // A worker that ended takes its share of the shards along: nobody would sweep them.
+            _ = pulse.tick() => match workers.iter().any(|worker| worker.thread.is_finished()) {
+                true => return Ok(Asked::ByFailure),
+                false => continue,
+            },
         };
         // A small answer must not wait for the next one.
         let _ = stream.set_nodelay(true);

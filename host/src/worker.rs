@@ -15,6 +15,7 @@ use rollcall_functions::capabilities::Shards;
 use rollcall_store::Memory;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::LocalSet;
+use tokio_io_timeout::TimeoutStream;
 use wasmtime::Engine;
 
 use crate::edge::Edge;
@@ -23,6 +24,10 @@ use crate::rounds::Rounds;
 
 /// How long a client may take to send the head of a request, or hold a connection idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// How long a client may take none of what it asked for before its connection is closed, so that clients that never read
+/// cannot take every place.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection to be served, with its place among the most that may be open.
 pub(crate) type Arrival = (TcpStream, OwnedSemaphorePermit);
@@ -55,34 +60,40 @@ impl Worker {
 
     async fn serve(self, mut arrivals: mpsc::UnboundedReceiver<Arrival>, mut ending: watch::Receiver<bool>) {
         let crew = Crew::start(&self.engine, &self.catalog, &self.platform);
-        let rounds = Rc::new(Rounds { crew: crew.clone(), memory: self.memory, shards: self.shards });
-        let expiry = tokio::task::spawn_local({
-            let rounds = Rc::clone(&rounds);
-            async move { rounds.watch_expiry().await }
-        });
-        let schedule = tokio::task::spawn_local({
-            let rounds = Rc::clone(&rounds);
-            async move { rounds.keep_schedule().await }
+        let rounds = Rounds { crew: crew.clone(), memory: self.memory, shards: self.shards };
+        let mut rounds = tokio::task::spawn_local(async move {
+            tokio::join!(rounds.watch_expiry(), rounds.keep_sweeping(), rounds.keep_archiving());
         });
         let edge = Rc::new(Edge { crew, access: self.access, limits: self.limits });
         let open = Rc::new(Open::default());
         let watched = ending.clone();
+        let welcome = |(stream, permit): Arrival| {
+            let guest = Guest { edge: Rc::clone(&edge), open: open.enter(), ending: watched.clone(), permit };
+            tokio::task::spawn_local(guest.serve(stream));
+        };
         loop {
             tokio::select! {
-                arrival = arrivals.recv() => {
-                    let Some((stream, permit)) = arrival else { break };
-                    let guest = Guest { edge: Rc::clone(&edge), open: open.enter(), ending: watched.clone(), permit };
-                    tokio::task::spawn_local(guest.serve(stream));
-                }
+                arrival = arrivals.recv() => match arrival {
+                    Some(arrival) => welcome(arrival),
+                    None => break,
+                },
                 _ = ending.wait_for(|ending| *ending) => break,
+                // Nobody would notice who expired: better to end, and to be started again.
+                _ = &mut rounds => {
+                    tracing::error!("the rounds of a worker ended; the worker ends too");
+                    return;
+                }
             }
+        }
+        // Connections that were accepted before the end are served to theirs.
+        arrivals.close();
+        while let Some(arrival) = arrivals.recv().await {
+            welcome(arrival);
         }
         if tokio::time::timeout(self.drain, open.emptied()).await.is_err() {
             tracing::warn!(connections = open.count.get(), "gave up waiting for connections to end");
         }
-        expiry.abort();
-        schedule.abort();
-        rounds.archive().await;
+        rounds.abort();
     }
 }
 
@@ -105,8 +116,11 @@ impl Guest {
             async move { Ok::<_, std::convert::Infallible>(edge.answer(request).await) }
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(WRITE_TIMEOUT));
+        let stream = TokioIo::new(Box::pin(stream));
+        let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
         // How a connection ended is the client's business: they break all the time.
         tokio::select! {
             _ = connection.as_mut() => {}

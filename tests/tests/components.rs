@@ -75,10 +75,10 @@ fn heartbeat() {
         assert_eq!((standing.state, standing.next_beat_ms), (State::Online, 30_000));
         assert_eq!(standing.version, START.0 * 1000);
 
-        let bad = Beat { kind: DeviceKind::Mobile, ..beat("eve", "phone") };
-        let answers = bench.crew.beat_many(vec![beat("bob", "web"), bad]).await.unwrap();
+        let idle = Beat { kind: DeviceKind::Mobile, active: false, ..beat("eve", "phone") };
+        let answers = bench.crew.beat_many(vec![beat("bob", "web"), idle]).await.unwrap();
         assert_eq!(answers[0].as_ref().map(|s| s.version), Ok(START.0 * 1000), "a second beat publishes nothing");
-        assert_eq!(answers[1].as_ref().map(|s| s.state), Ok(State::Online));
+        assert_eq!(answers[1].as_ref().map(|s| s.state), Ok(State::Away), "never used");
 
         let choosing = Choosing { user: user("bob"), stance: Stance::Busy, for_s: Some(60), note: None };
         let chosen = bench.crew.choose_many(vec![choosing]).await.unwrap().remove(0).unwrap();

@@ -89,16 +89,43 @@ fn a_restart_is_no_event_for_those_who_are_here() {
 }
 
 #[test]
+fn two_processes_never_share_a_data_directory() {
+    let data = tempfile::tempdir().unwrap();
+    let host = Host::start_in(data.path(), &[]);
+    let Err(said) = Host::try_start_in(data.path(), &[]) else { panic!("must not start") };
+    assert!(said.contains("another rollcall"), "{said}");
+    host.kill();
+    Host::start_in(data.path(), &[]).stop();
+}
+
+#[test]
+fn a_second_restart_takes_no_pardon_back() {
+    let data = tempfile::tempdir().unwrap();
+    let slow = ["--interval", "3s", "--tolerance", "1s"];
+    let host = Host::start_in(data.path(), &slow);
+    host.client("bob").beat("web");
+    host.stop();
+    // Longer away than the beat would have lasted: only the pardon keeps bob.
+    std::thread::sleep(Duration::from_millis(4200));
+    Host::start_in(data.path(), &slow).stop();
+    let host = Host::start_in(data.path(), &slow);
+    assert_eq!(host.client("alice").state("bob"), "online");
+    host.stop();
+}
+
+#[test]
 fn an_invisible_person_stays_invisible_when_the_host_is_killed() {
     let data = tempfile::tempdir().unwrap();
     let host = Host::start_in(data.path(), &[]);
     let bob = host.client("bob");
     bob.beat("web");
     assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
+    let last_seen = host.client("alice").presence("bob")["last_seen"].clone();
     host.kill();
     let host = Host::start_in(data.path(), &[]);
     let bob = host.client("bob");
     assert_eq!(bob.beat("web").json["state"], "offline");
+    assert_eq!(host.client("alice").presence("bob")["last_seen"], last_seen, "as if they had left then");
     assert_eq!(host.client("alice").state("bob"), "offline");
     assert_eq!(bob.presence("bob")["choice"]["choice"], "invisible", "for their own eyes");
     host.stop();
@@ -156,17 +183,36 @@ fn busy_invisible_and_a_note_with_an_end() {
     let after = until_state(&alice, "bob", "online", Duration::from_secs(3));
     assert_eq!(after["note"], Value::Null, "the note ended with it");
 
-    let stranger = alice.presence("carol");
     bob.put("/v1/status", json!({ "choice": "invisible" }));
     let hidden = alice.presence("bob");
     assert_eq!(hidden["state"], "offline");
     bob.beat("web");
     bob.beat("tablet");
     assert_eq!(alice.presence("bob"), hidden, "nothing that an invisible person does shows");
-    assert_eq!(stranger["state"], "offline");
 
     let auto = bob.send("DELETE", "/v1/status", None);
     assert_eq!((auto.status, &auto.json["state"]), (200, &json!("online")));
+    host.stop();
+}
+
+#[test]
+fn an_invisible_person_looks_like_one_who_is_gone_and_archived() {
+    let host = Host::start(&["--retire-after", "100ms"]);
+    let (bob, carol, alice) = (host.client("bob"), host.client("carol"), host.client("alice"));
+    bob.beat("web");
+    carol.beat("web");
+    bob.put("/v1/status", json!({ "choice": "invisible" }));
+    carol.post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+    eventually("carol is archived", Duration::from_secs(5), || {
+        alice.get("/metrics").text.contains("rollcall_archived_total 1")
+    });
+    let without = |user: &str| {
+        let mut seen = alice.presence(user);
+        seen.as_object_mut().map(|fields| ["user", "since", "last_seen"].map(|name| fields.remove(name)));
+        seen
+    };
+    bob.beat("web");
+    assert_eq!(without("bob"), without("carol"), "but for who and when, byte for byte the same");
     host.stop();
 }
 
@@ -226,7 +272,7 @@ fn one_bad_beat_of_a_batch_fails_alone() {
 }
 
 #[test]
-fn a_hundred_clients_at_once_are_all_answered() {
+fn sixteen_clients_at_once_are_all_answered() {
     let host = Host::start(&[]);
     std::thread::scope(|scope| {
         for worker in 0..16 {

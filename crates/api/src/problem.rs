@@ -214,7 +214,7 @@ impl From<Error> for Problem {
             Error::Unavailable(after_ms) => {
                 // Rounded up, and never zero: a client told to wait no time at all would spin.
                 let seconds = after_ms.div_ceil(1000).max(1);
-                let detail = format!("the store is away; nothing was half done; try again in {seconds} s");
+                let detail = format!("the service cannot answer now; the same again is safe; try in {seconds} s");
                 Self { retry_after_s: Some(seconds), ..Self::new(Kind::Unavailable, detail) }
             }
             Error::Denied => Self::new(Kind::Forbidden, "the caller may not do this"),

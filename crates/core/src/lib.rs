@@ -18,6 +18,7 @@ pub mod deadline;
 pub mod derive;
 pub mod heartbeat;
 pub mod settle;
+pub mod sight;
 
 pub use error::{Error, Invalid};
 pub use id::{ConversationId, DeviceId, MAX_ID_BYTES, UserId};

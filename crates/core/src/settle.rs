@@ -1,7 +1,7 @@
 //! What to do about a session: publish what changed, and say when to look again.
 
 use crate::derive::{self, Shown};
-use crate::{Choice, Moment, Next, Published, Rules, Session, Span, State, Time, deadline};
+use crate::{Choice, Moment, Next, Published, Rules, Session, Span, Time, deadline};
 
 /// A change of one session, decided on a load and valid only as long as nothing came between.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,16 +85,4 @@ pub fn retire(session: &Session, moment: &Moment, rules: &Rules) -> Retirement {
     let last_seen = shown.last_seen;
     let archived = Session { next: Next::Nothing, ..session.clone() };
     Retirement::Keep(last_seen, decide(&archived, moment, rules, shown))
-}
-
-/// What anybody could see of this person now, with the version of the record that it rests on.
-pub fn look(session: &Session, moment: &Moment, rules: &Rules) -> Published {
-    let version = session.published.as_ref().map_or(0, |published| published.version);
-    derive::derive(session, moment, rules).into_published(version)
-}
-
-/// The same, with the last seen that only the archive knows. One who is here keeps the time since when.
-pub fn remembered(published: Published, last_seen: Option<Time>) -> Published {
-    let since = if published.state == State::Offline { last_seen } else { published.since };
-    Published { since, last_seen, ..published }
 }

@@ -4,6 +4,7 @@
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
+pub use rollcall_core::sight::Verdict;
 use rollcall_core::{DeviceId, DeviceKind, Error, Mark, Moment, Session, Span, Time, UserId};
 
 /// The most items in one batch: the bound of the contract.
@@ -125,15 +126,6 @@ pub trait Archive {
     async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error>;
     /// When each was last seen, in the order asked.
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error>;
-}
-
-/// What a viewer may know of a subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
-    /// The state and the note.
-    pub presence: bool,
-    /// When the subject was last here.
-    pub last_seen: bool,
 }
 
 /// Who may see whom.

@@ -62,7 +62,8 @@ pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Vec<Result<B
             },
         });
     }
-    let settled = settle_all(store, rules, movers).await?;
+    // If the store went away meanwhile, those who moved fail; the others' beats are in.
+    let settled = settle_all(store, rules, movers).await;
     Ok(answers.into_iter().map(|answer| answer.and_then(|answer| answer.resolve(&settled))).collect())
 }
 
@@ -99,7 +100,7 @@ pub async fn leave_many(
             Ok((_, None)) => Err(short_answer()),
         });
     }
-    let settled = settle_all(store, rules, leavers).await?;
+    let settled = settle_all(store, rules, leavers).await;
     Ok(answers.into_iter().map(|answer| answer.and_then(|answer| answer.resolve(&settled))).collect())
 }
 
@@ -154,13 +155,13 @@ enum Answer {
 }
 
 impl Answer {
-    fn resolve(self, settled: &Settled) -> Result<Standing, Error> {
+    fn resolve(self, settled: &Result<Settled, Error>) -> Result<Standing, Error> {
         match self {
             Answer::Steady(standing) => Ok(standing),
-            Answer::Moved(user) => match settled.get(&user) {
-                Some(Ok(outcome)) => Ok(outcome.standing),
-                Some(Err(error)) => Err(error.clone()),
-                None => Err(short_answer()),
+            Answer::Moved(user) => match settled.as_ref().map(|settled| settled.get(&user)) {
+                Ok(Some(Ok(outcome))) => Ok(outcome.standing),
+                Ok(Some(Err(error))) | Err(error) => Err(error.clone()),
+                Ok(None) => Err(short_answer()),
             },
         }
     }

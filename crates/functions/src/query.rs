@@ -1,6 +1,6 @@
 //! Who is here?
 
-use rollcall_core::{Choice, Error, Published, Rules, Session, State, UserId, settle};
+use rollcall_core::{Choice, Error, Published, Rules, Session, State, UserId, sight};
 
 use crate::capabilities::{Archive, Sessions, Verdict, Verdicts, bounded};
 use crate::heartbeat::Answers;
@@ -38,15 +38,16 @@ pub async fn look_up(
     }
     let rulings = verdicts.check(viewer.clone(), known.clone()).await?;
     let loaded = sessions.load_many(known.clone()).await?;
-    let looks = |session: &Session| settle::look(session, &loaded.moment, rules);
+    let looks = |session: &Session| sight::look(session, &loaded.moment, rules);
     let mut strangers = Vec::new();
     for (user, session) in known.into_iter().zip(&loaded.sessions) {
-        if session.as_ref().is_ok_and(|session| looks(session).last_seen.is_none()) {
+        if session.as_ref().is_ok_and(|session| asks_archive(&looks(session))) {
             strangers.push(user);
         }
     }
-    let remembered = if strangers.is_empty() { Vec::new() } else { archive.get_many(strangers).await? };
-    let mut remembered = remembered.into_iter();
+    // An archive that is away fails those whom only it knows, and nobody else.
+    let remembered = if strangers.is_empty() { Ok(Vec::new()) } else { archive.get_many(strangers).await };
+    let mut remembered = remembered.map(Vec::into_iter);
     let mut answers = rulings.into_iter().zip(&loaded.sessions);
     Ok(users
         .into_iter()
@@ -58,11 +59,13 @@ pub async fn look_up(
             let session = session.as_ref().map_err(Clone::clone)?;
             let mut published = looks(session);
             // Also of one whom the sessions know, but only for a choice made after the rest was archived.
-            if published.last_seen.is_none() {
-                published = settle::remembered(published, remembered.next().flatten());
+            if asks_archive(&published) {
+                let last_seen = remembered.as_mut().map_err(|error| error.clone())?.next().flatten();
+                published = sight::remembered(published, last_seen);
             }
             let own = viewer.as_ref() == Some(&user);
-            let view = mask(published, verdict, own).map(|published| View {
+            let verdict = if own { Verdict { presence: true, last_seen: true } } else { verdict };
+            let view = sight::mask(published, verdict).map(|published| View {
                 published,
                 choice: session.choice.clone().filter(|choice| own && choice.matters_at(loaded.moment.now)),
             });
@@ -71,19 +74,9 @@ pub async fn look_up(
         .collect())
 }
 
-/// What is left of a presence under a verdict. Everybody may see themselves.
-fn mask(mut published: Published, verdict: Verdict, own: bool) -> Option<Published> {
-    if own {
-        return Some(published);
-    }
-    if !verdict.presence {
-        return None;
-    }
-    if !verdict.last_seen {
-        published.last_seen = None;
-        if published.state == State::Offline {
-            published.since = None;
-        }
-    }
-    Some(published)
+/// Whether the archive is asked about a person who looks like this: if the sessions do not know when they were last seen,
+/// and for everybody who looks gone for good. Of the invisible the sessions do know it, but they take the same road as
+/// those who are gone, and the same time.
+fn asks_archive(published: &Published) -> bool {
+    published.last_seen.is_none() || (published.state == State::Offline && published.version == 0)
 }

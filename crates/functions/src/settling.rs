@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rollcall_core::settle::Decision;
-use rollcall_core::{Error, Moment, Rules, Session, Span, State, UserId, settle};
+use rollcall_core::{Error, Moment, Rules, Session, Span, State, UserId, sight};
 
 use crate::capabilities::{Commit, Committed, Sessions};
 
@@ -101,7 +101,7 @@ fn outcome<T>(session: &Session, moment: &Moment, rules: &Rules, decision: Optio
     let standing = match publish {
         Some(published) => Standing { state: published.state, version: published.version },
         None => {
-            let now = settle::look(session, moment, rules);
+            let now = sight::look(session, moment, rules);
             Standing { state: now.state, version: now.version }
         }
     };

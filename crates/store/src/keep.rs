@@ -12,6 +12,9 @@ pub struct Kept {
     pub user: UserId,
     /// The setting; none: forget it, it means nothing any more.
     pub choice: Option<Choice>,
+    /// The last time seen, as it was told when the choice was made. One who is invisible is not archived while a device
+    /// of theirs lives; without this, a kill would tell them from those who are gone.
+    pub last_seen: Option<Time>,
 }
 
 /// Keeps people's choices, so that nobody who is invisible turns visible because a process was killed.

@@ -13,7 +13,7 @@ mod folder;
 use std::sync::Arc;
 
 use rollcall_core::choose::{Wish, Words};
-use rollcall_core::{DeviceId, DeviceKind, Mark, Rules, Session, Span, Stance, State, Time, UserId, settle};
+use rollcall_core::{DeviceId, DeviceKind, Mark, Rules, Session, Span, Stance, State, Time, UserId, sight};
 use rollcall_functions::capabilities::{Shards, Trace};
 use rollcall_functions::heartbeat::{Beat, Choosing, beat_many, choose_many};
 use rollcall_functions::sweep::{archive as archive_cold, sweep};
@@ -73,7 +73,7 @@ impl Run {
     /// What others see of this person now.
     async fn sees(&self, name: &str) -> State {
         let moment = self.store.load(&[]).unwrap().moment;
-        settle::look(&self.session(name).await, &moment, &RULES).state
+        sight::look(&self.session(name).await, &moment, &RULES).state
     }
 
     async fn sweep(&self) {

@@ -245,7 +245,7 @@ settings! {
         /// The most bytes in the body of a request with a list.
         batch_body_bytes: usize = |_| MAX_BATCH_BODY_BYTES, "bytes", 1024..=BODY_CEILING_BYTES;
 
-        /// The most connections at once; more are refused.
+        /// The most connections at once; more wait for a place.
         max_connections: usize = |_| 20_000, "number", 1..=1_000_000;
     }
 

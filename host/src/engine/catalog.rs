@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wasmtime::Engine;
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, Linker};
 
-use super::bindings::heartbeat::HeartbeatFunctionPre;
-use super::bindings::offline_sweep::OfflineSweepFunctionPre;
-use super::bindings::platform::rollcall::presence as wit;
-use super::bindings::query::QueryFunctionPre;
-use super::platform::{Capabilities, Cell};
+use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
+use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
+use super::bindings::query::{QueryFunction, QueryFunctionPre};
+use super::lane::prove;
+use super::platform::{Capabilities, Cell, Platform};
 
 /// Where a component comes from.
 #[derive(Debug, Clone)]
@@ -51,6 +51,14 @@ pub enum Misfit {
         /// Which import, and why.
         error: wasmtime::Error,
     },
+    /// It fits, and yet no instance of it can be made within the limits.
+    #[error("component for `{function}` cannot be instantiated: {error:#}")]
+    Unborn {
+        /// Which function it was to be.
+        function: String,
+        /// Why.
+        error: wasmtime::Error,
+    },
     /// It does not export what its function is.
     #[error("component for `{function}` does not fit its world: an export is missing or of another type: {error:#}")]
     Export {
@@ -76,31 +84,36 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
-    /// Loads each function from its source; `source` is asked by name.
+    /// Loads each function from its source; `source` is asked by name. Each gets what its world says and no more: a
+    /// replacement of `heartbeat` cannot reach the archive.
     pub fn load(engine: &Engine, source: impl Fn(&str) -> Source) -> Result<Self, Misfit> {
-        let linker = linker(engine).map_err(|error| Misfit::Import { function: "platform".to_owned(), error })?;
-        let link = |function: &str| -> Result<InstancePre<Cell>, Misfit> {
+        let link = |function: &str, provide: fn(&mut Linker<Cell>) -> wasmtime::Result<()>| {
             let component = component(engine, &source(function))?;
-            linker.instantiate_pre(&component).map_err(|error| Misfit::Import { function: function.to_owned(), error })
+            let mut linker = Linker::new(engine);
+            let linked = provide(&mut linker).and_then(|()| linker.instantiate_pre(&component));
+            linked.map_err(|error| Misfit::Import { function: function.to_owned(), error })
         };
         let export = |function: &str, error| Misfit::Export { function: function.to_owned(), error };
+        let heartbeat = link("heartbeat", |l| HeartbeatFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+        let query = link("query", |l| QueryFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+        let sweep = link("offline-sweep", |l| OfflineSweepFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
         Ok(Self {
-            heartbeat: HeartbeatFunctionPre::new(link("heartbeat")?).map_err(|e| export("heartbeat", e))?,
-            query: QueryFunctionPre::new(link("query")?).map_err(|e| export("query", e))?,
-            offline_sweep: OfflineSweepFunctionPre::new(link("offline-sweep")?)
-                .map_err(|e| export("offline-sweep", e))?,
+            heartbeat: HeartbeatFunctionPre::new(heartbeat).map_err(|error| export("heartbeat", error))?,
+            query: QueryFunctionPre::new(query).map_err(|error| export("query", error))?,
+            offline_sweep: OfflineSweepFunctionPre::new(sweep).map_err(|error| export("offline-sweep", error))?,
         })
     }
-}
 
-fn linker(engine: &Engine) -> wasmtime::Result<Linker<Cell>> {
-    let mut linker = Linker::new(engine);
-    wit::types::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
-    wit::settings::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
-    wit::sessions::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
-    wit::archive::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
-    wit::restriction_check::add_to_linker::<Cell, Capabilities>(&mut linker, |cell| cell)?;
-    Ok(linker)
+    /// Makes one instance of each and lets it go again: a component that cannot live is refused before anybody calls.
+    pub async fn prove(&self, engine: &Engine, platform: &Platform) -> Result<(), Misfit> {
+        let unborn = |function: &str, error| Misfit::Unborn { function: function.to_owned(), error };
+        let proof = prove::<HeartbeatFunction>(engine, &self.heartbeat, platform).await;
+        proof.map_err(|error| unborn("heartbeat", error))?;
+        let proof = prove::<QueryFunction>(engine, &self.query, platform).await;
+        proof.map_err(|error| unborn("query", error))?;
+        let proof = prove::<OfflineSweepFunction>(engine, &self.offline_sweep, platform).await;
+        proof.map_err(|error| unborn("offline-sweep", error))
+    }
 }
 
 fn component(engine: &Engine, source: &Source) -> Result<Component, Misfit> {

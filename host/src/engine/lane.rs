@@ -3,6 +3,8 @@
 //! Whatever is queued when the instance can take more is handed over together, so that single heartbeats that arrive
 //! together become one batch, and one that arrives alone does not wait.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,22 +14,31 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use rollcall_core::Error;
-use tokio::sync::{Notify, mpsc, oneshot};
+use rollcall_functions::capabilities::MAX_BATCH;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 use wasmtime::component::Accessor;
 use wasmtime::{Engine, Result, Store, UpdateDeadline};
 
 use super::limits::PATIENCE_TICKS;
 use super::platform::{Cell, Platform};
 
-/// Calls in flight in one instance. A call in flight holds its batch in the instance's memory, so there is a bound;
-/// behind it the queue grows, and behind that the edge refuses.
-const MAX_IN_FLIGHT: usize = 64;
+/// Calls in flight in one instance. A full batch takes a few hundred kilobytes of the instance's 64 MiB, so this many
+/// fit with room to spare; behind them the queue grows, and behind that the edge refuses.
+const MAX_IN_FLIGHT: usize = 32;
 
-/// Calls waiting for one instance: at a microsecond each in batches, well under a second of work.
-const MAX_QUEUED: usize = 65_536;
+/// Calls waiting for one instance.
+const MAX_QUEUED: usize = 16_384;
 
-/// How long a caller waits. A call that takes longer is stuck: its instance is replaced.
+/// How long a caller waits.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a call may be in flight before its instance is taken for stuck. Longer than any caller waits, and than a
+/// store takes to say that it is away.
+const STUCK_AFTER: Duration = Duration::from_secs(8);
+
+/// How long to wait before an instance that could not even be made is tried again.
+const BIRTH_PAUSE: Duration = Duration::from_millis(250);
 
 /// When to come back after a function failed: its instance is being replaced, which takes a millisecond.
 const RETRY_MS: u32 = 1000;
@@ -59,12 +70,11 @@ pub(crate) trait Function: Sized + 'static {
 /// The sending end of a lane. Cheap to clone; stays on its worker thread.
 pub struct Lane<C> {
     calls: mpsc::Sender<C>,
-    stuck: Arc<Notify>,
 }
 
 impl<C> Clone for Lane<C> {
     fn clone(&self) -> Self {
-        Self { calls: self.calls.clone(), stuck: Arc::clone(&self.stuck) }
+        Self { calls: self.calls.clone() }
     }
 }
 
@@ -72,10 +82,9 @@ impl<C: 'static> Lane<C> {
     /// Starts a lane on the current thread's local task set.
     pub(crate) fn start<F: Function<Call = C>>(engine: Engine, blueprint: F::Blueprint, platform: Platform) -> Self {
         let (calls, queue) = mpsc::channel(MAX_QUEUED);
-        let stuck = Arc::new(Notify::new());
-        let keeper = Keeper::<F> { engine, blueprint, platform, stuck: Arc::clone(&stuck) };
+        let keeper = Keeper::<F> { engine, blueprint, platform };
         tokio::task::spawn_local(keeper.keep(queue));
-        Self { calls, stuck }
+        Self { calls }
     }
 
     /// Makes a call and waits for its answer.
@@ -86,14 +95,32 @@ impl<C: 'static> Lane<C> {
         }
         match tokio::time::timeout(CALL_TIMEOUT, answer).await {
             Ok(Ok(answer)) => answer,
-            // The instance trapped and took its calls along.
-            Ok(Err(_)) => Err(Error::Unavailable(RETRY_MS)),
-            Err(_) => {
-                self.stuck.notify_one();
-                Err(Error::Unavailable(RETRY_MS))
-            }
+            // The instance was lost and took its calls along, or it is too slow.
+            Ok(Err(_)) | Err(_) => Err(Error::Unavailable(RETRY_MS)),
         }
     }
+}
+
+/// Makes one instance and lets it go again: whether a function can live at all.
+pub(crate) async fn prove<F: Function>(engine: &Engine, blueprint: &F::Blueprint, platform: &Platform) -> Result<()> {
+    let mut store = cell(engine, platform);
+    let ticks = Arc::clone(&store.data().ticks);
+    patient(&ticks, F::instantiate(blueprint, &mut store)).await?;
+    Ok(())
+}
+
+/// A place for one instance, with its bounds.
+fn cell(engine: &Engine, platform: &Platform) -> Store<Cell> {
+    let mut store = Store::new(engine, Cell::new(platform.clone()));
+    store.limiter(|cell| &mut cell.limits);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|context| {
+        if context.data().count_tick() > PATIENCE_TICKS {
+            return Err(wasmtime::Error::msg("computed for too long without giving control back"));
+        }
+        Ok(UpdateDeadline::Continue(1))
+    });
+    store
 }
 
 /// Keeps one instance of a function warm, and replaces it when it is lost.
@@ -101,77 +128,134 @@ struct Keeper<F: Function> {
     engine: Engine,
     blueprint: F::Blueprint,
     platform: Platform,
-    stuck: Arc<Notify>,
 }
 
-/// Why an instance's life ended without a trap.
+/// How an instance's life ended.
 enum End {
     /// Nobody can call any more.
     Closed,
-    /// A call did not come back in time.
+    /// A call did not come back.
     Stuck,
+    /// It trapped, and took the calls it held along.
+    Lost(wasmtime::Error),
+    /// It could not even be made.
+    Unborn(wasmtime::Error),
 }
 
 impl<F: Function> Keeper<F> {
     async fn keep(self, mut queue: mpsc::Receiver<F::Call>) {
         loop {
             match self.live(&mut queue).await {
-                Ok(End::Closed) => return,
-                Ok(End::Stuck) => {
-                    tracing::error!(function = F::NAME, "a call did not come back; replacing the instance")
+                End::Closed => return,
+                End::Stuck => tracing::error!(function = F::NAME, "a call did not come back; replacing the instance"),
+                End::Lost(trap) => tracing::error!(function = F::NAME, "replacing the instance: {trap:#}"),
+                End::Unborn(error) => {
+                    tracing::error!(function = F::NAME, "cannot make an instance: {error:#}");
+                    // Whoever waits is told at once; whoever comes later may be luckier.
+                    while queue.try_recv().is_ok() {}
+                    tokio::time::sleep(BIRTH_PAUSE).await;
                 }
-                Err(trap) => tracing::error!(function = F::NAME, "replacing the instance: {trap:#}"),
             }
             self.platform.metrics.replaced(F::NAME);
         }
     }
 
     /// One instance's life.
-    async fn live(&self, queue: &mut mpsc::Receiver<F::Call>) -> Result<End> {
-        let mut store = Store::new(&self.engine, Cell::new(self.platform.clone()));
-        store.limiter(|cell| &mut cell.limits);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| {
-            if context.data().count_tick() > PATIENCE_TICKS {
-                return Err(wasmtime::Error::msg("computed for too long without giving control back"));
-            }
-            Ok(UpdateDeadline::Continue(1))
-        });
+    async fn live(&self, queue: &mut mpsc::Receiver<F::Call>) -> End {
+        let mut store = cell(&self.engine, &self.platform);
         let ticks = Arc::clone(&store.data().ticks);
-        let function = patient(&ticks, F::instantiate(&self.blueprint, &mut store)).await?;
-        let life = store.run_concurrent(async |accessor| self.feed(&function, accessor, queue).await);
+        let function = match patient(&ticks, F::instantiate(&self.blueprint, &mut store)).await {
+            Ok(function) => function,
+            Err(error) => return End::Unborn(error),
+        };
+        let watch = Watch { since: RefCell::default(), ticks: Arc::clone(&ticks) };
+        let life = store.run_concurrent(async |accessor| self.feed(&function, accessor, queue, &watch).await);
         tokio::select! {
-            end = patient(&ticks, life) => end?,
-            () = self.stuck.notified() => Ok(End::Stuck),
+            end = patient(&ticks, life) => match end {
+                Ok(Ok(())) => End::Closed,
+                Ok(Err(trap)) | Err(trap) => End::Lost(trap),
+            },
+            () = watch.until_stuck() => End::Stuck,
         }
     }
 
     /// Hands calls over until there are no more, or until one of them traps.
-    async fn feed(&self, function: &F, accessor: &Accessor<Cell>, queue: &mut mpsc::Receiver<F::Call>) -> Result<End> {
+    async fn feed(
+        &self,
+        function: &F,
+        accessor: &Accessor<Cell>,
+        queue: &mut mpsc::Receiver<F::Call>,
+        watch: &Watch,
+    ) -> Result<()> {
+        let mut waiting = VecDeque::new();
         let mut in_flight = FuturesUnordered::new();
         loop {
+            while in_flight.len() < MAX_IN_FLIGHT
+                && let Some(call) = waiting.pop_front()
+            {
+                in_flight.push(self.serve(function, accessor, call, watch));
+            }
             let mut arrived = Vec::new();
             tokio::select! {
                 biased;
                 Some(served) = in_flight.next(), if !in_flight.is_empty() => served?,
-                count = queue.recv_many(&mut arrived, MAX_QUEUED), if in_flight.len() < MAX_IN_FLIGHT => {
+                count = queue.recv_many(&mut arrived, MAX_BATCH), if waiting.is_empty() => {
                     if count == 0 {
-                        while let Some(served) = in_flight.next().await {
-                            served?;
-                        }
-                        return Ok(End::Closed);
+                        break;
                     }
-                    in_flight.extend(F::gather(arrived).into_iter().map(|call| self.serve(function, accessor, call)));
+                    waiting.extend(F::gather(arrived));
                 }
             }
         }
+        while let Some(served) = in_flight.next().await {
+            served?;
+        }
+        Ok(())
     }
 
-    async fn serve(&self, function: &F, accessor: &Accessor<Cell>, call: F::Call) -> Result<()> {
+    async fn serve(&self, function: &F, accessor: &Accessor<Cell>, call: F::Call, watch: &Watch) -> Result<()> {
         let began = Instant::now();
-        let served = function.serve(accessor, call).await;
-        self.platform.metrics.called(F::NAME, began.elapsed(), served.is_ok());
+        let place = watch.begin(began);
+        let span = tracing::debug_span!("call", function = F::NAME);
+        let served = function.serve(accessor, call).instrument(span).await;
+        watch.end(place);
+        if served.is_ok() {
+            self.platform.metrics.called(F::NAME, began.elapsed());
+        }
         served
+    }
+}
+
+/// Watches over the calls in flight in one instance.
+struct Watch {
+    /// When each was handed over, by the order of handing over.
+    since: RefCell<BTreeMap<u64, Instant>>,
+    ticks: Arc<AtomicU32>,
+}
+
+impl Watch {
+    fn begin(&self, at: Instant) -> u64 {
+        let mut since = self.since.borrow_mut();
+        let place = since.last_key_value().map_or(0, |(last, _)| last + 1);
+        since.insert(place, at);
+        place
+    }
+
+    /// A call came back, so the instance is making progress: it has its full patience for the next.
+    fn end(&self, place: u64) {
+        self.since.borrow_mut().remove(&place);
+        self.ticks.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns when the oldest call has been in flight for too long.
+    async fn until_stuck(&self) {
+        loop {
+            tokio::time::sleep(STUCK_AFTER / 8).await;
+            let oldest = self.since.borrow().first_key_value().map(|(_, at)| *at);
+            if oldest.is_some_and(|at| at.elapsed() > STUCK_AFTER) {
+                return;
+            }
+        }
     }
 }
 

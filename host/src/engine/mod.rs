@@ -1,8 +1,8 @@
-//! Runs the functions: components compiled ahead, kept warm, many calls in flight in one instance, and nothing that one
-//! of them does — trap, loop, eat memory — reaches beyond its own calls.
+//! Runs the functions: components compiled ahead, kept warm, many calls in flight in one instance. What one of them does
+//! — trap, loop, eat memory — costs the calls that its instance held, and nothing else.
 //!
 //! A worker thread has one [`Lane`] per function. A lane owns one instance and feeds it calls; when the instance traps,
-//! the calls it held fail with `unavailable`, a fresh one takes over, and the queue behind it never notices.
+//! the calls it held fail with `unavailable`, and a fresh one goes on with the queue.
 
 pub mod bindings;
 mod catalog;

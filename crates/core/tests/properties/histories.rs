@@ -5,7 +5,8 @@ use rollcall_core::choose::{Wish, Words, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
 use rollcall_core::heartbeat::{Found, moves};
-use rollcall_core::settle::{Decision, Retirement, look, retire, settle};
+use rollcall_core::settle::{Decision, Retirement, retire, settle};
+use rollcall_core::sight::look;
 use rollcall_core::{Device, DeviceId, DeviceKind, Moment, Next, Published, Session, Span, Stance, State, Time};
 
 use crate::model::{DEVICES, Happening, History};

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use rollcall_core::choose::{Wish, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
-use rollcall_core::settle::{Retirement, look, retire, settle};
+use rollcall_core::settle::{Retirement, retire, settle};
+use rollcall_core::sight::look;
 use rollcall_core::{
     Amnesty, Choice, Device, DeviceId, DeviceKind, Mark, Moment, Next, Note, Published, Session, Span, Stance, State,
     Time,

@@ -139,23 +139,23 @@ impl Entry {
         self.record.as_ref().map_or(0, |record| record.version)
     }
 
+    pub(super) fn last_seen(&self) -> Option<Time> {
+        self.record.as_ref().and_then(|record| record.last_seen.time())
+    }
+
     pub(super) fn has_choice(&self) -> bool {
         self.choice.is_some()
     }
 
-    /// Leaves a trace. A beat leaves the session due no later than its own end, so that one that was recorded but never
-    /// published is found by the sweep. It never moves a deadline away: looking too early is harmless.
+    /// Leaves a trace, and leaves the session due no later than when the trace ends, so that one that was recorded but
+    /// never published is found by the sweep. It never moves a deadline away: looking too early is harmless.
     pub(super) fn touch(&mut self, device: &DeviceId, trace: Trace, when: When) {
-        if let Trace::Beat { alive_for, .. } = trace {
-            let end = when.now + alive_for;
-            self.next = match self.next {
-                Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
-                Next::Nothing => Next::Settle(end),
-            };
-        }
         let known = self.devices.iter_mut().find(|trail| trail.id.is(device.as_str()));
         match (trace, known) {
-            (Trace::Beat { kind, active, alive_for }, Some(trail)) => trail.beat(kind, active, alive_for, when.now),
+            (Trace::Beat { kind, active, alive_for }, Some(trail)) => {
+                trail.beat(kind, active, alive_for, when.now);
+                self.be_due_by(when.now + alive_for);
+            }
             (Trace::Beat { kind, active, alive_for }, None) => {
                 self.make_room(when.dead_by);
                 self.devices.push(Trail {
@@ -165,11 +165,25 @@ impl Entry {
                     expires_at: when.now + alive_for,
                     kind,
                 });
+                self.be_due_by(when.now + alive_for);
             }
-            (Trace::Dropped(grace), Some(trail)) => trail.expires_at = trail.expires_at.min(when.now + grace),
-            (Trace::Logout, Some(trail)) => trail.log_out(),
+            (Trace::Dropped(grace), Some(trail)) => {
+                trail.expires_at = trail.expires_at.min(when.now + grace);
+                self.be_due_by(when.now + grace);
+            }
+            (Trace::Logout, Some(trail)) => {
+                trail.log_out();
+                self.be_due_by(when.now);
+            }
             (Trace::Dropped(_) | Trace::Logout, None) => {}
         }
+    }
+
+    fn be_due_by(&mut self, end: Time) {
+        self.next = match self.next {
+            Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+            Next::Nothing => Next::Settle(end),
+        };
     }
 
     /// Makes room for one device more: the dead go first, then the one that was silent longest.

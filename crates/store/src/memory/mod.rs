@@ -137,7 +137,8 @@ impl Memory {
     /// Everybody, to be saved. Each session is whole; for all of them to be of one instant, stop writing first.
     pub fn export(&self) -> Vec<(UserId, Session)> {
         let mut sessions = Vec::with_capacity(self.sessions());
-        self.shards.iter().for_each(|shard| shard.export(&mut sessions));
+        let moment = self.moment();
+        self.shards.iter().for_each(|shard| shard.export(&moment, &mut sessions));
         sessions
     }
 

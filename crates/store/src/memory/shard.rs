@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rollcall_core::heartbeat::Found;
-use rollcall_core::{Mark, Next, Session, Time, UserId};
+use rollcall_core::{Mark, Moment, Next, Session, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, Retiree, Touch};
 
 use super::Listener;
@@ -153,7 +153,9 @@ impl Shard {
         let kept = match (&decision.choice, &told.keeper) {
             (Some(choice), Some(keeper)) => {
                 let choice = Some(choice.clone()).filter(|choice| choice.matters_at(now));
-                Some(keeper.keep(Kept { user: user.clone(), choice }))
+                let told_before = || people.get(key).and_then(Entry::last_seen);
+                let last_seen = publish.as_ref().and_then(|published| published.last_seen).or_else(told_before);
+                Some(keeper.keep(Kept { user: user.clone(), choice, last_seen }))
             }
             _ => None,
         };
@@ -186,7 +188,9 @@ impl Shard {
         people.forgotten = people.forgotten.max(entry.version().min(now.0.saturating_mul(1000)));
         self.publish_earliest(&people);
         let kept = match &told.keeper {
-            Some(keeper) if entry.has_choice() => Some(keeper.keep(Kept { user: retiree.user, choice: None })),
+            Some(keeper) if entry.has_choice() => {
+                Some(keeper.keep(Kept { user: retiree.user, choice: None, last_seen: None }))
+            }
             _ => None,
         };
         (Committed::Applied, kept)
@@ -231,11 +235,16 @@ impl Shard {
     }
 
     /// Everybody in the shard.
-    pub(super) fn export(&self, into: &mut Vec<(UserId, Session)>) {
+    pub(super) fn export(&self, moment: &Moment, into: &mut Vec<(UserId, Session)>) {
         let people = self.people.lock();
         into.extend(people.entries.iter().flatten().filter_map(|entry| {
             let user = UserId::parse(entry.user.to_text()).ok()?;
-            Some((user, entry.to_session()))
+            let mut session = entry.to_session();
+            // A pardon must outlive the run that granted it, or a second restart would take it back.
+            for device in &mut session.devices {
+                device.expires_at = moment.death_of(device);
+            }
+            Some((user, session))
         }));
     }
 

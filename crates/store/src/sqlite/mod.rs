@@ -97,7 +97,11 @@ impl LastSeen for SqliteArchive {
 
 impl Keeper for SqliteArchive {
     fn keep(&self, kept: Kept) -> Answer<'static, ()> {
-        Box::pin(self.writer.ask(move |connection| saved::keep(connection, kept)))
+        Box::pin(self.writer.ask(move |connection| {
+            let seen = kept.last_seen.map(|last_seen| Sighting { user: kept.user.clone(), last_seen });
+            put(connection, seen.as_slice())?;
+            saved::keep(connection, kept)
+        }))
     }
 }
 

@@ -20,14 +20,20 @@ struct Model(BTreeMap<String, Session>);
 impl Model {
     fn touch(&mut self, touch: &Touch, now: Time) {
         let session = self.0.entry(touch.user.to_string()).or_default();
+        let is_known = session.devices.iter().any(|device| device.id == touch.device);
+        let end = match touch.trace {
+            Trace::Beat { alive_for, .. } => Some(now + alive_for),
+            Trace::Dropped(grace) => is_known.then_some(now + grace),
+            Trace::Logout => is_known.then_some(now),
+        };
+        session.next = match (session.next, end) {
+            (next, None) => next,
+            (Next::Nothing, Some(end)) => Next::Settle(end),
+            (Next::Settle(at) | Next::Retire(at), Some(end)) => Next::Settle(at.min(end)),
+        };
         let known = session.devices.iter_mut().find(|device| device.id == touch.device);
         match (touch.trace, known) {
             (Trace::Beat { kind, active, alive_for }, known) => {
-                let end = now + alive_for;
-                session.next = match session.next {
-                    Next::Nothing => Next::Settle(end),
-                    Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
-                };
                 let used = if active { Some(now) } else { known.as_ref().and_then(|device| device.active_at) };
                 let id = touch.device.clone();
                 let device = Device { id, kind, beat_at: now, active_at: used, expires_at: now + alive_for };

@@ -9,7 +9,7 @@ use rollcall_api::call;
 use rollcall_core::Error;
 use rollcall_functions::heartbeat::{self, Beat};
 
-use crate::ground::{Ground, on_a_worker};
+use crate::ground::{Ground, SLICE, in_turn, on_a_worker};
 use crate::people::{self, Random};
 use crate::report::{Goal, Section, number, ratio};
 use crate::sample::Duel;
@@ -22,12 +22,6 @@ const BATCHES: [usize; 4] = [1, 16, 64, 256];
 
 /// The batch for which there is a target.
 const TARGET_BATCH: usize = 64;
-
-/// How many slices each contender gets, in turn.
-const SLICES: usize = 25;
-
-/// How long a slice is.
-const SLICE: Duration = Duration::from_millis(40);
 
 /// Beats that are made ready, and then timed, at once: enough to hide what asking the time costs, few enough to be in
 /// the near caches still, as a request that was just read is.
@@ -66,19 +60,12 @@ pub(crate) fn run() -> Result<Section> {
 }
 
 async fn measure(ground: &Ground, people: u64) -> Result<Vec<Duel>> {
-    let mut random = Random::new(people);
+    let (mut ours, mut theirs) = (Random::new(people), Random::new(people + 1));
     let mut duels = Vec::new();
     for batch in BATCHES {
-        let mut duel = Duel::default();
-        // The first pair warms both up and is not counted.
-        for slice in 0..=SLICES {
-            let wasm = through_wasm(ground, batch, || random.below(people)).await?;
-            let native = natively(ground, batch, || random.below(people)).await?;
-            if slice > 0 {
-                duel.push(wasm, native);
-            }
-        }
-        duels.push(duel);
+        let wasm = async || through_wasm(ground, batch, || ours.below(people)).await;
+        let native = async || natively(ground, batch, || theirs.below(people)).await;
+        duels.push(in_turn(wasm, native).await?);
     }
     Ok(duels)
 }

@@ -2,6 +2,7 @@
 //! natively. What differs between the two is the sandbox and nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use rollcall_core::{Error, Rules, Time, UserId};
@@ -16,6 +17,17 @@ use rollcall_store::memory::Options;
 use rollcall_store::{LastSeen, Memory, SqliteArchive, Store};
 
 use crate::people;
+use crate::sample::Duel;
+
+/// How many rounds there are.
+const ROUNDS: usize = 25;
+
+/// Slices that each contender gets in a round.
+const SLICES: usize = 20;
+
+/// How long a slice is. Where others compute too, the kernel takes the processor away every few milliseconds: slices are
+/// so short that most escape, and the median of a round does not see those that did not.
+pub(crate) const SLICE: Duration = Duration::from_millis(2);
 
 /// Both ways of calling the functions.
 pub(crate) struct Ground {
@@ -56,6 +68,25 @@ async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets both contenders measure a slice in turn, round after round. A round counts with its medians; the first warms up
+/// and does not count.
+pub(crate) async fn in_turn(
+    mut ours: impl AsyncFnMut() -> Result<f64>,
+    mut theirs: impl AsyncFnMut() -> Result<f64>,
+) -> Result<Duel> {
+    let mut rounds = Duel::default();
+    for round in 0..=ROUNDS {
+        let mut slices = Duel::default();
+        for _ in 0..SLICES {
+            slices.push(ours().await?, theirs().await?);
+        }
+        if round > 0 {
+            rounds.push(slices.ours(), slices.theirs());
+        }
+    }
+    Ok(rounds)
 }
 
 /// The store and the archive, as the native functions want them.

@@ -21,13 +21,13 @@ const PEOPLE: u64 = 10_000;
 const CONNECTIONS: usize = 64;
 
 /// How many slices each server gets, in turn.
-const SLICES: usize = 10;
+const SLICES: usize = 20;
 
 /// How long a slice is at full load.
-const SLICE: Duration = Duration::from_secs(1);
+const SLICE: Duration = Duration::from_millis(500);
 
 /// How long a slice is on one connection.
-const QUIET_SLICE: Duration = Duration::from_millis(300);
+const QUIET_SLICE: Duration = Duration::from_millis(200);
 
 /// Both servers, and what is sent to both.
 struct Rivals {
@@ -49,7 +49,7 @@ struct Duels {
 pub(crate) fn run() -> Result<Section> {
     let requests = (0..PEOPLE).map(people::heartbeat).collect();
     let rivals = Rivals { host: Host::start_in(Path::new("none"), &[]), empty: Empty::start()?, requests };
-    rivals.compare(CONNECTIONS, SLICE, 1)?;
+    rivals.compare(CONNECTIONS, SLICE, 2)?;
     let before = Counted::read(&rivals.host)?;
     let busy = rivals.compare(CONNECTIONS, SLICE, SLICES)?;
     let gathered = Counted::read(&rivals.host)?.per_call(&before);
@@ -69,8 +69,9 @@ pub(crate) fn run() -> Result<Section> {
     section.note(&format!(
         "Both servers are processes of their own, both with one worker per core, and the client shares their cores: \
          the ratio of requests/s contains the client's cost on both sides, the ratio of server CPU does not. Keep-alive, \
-         {PEOPLE} people, embedded store, nothing on disk. At {CONNECTIONS} connections the host gathered {gathered:.1} \
-         beats into one call of the function. In a closed loop, latency at full load is connections by rate."
+         {} people, embedded store, nothing on disk. At {CONNECTIONS} connections the host gathered {gathered:.1} \
+         beats into one call of the function. In a closed loop, latency at full load is connections by rate.",
+        number(PEOPLE as f64),
     ));
     Ok(section)
 }

@@ -10,12 +10,12 @@ use rollcall_core::{Error, UserId};
 use rollcall_functions::query;
 use rollcall_tests::Host;
 
-use crate::ground::{Ground, on_a_worker};
+use crate::ground::{self, Ground, in_turn, on_a_worker};
 use crate::load::{Requests, load};
 use crate::people::{self, Random};
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number};
-use crate::sample::{Duel, Spread};
+use crate::sample::Spread;
 
 /// How many people are online.
 const PEOPLE: u64 = 10_000;
@@ -35,9 +35,6 @@ const SLICES: usize = 5;
 /// How long a slice is over HTTP.
 const SLICE: Duration = Duration::from_millis(500);
 
-/// How long a slice is in process.
-const SHORT_SLICE: Duration = Duration::from_millis(40);
-
 /// Measures over HTTP and in process.
 pub(crate) fn run() -> Result<Section> {
     let mut section = Section::new(
@@ -47,9 +44,10 @@ pub(crate) fn run() -> Result<Section> {
     over_http(&mut section)?;
     in_process(&mut section)?;
     section.note(&format!(
-        "{PEOPLE} people online, asked for at random. Over HTTP: GET for one, POST for two hundred; queries/s at \
+        "{} people online, asked for at random. Over HTTP: GET for one, POST for two hundred; queries/s at \
          {CONNECTIONS} connections, µs/query as the client sees it on one connection (p50), µs/person of the server's CPU \
-         time at full load. The client shares the server's cores. In process: one call in flight."
+         time at full load. The client shares the server's cores. In process: one call in flight.",
+        number(PEOPLE as f64),
     ));
     Ok(section)
 }
@@ -97,18 +95,12 @@ struct Figures {
 
 fn in_process(section: &mut Section) -> Result<()> {
     let duels = on_a_worker(PEOPLE, async |ground| {
-        let mut random = Random::new(PEOPLE);
+        let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
         let mut duels = Vec::new();
         for asked in ASKED {
-            let mut duel = Duel::default();
-            for slice in 0..=SLICES * 4 {
-                let wasm = through_wasm(&ground, asked, || random.below(PEOPLE)).await?;
-                let native = natively(&ground, asked, || random.below(PEOPLE)).await?;
-                if slice > 0 {
-                    duel.push(wasm, native);
-                }
-            }
-            duels.push(duel);
+            let wasm = async || through_wasm(&ground, asked, || ours.below(PEOPLE)).await;
+            let native = async || natively(&ground, asked, || theirs.below(PEOPLE)).await;
+            duels.push(in_turn(wasm, native).await?);
         }
         Ok(duels)
     })?;
@@ -131,7 +123,7 @@ fn in_process(section: &mut Section) -> Result<()> {
 /// Microseconds per query in one slice.
 async fn through_wasm(ground: &Ground, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut queries) = (Duration::ZERO, 0);
-    while spent < SHORT_SLICE {
+    while spent < ground::SLICE {
         let users = (0..asked).map(|_| UserId::parse(people::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
         for answer in ground.crew.look_up(None, users).await? {
@@ -147,7 +139,7 @@ async fn through_wasm(ground: &Ground, asked: usize, mut anybody: impl FnMut() -
 async fn natively(ground: &Ground, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut queries) = (Duration::ZERO, 0);
     let native = &ground.native;
-    while spent < SHORT_SLICE {
+    while spent < ground::SLICE {
         let users = (0..asked).map(|_| UserId::parse(people::name(anybody())).map_err(Error::from)).collect();
         let began = Instant::now();
         for answer in query::look_up((native, native, native), &ground.rules, None, users).await? {

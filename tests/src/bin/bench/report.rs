@@ -11,9 +11,9 @@ use crate::sample::Spread;
 const METHOD: &str = "\
 Machines are shared and noisy, and this one does everything on its few cores: client, server and whatever else runs. So
 figures are only compared within one run, and contenders take turns in short slices (ABAB…): a slow moment hits both. A
-ratio is the median of the ratios of neighbouring slices, and min–max is its spread; a figure is the median over slices.
-Absolute figures move by tens of per cent between runs and machines; ratios by much less, and where min–max is wide, the
-machine was not quiet. Nothing here fails for being slow: a target that was missed says `no`.";
+figure is the median over slices; a ratio is the median of the ratios of neighbouring slices (in process: of rounds of
+twenty slices each), and min–max is its spread. Where that is wide, the machine was not quiet. Absolute figures move by
+tens of per cent from run to run, ratios less. Nothing here fails for being slow: a target that was missed says `no`.";
 
 /// What a figure should reach.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,75 @@
+//! What is seen of a person, and by whom.
+
+use crate::derive::derive;
+use crate::{Moment, Published, Rules, Session, State, Time};
+
+/// What anybody could see of this person now, with the version of the record that it rests on.
+///
+/// The version of somebody offline is told for as long as a session of somebody who really left is kept, and is 0 from
+/// then on. Otherwise it would tell the invisible, whose sessions stay, from those who are gone.
+pub fn look(session: &Session, moment: &Moment, rules: &Rules) -> Published {
+    let shown = derive(session, moment, rules);
+    let version = session.published.as_ref().map_or(0, |published| published.version);
+    let told_until = Time(version / 1000) + rules.retire_after;
+    let version = if shown.state == State::Offline && told_until <= moment.now { 0 } else { version };
+    shown.into_published(version)
+}
+
+/// The same, with the last seen that the archive knows, where the sessions know none. One who is here keeps the time
+/// since when.
+pub fn remembered(published: Published, archived: Option<Time>) -> Published {
+    let last_seen = published.last_seen.or(archived);
+    let since = if published.state == State::Offline { last_seen } else { published.since };
+    Published { since, last_seen, ..published }
+}
+
+/// What a viewer may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// The state and the note.
+    pub presence: bool,
+    /// When the person was last here.
+    pub last_seen: bool,
+}
+
+/// What is left of a presence under a verdict; none: nothing at all.
+pub fn mask(mut published: Published, verdict: Verdict) -> Option<Published> {
+    if !verdict.presence {
+        return None;
+    }
+    if !verdict.last_seen {
+        published.last_seen = None;
+        // An offline person's `since` is the last time seen, under another name.
+        if published.state == State::Offline {
+            published.since = None;
+        }
+    }
+    Some(published)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_last_seen_does_not_show_as_since() {
+        let at = Some(Time(5));
+        let offline = Published { state: State::Offline, note: None, since: at, last_seen: at, version: 7 };
+        let masked = mask(offline.clone(), Verdict { presence: true, last_seen: false });
+        assert_eq!(masked, Some(Published { since: None, last_seen: None, ..offline.clone() }));
+        let online = Published { state: State::Online, ..offline.clone() };
+        let masked = mask(online.clone(), Verdict { presence: true, last_seen: false });
+        assert_eq!(masked, Some(Published { last_seen: None, ..online }), "being online is not the last time seen");
+        assert_eq!(mask(offline, Verdict { presence: false, last_seen: true }), None);
+    }
+
+    #[test]
+    fn the_version_of_somebody_offline_is_forgotten_with_their_session() {
+        let rules = Rules::default();
+        let gone = Published { state: State::Offline, note: None, since: None, last_seen: None, version: 10_000_000 };
+        let session = Session { published: Some(gone), ..Session::default() };
+        let version = |now| look(&session, &Moment::at(Time(now)), &rules).version;
+        assert_eq!(version(10_000 + rules.retire_after.0 - 1), 10_000_000);
+        assert_eq!(version(10_000 + rules.retire_after.0), 0);
+    }
+}
