@@ -179,7 +179,7 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn to_end(&mut self) {
+    async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -215,7 +215,7 @@ async fn accept(
                     continue;
                 }
             },
-            () = signals.to_end() => return Ok(Asked::ToEnd),
+            () = signals.received() => return Ok(Asked::ToEnd),
             // A worker that ended takes its share of the shards along: nobody would sweep them.
             _ = pulse.tick() => match workers.iter().any(|worker| worker.thread.is_finished()) {
                 true => return Ok(Asked::ByFailure),
