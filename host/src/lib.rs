@@ -11,3 +11,8 @@ pub mod metrics;
 pub mod rounds;
 pub mod serve;
 mod worker;
+
+/// A call takes and gives back hundreds of small pieces of memory on the same thread; the system's allocator spends a
+/// quarter of a heartbeat on that (docs/adr/0009).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

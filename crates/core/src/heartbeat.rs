@@ -1,7 +1,7 @@
 //! Beats and departures, and whether a beat changes what others see. That is decided from the little that a touch brings
 //! back, so that in the steady state one round trip is all there is.
 
-use crate::{DeviceId, DeviceKind, Stance, State, Time, UserId};
+use crate::{DeviceId, DeviceKind, Ids, Stance, State, Time, UserId};
 
 /// One sign of life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,41 @@ pub struct Beat {
     pub kind: DeviceKind,
     /// Whether the person used the device since its last beat.
     pub active: bool,
+}
+
+/// Many signs of life, column by column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beats {
+    /// Who is alive.
+    pub users: Ids<UserId>,
+    /// On which device.
+    pub devices: Ids<DeviceId>,
+    /// In what way.
+    pub signs: Vec<Sign>,
+}
+
+/// What a sign of life says besides whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sign {
+    /// What sort of program beats.
+    pub kind: DeviceKind,
+    /// Whether the person used the device since its last beat.
+    pub active: bool,
+}
+
+impl FromIterator<Beat> for Beats {
+    fn from_iter<T: IntoIterator<Item = Beat>>(beats: T) -> Self {
+        let beats = beats.into_iter();
+        let count = beats.size_hint().0;
+        let (users, devices) = (Ids::with_capacity(count), Ids::with_capacity(count));
+        let mut packed = Self { users, devices, signs: Vec::with_capacity(count) };
+        for Beat { user, device, kind, active } in beats {
+            packed.users.push(&user);
+            packed.devices.push(&device);
+            packed.signs.push(Sign { kind, active });
+        }
+        packed
+    }
 }
 
 /// A device leaves.
@@ -47,6 +82,11 @@ pub struct Found {
     pub stance: Stance,
     /// When that stance ends.
     pub stance_until: Option<Time>,
+}
+
+impl Found {
+    /// What a touch finds of somebody of whom nothing was ever published.
+    pub const NOTHING: Self = Self { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 }
 
 /// Whether the session has to be loaded and settled after this beat. A false alarm costs a round trip; a missed change

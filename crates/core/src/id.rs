@@ -7,17 +7,44 @@ use crate::Invalid;
 /// Room for a UUID, an e-mail address or a prefixed key, while a batch of 1,024 stays under 300 KB.
 pub const MAX_ID_BYTES: usize = 128;
 
-fn check(field: &str, text: &str) -> Result<(), Invalid> {
-    if text.is_empty() {
-        return Err(Invalid::new(field, "is empty"));
+/// A sort of id.
+pub trait Id: Sized {
+    /// What the contract calls it.
+    const FIELD: &'static str;
+
+    /// The id as text.
+    fn as_str(&self) -> &str;
+
+    /// Whether an id may have so many bytes.
+    fn fits(bytes: usize) -> bool {
+        (1..=MAX_ID_BYTES).contains(&bytes)
     }
-    if text.len() > MAX_ID_BYTES {
-        return Err(Invalid::new(field, format!("is longer than {MAX_ID_BYTES} bytes")));
+
+    /// Checks a text; the error names the field.
+    fn check(text: &str) -> Result<(), Invalid> {
+        if text.is_empty() {
+            return Err(Invalid::new(Self::FIELD, "is empty"));
+        }
+        if !Self::fits(text.len()) {
+            return Err(Invalid::new(Self::FIELD, format!("is longer than {MAX_ID_BYTES} bytes")));
+        }
+        if !is_plain(text.as_bytes()) && text.chars().any(char::is_control) {
+            return Err(Invalid::new(Self::FIELD, "contains a control character"));
+        }
+        Ok(())
     }
-    if text.chars().any(char::is_control) {
-        return Err(Invalid::new(field, "contains a control character"));
-    }
-    Ok(())
+}
+
+/// Whether these are printable ASCII and nothing else, which most ids are: decided for eight bytes at a time.
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let (words, rest) = bytes.as_chunks::<8>();
+    // In each byte, the high bit: of itself, of itself less a space, and of itself plus one, which a delete carries into.
+    let odd = words.iter().map(|word| u64::from_le_bytes(*word)).fold(0, |odd, word| {
+        odd | word | (word.wrapping_sub(ONES * u64::from(b' ')) & !word) | (word & !HIGH).wrapping_add(ONES)
+    });
+    odd & HIGH == 0 && rest.iter().all(|byte| (b' '..0x7f).contains(byte))
 }
 
 macro_rules! id {
@@ -32,7 +59,7 @@ macro_rules! id {
             /// `.
             pub fn parse(text: impl Into<String>) -> Result<Self, Invalid> {
                 let text = text.into();
-                check($field, &text)?;
+                Self::check(&text)?;
                 Ok(Self(text))
             }
 
@@ -44,6 +71,14 @@ macro_rules! id {
             /// The id as owned text.
             pub fn into_string(self) -> String {
                 self.0
+            }
+        }
+
+        impl Id for $name {
+            const FIELD: &'static str = $field;
+
+            fn as_str(&self) -> &str {
+                &self.0
             }
         }
 
@@ -80,6 +115,18 @@ id!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_is_printable_ascii_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for place in 0..17 {
+                let mut bytes = *b"a~ Zb~ Yc~ Xd~ W0";
+                bytes.iter_mut().skip(place).take(1).for_each(|placed| *placed = byte);
+                assert_eq!(is_plain(&bytes), (b' '..0x7f).contains(&byte), "{byte} at {place}");
+            }
+        }
+        assert!(is_plain(b""));
+    }
 
     #[test]
     fn an_id_is_bounded_and_printable() {

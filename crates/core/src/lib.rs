@@ -9,6 +9,7 @@
 
 mod error;
 mod id;
+mod ids;
 mod rules;
 mod session;
 mod time;
@@ -21,7 +22,8 @@ pub mod settle;
 pub mod sight;
 
 pub use error::{Error, Invalid};
-pub use id::{ConversationId, DeviceId, MAX_ID_BYTES, UserId};
+pub use id::{ConversationId, DeviceId, Id, MAX_ID_BYTES, UserId};
+pub use ids::{Ids, Unfit};
 pub use rules::Rules;
 pub use session::{
     Amnesty, Choice, Device, DeviceKind, MAX_DEVICES, Mark, Moment, Next, Note, Published, Session, Stance, State,

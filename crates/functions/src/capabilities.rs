@@ -5,7 +5,7 @@
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
 pub use rollcall_core::sight::Verdict;
-use rollcall_core::{DeviceId, DeviceKind, Error, Mark, Moment, Session, Span, Time, UserId};
+use rollcall_core::{DeviceId, DeviceKind, Error, Ids, Mark, Moment, Session, Span, Time, UserId};
 
 /// The most items in one batch: the bound of the contract.
 pub const MAX_BATCH: usize = 1024;
@@ -19,6 +19,43 @@ pub struct Touch {
     pub device: DeviceId,
     /// What happened to it.
     pub trace: Trace,
+}
+
+/// Many traces, column by column: the one question on the hot path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touches {
+    /// Whose devices.
+    pub users: Ids<UserId>,
+    /// Which of them.
+    pub devices: Ids<DeviceId>,
+    /// What happened to each.
+    pub traces: Vec<Trace>,
+}
+
+impl Touches {
+    /// Whose device, which, and what happened to it: each in turn.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str, Trace)> {
+        self.users
+            .iter()
+            .zip(self.devices.iter())
+            .zip(&self.traces)
+            .map(|((user, device), trace)| (user, device, *trace))
+    }
+}
+
+impl FromIterator<Touch> for Touches {
+    fn from_iter<T: IntoIterator<Item = Touch>>(touches: T) -> Self {
+        let touches = touches.into_iter();
+        let count = touches.size_hint().0;
+        let (users, devices) = (Ids::with_capacity(count), Ids::with_capacity(count));
+        let mut packed = Self { users, devices, traces: Vec::with_capacity(count) };
+        for Touch { user, device, trace } in touches {
+            packed.users.push(&user);
+            packed.devices.push(&device);
+            packed.traces.push(trace);
+        }
+        packed
+    }
 }
 
 /// What can happen to a device.
@@ -98,7 +135,7 @@ pub struct Shards {
 /// Where traces, choices and records are kept.
 pub trait Sessions {
     /// Leaves traces.
-    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error>;
+    async fn touch_many(&self, touches: Touches) -> Result<Touched, Error>;
     /// Reads sessions.
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error>;
     /// Changes sessions by compare-and-swap.

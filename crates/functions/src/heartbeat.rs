@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use rollcall_core::choose::{Wish, choose};
 use rollcall_core::heartbeat::moves;
-pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
+pub use rollcall_core::heartbeat::{Beat, Beats, Departure, Reason, Sign};
 use rollcall_core::settle::settle;
 use rollcall_core::{Choice, Error, Rules, UserId};
 
-use crate::capabilities::{Sessions, Touch, Trace, bounded};
+use crate::capabilities::{Sessions, Touch, Touches, Trace, bounded};
 use crate::settling::{Fate, Outcome, Standing, settle_by};
 
 /// A person's own setting.
@@ -33,38 +33,36 @@ pub struct Chosen {
 pub type Answers<T> = Result<Vec<Result<T, Error>>, Error>;
 
 /// Takes heartbeats: one round trip, and more only for those whose visible state changed.
-pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Vec<Result<Beat, Error>>) -> Answers<Standing> {
-    bounded(&beats)?;
-    let mut people = Vec::with_capacity(beats.len());
-    let mut touches = Vec::with_capacity(beats.len());
-    for beat in beats {
-        people.push(beat.map(|beat| {
-            let trace = Trace::Beat { kind: beat.kind, active: beat.active, alive_for: rules.alive_for() };
-            touches.push(Touch { user: beat.user.clone(), device: beat.device, trace });
-            (beat.user, beat.active)
-        }));
+pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> Answers<Standing> {
+    let Beats { users, devices, signs } = beats;
+    bounded(&signs)?;
+    let alive_for = rules.alive_for();
+    let traces = signs.iter().map(|sign| Trace::Beat { kind: sign.kind, active: sign.active, alive_for }).collect();
+    let touched = store.touch_many(Touches { users: users.clone(), devices, traces }).await?;
+    if touched.found.len() != signs.len() {
+        return Err(short_answer());
     }
-    let touched = store.touch_many(touches).await?;
-    let mut found = touched.found.into_iter();
     let mut movers = Vec::new();
-    let mut answers: Vec<Result<Answer, Error>> = Vec::with_capacity(people.len());
-    for person in people {
-        answers.push(match person {
-            Err(error) => Err(error),
-            Ok((user, active)) => match found.next() {
-                Some(Ok(found)) if moves(&found, active, touched.now) => {
-                    movers.push(user.clone());
-                    Ok(Answer::Moved(user))
-                }
-                Some(Ok(found)) => Ok(Answer::Steady(Standing { state: found.state, version: found.version })),
-                Some(Err(error)) => Err(error),
-                None => Err(short_answer()),
-            },
-        });
+    let mut answers: Vec<Result<Standing, Error>> = Vec::with_capacity(signs.len());
+    for ((user, sign), found) in users.iter().zip(&signs).zip(touched.found) {
+        if let Ok(found) = &found
+            && moves(found, sign.active, touched.now)
+        {
+            movers.push((answers.len(), UserId::parse(user)?));
+        }
+        answers.push(found.map(|found| Standing { state: found.state, version: found.version }));
+    }
+    if movers.is_empty() {
+        return Ok(answers);
     }
     // If the store went away meanwhile, those who moved fail; the others' beats are in.
-    let settled = settle_all(store, rules, movers).await;
-    Ok(answers.into_iter().map(|answer| answer.and_then(|answer| answer.resolve(&settled))).collect())
+    let settled = settle_all(store, rules, movers.iter().map(|(_, user)| user.clone()).collect()).await;
+    for (place, user) in movers {
+        if let Some(answer) = answers.get_mut(place) {
+            *answer = standing_of(&user, &settled);
+        }
+    }
+    Ok(answers)
 }
 
 /// Takes departures. A departure can bring the deadline nearer, so the session is always settled.
@@ -86,22 +84,17 @@ pub async fn leave_many(
             departure.user
         }));
     }
-    let touched = store.touch_many(touches).await?;
+    let touched = store.touch_many(touches.into_iter().collect()).await?;
     let mut found = touched.found.into_iter();
-    let mut leavers = Vec::new();
-    let mut answers = Vec::with_capacity(people.len());
-    for person in people {
-        answers.push(match person.map(|user| (user, found.next())) {
-            Ok((user, Some(Ok(_)))) => {
-                leavers.push(user.clone());
-                Ok(Answer::Moved(user))
-            }
-            Ok((_, Some(Err(error)))) | Err(error) => Err(error),
-            Ok((_, None)) => Err(short_answer()),
-        });
+    for person in &mut people {
+        if person.is_ok()
+            && let Err(error) = found.next().unwrap_or_else(|| Err(short_answer()))
+        {
+            *person = Err(error);
+        }
     }
-    let settled = settle_all(store, rules, leavers).await;
-    Ok(answers.into_iter().map(|answer| answer.and_then(|answer| answer.resolve(&settled))).collect())
+    let settled = settle_all(store, rules, people.iter().flatten().cloned().collect()).await;
+    Ok(people.into_iter().map(|person| person.and_then(|user| standing_of(&user, &settled))).collect())
 }
 
 /// Takes people's own settings. Of several for one person in a batch, the last counts and answers for all.
@@ -147,23 +140,11 @@ fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<Ch
 /// A choice that was overtaken in every round was not kept; a moment later it will be.
 const RETRY_MS: u32 = 100;
 
-enum Answer {
-    /// The touch said it all.
-    Steady(Standing),
-    /// The settling of this person has the answer.
-    Moved(UserId),
-}
-
-impl Answer {
-    fn resolve(self, settled: &Result<Settled, Error>) -> Result<Standing, Error> {
-        match self {
-            Answer::Steady(standing) => Ok(standing),
-            Answer::Moved(user) => match settled.as_ref().map(|settled| settled.get(&user)) {
-                Ok(Some(Ok(outcome))) => Ok(outcome.standing),
-                Ok(Some(Err(error))) | Err(error) => Err(error.clone()),
-                Ok(None) => Err(short_answer()),
-            },
-        }
+fn standing_of(user: &UserId, settled: &Result<Settled, Error>) -> Result<Standing, Error> {
+    match settled.as_ref().map(|settled| settled.get(user)) {
+        Ok(Some(Ok(outcome))) => Ok(outcome.standing),
+        Ok(Some(Err(error))) | Err(error) => Err(error.clone()),
+        Ok(None) => Err(short_answer()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Contract types to rule types and back. Exhaustive matches, no `_`: a new case in the contract stops the build here.
 
 use rollcall_core as core;
-use rollcall_core::{DeviceId, Invalid, Span, Time};
+use rollcall_core::{DeviceId, Id, Ids, Invalid, Span, Time};
 
 use crate::wit::types as wit;
 
@@ -30,6 +30,11 @@ pub fn error_out(error: core::Error) -> wit::Error {
 /// Foreign input that broke a rule.
 pub fn refused(invalid: Invalid) -> core::Error {
     core::Error::Invalid(invalid)
+}
+
+pub(crate) fn ids_out<I: Id>(ids: Ids<I>) -> wit::Ids {
+    let (text, lengths) = ids.into_parts();
+    wit::Ids { text, lengths }
 }
 
 /// A state, for the caller.

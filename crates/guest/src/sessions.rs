@@ -2,11 +2,11 @@
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{Amnesty, Error, Mark, Moment, Next, Session, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessions, Shards, Touch, Touched, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessions, Shards, Touched, Touches, Trace};
 
 use crate::codec::{
-    choice_in, choice_out, device_in, error_in, kind_out, published_in, published_out, refused, span_out, stance_in,
-    state_in, time_in,
+    choice_in, choice_out, device_in, error_in, ids_out, kind_out, published_in, published_out, refused, span_out,
+    stance_in, state_in,
 };
 use crate::wit::sessions as wit;
 
@@ -14,10 +14,14 @@ use crate::wit::sessions as wit;
 pub struct PlatformSessions;
 
 impl Sessions for PlatformSessions {
-    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
-        let touched = wit::touch_many(touches.into_iter().map(touch_out).collect()).await.map_err(error_in)?;
-        let found = touched.found.into_iter().map(|found| found.map(found_in).map_err(error_in)).collect();
-        Ok(Touched { now: Time(touched.now), found })
+    async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
+        let touches = wit::Touches {
+            users: ids_out(touches.users),
+            devices: ids_out(touches.devices),
+            traces: touches.traces.into_iter().map(trace_out).collect(),
+        };
+        let touched = wit::touch_many(touches).await.map_err(error_in)?;
+        Ok(touched_in(touched))
     }
 
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
@@ -57,24 +61,32 @@ fn users_in(users: Vec<String>) -> Result<Vec<UserId>, Error> {
     users.into_iter().map(|user| UserId::parse(user).map_err(refused)).collect()
 }
 
-fn touch_out(touch: Touch) -> wit::Touch {
-    let trace = match touch.trace {
+fn trace_out(trace: Trace) -> wit::Trace {
+    match trace {
         Trace::Beat { kind, active, alive_for } => {
             wit::Trace::Beat(wit::BeatTrace { kind: kind_out(kind), active, alive_for_ms: span_out(alive_for) })
         }
         Trace::Dropped(grace) => wit::Trace::Dropped(span_out(grace)),
         Trace::Logout => wit::Trace::Logout,
-    };
-    wit::Touch { user: touch.user.into_string(), device: touch.device.into_string(), trace }
+    }
 }
 
-fn found_in(found: wit::Found) -> Found {
-    Found {
-        state: state_in(found.state),
-        version: found.version,
-        stance: stance_in(found.stance),
-        stance_until: time_in(found.stance_until),
+fn touched_in(touched: wit::Touched) -> Touched {
+    let found = |(look, version): (wit::Look, u64)| {
+        Ok(Found { state: state_in(look.state), version, stance: stance_in(look.stance), stance_until: None })
+    };
+    let mut items: Vec<_> = touched.looks.into_iter().zip(touched.versions).map(found).collect();
+    for ending in touched.endings {
+        if let Some(Ok(found)) = items.get_mut(ending.place as usize) {
+            found.stance_until = Some(Time(ending.at));
+        }
     }
+    for failure in touched.failures {
+        if let Some(item) = items.get_mut(failure.place as usize) {
+            *item = Err(error_in(failure.error));
+        }
+    }
+    Touched { now: Time(touched.now), found: items }
 }
 
 fn session_in(session: wit::Session) -> Result<Session, Error> {

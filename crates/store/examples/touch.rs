@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rollcall_core::{DeviceId, DeviceKind, Invalid, Span, UserId};
-use rollcall_functions::capabilities::{Touch, Trace};
+use rollcall_functions::capabilities::{Touch, Touches, Trace};
 use rollcall_store::memory::{Memory, Options};
 
 /// Touches per measurement: a second or so.
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let started = Instant::now();
     for person in 0..people {
-        store.touch(&[touch(person)?])?;
+        store.touch(&[touch(person)?].into_iter().collect())?;
     }
     report("first touches (build included)", started.elapsed(), people as usize);
     for round in 1..=3 {
@@ -50,7 +50,7 @@ fn steady(store: &Memory, people: u64, batch: usize, seed: u64) -> Result<Durati
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut spent = Vec::with_capacity(TOUCHES.div_ceil(batch));
     for _ in 0..TOUCHES.div_ceil(batch) {
-        let touches = (0..batch).map(|_| touch(next(&mut random) % people)).collect::<Result<Vec<_>, _>>()?;
+        let touches = (0..batch).map(|_| touch(next(&mut random) % people)).collect::<Result<Touches, _>>()?;
         let started = Instant::now();
         black_box(store.touch(&touches)?);
         drop(touches);

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::{self, Commit, Committed, Loaded, Retiree, Shards, Sighting, Touch, Touched};
+use rollcall_functions::capabilities::{self, Commit, Committed, Loaded, Retiree, Shards, Sighting, Touched, Touches};
 
 pub use clock::Clock;
 pub use keep::{Keeper, Kept, Saved};
@@ -31,7 +31,7 @@ pub type Outcomes = Vec<Result<Committed, Error>>;
 /// Where sessions are kept; the contract's `sessions`, natively.
 pub trait Store: Send + Sync + 'static {
     /// Leaves traces.
-    fn touch_many(&self, touches: Vec<Touch>) -> Answer<'_, Touched>;
+    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched>;
     /// Reads sessions.
     fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded>;
     /// Changes sessions by compare-and-swap.
@@ -63,7 +63,7 @@ pub struct NativeSessions(pub Arc<dyn Store>);
 pub struct NativeArchive(pub Arc<dyn LastSeen>);
 
 impl capabilities::Sessions for NativeSessions {
-    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+    async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.0.touch_many(touches).await
     }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rollcall_core::choose::{Wish, Words};
 use rollcall_core::{DeviceId, DeviceKind, Mark, Rules, Session, Span, Stance, State, Time, UserId, sight};
-use rollcall_functions::capabilities::{Shards, Trace};
+use rollcall_functions::capabilities::{Shards, Touch, Trace};
 use rollcall_functions::heartbeat::{Beat, Choosing, beat_many, choose_many};
 use rollcall_functions::sweep::{archive as archive_cold, sweep};
 use rollcall_store::memory::{Memory, Options};
@@ -57,7 +57,7 @@ impl Run {
     async fn beat(&self, name: &str) -> State {
         let device = DeviceId::parse("web-1").unwrap();
         let beat = Beat { user: user(name), device, kind: DeviceKind::Web, active: true };
-        beat_many(&self.native(), &RULES, vec![Ok(beat)]).await.unwrap().remove(0).unwrap().state
+        beat_many(&self.native(), &RULES, [beat].into_iter().collect()).await.unwrap().remove(0).unwrap().state
     }
 
     async fn choose(&self, name: &str, stance: Stance, lasts: Option<Span>, text: Option<&str>) {
@@ -186,7 +186,7 @@ async fn everything_of_a_session_survives_the_file() {
             let trace = Trace::Beat { kind, active, alive_for: Span(70) };
             let device = DeviceId::parse(format!("\"{active}\" \u{1f4bb}")).unwrap();
             let user = user(&format!("user-{index} 名"));
-            store.touch(&[rollcall_functions::capabilities::Touch { user, device, trace }]).unwrap();
+            store.touch(&[Touch { user, device, trace }].into_iter().collect()).unwrap();
         }
         let words = Words::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
         let wish = Wish { stance, lasts: Some(Span::seconds(60)), words: Some(words) };

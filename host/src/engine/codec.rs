@@ -4,10 +4,10 @@
 use rollcall_api::call;
 use rollcall_core as core;
 use rollcall_core::choose::Words;
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::{Beats, Found, Sign};
 use rollcall_core::settle::Decision;
-use rollcall_core::{DeviceId, Invalid, Mark, Next, Rules, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sighting, Touch, Touched, Trace};
+use rollcall_core::{Id, Ids, Invalid, Mark, Next, Rules, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sighting, Touched, Touches, Trace};
 use rollcall_functions::sweep;
 
 use super::bindings::heartbeat::exports::rollcall::presence::heartbeat;
@@ -165,29 +165,53 @@ fn published_out(published: core::Published) -> types::Published {
     }
 }
 
-pub(crate) fn touch_in(touch: sessions::Touch) -> Result<Touch, Invalid> {
-    let trace = match touch.trace {
+pub(crate) fn touches_in(touches: sessions::Touches) -> Result<Touches, Invalid> {
+    let (users, devices) = (ids_in(touches.users)?, ids_in(touches.devices)?);
+    let traces: Vec<_> = touches.traces.into_iter().map(trace_in).collect();
+    if users.len() != traces.len() || devices.len() != traces.len() {
+        return Err(Invalid::new("touches", "has columns of different lengths"));
+    }
+    Ok(Touches { users, devices, traces })
+}
+
+fn ids_in<I: Id>(ids: types::Ids) -> Result<Ids<I>, Invalid> {
+    Ids::parse(ids.text, ids.lengths).map_err(|_| Invalid::new(I::FIELD, "is unfit, one or more of them"))
+}
+
+fn ids_out<I: Id>(ids: Ids<I>) -> types::Ids {
+    let (text, lengths) = ids.into_parts();
+    types::Ids { text, lengths }
+}
+
+fn trace_in(trace: sessions::Trace) -> Trace {
+    match trace {
         sessions::Trace::Beat(beat) => {
             Trace::Beat { kind: kind_in(beat.kind), active: beat.active, alive_for: span(beat.alive_for_ms) }
         }
         sessions::Trace::Dropped(grace_ms) => Trace::Dropped(span(grace_ms)),
         sessions::Trace::Logout => Trace::Logout,
-    };
-    Ok(Touch { user: UserId::parse(touch.user)?, device: DeviceId::parse(touch.device)?, trace })
+    }
 }
 
 pub(crate) fn touched_out(touched: Touched) -> sessions::Touched {
-    let found = touched.found.into_iter().map(|found| found.map(found_out).map_err(error_out)).collect();
-    sessions::Touched { now: touched.now.0, found }
-}
-
-fn found_out(found: Found) -> sessions::Found {
-    sessions::Found {
-        state: state_out(found.state),
-        version: found.version,
-        stance: stance_out(found.stance),
-        stance_until: found.stance_until.map(|at| at.0),
+    let count = touched.found.len();
+    let mut out = sessions::Touched {
+        now: touched.now.0,
+        versions: Vec::with_capacity(count),
+        looks: Vec::with_capacity(count),
+        endings: Vec::new(),
+        failures: Vec::new(),
+    };
+    for (place, found) in (0..).zip(touched.found) {
+        let found = found.unwrap_or_else(|error| {
+            out.failures.push(sessions::Failure { place, error: error_out(error) });
+            Found::NOTHING
+        });
+        out.versions.push(found.version);
+        out.looks.push(sessions::Look { state: state_out(found.state), stance: stance_out(found.stance) });
+        out.endings.extend(found.stance_until.map(|at| sessions::Ending { place, at: at.0 }));
     }
+    out
 }
 
 pub(crate) fn loaded_out(loaded: Loaded) -> sessions::Loaded {
@@ -259,12 +283,13 @@ pub(crate) fn outcomes_out(
         .collect()
 }
 
-pub(crate) fn beat_out(beat: call::Beat) -> heartbeat::Beat {
-    heartbeat::Beat {
-        user: beat.user.into_string(),
-        device: beat.device.into_string(),
-        kind: kind_out(beat.kind),
-        active: beat.active,
+pub(crate) fn beats_out(beats: impl IntoIterator<Item = call::Beat>) -> heartbeat::Beats {
+    let Beats { users, devices, signs } = beats.into_iter().collect();
+    let sign_out = |sign: Sign| heartbeat::Sign { kind: kind_out(sign.kind), active: sign.active };
+    heartbeat::Beats {
+        users: ids_out(users),
+        devices: ids_out(devices),
+        signs: signs.into_iter().map(sign_out).collect(),
     }
 }
 

@@ -68,16 +68,15 @@ impl Function for HeartbeatFunction {
         let heartbeat = self.rollcall_presence_heartbeat();
         match call {
             HeartbeatCall::Beat(beat, reply) => {
-                let answer = heartbeat.call_beat_many(accessor, vec![codec::beat_out(beat)]).await?;
+                let answer = heartbeat.call_beat_many(accessor, codec::beats_out([beat])).await?;
                 scatter(answer, vec![reply]);
             }
             HeartbeatCall::Gathered(beats, replies) => {
-                let beats = beats.into_iter().map(codec::beat_out).collect();
-                scatter(heartbeat.call_beat_many(accessor, beats).await?, replies);
+                scatter(heartbeat.call_beat_many(accessor, codec::beats_out(beats)).await?, replies);
             }
             HeartbeatCall::Beats(beats, reply) => {
-                let beats = beats.into_iter().map(codec::beat_out).collect();
-                answer(reply, heartbeat.call_beat_many(accessor, beats).await?, codec::standing_in);
+                let batch = heartbeat.call_beat_many(accessor, codec::beats_out(beats)).await?;
+                answer(reply, batch, codec::standing_in);
             }
             HeartbeatCall::Leave(departures, reply) => {
                 let departures = departures.into_iter().map(codec::departure_out).collect();

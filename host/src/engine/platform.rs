@@ -88,10 +88,10 @@ impl wit::settings::Host for Cell {
 impl<T> wit::sessions::HostWithStore<T> for Capabilities {
     async fn touch_many(
         accessor: &Access<T>,
-        touches: Vec<wit::sessions::Touch>,
+        touches: wit::sessions::Touches,
     ) -> Result<wit::sessions::Touched, wit::types::Error> {
         let platform = platform(accessor);
-        let touches = codec::all(touches, codec::touch_in)?;
+        let touches = codec::touches_in(touches).map_err(|invalid| codec::error_out(invalid.into()))?;
         let touched = timed(&platform, "touch", platform.store.touch_many(touches)).await?;
         Ok(codec::touched_out(touched))
     }

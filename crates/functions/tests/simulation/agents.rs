@@ -164,8 +164,11 @@ impl Agents {
         }
         let beats = gathered
             .iter()
-            .map(|&(user, device, active)| {
-                Ok(Beat { user: user_id(user), device: device_id(device), kind: DeviceKind::Web, active })
+            .map(|&(user, device, active)| Beat {
+                user: user_id(user),
+                device: device_id(device),
+                kind: DeviceKind::Web,
+                active,
             })
             .collect();
         let people = gathered.into_iter().map(|(user, ..)| user).collect();

@@ -8,9 +8,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use rollcall_core::{Error, Time, UserId};
+use rollcall_core::{DeviceId, Error, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Loaded, Retiree, Sessions, Shards, Sighting, Touch, Touched, Trace, Verdict, Verdicts,
+    Archive, Commit, Committed, Loaded, Retiree, Sessions, Shards, Sighting, Touch, Touched, Touches, Trace, Verdict,
+    Verdicts,
 };
 
 use crate::random::Random;
@@ -124,7 +125,13 @@ impl Future for Pause {
 }
 
 impl Sessions for Client {
-    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+    async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
+        let touch = |(user, device, trace): (&str, &str, Trace)| Touch {
+            user: UserId::parse(user).unwrap(),
+            device: DeviceId::parse(device).unwrap(),
+            trace,
+        };
+        let touches: Vec<Touch> = touches.iter().map(touch).collect();
         let failing: Vec<bool> = touches.iter().map(|_| self.fails_for_item()).collect();
         let is_whole = !self.has_failed.get();
         self.call(|store| {

@@ -7,16 +7,12 @@
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
 use rollcall_core::{
-    Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Mark, Next, Note, Published, Session, Span, Stance, State, Time,
+    Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Mark, Next, Note, Published, Session, Span, State, Time,
 };
 use rollcall_functions::capabilities::Trace;
 use smallvec::SmallVec;
 
 use super::id::Id;
-
-/// What a touch finds when nothing is kept.
-pub(super) const NOTHING_FOUND: Found =
-    Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 
 /// A device that logged out expires here: before any instant, so that it is dead whatever pardon is in force.
 const LONG_AGO: Time = Time(0);
@@ -114,7 +110,7 @@ impl Entry {
 
     /// What a touch finds.
     pub(super) fn found(&self) -> Found {
-        let mut found = NOTHING_FOUND;
+        let mut found = Found::NOTHING;
         if let Some(record) = &self.record {
             found.state = record.state;
             found.version = record.version;
@@ -149,8 +145,8 @@ impl Entry {
 
     /// Leaves a trace, and leaves the session due no later than when the trace ends, so that one that was recorded but
     /// never published is found by the sweep. It never moves a deadline away: looking too early is harmless.
-    pub(super) fn touch(&mut self, device: &DeviceId, trace: Trace, when: When) {
-        let known = self.devices.iter_mut().find(|trail| trail.id.is(device.as_str()));
+    pub(super) fn touch(&mut self, device: &str, trace: Trace, when: When) {
+        let known = self.devices.iter_mut().find(|trail| trail.id.is(device));
         match (trace, known) {
             (Trace::Beat { kind, active, alive_for }, Some(trail)) => {
                 trail.beat(kind, active, alive_for, when.now);
@@ -159,7 +155,7 @@ impl Entry {
             (Trace::Beat { kind, active, alive_for }, None) => {
                 self.make_room(when.dead_by);
                 self.devices.push(Trail {
-                    id: Id::new(device.as_str()),
+                    id: Id::new(device),
                     beat_at: when.now,
                     active_at: active.then_some(when.now).into(),
                     expires_at: when.now + alive_for,

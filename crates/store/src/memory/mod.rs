@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use rollcall_core::{Amnesty, Error, Moment, Next, Published, Session, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touch, Touched};
+use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
 
 use crate::clock::Clock;
 use crate::keep::{Keeper, Saved};
@@ -143,18 +143,13 @@ impl Memory {
     }
 
     /// Leaves traces: [`Store::touch_many`] without waiting.
-    pub fn touch(&self, touches: &[Touch]) -> Result<Touched, Error> {
-        bounded(touches)?;
+    pub fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
+        bounded(&touches.traces)?;
         let moment = self.moment();
         let when = When { now: moment.now, dead_by: moment.surely_dead_by() };
-        let mut found = Vec::with_capacity(touches.len());
-        self.visit(
-            touches,
-            |touch| touch.user.as_str(),
-            |shard, key, touch| {
-                found.push(Ok(shard.touch(key, touch, when)));
-            },
-        );
+        let mut found = Vec::with_capacity(touches.traces.len());
+        let touches = touches.iter().map(|(user, device, trace)| (user, (device, trace)));
+        self.visit(touches, |shard, key, (device, trace)| found.push(Ok(shard.touch(key, device, trace, when))));
         Ok(Touched { now: moment.now, found })
     }
 
@@ -164,7 +159,8 @@ impl Memory {
         // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read.
         let moment = self.moment();
         let mut sessions = Vec::with_capacity(users.len());
-        self.visit(users, UserId::as_str, |shard, key, _| sessions.push(Ok(shard.load(key))));
+        let users = users.iter().map(|user| (user.as_str(), ()));
+        self.visit(users, |shard, key, ()| sessions.push(Ok(shard.load(key))));
         Ok(Loaded { moment, sessions })
     }
 
@@ -172,20 +168,18 @@ impl Memory {
     /// for first: where the search begins, then where the session is. When the work is done it is there.
     fn visit<'a, T>(
         &'a self,
-        items: &'a [T],
-        user: impl Fn(&'a T) -> &'a str,
-        mut work: impl FnMut(&Shard, Key<'a>, &'a T),
+        mut items: impl ExactSizeIterator<Item = (&'a str, T)>,
+        mut work: impl FnMut(&Shard, Key<'a>, T),
     ) {
         let mut abreast = Vec::with_capacity(items.len().min(ABREAST));
-        for items in items.chunks(ABREAST) {
-            abreast.clear();
-            for item in items {
-                let (shard, key) = (self.shard(user(item)), self.key(user(item)));
+        while items.len() > 0 {
+            for (user, item) in items.by_ref().take(ABREAST) {
+                let (shard, key) = (self.shard(user), self.key(user));
                 shard.expect_search(key);
                 abreast.push((shard, key, item));
             }
             abreast.iter().for_each(|(shard, key, _)| shard.expect_session(*key));
-            abreast.iter().for_each(|(shard, key, item)| work(shard, *key, item));
+            abreast.drain(..).for_each(|(shard, key, item)| work(shard, key, item));
         }
     }
 
@@ -225,7 +219,7 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn touch_many(&self, touches: Vec<Touch>) -> Answer<'_, Touched> {
+    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched> {
         Box::pin(async move { self.touch(&touches) })
     }
     fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded> {

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{Mark, Moment, Next, Session, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Retiree, Touch};
+use rollcall_functions::capabilities::{Commit, Committed, Retiree, Trace};
 
 use super::Listener;
-use super::entry::{Entry, NOTHING_FOUND, When};
+use super::entry::{Entry, When};
 use super::places::Places;
 use super::prefetch::prefetch;
 use crate::Answer;
@@ -109,14 +109,14 @@ impl Shard {
     }
 
     /// Leaves a trace and answers with what it found.
-    pub(super) fn touch(&self, key: Key<'_>, touch: &Touch, when: When) -> Found {
+    pub(super) fn touch(&self, key: Key<'_>, device: &str, trace: Trace, when: When) -> Found {
         let mut people = self.people.lock();
         let tick = people.tick();
         let place = people.find(key);
         if let Some((place, entry)) = place.and_then(|place| Some((place, people.at_mut(place)?))) {
             let (found, before) = (entry.found(), entry.next);
             entry.tick = tick;
-            entry.touch(&touch.device, touch.trace, when);
+            entry.touch(device, trace, when);
             let after = entry.next;
             // In the steady state the deadline is the settler's business, and there is only the entry to write.
             if before != after {
@@ -127,13 +127,13 @@ impl Shard {
         }
         let mut entry = Entry::new(key.name);
         entry.tick = tick;
-        entry.touch(&touch.device, touch.trace, when);
+        entry.touch(device, trace, when);
         // A departure of somebody who is not here leaves nothing behind.
         if !entry.is_idle() {
             people.insert(key, entry);
             self.publish_earliest(&people);
         }
-        NOTHING_FOUND
+        Found::NOTHING
     }
 
     /// The session as it stands; an empty one if there is none.

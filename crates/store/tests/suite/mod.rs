@@ -123,7 +123,7 @@ pub(crate) fn traced(name: &str, on: &str, trace: Trace) -> Touch {
 }
 
 pub(crate) async fn touch(store: &dyn Store, touches: Vec<Touch>) -> Touched {
-    store.touch_many(touches).await.unwrap()
+    store.touch_many(touches.into_iter().collect()).await.unwrap()
 }
 
 /// Touches once, and answers the store's time.

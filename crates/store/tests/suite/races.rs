@@ -139,7 +139,7 @@ async fn act(store: &NativeSessions, random: &mut Random) {
         1 => leave_many(store, rules, vec![Ok(Departure { user, device, reason: Reason::Dropped })]).await,
         _ => {
             let active = random.below(2) == 0;
-            beat_many(store, rules, vec![Ok(Beat { user, device, kind: DeviceKind::Web, active })]).await
+            beat_many(store, rules, [Beat { user, device, kind: DeviceKind::Web, active }].into_iter().collect()).await
         }
     };
     outcome.unwrap().remove(0).unwrap();

@@ -202,7 +202,7 @@ pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: impl Subje
     let too_many = Error::TooMany(MAX_BATCH as u32);
     let expected = Mark::default();
     let decision = publish(State::Online, Time(1));
-    assert_eq!(store.touch_many(vec![beat("bob", "web-1"); many]).await, Err(too_many.clone()));
+    assert_eq!(store.touch_many(vec![beat("bob", "web-1"); many].into_iter().collect()).await, Err(too_many.clone()));
     assert_eq!(store.load_many(vec![user("bob"); many]).await, Err(too_many.clone()));
     let commits = vec![Commit { user: user("bob"), expected, decision }; many];
     assert_eq!(store.commit_many(commits).await, Err(too_many.clone()));

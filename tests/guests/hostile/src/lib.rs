@@ -23,13 +23,16 @@ use bindings::exports::rollcall::presence::heartbeat as wit;
 struct Component;
 
 impl wit::Guest for Component {
-    async fn beat_many(beats: Vec<wit::Beat>) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
-        for beat in &beats {
-            misbehave(&beat.device).await;
+    async fn beat_many(beats: wit::Beats) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
+        let mut devices = beats.devices.text.as_str();
+        for &length in &beats.devices.lengths {
+            let (device, rest) = devices.split_at(usize::from(length));
+            misbehave(device).await;
+            devices = rest;
         }
         let next_beat_ms = settings::current().interval_ms;
         let standing = wit::Standing { state: types::State::Online, version: 1, next_beat_ms };
-        Ok(beats.iter().map(|_| Ok(standing)).collect())
+        Ok(beats.signs.iter().map(|_| Ok(standing)).collect())
     }
 
     async fn leave_many(_: Vec<wit::Departure>) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {

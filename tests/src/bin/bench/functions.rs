@@ -5,9 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rollcall_api::call;
-use rollcall_core::Error;
-use rollcall_functions::heartbeat::{self, Beat};
+use rollcall_functions::heartbeat;
 
 use crate::ground::{Ground, SLICE, in_turn, on_a_worker};
 use crate::people::{self, Random};
@@ -74,7 +72,7 @@ async fn measure(ground: &Ground, people: u64) -> Result<Vec<Duel>> {
 async fn through_wasm(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut beaten) = (Duration::ZERO, 0);
     while spent < SLICE {
-        let batches = ready(batch, || Ok(for_the_host(people::beat(anybody())?)))?;
+        let batches = ready(batch, || Ok(people::beat(anybody())?))?;
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();
@@ -91,11 +89,11 @@ async fn through_wasm(ground: &Ground, batch: usize, mut anybody: impl FnMut() -
 async fn natively(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut beaten) = (Duration::ZERO, 0);
     while spent < SLICE {
-        let batches = ready(batch, || Ok(people::beat(anybody()).map_err(Error::from)))?;
+        let batches = ready(batch, || Ok(people::beat(anybody())?))?;
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();
-            for answer in heartbeat::beat_many(&ground.native, &ground.rules, beats).await? {
+            for answer in heartbeat::beat_many(&ground.native, &ground.rules, beats.into_iter().collect()).await? {
                 black_box(answer?);
             }
         }
@@ -107,8 +105,4 @@ async fn natively(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u6
 /// Batches of items, made ready.
 fn ready<T>(batch: usize, mut item: impl FnMut() -> Result<T>) -> Result<Vec<Vec<T>>> {
     (0..READY.div_ceil(batch)).map(|_| (0..batch).map(|_| item()).collect()).collect()
-}
-
-fn for_the_host(beat: Beat) -> call::Beat {
-    call::Beat { user: beat.user, device: beat.device, kind: beat.kind, active: beat.active }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rollcall_core::{Error, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Sighting, Touch, Touched, Verdict,
+    Archive, Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Sighting, Touched, Touches, Verdict,
     Verdicts,
 };
 use rollcall_functions::heartbeat;
@@ -62,7 +62,7 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> R
 async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
     let everybody: Vec<u64> = (0..people).collect();
     for batch in everybody.chunks(MAX_BATCH) {
-        let beats = batch.iter().map(|person| people::beat(*person).map_err(Error::from)).collect();
+        let beats = batch.iter().map(|person| people::beat(*person)).collect::<Result<_, _>>()?;
         for answer in heartbeat::beat_many(native, rules, beats).await? {
             answer?;
         }
@@ -96,7 +96,7 @@ pub(crate) struct Native {
 }
 
 impl Sessions for Native {
-    async fn touch_many(&self, touches: Vec<Touch>) -> Result<Touched, Error> {
+    async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.store.touch_many(touches).await
     }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
