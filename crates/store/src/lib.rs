@@ -1,4 +1,4 @@
-//! The capabilities, provided natively: sessions in memory, last seen in SQLite.
+//! The capabilities, provided natively: sessions in memory or in Redis, last seen in SQLite or PostgreSQL.
 //!
 //! One object-safe trait per capability, so that the host picks a store at start and nothing else in it knows which.
 //! The same suite of tests takes a factory and runs on every implementation.
@@ -6,7 +6,9 @@
 mod clock;
 mod keep;
 pub mod memory;
-mod shard;
+pub mod postgres;
+pub mod redis;
+mod sightings;
 pub mod sqlite;
 
 use std::future::Future;
@@ -19,7 +21,10 @@ use rollcall_functions::capabilities::{self, Commit, Committed, Loaded, Retiree,
 pub use clock::Clock;
 pub use keep::{Keeper, Kept, Saved};
 pub use memory::Memory;
-pub use shard::{DEFAULT_SHARDS, shard_of};
+pub use postgres::PostgresArchive;
+pub use redis::Redis;
+pub use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
+pub use sightings::MAX_SIGHTINGS;
 pub use sqlite::SqliteArchive;
 
 /// An answer that may have to wait for a network or a disk.

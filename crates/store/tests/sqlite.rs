@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod archive_suite;
 mod folder;
 
 use std::io::{BufRead, BufReader};
@@ -15,113 +16,49 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::Sighting;
-use rollcall_store::sqlite::{MAX_SIGHTINGS, OpenError};
+use rollcall_core::{Error, Time};
+use rollcall_store::sqlite::OpenError;
 use rollcall_store::{LastSeen, SqliteArchive};
 use rusqlite::Connection;
-use tokio::task::JoinSet;
 
+use archive_suite::{Subject, get, seen, user};
 use folder::Folder;
 
-fn user(name: &str) -> UserId {
-    UserId::parse(name).unwrap()
-}
+struct File(Folder);
 
-fn seen(name: &str, at: u64) -> Sighting {
-    Sighting { user: user(name), last_seen: Time(at) }
-}
-
-async fn get(archive: &SqliteArchive, name: &str) -> Option<u64> {
-    archive.get_many(vec![user(name)]).await.unwrap()[0].map(|time| time.0)
-}
-
-#[tokio::test]
-async fn last_seen_never_moves_backwards() {
-    let folder = Folder::new();
-    let archive = SqliteArchive::open(folder.path("a.db")).unwrap();
-    for (at, expected) in [(5, 5), (3, 5), (5, 5), (9, 9), (0, 9)] {
-        archive.put_many(vec![seen("bob", at)]).await.unwrap();
-        assert_eq!(get(&archive, "bob").await, Some(expected), "after {at}");
+impl File {
+    fn new() -> Self {
+        Self(Folder::new())
     }
-    archive.put_many(vec![seen("eve", 1), seen("eve", 4), seen("eve", 2)]).await.unwrap();
-    assert_eq!(get(&archive, "eve").await, Some(4), "also within one call");
 }
 
-#[tokio::test]
-async fn answers_come_in_the_order_asked() {
-    let archive = SqliteArchive::in_memory().unwrap();
-    archive.put_many(vec![seen("a", 1), seen("b", 2), seen("é", u64::MAX)]).await.unwrap();
-    let asked = ["b", "nobody", "a", "b", "é"].map(user).to_vec();
-    let answers: Vec<_> =
-        archive.get_many(asked).await.unwrap().into_iter().map(|time| time.map(|time| time.0)).collect();
-    assert_eq!(answers, [Some(2), None, Some(1), Some(2), Some(i64::MAX as u64)]);
+impl Subject for File {
+    async fn open(&self) -> Arc<dyn LastSeen> {
+        Arc::new(SqliteArchive::open(self.0.path("a.db")).unwrap())
+    }
 }
 
+archive_suite!(File::new());
+
 #[tokio::test]
-async fn empty_calls_are_answered_and_too_many_refused() {
+async fn a_database_in_memory_is_an_archive_of_its_own() {
     let archive = SqliteArchive::open(":memory:").unwrap();
-    archive.put_many(Vec::new()).await.unwrap();
-    assert!(archive.get_many(Vec::new()).await.unwrap().is_empty());
-    let too_many = Error::TooMany(MAX_SIGHTINGS as u32);
-    assert_eq!(archive.put_many(vec![seen("bob", 1); MAX_SIGHTINGS + 1]).await, Err(too_many.clone()));
-    assert_eq!(archive.get_many(vec![user("bob"); MAX_SIGHTINGS + 1]).await, Err(too_many));
-    assert_eq!(get(&archive, "bob").await, None);
-    archive.put_many((0..MAX_SIGHTINGS).map(|index| seen(&format!("user-{index}"), 1)).collect()).await.unwrap();
-    assert_eq!(get(&archive, "user-9999").await, Some(1));
+    archive.put_many(vec![seen("bob", 1), seen("eve", u64::MAX)]).await.unwrap();
+    assert_eq!(get(&archive, "bob").await, Some(1));
+    assert_eq!(get(&archive, "eve").await, Some(i64::MAX as u64));
+    assert_eq!(get(&SqliteArchive::open(":memory:").unwrap(), "bob").await, None);
 }
 
 #[tokio::test]
-async fn it_survives_being_reopened_and_leaves_one_file() {
+async fn closing_leaves_one_file() {
     let folder = Folder::new();
     for round in 1..=3 {
         let archive = SqliteArchive::open(folder.path("a.db")).unwrap();
-        assert_eq!(get(&archive, "bob").await, (round > 1).then_some(round - 1));
         archive.put_many(vec![seen("bob", round)]).await.unwrap();
         drop(archive);
         let files: Vec<_> = std::fs::read_dir(folder.root()).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(files, ["a.db"], "the log is folded into the file");
     }
-}
-
-#[tokio::test]
-async fn an_answer_that_nobody_waits_for_does_no_harm() {
-    let folder = Folder::new();
-    let archive = SqliteArchive::open(folder.path("a.db")).unwrap();
-    drop(archive.put_many(vec![seen("never-asked", 1)]));
-    drop(tokio::time::timeout(std::time::Duration::ZERO, archive.put_many(vec![seen("bob", 1)])).await);
-    archive.put_many(vec![seen("bob", 2)]).await.unwrap();
-    assert_eq!(get(&archive, "bob").await, Some(2));
-    assert_eq!(get(&archive, "never-asked").await, None);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn readers_and_writers_do_not_disturb_each_other() {
-    let folder = Folder::new();
-    let archive = Arc::new(SqliteArchive::open(folder.path("a.db")).unwrap());
-    let mut tasks = JoinSet::new();
-    for task in 0..4_u64 {
-        let (writer, reader) = (Arc::clone(&archive), Arc::clone(&archive));
-        tasks.spawn(async move {
-            for at in 1..=50 {
-                writer.put_many(vec![seen("shared", at), seen(&format!("user-{task}"), at)]).await.unwrap();
-                // What is acknowledged is visible to whoever asks from then on.
-                assert!(get(&writer, &format!("user-{task}")).await >= Some(at));
-            }
-        });
-        tasks.spawn(async move {
-            let mut last = None;
-            for _ in 0..200 {
-                let now = get(&reader, "shared").await;
-                assert!(now >= last, "{now:?} after {last:?}");
-                last = now;
-            }
-        });
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.unwrap();
-    }
-    assert_eq!(get(&archive, "shared").await, Some(50));
 }
 
 /// Not a test of its own: the process that the next one kills. It writes and says what was acknowledged, for ever.

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use rollcall_core::{Amnesty, Error, Moment, Next, Published, Session, Span, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
+use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
 
 use crate::clock::Clock;
 use crate::keep::{Keeper, Saved};
-use crate::shard::{DEFAULT_SHARDS, shard_of};
 use crate::{Answer, Outcomes, Store};
 
 use entry::When;

@@ -17,13 +17,11 @@ use rollcall_functions::capabilities::Sighting;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::keep::{Keeper, Kept, Saved};
+use crate::sightings::bounded;
 use crate::{Answer, LastSeen};
 
 pub use open::OpenError;
 use worker::{Purpose, Worker};
-
-/// The most sightings or people in one call: the bound of the contract.
-pub const MAX_SIGHTINGS: usize = 10_000;
 
 /// What SQLite calls a database without a file.
 const IN_MEMORY: &str = ":memory:";
@@ -124,13 +122,10 @@ fn time_of(ms: i64) -> Time {
     Time(u64::try_from(ms).unwrap_or(0))
 }
 
-fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_SIGHTINGS { Err(Error::TooMany(MAX_SIGHTINGS as u32)) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MAX_SIGHTINGS;
 
     fn sighting(user: usize) -> Option<Sighting> {
         Some(Sighting { user: UserId::parse(format!("user-{user}")).ok()?, last_seen: Time(7) })

@@ -1,0 +1,83 @@
+-- Purpose: changes one session by compare-and-swap, all or nothing: record, choice, devices, deadline, publication.
+-- KEYS:    1 user, 2 due, 3 cold, 4 alive, 5 gone, 6 t (the channel)
+-- ARGV:    1 commits and 2 touches that the decision was made on, 0 for none; 3 now in ms; 4 now in us;
+--          5 a stamp that no touch has; 6 the user;
+--          7 what the session waits for (settle, retire or nothing) and 8 until when, in ms;
+--          9 prune devices that expired by this instant, in ms, 0 for none;
+--          10 `state version` to publish, or nothing; 11 its `since seen`; 12 its note as JSON, or nothing;
+--          13 its version; 14 the command that publishes; 15 the payload;
+--          16 when the choice was made, or nothing; 17 its `stance until`, or nothing for auto; 18 its note, or nothing
+-- Reply:   1 applied, 0 stale
+-- Race:    a heartbeat or another commit between the load and this one: either moved the mark, so this changes nothing.
+--          The mark of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
+
+local mark = redis.call('HMGET', KEYS[1], 'c', 't')
+if (mark[1] or '0') ~= ARGV[1] or (mark[2] or '0') ~= ARGV[2] then return 0 end
+
+local publishes, chooses = ARGV[10] ~= '', ARGV[16] ~= ''
+if publishes and not mark[1] and not mark[2] then
+  local gone = redis.call('GET', KEYS[5])
+  if gone and tonumber(ARGV[13]) <= tonumber(gone) then return 0 end
+end
+
+-- A mark never comes back: time goes on, and one who never beat has a stamp all the same.
+local fields = {'c', string.format('%.0f', math.max(tonumber(mark[1] or '0') + 1, tonumber(ARGV[4])))}
+local function set(field, value)
+  fields[#fields + 1] = field
+  fields[#fields + 1] = value
+end
+if not mark[2] then set('t', ARGV[5]) end
+if publishes or chooses then
+  local found = redis.call('HGET', KEYS[1], 'f') or 'off 0'
+  local record, stance = string.match(found, '^(%S+ %S+) ?(.*)$')
+  if publishes then record = ARGV[10] end
+  if chooses then stance = ARGV[17] end
+  set('f', stance == '' and record or record .. ' ' .. stance)
+end
+if publishes then set('r', ARGV[11]) end
+if publishes and ARGV[12] ~= '' then set('n', ARGV[12]) end
+if chooses then set('h', ARGV[16]) end
+if chooses and ARGV[18] ~= '' then set('w', ARGV[18]) end
+-- First, because it is what a server without memory refuses: then nothing at all has happened.
+redis.call('HSET', KEYS[1], unpack(fields))
+if publishes and ARGV[12] == '' then redis.call('HDEL', KEYS[1], 'n') end
+if chooses and ARGV[18] == '' then redis.call('HDEL', KEYS[1], 'w') end
+
+local prune_by = tonumber(ARGV[9])
+if prune_by > 0 then
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local device = string.match(all[i], '^d:(.*)$')
+    if device then
+      local beat, life = string.match(all[i + 1], '^(%d+) (%S+)')
+      if life == '-' or tonumber(beat) + tonumber(life) <= prune_by then
+        redis.call('HDEL', KEYS[1], all[i], 'a:' .. device)
+      end
+    end
+  end
+end
+
+if ARGV[7] == 'settle' then
+  redis.call('ZADD', KEYS[2], ARGV[8], ARGV[6])
+  redis.call('ZREM', KEYS[3], ARGV[6])
+  -- No further than 2^41 ms, seventy years: the server refuses expiries that overflow.
+  local left = math.min(math.max(tonumber(ARGV[8]) - tonumber(ARGV[3]), 1), 2199023255552)
+  redis.call('SET', KEYS[4], '1', 'PX', string.format('%.0f', left))
+else
+  if ARGV[7] == 'retire' then
+    redis.call('ZADD', KEYS[3], ARGV[8], ARGV[6])
+  else
+    redis.call('ZREM', KEYS[3], ARGV[6])
+    -- What waits for nothing and says nothing is not worth a key.
+    local idle = true
+    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+      if field == 'r' or field == 'h' or string.sub(field, 1, 2) == 'd:' then idle = false end
+    end
+    if idle then redis.call('DEL', KEYS[1]) end
+  end
+  redis.call('ZREM', KEYS[2], ARGV[6])
+  redis.call('DEL', KEYS[4])
+end
+
+if publishes then redis.call(ARGV[14], KEYS[6], ARGV[15]) end
+return 1

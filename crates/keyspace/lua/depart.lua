@@ -1,0 +1,26 @@
+-- Purpose: leaves the trace of a departure: the device lives on for its grace, or is dead at once.
+-- KEYS:    1 user, 2 due
+-- ARGV:    1 the user; 2 the device; 3 this touch's stamp; 4 now in ms; 5 the grace in ms, or - for a logout
+-- Reply:   what a touch finds (field f), or nothing
+-- Race:    the device is pruned, or beats, between asking whether it is there and writing that it left.
+
+local kept = redis.call('HMGET', KEYS[1], 'f', 't', 'c', 'd:' .. ARGV[2])
+-- A departure of somebody who is not here leaves nothing behind.
+if not kept[2] and not kept[3] then return kept[1] end
+if not kept[4] then
+  redis.call('HSET', KEYS[1], 't', ARGV[3])
+  return kept[1]
+end
+local beat, life, kind = string.match(kept[4], '^(%d+) (%S+) (%S+)$')
+local now, due = tonumber(ARGV[4]), nil
+if ARGV[5] == '-' then
+  life, due = '-', now
+else
+  due = now + tonumber(ARGV[5])
+  if life ~= '-' then life = string.format('%.0f', math.max(math.min(tonumber(life), due - tonumber(beat)), 0)) end
+end
+redis.call('HSET', KEYS[1], 't', ARGV[3], 'd:' .. ARGV[2], beat .. ' ' .. life .. ' ' .. kind)
+-- Its last use goes with it, lest it pass to a device that comes back under the same name.
+if ARGV[5] == '-' then redis.call('HDEL', KEYS[1], 'a:' .. ARGV[2]) end
+redis.call('ZADD', KEYS[2], 'LT', string.format('%.0f', due), ARGV[1])
+return kept[1]

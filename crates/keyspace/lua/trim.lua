@@ -1,0 +1,30 @@
+-- Purpose: keeps a session's devices within their bound after a new one came: the dead go first, then the silent.
+-- KEYS:    1 user
+-- ARGV:    1 how many may stay; 2 devices that expired by this instant are dead, in ms; 3... the devices that came
+-- Reply:   how many went
+-- Race:    two newcomers at once: each is trimmed after it came, so whoever is trimmed last sees both.
+
+local most = tonumber(ARGV[1])
+if redis.call('HLEN', KEYS[1]) <= most then return 0 end
+local came = {}
+for i = 3, #ARGV do came[ARGV[i]] = true end
+local devices = {}
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local id = string.match(all[i], '^d:(.*)$')
+  if id then
+    local beat, life = string.match(all[i + 1], '^(%d+) (%S+)')
+    local dead = life == '-' or tonumber(beat) + tonumber(life) <= tonumber(ARGV[2])
+    -- In the order of going: whoever just came goes last.
+    local rank = came[id] and 2 or dead and 0 or 1
+    devices[#devices + 1] = {id = id, rank = rank, beat = tonumber(beat)}
+  end
+end
+table.sort(devices, function(one, other)
+  if one.rank ~= other.rank then return one.rank < other.rank end
+  if one.beat ~= other.beat then return one.beat < other.beat end
+  return one.id < other.id
+end)
+local over = math.max(#devices - most, 0)
+for i = 1, over do redis.call('HDEL', KEYS[1], 'd:' .. devices[i].id, 'a:' .. devices[i].id) end
+return over

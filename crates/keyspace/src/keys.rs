@@ -1,0 +1,216 @@
+//! The names of keys. One function per key; each carries its shard as the hash tag, so that what belongs to one person
+//! is on one master of a Cluster and a script can change all of it at once.
+
+use std::fmt;
+
+use thiserror::Error as ThisError;
+
+use crate::command::Commands;
+use crate::script::{Digests, Script};
+use crate::shard::shard_of;
+
+/// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
+pub const KEYS: [&str; 10] = [
+    "rc:{n}:user:<user>",
+    "rc:{n}:alive:<user>",
+    "rc:{n}:t:<user>",
+    "rc:{n}:due",
+    "rc:{n}:cold",
+    "rc:{n}:gone",
+    "rc:{n}:seen",
+    "rc:{0}:amnesty",
+    "rc:{0}:epoch",
+    "rc:{0}:hosts",
+];
+
+const ALIVE: &str = "alive:";
+
+/// A prefix is part of every key of every person: a long one is paid for a million times.
+const MAX_PREFIX_BYTES: usize = 32;
+
+/// Where everything is: the prefix and the number of shards. A deployment's data depend on both.
+#[derive(Debug, Clone)]
+pub struct Keyspace {
+    prefix: String,
+    /// `rc:{n}:` for each shard, made once.
+    heads: Box<[String]>,
+    digests: Digests,
+}
+
+/// The name of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'a> {
+    head: &'a str,
+    kind: &'static str,
+    name: &'a str,
+}
+
+/// A prefix that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("`{0}` cannot be the prefix of keys: it has 1 to 32 letters, digits, `-`, `_` or `.`")]
+pub struct BadPrefix(pub String);
+
+impl Keyspace {
+    /// Keys with this prefix, spread over so many shards; zero shards count as one.
+    pub fn new(prefix: &str, shards: u32) -> Result<Self, BadPrefix> {
+        // Braces would be taken for the hash tag, and what a pattern of an ACL or of a search means must be plain.
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES || !prefix.bytes().all(fits) {
+            return Err(BadPrefix(prefix.to_owned()));
+        }
+        let heads = (0..shards.max(1)).map(|shard| format!("{prefix}:{{{shard}}}:")).collect();
+        Ok(Self { prefix: prefix.to_owned(), heads, digests: Digests::new() })
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u32 {
+        self.heads.len() as u32
+    }
+
+    /// The shard of this person.
+    pub fn shard_of(&self, user: &str) -> u32 {
+        shard_of(user, self.shards())
+    }
+
+    /// The hash with everything about a person but their deadline.
+    pub fn user<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal("user:", user)
+    }
+
+    /// The string whose expiry is the person's deadline, for its notification.
+    pub fn alive<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal(ALIVE, user)
+    }
+
+    /// The channel on which what is published about the person goes out.
+    pub fn topic<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal("t:", user)
+    }
+
+    /// The sorted set of who is to be settled when.
+    pub fn due(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "due")
+    }
+
+    /// The sorted set of who is to be retired when.
+    pub fn cold(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "cold")
+    }
+
+    /// The newest version among the sessions of the shard that were dropped.
+    pub fn gone(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "gone")
+    }
+
+    /// The sorted set of when people were last seen, where Redis is the archive too.
+    pub fn seen(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "seen")
+    }
+
+    /// The pardon in force.
+    pub fn amnesty(&self) -> Key<'_> {
+        self.shared(0, "amnesty")
+    }
+
+    /// What tells a server that lost its data from one that was merely away.
+    pub fn epoch(&self) -> Key<'_> {
+        self.shared(0, "epoch")
+    }
+
+    /// The sorted set of hosts, by when each last said that it is there.
+    pub fn hosts(&self) -> Key<'_> {
+        self.shared(0, "hosts")
+    }
+
+    /// The person whose `alive` key this is; none if it is another key, of ours or of somebody else.
+    pub fn whose_alive<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
+        let (shard, rest) = rest.split_once("}:")?;
+        let user = rest.strip_prefix(ALIVE)?;
+        (shard.parse() == Ok(self.shard_of(user))).then_some(user)
+    }
+
+    /// Begins the call of a script with so many keys.
+    pub(crate) fn evalsha<'c>(&self, to: &'c mut Commands, script: Script, keys: u64) -> &'c mut Commands {
+        to.begin("EVALSHA").text(self.digests.of(script)).number(keys)
+    }
+
+    fn personal<'a>(&'a self, kind: &'static str, user: &'a str) -> Key<'a> {
+        Key { name: user, ..self.shared(self.shard_of(user), kind) }
+    }
+
+    fn shared(&self, shard: u32, kind: &'static str) -> Key<'_> {
+        Key { head: self.heads.get(shard as usize).map_or("", String::as_str), kind, name: "" }
+    }
+}
+
+impl<'a> Key<'a> {
+    /// The name in pieces.
+    pub(crate) fn parts(&self) -> [&'a str; 3] {
+        [self.head, self.kind, self.name]
+    }
+}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().iter().try_for_each(|part| f.write_str(part))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::slot_of;
+
+    #[test]
+    fn names_are_those_of_the_list() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        let named = [
+            keys.user("bob"),
+            keys.alive("bob"),
+            keys.topic("bob"),
+            keys.due(111),
+            keys.cold(111),
+            keys.gone(111),
+            keys.seen(111),
+            keys.amnesty(),
+            keys.epoch(),
+            keys.hosts(),
+        ];
+        for (key, pattern) in named.iter().zip(KEYS) {
+            assert_eq!(key.to_string(), pattern.replace("{n}", "{111}").replace("<user>", "bob"));
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_one_person_is_in_one_slot() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for user in ["bob", "b{o}b", "}{", "名前@例.jp"] {
+            let shard = keys.shard_of(user);
+            let slots = [keys.user(user), keys.alive(user), keys.topic(user), keys.due(shard), keys.gone(shard)]
+                .map(|key| slot_of(key.to_string().as_bytes()));
+            assert_eq!(slots, [slot_of(shard.to_string().as_bytes()); 5], "{user}");
+        }
+    }
+
+    #[test]
+    fn an_alive_key_names_its_person_and_no_other_key_does() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for user in ["bob", "a:b", "b{o}b", "}:alive:x", "名前"] {
+            assert_eq!(keys.whose_alive(&keys.alive(user).to_string()), Some(user));
+            assert_eq!(keys.whose_alive(&keys.user(user).to_string()), None);
+        }
+        for other in ["", "rc", "rc:{111}:alive", "rc:{110}:alive:bob", "xx:{111}:alive:bob", "rc:{x}:alive:bob"] {
+            assert_eq!(keys.whose_alive(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn prefixes_that_would_confuse_are_refused() {
+        for bad in ["", "a b", "a:b", "{x}", "*", "é", &"x".repeat(33)] {
+            assert!(Keyspace::new(bad, 1).is_err(), "{bad}");
+        }
+        assert_eq!(Keyspace::new("test-1.a_B", 0).unwrap().shards(), 1);
+    }
+}

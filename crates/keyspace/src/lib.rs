@@ -1,0 +1,37 @@
+//! What is kept in Redis, and how: key names, fields, scripts, commands and the reading of replies.
+//!
+//! There is no I/O here, no clock and no client library, so that the native store and a WebAssembly adapter keep the
+//! very same data. Whoever uses it sends [`Commands`] and hands the replies back, each flattened to [`Piece`]s: nulls,
+//! integers and bytes are all that every platform's client can give. `docs/KEYSPACE.md` lists everything; a test holds
+//! it against this code.
+//!
+//! Deliberately absent: connections, retries, redirections and time. They belong to whoever sends.
+
+mod agenda;
+mod command;
+mod commit;
+mod fields;
+mod keys;
+mod payload;
+mod reply;
+mod roll;
+mod script;
+mod seen;
+mod session;
+mod shard;
+mod slot;
+mod touch;
+
+pub use agenda::{decode_member_scores, decode_score};
+pub use command::{Command, Commands};
+pub use commit::{Publishing, Stamped, decode_outcome};
+pub use fields::FIELDS;
+pub use keys::{BadPrefix, KEYS, Key, Keyspace};
+pub use payload::{decode_payload, encode_payload};
+pub use reply::{Garbled, Piece};
+pub use roll::{MISSED_AFTER, decode_hosts};
+pub use script::Script;
+pub use session::{Pardon, decode_pardon, decode_session};
+pub use shard::{DEFAULT_SHARDS, shard_of};
+pub use slot::{SLOTS, slot_of};
+pub use touch::{Sent, decode_found};

@@ -1,0 +1,39 @@
+//! Replies as every client can give them: flat, of nulls, integers and bytes.
+
+use thiserror::Error as ThisError;
+
+/// One piece of a reply. An array is its pieces one after the other; a status is its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Nothing there.
+    Nil,
+    /// An integer.
+    Int(i64),
+    /// Bytes.
+    Bytes(&'a [u8]),
+}
+
+/// A reply that is not what this code writes: somebody else's data under our keys, or a damaged one.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("Redis holds something that is not ours: {0}")]
+pub struct Garbled(pub &'static str);
+
+impl<'a> Piece<'a> {
+    /// The text of bytes; none for nothing there.
+    pub(crate) fn text(self, what: &'static str) -> Result<Option<&'a str>, Garbled> {
+        match self {
+            Self::Nil => Ok(None),
+            Self::Int(_) => Err(Garbled(what)),
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).map(Some).map_err(|_| Garbled(what)),
+        }
+    }
+
+    /// An integer, however the client gives it.
+    pub(crate) fn number(self, what: &'static str) -> Result<i64, Garbled> {
+        match self {
+            Self::Int(number) => Ok(number),
+            Self::Bytes(_) => self.text(what)?.and_then(|text| text.parse().ok()).ok_or(Garbled(what)),
+            Self::Nil => Err(Garbled(what)),
+        }
+    }
+}

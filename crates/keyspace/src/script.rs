@@ -1,0 +1,113 @@
+//! The scripts: what must happen all at once or not at all. Each is a file that says what race it closes.
+
+/// A script, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Script {
+    /// Changes one session by compare-and-swap.
+    Commit,
+    /// Drops a session that stands where it stood.
+    Retire,
+    /// Leaves the trace of a departure.
+    Depart,
+    /// Keeps a session's devices within their bound.
+    Trim,
+    /// Records that the store was away.
+    Pardon,
+}
+
+impl Script {
+    /// All of them.
+    pub const ALL: [Script; 5] = [Self::Commit, Self::Retire, Self::Depart, Self::Trim, Self::Pardon];
+
+    /// The name of its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Retire => "retire",
+            Self::Depart => "depart",
+            Self::Trim => "trim",
+            Self::Pardon => "pardon",
+        }
+    }
+
+    /// Its text, for `SCRIPT LOAD`.
+    pub fn source(self) -> &'static str {
+        match self {
+            Self::Commit => include_str!("../lua/commit.lua"),
+            Self::Retire => include_str!("../lua/retire.lua"),
+            Self::Depart => include_str!("../lua/depart.lua"),
+            Self::Trim => include_str!("../lua/trim.lua"),
+            Self::Pardon => include_str!("../lua/pardon.lua"),
+        }
+    }
+
+    /// Its digest, for `EVALSHA`.
+    pub(crate) fn digest(self) -> String {
+        sha1_smol::Sha1::from(self.source()).digest().to_string()
+    }
+}
+
+/// The digests of all scripts, made once.
+#[derive(Debug, Clone)]
+pub(crate) struct Digests([String; 5]);
+
+impl Digests {
+    pub(crate) fn new() -> Self {
+        Self(Script::ALL.map(Script::digest))
+    }
+
+    pub(crate) fn of(&self, script: Script) -> &str {
+        let Self([commit, retire, depart, trim, pardon]) = self;
+        match script {
+            Script::Commit => commit,
+            Script::Retire => retire,
+            Script::Depart => depart,
+            Script::Trim => trim,
+            Script::Pardon => pardon,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_is_for() {
+        for script in Script::ALL {
+            let header: Vec<&str> = script.source().lines().take_while(|line| line.starts_with("--")).collect();
+            for part in ["-- Purpose:", "-- KEYS:", "-- ARGV:", "-- Reply:", "-- Race:"] {
+                assert!(header.iter().any(|line| line.starts_with(part)), "{} lacks {part}", script.name());
+            }
+        }
+    }
+
+    #[test]
+    fn digests_are_those_of_the_texts() {
+        let digests = Digests::new();
+        for script in Script::ALL {
+            assert_eq!(digests.of(script), script.digest());
+            assert_eq!(script.digest().len(), 40);
+        }
+    }
+
+    /// Arguments that are numbered in a header and never used, or used and not in the header, are a mistake.
+    #[test]
+    fn headers_number_what_the_scripts_use() {
+        for script in Script::ALL {
+            for list in ["KEYS", "ARGV"] {
+                let used = (1..=30).filter(|n| script.source().contains(&format!("{list}[{n}]"))).max().unwrap_or(0);
+                let section: String = script
+                    .source()
+                    .lines()
+                    .skip_while(|line| !line.starts_with(&format!("-- {list}:")))
+                    .enumerate()
+                    .take_while(|(index, line)| *index == 0 || line.starts_with("--     "))
+                    .map(|(_, line)| format!(" {line}"))
+                    .collect();
+                let named = (1..=30).filter(|n| section.contains(&format!(" {n} "))).max().unwrap_or(0);
+                assert_eq!(used, named, "{list} of {}", script.name());
+            }
+        }
+    }
+}

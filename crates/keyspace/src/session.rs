@@ -1,0 +1,223 @@
+//! Loading sessions, and the pardon.
+
+use rollcall_core::{Amnesty, Choice, Device, DeviceId, Next, Published, Session, Time};
+
+use crate::agenda::decode_score;
+use crate::command::Commands;
+use crate::fields::{
+    ACTIVE, CHOSEN, COMMITS, DEVICE, FOUND, NOTE, NOTHING_FOUND, REST, TOUCHES, WORDS, device_of, found_of, note_of,
+    number_of, rest_of,
+};
+use crate::keys::Keyspace;
+use crate::reply::{Garbled, Piece};
+use crate::script::Script;
+
+/// A pardon to be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pardon {
+    /// The pardon.
+    pub amnesty: Amnesty,
+    /// The store's time.
+    pub now: Time,
+}
+
+impl Keyspace {
+    /// How many commands a load is.
+    pub const LOAD_COMMANDS: usize = 3;
+
+    /// Adds the commands that load one session. The hash comes first: if something comes between, the mark is the older
+    /// one, and a commit decided on this is stale.
+    pub fn load(&self, to: &mut Commands, user: &str) {
+        let shard = self.shard_of(user);
+        to.begin("HGETALL").key(self.user(user));
+        to.begin("ZSCORE").key(self.due(shard)).text(user);
+        to.begin("ZSCORE").key(self.cold(shard)).text(user);
+    }
+
+    /// Adds the command that reads the pardon.
+    pub fn read_pardon(&self, to: &mut Commands) {
+        to.begin("GET").key(self.amnesty());
+    }
+
+    /// Adds the command that records a pardon.
+    pub fn pardon(&self, to: &mut Commands, pardon: Pardon) {
+        let Pardon { amnesty, now } = pardon;
+        self.evalsha(to, Script::Pardon, 1).key(self.amnesty());
+        to.number(amnesty.since.0).number(amnesty.until.0).number(now.0);
+    }
+}
+
+/// The pardon that was read or recorded: `since until` in one piece or in two; none if there is none.
+pub fn decode_pardon<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Amnesty>, Garbled> {
+    const WHAT: &str = "the key `amnesty`";
+    let Some(first) = reply.next().unwrap_or(Piece::Nil).text(WHAT)? else { return Ok(None) };
+    let (since, until) = match reply.next() {
+        None => first.split_once(' ').ok_or(Garbled(WHAT))?,
+        Some(second) => (first, second.text(WHAT)?.ok_or(Garbled(WHAT))?),
+    };
+    Ok(Some(Amnesty { since: Time(number_of(since)?), until: Time(number_of(until)?) }))
+}
+
+/// The session that these replies to [`Keyspace::load`] make.
+pub fn decode_session<'a>(
+    hash: impl Iterator<Item = Piece<'a>>,
+    due: Piece<'_>,
+    cold: Piece<'_>,
+) -> Result<Session, Garbled> {
+    let mut parts = Parts::default();
+    let mut pieces = hash;
+    while let Some(field) = pieces.next() {
+        let value = pieces.next().unwrap_or(Piece::Nil);
+        let what = "a field of a person";
+        if let (Some(field), Some(value)) = (field.text(what)?, value.text(what)?) {
+            parts.read(field, value)?;
+        }
+    }
+    let next = match (decode_score(due)?, decode_score(cold)?) {
+        (None, None) => Next::Nothing,
+        (None, Some(retire)) => Next::Retire(retire),
+        (Some(settle), None) => Next::Settle(settle),
+        // A touch leaves its session due and knows nothing of its retirement: whichever comes first.
+        (Some(settle), Some(retire)) => Next::Settle(settle.min(retire)),
+    };
+    parts.into_session(next)
+}
+
+/// A hash's fields as they come, in whatever order.
+#[derive(Default)]
+struct Parts<'a> {
+    session: Session,
+    found: Option<&'a str>,
+    rest: Option<&'a str>,
+    note: Option<&'a str>,
+    chosen: Option<&'a str>,
+    words: Option<&'a str>,
+    active: Vec<(&'a str, Time)>,
+}
+
+impl<'a> Parts<'a> {
+    fn read(&mut self, field: &'a str, value: &'a str) -> Result<(), Garbled> {
+        match field {
+            FOUND => self.found = Some(value),
+            REST => self.rest = Some(value),
+            NOTE => self.note = Some(value),
+            CHOSEN => self.chosen = Some(value),
+            WORDS => self.words = Some(value),
+            COMMITS => self.session.mark.commits = number_of(value)?,
+            TOUCHES => self.session.mark.touches = number_of(value)?,
+            // A field of a later version means something there and nothing here.
+            _ => {
+                if let Some(id) = field.strip_prefix(DEVICE) {
+                    self.session.devices.push(device_of(id, value)?);
+                } else if let Some(id) = field.strip_prefix(ACTIVE) {
+                    self.active.push((id, Time(number_of(value)?)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn into_session(self, next: Next) -> Result<Session, Garbled> {
+        let mut session = self.session;
+        session.next = next;
+        let found = self.found.map_or(Ok(NOTHING_FOUND), found_of)?;
+        if let Some(rest) = self.rest {
+            let (since, last_seen) = rest_of(rest)?;
+            let note = self.note.map(note_of).transpose()?;
+            session.published = Some(Published { state: found.state, note, since, last_seen, version: found.version });
+        }
+        if let Some(chosen) = self.chosen {
+            let note = self.words.map(note_of).transpose()?;
+            let (at, stance, until) = (Time(number_of(chosen)?), found.stance, found.stance_until);
+            session.choice = Some(Choice { stance, at, until, note });
+        }
+        let last_use = |id: &DeviceId| self.active.iter().find(|(known, _)| *known == id.as_str()).map(|(_, at)| *at);
+        session.devices.iter_mut().for_each(|device: &mut Device| device.active_at = last_use(&device.id));
+        Ok(session)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use rollcall_core::{DeviceKind, Mark, Note, Stance, State};
+
+    fn pieces<'a>(texts: &[&'a str]) -> Vec<Piece<'a>> {
+        texts.iter().map(|text| Piece::Bytes(text.as_bytes())).collect()
+    }
+
+    #[test]
+    fn a_hash_makes_a_session_in_whatever_order() {
+        let note = r#"{"text":"out","emoji":"","until":null}"#;
+        let hash = [
+            "a:web-1",
+            "90",
+            "t",
+            "7",
+            "d:web-1",
+            "100 50 w",
+            "c",
+            "8",
+            "f",
+            "busy 12 invisible 900",
+            "r",
+            "- 100",
+            "n",
+            note,
+            "h",
+            "60",
+            "d:x",
+            "5 - o",
+            "later",
+            "unknown",
+        ];
+        let session = decode_session(pieces(&hash).into_iter(), Piece::Bytes(b"150"), Piece::Nil).unwrap();
+        let device = |id: &str, kind, beat, active: Option<u64>, expires| Device {
+            id: DeviceId::parse(id).unwrap(),
+            kind,
+            beat_at: Time(beat),
+            active_at: active.map(Time),
+            expires_at: Time(expires),
+        };
+        let expected = Session {
+            devices: vec![
+                device("web-1", DeviceKind::Web, 100, Some(90), 150),
+                device("x", DeviceKind::Other, 5, None, 0),
+            ],
+            choice: Some(Choice { stance: Stance::Invisible, at: Time(60), until: Some(Time(900)), note: None }),
+            published: Some(Published {
+                state: State::Busy,
+                note: Some(Note { text: "out".to_owned(), emoji: String::new(), until: None }),
+                since: None,
+                last_seen: Some(Time(100)),
+                version: 12,
+            }),
+            next: Next::Settle(Time(150)),
+            mark: Mark { commits: 8, touches: 7 },
+        };
+        assert_eq!(session, expected);
+    }
+
+    #[test]
+    fn no_hash_is_nobody() {
+        assert_eq!(decode_session([].into_iter(), Piece::Nil, Piece::Nil), Ok(Session::default()));
+    }
+
+    #[test]
+    fn whoever_is_due_and_cold_is_due_when_the_first_comes() {
+        let next = |due, cold| decode_session([].into_iter(), due, cold).unwrap().next;
+        let (one, two) = (Piece::Bytes(b"100"), Piece::Bytes(b"200"));
+        assert_eq!(next(Piece::Nil, two), Next::Retire(Time(200)));
+        assert_eq!((next(one, two), next(two, one)), (Next::Settle(Time(100)), Next::Settle(Time(100))));
+    }
+
+    #[test]
+    fn a_pardon_reads_from_one_piece_or_two() {
+        let amnesty = Some(Amnesty { since: Time(5), until: Time(9) });
+        assert_eq!(decode_pardon(pieces(&["5 9"]).into_iter()), Ok(amnesty));
+        assert_eq!(decode_pardon(pieces(&["5", "9"]).into_iter()), Ok(amnesty));
+        assert_eq!(decode_pardon([Piece::Nil].into_iter()), Ok(None));
+        assert!(decode_pardon(pieces(&["5"]).into_iter()).is_err());
+    }
+}

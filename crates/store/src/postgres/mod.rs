@@ -1,0 +1,153 @@
+//! Last seen in PostgreSQL: one archive for all nodes, and a table that other programs may read.
+//!
+//! The table is `user_presence (user_id text PRIMARY KEY, last_seen_at timestamptz NOT NULL)`; it is made if it is not
+//! there. What cannot work is refused at opening, with what to do about it. Later nothing is fatal: while the server is
+//! away every call is answered at once, with when to try again, and the connections come back by themselves.
+//!
+//! Statements are sent whole, none is prepared: a pooler in between may give each to another session. Deliberately
+//! absent: client certificates, and a pool. One connection writes and one reads, which is a long way from their limits.
+
+mod address;
+mod line;
+mod open;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rollcall_core::{Time, UserId};
+use rollcall_functions::capabilities::Sighting;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::sightings::bounded;
+use crate::{Answer, LastSeen};
+
+use address::Address;
+use line::Lines;
+pub use open::OpenError;
+
+/// The last millisecond that `timestamptz` can write down: the end of the year 294276.
+const LATEST_MS: u64 = 9_224_318_015_999_999;
+
+/// An older sighting changes nothing. One statement, so all or nothing, and in the order of the arrays: where every
+/// node locks rows in the order of their ids, no two can wait for each other.
+const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) \
+                   SELECT * FROM unnest($1::text[], $2::timestamptz[]) ON CONFLICT (user_id) \
+                   DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at \
+                   WHERE user_presence.last_seen_at < EXCLUDED.last_seen_at";
+
+/// A row for each who was asked for, in the order asked.
+const GET: &str = "SELECT known.last_seen_at FROM unnest($1::text[]) WITH ORDINALITY AS asked (user_id, place) \
+                   LEFT JOIN user_presence AS known ON known.user_id = asked.user_id ORDER BY asked.place";
+
+/// The archive in a PostgreSQL database. Dropping it closes its connections.
+pub struct PostgresArchive {
+    lines: Lines,
+    place: String,
+}
+
+/// Whether this is the address of a PostgreSQL database, before anybody connects.
+pub fn check_url(url: &str) -> Result<(), OpenError> {
+    Address::parse(url).map(drop)
+}
+
+impl PostgresArchive {
+    /// Connects to `postgres://user:password@host/database`, and makes the table if it is not there. `sslmode` is
+    /// `disable`, `prefer` (as when left out), `require` or `verify-full`; `sslrootcert` names a file of authorities.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let address = Address::parse(url)?;
+        let place = address.place.clone();
+        Ok(Self { lines: Lines::open(address).await?, place })
+    }
+}
+
+impl fmt::Debug for PostgresArchive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresArchive").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl LastSeen for PostgresArchive {
+    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()> {
+        Box::pin(async move {
+            bounded(&sightings)?;
+            let (users, times): (Vec<UserId>, Vec<SystemTime>) = latest(sightings).into_iter().unzip();
+            if users.is_empty() {
+                return Ok(());
+            }
+            let put = self.lines.writer.ask(|link| async move {
+                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                let values = [(&users as _, Type::TEXT_ARRAY), (&times as _, Type::TIMESTAMPTZ_ARRAY)];
+                link.client.execute_typed(PUT, &values).await
+            });
+            put.await.map(drop)
+        })
+    }
+
+    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
+        Box::pin(async move {
+            bounded(&users)?;
+            if users.is_empty() {
+                return Ok(Vec::new());
+            }
+            let get = self.lines.reader.ask(|link| async move {
+                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                let rows = link.client.query_typed(GET, &[(&users, Type::TEXT_ARRAY)]).await?;
+                rows.iter().map(time_in).collect()
+            });
+            get.await
+        })
+    }
+}
+
+/// The latest of each person, in the order of their ids: a statement may touch a row only once.
+fn latest(sightings: Vec<Sighting>) -> BTreeMap<UserId, SystemTime> {
+    let mut latest = BTreeMap::new();
+    for Sighting { user, last_seen } in sightings {
+        let instant = instant_of(last_seen);
+        latest.entry(user).and_modify(|known: &mut SystemTime| *known = instant.max(*known)).or_insert(instant);
+    }
+    latest
+}
+
+fn time_in(row: &Row) -> Result<Option<Time>, tokio_postgres::Error> {
+    Ok(row.try_get::<_, Option<SystemTime>>(0)?.map(time_of))
+}
+
+fn instant_of(time: Time) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(time.0.min(LATEST_MS))
+}
+
+/// We write none before 1970, so one that is was not ours, and reads as the beginning.
+fn time_of(instant: SystemTime) -> Time {
+    let ms = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    Time(u64::try_from(ms).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_person_the_latest_stays_and_all_are_in_order() -> Result<(), Box<dyn std::error::Error>> {
+        let mut sightings = Vec::new();
+        for (user, at) in [("bob", 3), ("ann", 1), ("bob", 9), ("bob", 5)] {
+            sightings.push(Sighting { user: UserId::parse(user)?, last_seen: Time(at) });
+        }
+        let latest: Vec<_> =
+            latest(sightings).into_iter().map(|(user, at)| (user.into_string(), time_of(at).0)).collect();
+        assert_eq!(latest, [("ann".to_owned(), 1), ("bob".to_owned(), 9)]);
+        Ok(())
+    }
+
+    #[test]
+    fn times_survive_to_the_millisecond_and_end_where_the_database_ends() {
+        for ms in [0, 1, 999, 1_700_000_000_123, LATEST_MS] {
+            assert_eq!(time_of(instant_of(Time(ms))), Time(ms));
+        }
+        assert_eq!(time_of(instant_of(Time(u64::MAX))), Time(LATEST_MS));
+        assert_eq!(time_of(UNIX_EPOCH - Duration::from_secs(1)), Time(0));
+    }
+}

@@ -1,0 +1,398 @@
+//! Sessions in Redis, or in a Redis Cluster: many nodes of ours, one store.
+//!
+//! What is kept, and how, is in `crates/keyspace` and `docs/KEYSPACE.md`; why, in `docs/adr/0008-redis.md`. Here is
+//! what a network adds. The store is *up* or *down*. Down, it refuses every call at once and tries to come back; before
+//! it is up again it has recorded a pardon for everybody who was alive when it was last known to answer, so that nobody
+//! is declared offline because *we* could not be reached. On a Cluster each master is up or down by itself.
+//!
+//! Deliberately absent: reads from replicas (a stale mark would make every commit stale), retries of what may have
+//! taken effect (the caller knows better), and a queue for the time of an outage (the next beat says all that there is
+//! to say).
+
+mod address;
+mod agenda;
+mod batch;
+mod expiries;
+mod fleet;
+mod link;
+mod roll;
+mod seen;
+mod stats;
+mod tending;
+mod time;
+mod trouble;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::Value;
+use rollcall_core::{Amnesty, Error, Moment, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
+use rollcall_keyspace::{
+    BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Sent, Stamped, decode_found, decode_outcome,
+    decode_session,
+};
+use thiserror::Error as ThisError;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::{Answer, Outcomes, Store};
+
+use address::{Address, Kind};
+use agenda::Agenda;
+use batch::{Batch, piece, pieces};
+use fleet::Fleet;
+use link::Surroundings;
+use tending::Tended;
+use time::RedisTime;
+
+pub use address::BadAddress;
+pub use expiries::{Expiries, Listening};
+pub use stats::{Count, Stats};
+
+/// How the store is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What all keys begin with. Default: `rc`.
+    pub prefix: String,
+    /// How many shards there are; at least one. Never change it under data. Default: 256.
+    pub shards: u32,
+    /// How long people have to beat again after the store was away: one full `d + ε`. Default: 45 s.
+    pub pardon: Span,
+    /// How long a connection may take to be made. Default: 1 s.
+    pub connect_timeout: Duration,
+    /// How long an answer may take before the server counts as away. Default: 1.5 s.
+    pub response_timeout: Duration,
+    /// A certificate authority in PEM to trust instead of the system's, for `rediss`. Default: none.
+    pub ca: Option<Vec<u8>>,
+    /// A clock to use instead of Redis's, for tests. Default: none.
+    pub clock: Option<Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            prefix: "rc".to_owned(),
+            shards: DEFAULT_SHARDS,
+            pardon: Span::seconds(45),
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_millis(1500),
+            ca: None,
+            clock: None,
+        }
+    }
+}
+
+/// Why the store could not be opened.
+#[derive(Debug, ThisError)]
+pub enum OpenError {
+    /// The address is none.
+    #[error(transparent)]
+    Address(#[from] BadAddress),
+    /// The prefix is none.
+    #[error(transparent)]
+    Prefix(#[from] BadPrefix),
+    /// The server, or one of them, cannot be used.
+    #[error("cannot use Redis at {server}: {reason}")]
+    Unusable {
+        /// Which server.
+        server: String,
+        /// What is wrong, and what to do about it.
+        reason: String,
+    },
+}
+
+/// Whether the store answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Every server answers.
+    Up,
+    /// Some masters of a Cluster do not: the people there cannot be reached, the others can.
+    Partly {
+        /// What is wrong with the first of them.
+        reason: String,
+    },
+    /// Nobody can be reached.
+    Down {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The store in Redis. Dropping it closes its connections.
+pub struct Redis {
+    inner: Arc<Inner>,
+    _tending: Task,
+}
+
+/// A task that ends with this value.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Inner {
+    keys: Keyspace,
+    fleet: Fleet,
+    around: Arc<Surroundings>,
+    pardon: Span,
+    /// The next touch's stamp: a count that begins at a random place, so that no two processes ever use the same.
+    stamp: AtomicU64,
+    /// The pardon as it was last read or recorded.
+    amnesty: Mutex<Option<Amnesty>>,
+    tended: tokio::sync::Mutex<Tended>,
+    /// What was complained about last, lest every call repeat it.
+    complaint: Mutex<String>,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("fleet", &self.inner.fleet).finish_non_exhaustive()
+    }
+}
+
+/// Whether this is the address of a Redis, before anybody connects.
+pub fn check_url(url: &str) -> Result<(), BadAddress> {
+    Address::parse(url, None).map(drop)
+}
+
+impl Redis {
+    /// Connects. The tasks that keep the connections alive run on the runtime that this is called on.
+    pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
+        let address = Address::parse(url, options.ca.as_deref())?;
+        let keys = Keyspace::new(&options.prefix, options.shards)?;
+        let around = Arc::new(Surroundings {
+            time: RedisTime::new(options.clock),
+            stats: Stats::default(),
+            wake: Notify::new(),
+            connect_timeout: options.connect_timeout,
+            response_timeout: options.response_timeout,
+        });
+        let inner = Arc::new(Inner {
+            fleet: Fleet::new(address, Arc::clone(&around), &keys),
+            keys,
+            around,
+            pardon: options.pardon,
+            stamp: AtomicU64::new(RandomState::new().build_hasher().finish()),
+            amnesty: Mutex::new(None),
+            tended: tokio::sync::Mutex::default(),
+            complaint: Mutex::default(),
+        });
+        inner.begin().await?;
+        let tending = Task(tokio::spawn(Arc::clone(&inner).tend()));
+        Ok(Self { inner, _tending: tending })
+    }
+
+    /// The store's time.
+    pub fn now(&self) -> Time {
+        self.inner.around.time.now()
+    }
+
+    /// Whether the store answers.
+    pub fn health(&self) -> Health {
+        self.inner.health()
+    }
+
+    /// The pardon in force.
+    pub fn amnesty(&self) -> Option<Amnesty> {
+        self.inner.moment().amnesty
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.inner.around.stats
+    }
+
+    /// Begins to listen for expiries: see [`Expiries`].
+    pub fn expiries(&self) -> Expiries {
+        Expiries::begin(Arc::clone(&self.inner))
+    }
+
+    /// Makes Redis look at these people's deadlines: whose has passed, their expiry is notified on the spot, to
+    /// everybody who listens. Left to itself Redis may take minutes.
+    pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
+        let inner = &self.inner;
+        let mut batch = Batch::with_capacity(users.len(), users.len());
+        for user in users.iter().map(UserId::as_str) {
+            batch.add(user, inner.keys.shard_of(user), |to| inner.keys.nudge(to, user));
+        }
+        let replies = inner.run(&batch).await;
+        replies.items().try_for_each(|item| item.map(|_| ()))
+    }
+}
+
+impl Inner {
+    fn health(&self) -> Health {
+        let topology = self.fleet.topology();
+        let down: Vec<String> = topology
+            .links
+            .iter()
+            .filter_map(|link| Some(format!("{}: {}", link.endpoint, link.down()?.trouble)))
+            .collect();
+        match down.into_iter().next() {
+            None if topology.links.is_empty() => Health::Down { reason: "no master is known".to_owned() },
+            None => Health::Up,
+            Some(reason) if topology.links.iter().all(|link| link.down().is_some()) => Health::Down { reason },
+            Some(reason) => Health::Partly { reason },
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        let now = self.around.time.now();
+        Moment { now, amnesty: self.amnesty.lock().filter(|amnesty| now < amnesty.until) }
+    }
+
+    fn stamped(&self, now_us: u64) -> Stamped {
+        // Sixty-three bits, and never 0, which is the mark of nobody.
+        let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 1);
+        Stamped { now_us, stamp: stamp.max(1) }
+    }
+
+    fn publishing(&self) -> Publishing {
+        match self.fleet.kind() {
+            Kind::Single => Publishing::Plain,
+            Kind::Cluster => Publishing::Sharded,
+        }
+    }
+
+    /// Logs something that is wrong, once until something else is.
+    fn complain(&self, complaint: &str) {
+        let mut last = self.complaint.lock();
+        if *last != complaint {
+            complaint.clone_into(&mut last);
+            drop(last);
+            tracing::error!("{complaint}");
+        }
+    }
+
+    fn garbled(&self, garbled: &Garbled) -> Error {
+        self.complain(&garbled.to_string());
+        Error::Other(garbled.to_string())
+    }
+
+    async fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
+        bounded(&touches.traces)?;
+        let now_us = self.around.time.now_us();
+        let mut batch = Batch::with_capacity(touches.traces.len(), touches.traces.len() * 3);
+        let mut sent = Vec::with_capacity(touches.traces.len());
+        for (user, device, trace) in touches.iter() {
+            let at = self.stamped(now_us);
+            let add = |to: &mut _| self.keys.touch(to, user, device, trace, at);
+            sent.push((user, device, batch.add(user, self.keys.shard_of(user), add)));
+        }
+        let replies = self.run(&batch).await;
+        let mut found = Vec::with_capacity(sent.len());
+        let mut came = Vec::new();
+        for (item, (user, device, sent)) in replies.items().zip(sent) {
+            found.push(item.and_then(|values| {
+                if values.get(1).is_some_and(|written| sent.may_crowd(piece(written))) {
+                    came.push((user, device));
+                }
+                let found =
+                    values.get(Sent::found_at(sent)).map_or(Err(Garbled("a reply")), |v| decode_found(piece(v)));
+                found.map_err(|error| self.garbled(&error))
+            }));
+        }
+        self.trim(&came).await;
+        Ok(Touched { now: Time(now_us / 1000), found })
+    }
+
+    /// Keeps people's devices within their bound, after these came. That it failed is nothing that the toucher could do
+    /// about: the next device that comes does it.
+    async fn trim(&self, came: &[(&str, &str)]) {
+        if came.is_empty() {
+            return;
+        }
+        let dead_by = self.moment().surely_dead_by();
+        let mut batch = Batch::default();
+        for (index, (user, _)) in came.iter().enumerate() {
+            if came.iter().take(index).all(|(earlier, _)| earlier != user) {
+                let devices = came.iter().filter(|(one, _)| one == user).map(|(_, device)| *device);
+                batch.add(user, self.keys.shard_of(user), |to| self.keys.trim(to, user, dead_by, devices));
+            }
+        }
+        self.run(&batch).await;
+    }
+
+    async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
+        bounded(users)?;
+        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read.
+        let moment = self.moment();
+        let mut batch = Batch::with_capacity(users.len(), users.len() * Keyspace::LOAD_COMMANDS);
+        for user in users.iter().map(UserId::as_str) {
+            batch.add("", self.keys.shard_of(user), |to| self.keys.load(to, user));
+        }
+        let replies = self.run(&batch).await;
+        let session = |values: &[Value]| match values {
+            [hash, due, cold] => decode_session(pieces(hash), piece(due), piece(cold)),
+            _ => Err(Garbled("a reply")),
+        };
+        let sessions = replies.items().map(|item| session(item?).map_err(|error| self.garbled(&error))).collect();
+        Ok(Loaded { moment, sessions })
+    }
+
+    async fn commit(&self, commits: &[Commit]) -> Result<Outcomes, Error> {
+        bounded(commits)?;
+        let now_us = self.around.time.now_us();
+        let mut batch = Batch::with_capacity(commits.len(), commits.len());
+        for commit in commits {
+            let (user, at) = (commit.user.as_str(), self.stamped(now_us));
+            batch.add(user, self.keys.shard_of(user), |to| self.keys.commit(to, commit, at, self.publishing()));
+        }
+        Ok(self.outcomes(&batch).await)
+    }
+
+    async fn retire(&self, retirees: &[Retiree]) -> Result<Outcomes, Error> {
+        bounded(retirees)?;
+        let now_us = self.around.time.now_us();
+        let mut batch = Batch::with_capacity(retirees.len(), retirees.len());
+        for retiree in retirees {
+            let user = retiree.user.as_str();
+            batch.add(user, self.keys.shard_of(user), |to| self.keys.retire(to, retiree, now_us));
+        }
+        Ok(self.outcomes(&batch).await)
+    }
+
+    async fn outcomes(&self, batch: &Batch<'_>) -> Outcomes {
+        let replies = self.run(batch).await;
+        let outcome = |values: &[Value]| values.first().map_or(Err(Garbled("a reply")), |v| decode_outcome(piece(v)));
+        replies.items().map(|item| outcome(item?).map_err(|error| self.garbled(&error))).collect()
+    }
+}
+
+impl Store for Redis {
+    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched> {
+        Box::pin(async move { self.inner.touch(&touches).await })
+    }
+    fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded> {
+        Box::pin(async move { self.inner.load(&users).await })
+    }
+    fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes> {
+        Box::pin(async move { self.inner.commit(&commits).await })
+    }
+    fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+        Box::pin(self.inner.overdue(Agenda::Settle, shards, limit))
+    }
+    fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+        Box::pin(self.inner.overdue(Agenda::Retire, shards, limit))
+    }
+    fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes> {
+        Box::pin(async move { self.inner.retire(&retirees).await })
+    }
+    fn shards(&self) -> u32 {
+        self.inner.keys.shards()
+    }
+}
+
+fn bounded<T>(items: &[T]) -> Result<(), Error> {
+    if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
+}

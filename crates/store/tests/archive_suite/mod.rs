@@ -1,0 +1,188 @@
+//! What every archive must do: the claims of `wit/archive.wit`, each a function that takes an empty archive.
+//!
+//! An archive joins with one file: implement [`Subject`] for it and call `archive_suite!`. The macro lists every claim
+//! once; one that is not listed is dead code, which the lints refuse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_core::{Error, Time, UserId};
+use rollcall_functions::capabilities::Sighting;
+use rollcall_store::{LastSeen, MAX_SIGHTINGS};
+use tokio::task::JoinSet;
+
+/// A place of a test's own, with nothing in it.
+pub(crate) trait Subject: Send + Sync + 'static {
+    /// Opens the archive there. Whoever opens it again finds what was kept.
+    fn open(&self) -> impl Future<Output = Arc<dyn LastSeen>> + Send;
+}
+
+/// Makes a test of every claim for the place that `$subject` makes anew for each.
+#[macro_export]
+macro_rules! archive_suite {
+    ($subject:expr) => {
+        $crate::archive_suite! { @list $subject;
+            last_seen_never_moves_backwards,
+            answers_come_in_the_order_asked,
+            times_are_kept_to_the_millisecond,
+            a_time_beyond_all_calendars_is_kept_as_far_as_it_goes,
+            people_are_told_apart_byte_for_byte,
+            empty_calls_are_answered,
+            a_batch_above_the_bound_is_refused_whole,
+            a_full_batch_is_kept_and_answered_in_order,
+            what_was_kept_is_there_for_whoever_opens_it_again,
+            an_answer_that_nobody_waits_for_does_no_harm,
+            readers_and_writers_do_not_disturb_each_other,
+        }
+    };
+    (@list $subject:expr; $($claim:ident,)*) => {
+        mod claims {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $claim() {
+                    $crate::archive_suite::$claim(&$subject).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+pub(crate) fn seen(name: &str, at: u64) -> Sighting {
+    Sighting { user: user(name), last_seen: Time(at) }
+}
+
+pub(crate) async fn get(archive: &dyn LastSeen, name: &str) -> Option<u64> {
+    get_many(archive, &[name]).await[0]
+}
+
+async fn get_many(archive: &dyn LastSeen, names: &[&str]) -> Vec<Option<u64>> {
+    let answers = archive.get_many(names.iter().copied().map(user).collect()).await.unwrap();
+    answers.into_iter().map(|time| time.map(|time| time.0)).collect()
+}
+
+pub(crate) async fn last_seen_never_moves_backwards(subject: &impl Subject) {
+    let archive = subject.open().await;
+    for (at, expected) in [(5, 5), (3, 5), (5, 5), (9, 9), (0, 9)] {
+        archive.put_many(vec![seen("bob", at)]).await.unwrap();
+        assert_eq!(get(&*archive, "bob").await, Some(expected), "after {at}");
+    }
+    archive.put_many(vec![seen("eve", 1), seen("eve", 4), seen("eve", 2)]).await.unwrap();
+    assert_eq!(get(&*archive, "eve").await, Some(4), "also within one call");
+    archive.put_many(vec![seen("bob", 8), seen("eve", 5), seen("new", 1)]).await.unwrap();
+    assert_eq!(get_many(&*archive, &["bob", "eve", "new"]).await, [Some(9), Some(5), Some(1)], "each for themselves");
+}
+
+pub(crate) async fn answers_come_in_the_order_asked(subject: &impl Subject) {
+    let archive = subject.open().await;
+    archive.put_many(vec![seen("a", 1), seen("b", 2), seen("é", 3)]).await.unwrap();
+    let answers = get_many(&*archive, &["b", "nobody", "a", "b", "é", "nobody"]).await;
+    assert_eq!(answers, [Some(2), None, Some(1), Some(2), Some(3), None]);
+}
+
+pub(crate) async fn times_are_kept_to_the_millisecond(subject: &impl Subject) {
+    let archive = subject.open().await;
+    // Around the epoch of PostgreSQL, this century, and the last millisecond that has four digits for its year.
+    let times = [0, 1, 999, 946_684_799_999, 946_684_800_001, 1_700_000_000_123, 253_402_300_799_999];
+    for at in times {
+        archive.put_many(vec![seen(&format!("at-{at}"), at)]).await.unwrap();
+    }
+    for at in times {
+        assert_eq!(get(&*archive, &format!("at-{at}")).await, Some(at));
+    }
+}
+
+pub(crate) async fn a_time_beyond_all_calendars_is_kept_as_far_as_it_goes(subject: &impl Subject) {
+    let archive = subject.open().await;
+    archive.put_many(vec![seen("bob", u64::MAX), seen("ann", 7)]).await.unwrap();
+    let end = get(&*archive, "bob").await;
+    assert!(end > Some(253_402_300_799_999), "{end:?}");
+    archive.put_many(vec![seen("bob", u64::MAX - 1)]).await.unwrap();
+    assert_eq!(get_many(&*archive, &["bob", "ann"]).await, [end, Some(7)]);
+}
+
+pub(crate) async fn people_are_told_apart_byte_for_byte(subject: &impl Subject) {
+    let archive = subject.open().await;
+    // Two ways to write one é, cases, spaces at the end, and what SQL and arrays would read as something else.
+    let names =
+        ["é", "e\u{301}", "Bob", "bob", "bob ", " bob", "NULL", "'; --", "{a,b}", "\"", "\\", "%", "ß", "ss", "😀"];
+    archive.put_many((1..).zip(names).map(|(at, name)| seen(name, at)).collect()).await.unwrap();
+    let expected: Vec<_> = (1..).take(names.len()).map(Some).collect();
+    assert_eq!(get_many(&*archive, &names).await, expected);
+    let longest = "x".repeat(128);
+    archive.put_many(vec![seen(&longest, 1)]).await.unwrap();
+    assert_eq!(get_many(&*archive, &[&longest, &longest[1..]]).await, [Some(1), None]);
+}
+
+pub(crate) async fn empty_calls_are_answered(subject: &impl Subject) {
+    let archive = subject.open().await;
+    archive.put_many(Vec::new()).await.unwrap();
+    assert!(archive.get_many(Vec::new()).await.unwrap().is_empty());
+}
+
+pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: &impl Subject) {
+    let archive = subject.open().await;
+    let too_many = Error::TooMany(MAX_SIGHTINGS as u32);
+    assert_eq!(archive.put_many(vec![seen("bob", 1); MAX_SIGHTINGS + 1]).await, Err(too_many.clone()));
+    assert_eq!(archive.get_many(vec![user("bob"); MAX_SIGHTINGS + 1]).await, Err(too_many));
+    assert_eq!(get(&*archive, "bob").await, None);
+}
+
+pub(crate) async fn a_full_batch_is_kept_and_answered_in_order(subject: &impl Subject) {
+    let archive = subject.open().await;
+    let name = |index: usize| format!("user-{}", index * 7919 % MAX_SIGHTINGS);
+    let sightings = (0..MAX_SIGHTINGS).map(|index| seen(&name(index), index as u64)).collect();
+    archive.put_many(sightings).await.unwrap();
+    let answers = archive.get_many((0..MAX_SIGHTINGS).map(|index| user(&name(index))).collect()).await.unwrap();
+    assert!(answers.into_iter().eq((0..MAX_SIGHTINGS as u64).map(|at| Some(Time(at)))));
+}
+
+pub(crate) async fn what_was_kept_is_there_for_whoever_opens_it_again(subject: &impl Subject) {
+    for round in 1..=3 {
+        let archive = subject.open().await;
+        assert_eq!(get(&*archive, "bob").await, (round > 1).then_some(round - 1));
+        archive.put_many(vec![seen("bob", round)]).await.unwrap();
+    }
+}
+
+pub(crate) async fn an_answer_that_nobody_waits_for_does_no_harm(subject: &impl Subject) {
+    let archive = subject.open().await;
+    drop(archive.put_many(vec![seen("never-asked", 1)]));
+    drop(tokio::time::timeout(Duration::ZERO, archive.put_many(vec![seen("bob", 1)])).await);
+    archive.put_many(vec![seen("bob", 2)]).await.unwrap();
+    drop(tokio::time::timeout(Duration::ZERO, archive.get_many(vec![user("bob")])).await);
+    assert_eq!(get(&*archive, "bob").await, Some(2));
+    assert_eq!(get(&*archive, "never-asked").await, None);
+}
+
+pub(crate) async fn readers_and_writers_do_not_disturb_each_other(subject: &impl Subject) {
+    let archive = subject.open().await;
+    let mut tasks = JoinSet::new();
+    for task in 0..4_u64 {
+        let (writer, reader) = (Arc::clone(&archive), Arc::clone(&archive));
+        tasks.spawn(async move {
+            let own = format!("user-{task}");
+            for at in 1..=50 {
+                writer.put_many(vec![seen("shared", at), seen(&own, at)]).await.unwrap();
+                // What is acknowledged is visible to whoever asks from then on.
+                assert!(get(&*writer, &own).await >= Some(at));
+            }
+        });
+        tasks.spawn(async move {
+            let mut last = None;
+            for _ in 0..200 {
+                let now = get(&*reader, "shared").await;
+                assert!(now >= last, "{now:?} after {last:?}");
+                last = now;
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    assert_eq!(get(&*archive, "shared").await, Some(50));
+}
