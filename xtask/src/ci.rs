@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::build::{self, Profile, WASM_TARGET};
 use crate::workspace::{Package, Workspace, selection};
-use crate::{process, setup, test, tidy};
+use crate::{process, servers, setup, test, tidy};
 
 /// A step's name and what it does.
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
@@ -17,7 +17,7 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 /// Runs every step and prints how long each took.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let steps: [Step<'_>; 8] = [
-        ("setup", &|| setup::run(workspace)),
+        ("setup", &|| setup::run(workspace).and_then(|()| servers::run())),
         ("fmt", &|| process::run(process::cargo(&workspace.root).args(["fmt", "--all", "--check"]))),
         ("tidy: files", &|| tidy::files(workspace)),
         ("build", &|| build::run(workspace, Profile::Dev)),

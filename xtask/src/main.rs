@@ -16,6 +16,7 @@ mod build;
 mod ci;
 mod process;
 mod serve;
+mod servers;
 mod setup;
 mod test;
 mod tidy;

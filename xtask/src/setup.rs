@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: what a build needs and cargo does not fetch by itself.
 //!
 //! Cheap when nothing is missing (two calls of rustc), so the other commands simply run it first. It installs nothing
-//! outside rustup; a missing C compiler is named, not installed.
+//! outside rustup; a missing C compiler is named, not installed. What only the tests need is in `servers.rs`.
 
 use std::env;
 use std::path::Path;

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::{self, Profile};
 use crate::workspace::{Workspace, selection};
-use crate::{process, setup};
+use crate::{process, servers, setup};
 
 /// Builds what the tests need and runs those that the arguments select; all of them if there are none.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     setup::run(workspace)?;
+    servers::run()?;
     build::run(workspace, Profile::Dev)?;
     suites(workspace, args)
 }

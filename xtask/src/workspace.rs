@@ -152,6 +152,8 @@ mod tests {
             "target_directory": "/elsewhere",
             "packages": [
                 package("rollcall-host", "host", "lib", &["wasmtime"]),
+                package("rollcall-keyspace", "crates/keyspace", "lib", &[]),
+                package("rollcall-servers", "tests/servers", "lib", &["tempfile"]),
                 package("rollcall-tests", "tests", "lib", &["wit-component", "rollcall-host"]),
                 package("xtask", "xtask", "bin", &["wit-component"]),
                 package("rollcall-offline-sweep", "components/offline-sweep", "cdylib", &["wit-bindgen"]),
@@ -171,7 +173,8 @@ mod tests {
         let workspace = workspace()?;
         assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
-        assert_eq!(names(&workspace.natives()), ["rollcall-host", "rollcall-tests"]);
+        let natives = ["rollcall-host", "rollcall-keyspace", "rollcall-servers", "rollcall-tests"];
+        assert_eq!(names(&workspace.natives()), natives);
         assert_eq!(names(&workspace.tools()), ["xtask"]);
         Ok(())
     }
