@@ -111,7 +111,7 @@ impl Edge {
                 let limit = sweep.limit.unwrap_or(MAX_BATCH as u32);
                 let everywhere = Shards { first: 0, end: self.crew.platform.store.shards() };
                 let settled = self.crew.sweep(everywhere, limit).await?;
-                self.crew.platform.metrics.settled("request", &settled.lags);
+                self.crew.platform.metrics.settled("request", &settled);
                 Ok(responses::sweep(&Settled {
                     examined: settled.examined,
                     published: settled.published,

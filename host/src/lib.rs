@@ -3,12 +3,13 @@
 //! A request meets, in this order, the edge, a worker's crew of warm functions, and the store. Every decision on the way
 //! is made inside a component; this crate only carries.
 
+mod backing;
 pub mod cli;
 pub mod config;
 pub mod edge;
 pub mod engine;
 pub mod metrics;
-pub mod rounds;
+mod rounds;
 pub mod serve;
 mod worker;
 

@@ -1,24 +1,23 @@
 //! The service from start to end: opens what it needs, refuses to start on what cannot work, serves, and drains.
 
-use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use rollcall_api::Access;
-use rollcall_functions::capabilities::Shards;
-use rollcall_store::memory::Options;
-use rollcall_store::{Clock, Memory, SqliteArchive};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::backing::{self, Backing};
 use crate::config::Config;
 use crate::engine::{Catalog, Platform, Source, engine, tick};
-use crate::metrics::Metrics;
+use crate::rounds::Plan;
 use crate::worker::{Arrival, Worker};
+
+/// A worker has its own functions and connections; beyond this many, one more gains nothing that was ever measured.
+const MAX_DEFAULT_WORKERS: usize = 64;
 
 /// Serves until the process is told to end. `embedded` finds the compiled component of a function by its name.
 pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) -> Result<()> {
@@ -26,29 +25,26 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
     let engine = engine().map_err(anyhow::Error::from).context("cannot set up the WebAssembly engine")?;
     let catalog = Catalog::load(&engine, |name| source(config, embedded, name))?;
     tick(&engine)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let disk = runtime.block_on(Disk::open(config))?;
+    // One thread beside this one, for what keeps connections to stores alive.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).thread_name("rollcall-store").enable_all().build()?;
+    let backing = runtime.block_on(Backing::open(config))?;
     let listener = TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let platform = Platform {
-        store: disk.memory.clone(),
-        archive: disk.archive.clone(),
+        store: Arc::clone(&backing.store),
+        archive: Arc::clone(&backing.archive),
         rules: config.rules(),
-        metrics: Arc::new(Metrics::default()),
+        metrics: Arc::new(backing.metrics()),
     };
     runtime.block_on(catalog.prove(&engine, &platform))?;
-    let worker = Worker {
-        engine,
-        catalog,
-        platform,
-        memory: Arc::clone(&disk.memory),
-        access: Arc::clone(&access),
-        limits: config.limits(),
-        shards: Shards { first: 0, end: 0 },
-        drain: config.drain,
-    };
+    let worker =
+        Worker { engine, catalog, platform, access: Arc::clone(&access), limits: config.limits(), drain: config.drain };
     let (ending, ended) = watch::channel(false);
-    let workers = workers(config, &worker, &ended)?;
+    let workers = {
+        let _runtime = runtime.enter();
+        workers(&worker, backing.plans(worker_count(config)), &ended)?
+    };
     drop(worker);
     // Before anybody is told that the service is there: from then on it may be told to end.
     let signals = {
@@ -56,12 +52,12 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
         Signals::listen()?
     };
     announce(config, address, &access);
-    runtime.block_on(disk.archive.forget_saved()).context("cannot strike out the last run's sessions")?;
+    runtime.block_on(backing.opened())?;
     let asked = runtime.block_on(accept(listener, &workers, signals, config.max_connections))?;
     tracing::info!("ending: no new connections are taken, open ones are finished");
     ending.send_replace(true);
     let joined: Vec<_> = workers.into_iter().map(|worker| worker.thread.join()).collect();
-    runtime.block_on(disk.save())?;
+    runtime.block_on(backing.close())?;
     for ended in joined {
         ended.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
     }
@@ -88,82 +84,27 @@ fn source(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, nam
     }
 }
 
-/// The embedded store and what it keeps on disk.
-struct Disk {
-    memory: Arc<Memory>,
-    archive: Arc<SqliteArchive>,
-    /// Held for as long as the directory is ours.
-    _lock: Option<File>,
-}
-
-/// Takes the data directory for this process alone: two on one directory would each undo what the other keeps.
-fn lock_in(directory: &Path) -> Result<File> {
-    let path = directory.join("lock");
-    let file =
-        File::create(&path).with_context(|| format!("cannot write to the data directory: {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            anyhow::bail!("another rollcall is using the data directory {}", directory.display())
-        }
-        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
-    }
-}
-
-impl Disk {
-    async fn open(config: &Config) -> Result<Self> {
-        let mut lock = None;
-        let archive = match &config.data {
-            None => SqliteArchive::in_memory()?,
-            Some(directory) => {
-                std::fs::create_dir_all(directory)
-                    .with_context(|| format!("cannot make the data directory {}", directory.display()))?;
-                lock = Some(lock_in(directory)?);
-                SqliteArchive::open(directory.join("rollcall.sqlite"))?
-            }
-        };
-        let archive = Arc::new(archive);
-        let clock = Clock::system();
-        let saved = archive.load_saved(clock.now()).await.context("cannot read what the last run saved")?;
-        if !saved.sessions.is_empty() {
-            tracing::info!(sessions = saved.sessions.len(), "goes on where the last run ended");
-        }
-        let options = Options { shards: config.shards, clock, listener: None, keeper: Some(archive.clone()) };
-        let memory = Arc::new(Memory::restored(options, saved, config.rules().alive_for()));
-        Ok(Self { memory, archive, _lock: lock })
-    }
-
-    /// Saves every session, so that a restart is no event for anybody.
-    async fn save(&self) -> Result<()> {
-        let sessions = self.memory.export();
-        let count = sessions.len();
-        self.archive.save(self.memory.now(), sessions).await.context("cannot save the sessions")?;
-        tracing::info!(sessions = count, "saved");
-        Ok(())
-    }
-}
-
 /// A running worker.
 struct Running {
     arrivals: mpsc::UnboundedSender<Arrival>,
     thread: JoinHandle<std::io::Result<()>>,
 }
 
-fn workers(config: &Config, worker: &Worker, ended: &watch::Receiver<bool>) -> Result<Vec<Running>> {
-    let count = match config.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from).min(64),
-        count => count,
-    };
-    let count = u32::try_from(count)?;
+fn worker_count(config: &Config) -> u32 {
+    match config.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from).min(MAX_DEFAULT_WORKERS) as u32,
+        count => count as u32,
+    }
+}
+
+fn workers(worker: &Worker, plans: Vec<Plan>, ended: &watch::Receiver<bool>) -> Result<Vec<Running>> {
     let mut running = Vec::new();
-    for index in 0..count {
-        // A fair share each; together they cover every shard once.
-        let shards = Shards { first: config.shards * index / count, end: config.shards * (index + 1) / count };
-        let worker = Worker { shards, ..worker.clone() };
+    for (index, plan) in plans.into_iter().enumerate() {
+        let worker = worker.clone();
         let (arrivals, queue) = mpsc::unbounded_channel();
         let ended = ended.clone();
         let thread = std::thread::Builder::new().name(format!("rollcall-{index}"));
-        running.push(Running { arrivals, thread: thread.spawn(move || worker.run(queue, ended))? });
+        running.push(Running { arrivals, thread: thread.spawn(move || worker.run(plan, queue, ended))? });
     }
     Ok(running)
 }
@@ -237,10 +178,7 @@ fn announce(config: &Config, address: SocketAddr, access: &Access) {
         Access::Open => "No key is set: only this machine is served, and `Rollcall-User: NAME` says who is asking.",
         Access::Keyed { .. } => "Callers need a token: `Authorization: Bearer …`; `rollcall token` makes one.",
     };
-    let kept = match &config.data {
-        Some(directory) => format!("Last seen and choices are kept in {}.", directory.display()),
-        None => "Nothing is kept on disk.".to_owned(),
-    };
+    let kept = backing::described(config);
     // Nobody may be listening to standard output, and that is all right.
     let _ = writeln!(out, "rollcall {} listening on http://{address}\n{who}\n{kept}", env!("CARGO_PKG_VERSION"));
     let _ = out.flush();

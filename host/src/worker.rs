@@ -11,8 +11,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rollcall_api::{Access, Limits};
-use rollcall_functions::capabilities::Shards;
-use rollcall_store::Memory;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::LocalSet;
 use tokio_io_timeout::TimeoutStream;
@@ -20,7 +18,7 @@ use wasmtime::Engine;
 
 use crate::edge::Edge;
 use crate::engine::{Catalog, Crew, Platform};
-use crate::rounds::Rounds;
+use crate::rounds::Plan;
 
 /// How long a client may take to send the head of a request, or hold a connection idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -38,10 +36,8 @@ pub(crate) struct Worker {
     pub(crate) engine: Engine,
     pub(crate) catalog: Catalog,
     pub(crate) platform: Platform,
-    pub(crate) memory: Arc<Memory>,
     pub(crate) access: Arc<Access>,
     pub(crate) limits: Limits,
-    pub(crate) shards: Shards,
     /// How long to wait for open connections once the service ends.
     pub(crate) drain: Duration,
 }
@@ -50,20 +46,23 @@ impl Worker {
     /// Serves until `ending` turns true and the connections are done.
     pub(crate) fn run(
         self,
+        plan: Plan,
         arrivals: mpsc::UnboundedReceiver<Arrival>,
         ending: watch::Receiver<bool>,
     ) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        LocalSet::new().block_on(&runtime, self.serve(arrivals, ending));
+        LocalSet::new().block_on(&runtime, self.serve(plan, arrivals, ending));
         Ok(())
     }
 
-    async fn serve(self, mut arrivals: mpsc::UnboundedReceiver<Arrival>, mut ending: watch::Receiver<bool>) {
+    async fn serve(
+        self,
+        plan: Plan,
+        mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+        mut ending: watch::Receiver<bool>,
+    ) {
         let crew = Crew::start(&self.engine, &self.catalog, &self.platform);
-        let rounds = Rounds { crew: crew.clone(), memory: self.memory, shards: self.shards };
-        let mut rounds = tokio::task::spawn_local(async move {
-            tokio::join!(rounds.watch_expiry(), rounds.keep_sweeping(), rounds.keep_archiving());
-        });
+        let mut rounds = tokio::task::spawn_local(plan.with(crew.clone()).go());
         let edge = Rc::new(Edge { crew, access: self.access, limits: self.limits });
         let open = Rc::new(Open::default());
         let watched = ending.clone();

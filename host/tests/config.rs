@@ -194,7 +194,9 @@ fn bad_values_of_every_kind_are_refused() {
     let refused = [
         ("listen = \"localhost\"", "`listen`: `localhost` (rollcall.toml:1) is not an IP address with a port"),
         ("listen = 8080", "`listen`: `8080` (rollcall.toml:1) is not a string"),
-        ("store = \"disk\"", "`store`: `disk` (rollcall.toml:1) is no store; this version has only `memory`"),
+        ("store = \"disk\"", "`store`: `disk` (rollcall.toml:1) is no store, which is `memory`, `redis://…`"),
+        ("archive = \"tape\"", "`archive`: `tape` (rollcall.toml:1) is no archive, which is `with-store`"),
+        ("notice = \"none\"", "`notice`: `none` (rollcall.toml:1) is none of `both`, `notifications`, `sweep`"),
         ("data = \"\"", "`data`: `` (rollcall.toml:1) is empty"),
         ("token_key = \"\"", "`token_key`: `` (rollcall.toml:1) is empty"),
         ("shards = 0", "`shards`: `0` (rollcall.toml:1) is not between 1 and 16384"),
@@ -219,12 +221,15 @@ fn bad_values_of_every_kind_are_refused() {
 }
 
 #[test]
-fn store_of_a_later_version_is_refused_without_showing_its_password() {
-    let message = refusal(None, &[], &["--store", "redis://me:secret@host:6379"]);
-    assert_eq!(
-        message,
-        "`store`: `redis://…@host:6379` (flag --store) is not available in this version, which has only `memory`"
-    );
+fn password_of_a_store_is_never_shown() {
+    let loaded = load(None, &[("ROLLCALL_STORE", "redis://me:secret@host:6379")], &[]).unwrap();
+    let StoreUrl::Redis(url) = &loaded.config.store else { panic!("{:?}", loaded.config.store) };
+    assert_eq!(url.reveal(), "redis://me:secret@host:6379");
+    assert!(loaded.to_toml().contains("store = \"redis://…@host:6379\""), "{}", loaded.to_toml());
+    for bad in ["redis://me:secret@host:port", "redis+cluster://me:secret@host/1", "http://me:secret@host"] {
+        let message = refusal(None, &[], &["--store", bad]);
+        assert!(message.contains("is no store: ") && !message.contains("secret"), "{message}");
+    }
     let message = refusal(Some("store = \"redis://me:secret@host\" x"), &[], &[]);
     assert!(!message.contains("secret"), "{message}");
 }

@@ -3,12 +3,14 @@
 //! A flag covers a variable, a variable covers the file, the file covers the defaults. Whatever is wrong — a name, a
 //! value, a combination — is found at start and named together with where it came from; nothing is ignored.
 //!
-//! Deliberately absent: changing a setting of a running host, and secrets as settings. A key is always a file, so that
-//! it is never seen in a list of processes, in a log or in what `rollcall config` prints.
+//! Deliberately absent: changing a setting of a running host, and keys as settings. A key is always a file, so that it
+//! is never seen in a list of processes, in a log or in what `rollcall config` prints. A password in a URL belongs into
+//! a variable or the file for the same reason; wherever a URL is shown, it is left out.
 
 mod fault;
 mod layers;
 mod names;
+mod places;
 mod render;
 mod settings;
 mod values;
@@ -21,9 +23,10 @@ use rollcall_core::Rules;
 
 pub use fault::{Fault, Origin};
 pub use layers::Layer;
+pub use places::{ArchiveUrl, StoreUrl, Url};
 pub use render::example;
 pub use settings::{Config, Group, SETTINGS, Setting};
-pub use values::{Components, FUNCTIONS, LogFilter, LogFormat, Preset, StoreUrl, Value};
+pub use values::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Value};
 
 use layers::CONFIG_VARIABLE;
 

@@ -14,7 +14,8 @@ use rollcall_store::DEFAULT_SHARDS;
 
 use super::fault::Fault;
 use super::layers::Layer;
-use super::values::{Components, LogFilter, LogFormat, Preset, StoreUrl, Value};
+use super::places::{ArchiveUrl, StoreUrl};
+use super::values::{Components, LogFilter, LogFormat, Notice, Preset, Value};
 
 /// The engine's pool of instances is sized for as many workers and no more.
 const MAX_WORKERS: usize = 64;
@@ -176,11 +177,24 @@ settings! {
         /// Where to serve HTTP. Without a token_key only a loopback address is allowed.
         listen: SocketAddr = |_| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), "IP:PORT";
 
-        /// Where the hot state is kept. This version has one store: memory, which is this process.
-        store: StoreUrl = |_| StoreUrl::Memory, "store";
+        /// Where the hot state is kept: memory, which is this process, or a Redis that any number of hosts share, as
+        /// redis://HOST:PORT, rediss://HOST:PORT with TLS, or redis+cluster://HOST:PORT,HOST:PORT. A user and a password may
+        /// stand before the host; they are never shown.
+        store: StoreUrl = |_| StoreUrl::Memory, "memory or URL";
+
+        /// Where last seen is kept for ever: with-store, which is a file beside the embedded store and Redis beside Redis;
+        /// sqlite, a file of this host alone; or a database that all hosts share, as postgres://USER:PASSWORD@HOST/DATABASE.
+        archive: ArchiveUrl = |_| ArchiveUrl::WithStore, "with-store, sqlite or URL";
+
+        /// A file with the authorities in PEM to trust for rediss, instead of the system's.
+        store_ca: Option<PathBuf> = |_| None, "file or none";
+
+        /// What tells a host on Redis that somebody's time has come: Redis's expiry notifications, which are quick and may be
+        /// lost, the scheduled sweep, which misses nobody, or both.
+        notice: Notice = |_| Notice::Both, "both, notifications or sweep";
 
         /// The directory for what must outlive the process, such as last seen; made if it is missing. The word none keeps
-        /// nothing on disk.
+        /// nothing on disk. A host on Redis uses it only for an archive in sqlite.
         data: Option<PathBuf> = |_| Some("./rollcall-data".into()), "directory or none";
 
         /// Into how many shards people are divided. Never change it for a store that holds data.

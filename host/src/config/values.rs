@@ -203,26 +203,15 @@ words! {
     }
 }
 
-/// Where the hot state is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// In this process.
-    Memory,
-}
-
-impl Value for StoreUrl {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "memory" => Ok(Self::Memory),
-            _ if text.contains("://") => Err("is not available in this version, which has only `memory`".to_owned()),
-            _ => Err("is no store; this version has only `memory`".to_owned()),
-        }
-    }
-
-    fn to_toml(&self) -> toml::Value {
-        match self {
-            Self::Memory => "memory".into(),
-        }
+words! {
+    /// What tells a host on Redis that somebody's time has come.
+    Notice {
+        /// Both of the others: the first is quick, the second misses nobody.
+        Both = "both",
+        /// Redis's expiry notifications alone. They can be lost, so this is for measuring.
+        Notifications = "notifications",
+        /// The scheduled sweep alone.
+        Sweep = "sweep",
     }
 }
 

@@ -1,5 +1,8 @@
 //! What is counted, in one place, in the text format that Prometheus reads.
 
+mod redis;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,8 +12,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use rollcall_api::responses::state_name;
-use rollcall_core::{Error, Span, State};
+use rollcall_core::{Error, State};
 use rollcall_functions::capabilities::Committed;
+use rollcall_functions::sweep::Settled;
+use rollcall_store::redis::Redis;
 
 /// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,6 +44,7 @@ pub struct Metrics {
     transitions: Family<Of, Counter>,
     stale_commits: Counter,
     settle_lag: Family<Of, Histogram>,
+    settled: Family<Outcome, Counter>,
     calls: Family<Of, Counter>,
     call_seconds: Family<Of, Histogram>,
     replacements: Family<Of, Counter>,
@@ -70,6 +76,7 @@ impl Default for Metrics {
             transitions: Family::default(),
             stale_commits: Counter::default(),
             settle_lag: Family::new_with_constructor(lag_seconds),
+            settled: Family::default(),
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(seconds),
             replacements: Family::default(),
@@ -88,6 +95,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Counts also what a store in Redis counts by itself.
+    pub fn with_redis(store: Arc<Redis>) -> Self {
+        let mut metrics = Self::default();
+        metrics.registry.register_collector(Box::new(redis::RedisCollector(store)));
+        metrics
+    }
+
     fn register(&mut self) {
         let r = &mut self.registry;
         r.register("heartbeats", "Heartbeats taken", self.heartbeats.clone());
@@ -99,6 +113,8 @@ impl Metrics {
             Unit::Seconds,
             self.settle_lag.clone(),
         );
+        let help = "People looked at because their time had come, by what noticed it and what came of it";
+        r.register("settled", help, self.settled.clone());
         r.register("function_calls", "Calls that a function answered", self.calls.clone());
         let help = "Time of a call of a function, its store calls included";
         r.register_with_unit("function_call", help, Unit::Seconds, self.call_seconds.clone());
@@ -152,11 +168,20 @@ impl Metrics {
         }
     }
 
-    /// People were settled; `cause` is what noticed them.
-    pub fn settled(&self, cause: &'static str, lags: &[Span]) {
+    /// People were settled; `cause` is what noticed them. Whoever was looked at and found as they should be was looked
+    /// at in vain: somebody else was quicker, or nothing had happened.
+    pub fn settled(&self, cause: &'static str, settled: &Settled) {
         let lag_seconds = self.settle_lag.get_or_create(&Of { of: cause });
-        for lag in lags {
+        for lag in &settled.lags {
             lag_seconds.observe(lag.0 as f64 / 1000.0);
+        }
+        let Settled { examined, published, rescheduled, stale, failed, .. } = *settled;
+        let vain = examined.saturating_sub(published + rescheduled + stale + failed);
+        let outcomes = [published, rescheduled, stale, failed, vain];
+        for (outcome, count) in ["published", "rescheduled", "stale", "failed", "vain"].into_iter().zip(outcomes) {
+            if count > 0 {
+                self.settled.get_or_create(&Outcome { of: cause, outcome }).inc_by(u64::from(count));
+            }
         }
     }
 

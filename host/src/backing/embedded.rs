@@ -1,0 +1,49 @@
+//! Sessions in this process, and the file that carries what must outlive it.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use rollcall_functions::capabilities::Shards;
+use rollcall_store::memory::Options;
+use rollcall_store::{Clock, Memory, SqliteArchive, Store};
+
+use crate::config::Config;
+use crate::rounds::{Plan, Turn};
+
+/// The embedded store and what it keeps on disk.
+pub(super) struct Embedded {
+    pub(super) memory: Arc<Memory>,
+    file: Arc<SqliteArchive>,
+}
+
+impl Embedded {
+    pub(super) async fn open(config: &Config, file: Arc<SqliteArchive>) -> Result<Self> {
+        let clock = Clock::system();
+        let saved = file.load_saved(clock.now()).await.context("cannot read what the last run saved")?;
+        if !saved.sessions.is_empty() {
+            tracing::info!(sessions = saved.sessions.len(), "goes on where the last run ended");
+        }
+        let options = Options { shards: config.shards, clock, listener: None, keeper: Some(file.clone()) };
+        let memory = Arc::new(Memory::restored(options, saved, config.rules().alive_for()));
+        Ok(Self { memory, file })
+    }
+
+    pub(super) fn plan(&self, turn: Turn) -> Plan {
+        let everything = Shards { first: 0, end: self.memory.shards() };
+        Plan::Embedded(Arc::clone(&self.memory), turn.part(everything))
+    }
+
+    /// What the last run saved is struck out: from now on this run is the truth.
+    pub(super) async fn opened(&self) -> Result<()> {
+        self.file.forget_saved().await.context("cannot strike out the last run's sessions")
+    }
+
+    /// Saves every session, so that a restart is no event for anybody.
+    pub(super) async fn save(&self) -> Result<()> {
+        let sessions = self.memory.export();
+        let count = sessions.len();
+        self.file.save(self.memory.now(), sessions).await.context("cannot save the sessions")?;
+        tracing::info!(sessions = count, "saved");
+        Ok(())
+    }
+}
