@@ -29,16 +29,40 @@ const SLICE: Duration = Duration::from_millis(500);
 /// How long a slice is on one connection.
 const QUIET_SLICE: Duration = Duration::from_millis(200);
 
-/// Both servers, and what is sent to both.
-struct Rivals {
-    host: Host,
-    empty: Empty,
+/// A server to be measured: where it is, and its process.
+pub(crate) trait Server {
+    fn address(&self) -> &str;
+    fn pid(&self) -> u32;
+}
+
+impl Server for Host {
+    fn address(&self) -> &str {
+        self.address()
+    }
+    fn pid(&self) -> u32 {
+        self.pid()
+    }
+}
+
+impl Server for Empty {
+    fn address(&self) -> &str {
+        self.address()
+    }
+    fn pid(&self) -> u32 {
+        self.pid()
+    }
+}
+
+/// Two servers, and what is sent to both.
+pub(crate) struct Rivals<Ours, Theirs> {
+    ours: Ours,
+    theirs: Theirs,
     requests: Requests,
 }
 
 /// What was compared at one number of connections.
 #[derive(Default)]
-struct Duels {
+pub(crate) struct Duels {
     per_second: Duel,
     per_cpu_second: Duel,
     p50_us: Duel,
@@ -48,11 +72,11 @@ struct Duels {
 /// Measures at full load and on one connection.
 pub(crate) fn run() -> Result<Section> {
     let requests = (0..PEOPLE).map(people::heartbeat).collect();
-    let rivals = Rivals { host: Host::start_in(Path::new("none"), &[]), empty: Empty::start()?, requests };
+    let rivals = Rivals::of(Host::start_in(Path::new("none"), &[]), Empty::start()?, requests);
     rivals.compare(CONNECTIONS, SLICE, 2)?;
-    let before = Counted::read(&rivals.host)?;
+    let before = Counted::read(&rivals.ours)?;
     let busy = rivals.compare(CONNECTIONS, SLICE, SLICES)?;
-    let gathered = Counted::read(&rivals.host)?.per_call(&before);
+    let gathered = Counted::read(&rivals.ours)?.per_call(&before);
     let quiet = rivals.compare(1, QUIET_SLICE, SLICES)?;
 
     let mut section = Section::new(
@@ -61,10 +85,7 @@ pub(crate) fn run() -> Result<Section> {
     );
     for (connections, duels) in [(CONNECTIONS, &busy), (1, &quiet)] {
         let goal = if connections == CONNECTIONS { Goal::AtLeast(0.6) } else { Goal::None };
-        figure(&mut section, connections, "requests/s", &duels.per_second, goal);
-        figure(&mut section, connections, "requests/s of server CPU", &duels.per_cpu_second, goal);
-        figure(&mut section, connections, "latency p50 µs", &duels.p50_us, Goal::None);
-        figure(&mut section, connections, "latency p99 µs", &duels.p99_us, Goal::None);
+        duels.report(&mut section, connections, goal);
     }
     section.note(&format!(
         "Both servers are processes of their own with one worker per core, and the client shares their cores. All cores \
@@ -83,12 +104,25 @@ fn figure(section: &mut Section, connections: usize, name: &str, duel: &Duel, go
     section.row(cells, goal, duel.ratio().median);
 }
 
-impl Rivals {
-    fn compare(&self, connections: usize, slice: Duration, slices: usize) -> Result<Duels> {
+impl Duels {
+    pub(crate) fn report(&self, section: &mut Section, connections: usize, goal: Goal) {
+        figure(section, connections, "requests/s", &self.per_second, goal);
+        figure(section, connections, "requests/s of server CPU", &self.per_cpu_second, goal);
+        figure(section, connections, "latency p50 µs", &self.p50_us, Goal::None);
+        figure(section, connections, "latency p99 µs", &self.p99_us, Goal::None);
+    }
+}
+
+impl<Ours: Server, Theirs: Server> Rivals<Ours, Theirs> {
+    pub(crate) fn of(ours: Ours, theirs: Theirs, requests: Requests) -> Self {
+        Self { ours, theirs, requests }
+    }
+
+    pub(crate) fn compare(&self, connections: usize, slice: Duration, slices: usize) -> Result<Duels> {
         let mut duels = Duels::default();
         for _ in 0..slices {
-            let ours = self.slice(self.host.address(), self.host.pid(), connections, slice)?;
-            let theirs = self.slice(self.empty.address(), self.empty.pid(), connections, slice)?;
+            let ours = self.slice(self.ours.address(), self.ours.pid(), connections, slice)?;
+            let theirs = self.slice(self.theirs.address(), self.theirs.pid(), connections, slice)?;
             duels.per_second.push(ours.0.per_second, theirs.0.per_second);
             duels.per_cpu_second.push(ours.1, theirs.1);
             duels.p50_us.push(ours.0.p50_us, theirs.0.p50_us);

@@ -1,8 +1,8 @@
 //! `cargo xtask bench [names]`: measures what is promised in ratios, side by side in one run, and says how it went.
 //!
-//! Names choose among `functions`, `http`, `query`, `lag` and `start`; none means all of them, and only then is
-//! `docs/bench/host.md` written, so that a part never replaces the whole. A wrong answer stops the run. Slowness never
-//! does: machines are shared and noisy, so this reports and does not judge.
+//! A name chooses a benchmark, or a chapter of them: `host` or `redis`; none means all. A chapter's page in `docs/bench/`
+//! is written when all of it was measured, so that a part never replaces the whole. A wrong answer stops the run.
+//! Slowness never does: machines are shared and noisy, so this reports and does not judge.
 
 mod empty;
 mod functions;
@@ -13,6 +13,7 @@ mod load;
 mod people;
 mod process;
 mod query;
+mod redis;
 mod report;
 mod sample;
 mod start;
@@ -24,13 +25,27 @@ use report::{Machine, Section};
 /// A benchmark by its name.
 type Benchmark = (&'static str, fn() -> Result<Section>);
 
-/// Every benchmark, in the order of the report.
-const BENCHMARKS: [Benchmark; 5] = [
-    ("functions", functions::run),
-    ("http", http::run),
-    ("query", query::run),
-    ("lag", lag::run),
-    ("start", start::run),
+/// Every benchmark by its chapter, in the order of the reports.
+const CHAPTERS: [(&str, &[Benchmark]); 2] = [
+    (
+        "host",
+        &[
+            ("functions", functions::run),
+            ("http", http::run),
+            ("query", query::run),
+            ("lag", lag::run),
+            ("start", start::run),
+        ],
+    ),
+    (
+        "redis",
+        &[
+            ("redis-beats", redis::beats),
+            ("redis-http", redis::over_http),
+            ("redis-hosts", redis::hosts),
+            ("redis-lag", redis::lag),
+        ],
+    ),
 ];
 
 fn main() -> Result<()> {
@@ -38,26 +53,31 @@ fn main() -> Result<()> {
     if names.iter().any(|name| name == empty::FLAG) {
         return empty::serve();
     }
-    if let Some(stranger) = names.iter().find(|name| !BENCHMARKS.iter().any(|(known, _)| known == name)) {
-        let known: Vec<_> = BENCHMARKS.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = CHAPTERS
+        .iter()
+        .flat_map(|(chapter, benchmarks)| [*chapter].into_iter().chain(benchmarks.iter().map(|(name, _)| *name)))
+        .collect();
+    if let Some(stranger) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("there is no benchmark `{stranger}` among {}", known.join(", "));
     }
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean nothing; use `cargo xtask bench`");
     }
     let machine = Machine::look();
-    let mut sections = Vec::new();
-    for (name, run) in BENCHMARKS {
-        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+    let is_wanted = |wanted: &str| names.iter().any(|name| name == wanted);
+    for (chapter, benchmarks) in CHAPTERS {
+        let whole = names.is_empty() || is_wanted(chapter);
+        let mut sections = Vec::new();
+        for (name, run) in benchmarks.iter().filter(|(name, _)| whole || is_wanted(name)) {
             eprintln!("bench: {name} …");
             let section = run()?;
             println!("{}", section.markdown());
             sections.push(section);
         }
+        if whole {
+            report::write(chapter, &machine, &sections)?;
+        }
     }
     println!("{}", machine.markdown());
-    if names.is_empty() {
-        report::write(&machine, &sections)?;
-    }
     Ok(())
 }

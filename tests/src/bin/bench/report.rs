@@ -1,4 +1,4 @@
-//! Tables for people: the same Markdown on the terminal and in `docs/bench/host.md`.
+//! Tables for people: the same Markdown on the terminal and in `docs/bench/`.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -124,18 +124,23 @@ fn said(program: &str, arguments: &[&str]) -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
-/// Writes the whole report.
-pub(crate) fn write(machine: &Machine, sections: &[Section]) -> Result<()> {
-    let path = rollcall_tests::root().join("docs/bench/host.md");
+/// Writes a chapter's page.
+pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> Result<()> {
+    let page = format!("docs/bench/{chapter}.md");
+    let title = match chapter {
+        "redis" => "The host on Redis, measured",
+        _ => "The host, measured",
+    };
+    let path = rollcall_tests::root().join(&page);
     let tables: Vec<String> = sections.iter().map(Section::markdown).collect();
     let text = format!(
-        "# The host, measured\n\nWritten by `cargo xtask bench`; do not edit.\n\n{}\n{METHOD}\n\n{}",
+        "# {title}\n\nWritten by `cargo xtask bench`; do not edit.\n\n{}\n{METHOD}\n\n{}",
         machine.markdown(),
         tables.join("\n"),
     );
     std::fs::create_dir_all(path.parent().context("a path without a folder")?)?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("written: docs/bench/host.md");
+    println!("written: {page}");
     Ok(())
 }
 

@@ -1,0 +1,185 @@
+//! Beats on Redis: in batches against the plainest thing that the same server can do, and one by one over HTTP against
+//! the embedded store.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rollcall_core::{Rules, UserId};
+use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
+use rollcall_host::metrics::Metrics;
+use rollcall_servers::redis::Redis as Server;
+use rollcall_store::redis::{Options, Redis};
+use rollcall_store::{LastSeen, SqliteArchive, Store};
+use rollcall_tests::Host;
+
+use crate::http::Rivals;
+use crate::load::Requests;
+use crate::people::{self, Random};
+use crate::process::cpu_us;
+use crate::report::{Goal, Section, number, ratio};
+use crate::sample::Duel;
+
+/// How many people beat, and over how many keys `redis-benchmark` spreads: as few as it takes by itself, so that
+/// everything is in the server's caches, and so many that hardly anything is.
+const CROWDS: [u64; 2] = [FEW, 100_000];
+
+/// So few that everything about them is in the caches.
+const FEW: u64 = 1_000;
+
+/// Beats in one call.
+const BATCH: u64 = 256;
+
+/// Calls on their way at once: what one connection keeps a server busy with.
+const IN_FLIGHT: u64 = 8;
+
+/// How many slices each contender gets, in turn.
+const SLICES: usize = 12;
+
+/// Beats of a slice: whole rounds of calls.
+const BEATS: u64 = 32 * BATCH * IN_FLIGHT;
+
+/// `SET`s of a slice.
+const SETS: u64 = 400_000;
+
+/// People asked for at once.
+const ASKED: u64 = 200;
+
+/// Measures batches, commands and round trips.
+pub(crate) fn run() -> Result<Section> {
+    let server = Server::start()?;
+    // The store's own thread keeps its connection, as in the host.
+    let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let store = Arc::new(home.block_on(Redis::open(&server.url(), Options::default()))?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut section =
+        Section::new("redis-beats: batches of 256 against `redis-benchmark -P 64 -t set`", &["figure", "value"]);
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let crew = crew(Arc::clone(&store))?;
+        for people in CROWDS {
+            for first in (0..people).step_by(BATCH as usize) {
+                beat(&crew, first..(first + BATCH).min(people)).await?;
+            }
+            let goal = if people <= FEW { Goal::AtLeast(0.25) } else { Goal::None };
+            compare(&mut section, &crew, &server, people, goal).await?;
+        }
+        costs(&mut section, &store, &crew).await
+    })?;
+    section.note(&format!(
+        "People at random, {IN_FLIGHT} calls of {BATCH} in flight on one connection, through the component. By itself \
+         redis-benchmark sets one key again and again; among many people it is told to spread over as many keys (`-r`). \
+         Everything shares the same cores, and the server uses one of them.",
+    ));
+    Ok(section)
+}
+
+/// Beats against `SET`s, in turn.
+async fn compare(section: &mut Section, crew: &Crew, server: &Server, people: u64, goal: Goal) -> Result<()> {
+    let (mut duel, mut by_cpu) = (Duel::default(), Duel::default());
+    let mut random = Random::new(people);
+    let pid = server.process_id().context("the server is gone")?;
+    for _ in 0..SLICES {
+        let before = cpu_us(pid)?;
+        let beats = slice(crew, &mut random, people).await?;
+        let between = cpu_us(pid)?;
+        let sets = sets_per_second(server.port(), people)?;
+        duel.push(beats, sets);
+        by_cpu.push(BEATS as f64 / (between - before), SETS as f64 / (cpu_us(pid)? - between));
+    }
+    let (median, range) = ratio(duel.ratio());
+    let among = number(people as f64);
+    section.row([format!("beats/s among {among} people"), number(duel.ours())], Goal::None, 0.0);
+    section.row([format!("`SET`s/s of redis-benchmark beside {among}"), number(duel.theirs())], Goal::None, 0.0);
+    section.row([format!("beats per `SET` among {among} ({range})"), median], goal, duel.ratio().median);
+    let (median, range) = ratio(by_cpu.ratio());
+    let name = format!("the same, per second of the server's processor ({range})");
+    section.row([name, median], goal, by_cpu.ratio().median);
+    Ok(())
+}
+
+/// The functions, on this store.
+fn crew(store: Arc<Redis>) -> Result<Crew> {
+    let engine = engine().map_err(anyhow::Error::from)?;
+    tick(&engine)?;
+    let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
+    let archive: Arc<dyn LastSeen> = Arc::new(SqliteArchive::in_memory()?);
+    let store = store as Arc<dyn Store>;
+    let platform = Platform { store, archive, rules: Rules::default(), metrics: Arc::new(Metrics::default()) };
+    Ok(Crew::start(&engine, &catalog, &platform))
+}
+
+async fn beat(crew: &Crew, people: impl Iterator<Item = u64>) -> Result<()> {
+    let beats = people.map(people::beat).collect::<Result<Vec<_>, _>>()?;
+    for answer in crew.beat_many(beats).await? {
+        answer?;
+    }
+    Ok(())
+}
+
+/// Beats per second in one slice.
+async fn slice(crew: &Crew, random: &mut Random, people: u64) -> Result<f64> {
+    let began = Instant::now();
+    for _ in 0..BEATS / (BATCH * IN_FLIGHT) {
+        let batches: Vec<Vec<u64>> =
+            (0..IN_FLIGHT).map(|_| (0..BATCH).map(|_| random.below(people)).collect()).collect();
+        let calls = batches.into_iter().map(|people| beat(crew, people.into_iter()));
+        for done in futures::future::join_all(calls).await {
+            done?;
+        }
+    }
+    Ok(BEATS as f64 / began.elapsed().as_secs_f64())
+}
+
+fn sets_per_second(port: u16, people: u64) -> Result<f64> {
+    let mut benchmark = Command::new("redis-benchmark");
+    let spread = people.to_string();
+    if people > FEW {
+        benchmark.args(["-r", &spread]);
+    }
+    benchmark.args(["-p", &port.to_string(), "-P", "64", "-t", "set", "-n", &SETS.to_string(), "-q", "--csv"]);
+    let output = benchmark.output().context("redis-benchmark is missing: apt-get install redis-tools")?;
+    ensure!(output.status.success(), "redis-benchmark failed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.starts_with("\"SET\"")).context("redis-benchmark measured no SET")?;
+    let rate = line.split(',').nth(1).context("redis-benchmark told no rate")?;
+    Ok(rate.trim_matches('"').parse()?)
+}
+
+/// Commands and round trips.
+async fn costs(section: &mut Section, store: &Redis, crew: &Crew) -> Result<()> {
+    let commands = store.stats().commands.get();
+    beat(crew, 0..BATCH).await?;
+    let per_beat = (store.stats().commands.get() - commands) as f64 / BATCH as f64;
+    section.row(["commands per steady beat".to_owned(), number(per_beat)], Goal::AtMost(3.0), per_beat);
+    let asked = (0..ASKED).map(|person| UserId::parse(people::name(person))).collect::<Result<Vec<_>, _>>()?;
+    let trips = store.stats().round_trips.get();
+    for view in crew.look_up(None, asked).await? {
+        view?;
+    }
+    let trips = (store.stats().round_trips.get() - trips) as f64;
+    section.row([format!("round trips of a query for {ASKED} people"), number(trips)], Goal::AtMost(1.0), trips);
+    Ok(())
+}
+
+/// Single beats over HTTP, on Redis against embedded.
+pub(crate) fn over_http() -> Result<Section> {
+    let server = Server::start()?;
+    let requests: Requests = (0..10_000).map(people::heartbeat).collect();
+    let nowhere = Path::new("none");
+    let ours = Host::start_in(nowhere, &["--store", &server.url()]);
+    let theirs = Host::start_in(nowhere, &[]);
+    let rivals = Rivals::of(ours, theirs, requests);
+    rivals.compare(64, Duration::from_millis(500), 4)?;
+    let mut section = Section::new(
+        "redis-http: single heartbeats, on Redis against the embedded store",
+        &["connections", "figure", "redis", "embedded", "redis/embedded", "min–max"],
+    );
+    for (connections, span) in [(64, 500), (1, 200)] {
+        let duels = rivals.compare(connections, Duration::from_millis(span), SLICES)?;
+        duels.report(&mut section, connections, Goal::None);
+    }
+    section.note("Both hosts with one worker per core; client, hosts and Redis share the cores.");
+    Ok(section)
+}

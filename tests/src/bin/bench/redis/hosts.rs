@@ -1,0 +1,79 @@
+//! How much work hosts on one Redis do twice: people go silent, every host hears of all of them, and each should be looked
+//! at once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rollcall_servers::redis::Redis as Server;
+use rollcall_tests::Host;
+
+use super::lag::beat;
+use crate::report::{Goal, Section, number};
+
+/// How many go silent.
+const PEOPLE: u64 = 20_000;
+
+/// How many hosts share the Redis.
+const HOSTS: [usize; 3] = [1, 2, 4];
+
+/// How long after the deadline everybody is offline, or the hosts are broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Measures with one host and with several.
+pub(crate) fn run() -> Result<Section> {
+    let columns = ["hosts", "told by", "people gone", "looked at", "in vain or too late", "wasted share"];
+    let mut section = Section::new("redis-hosts: work that several hosts do twice", &columns);
+    for hosts in HOSTS {
+        for notice in ["sweep", "both"] {
+            let [published, vain] = measure(hosts, notice)?;
+            let looked_at = published + vain;
+            let cells = [
+                hosts.to_string(),
+                notice.to_owned(),
+                number(published),
+                number(looked_at),
+                number(vain),
+                format!("{:.1} %", 100.0 * vain / looked_at),
+            ];
+            section.row(cells, Goal::None, 0.0);
+        }
+    }
+    section.note(&format!(
+        "{} people beat once within a second or two and are then silent for 6 s. Looked at: sessions read because their \
+         time had come. In vain: somebody else had settled them before they were read; too late: before the commit.",
+        number(PEOPLE as f64),
+    ));
+    Ok(section)
+}
+
+/// How many were published as offline, and how many were read for nothing.
+fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
+    let server = Server::start()?;
+    let url = server.url();
+    let arguments =
+        ["--store", &url, "--interval", "4s", "--tolerance", "2s", "--retire-after", "10m", "--notice", notice];
+    let hosts: Vec<Host> = (0..hosts).map(|_| Host::start_in(Path::new("none"), &arguments)).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some(host) = hosts.first() {
+        runtime.block_on(beat(host.address(), 0..PEOPLE))?;
+    }
+    let give_up = std::time::Instant::now() + Duration::from_secs(6) + PATIENCE;
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let counted = |outcome: &str| -> f64 { hosts.iter().map(|host| settled(host, outcome)).sum() };
+        let published = counted("published");
+        if published >= PEOPLE as f64 {
+            return Ok([published, counted("vain") + counted("stale")]);
+        }
+        ensure!(std::time::Instant::now() < give_up, "only {published} of {PEOPLE} people were published as offline");
+    }
+}
+
+/// People that this host looked at with this outcome, however it was told of them.
+fn settled(host: &Host, outcome: &str) -> f64 {
+    let text = host.client("bench").get("/metrics").text;
+    let ending = format!("outcome=\"{outcome}\"}} ");
+    let lines = text.lines().filter(|line| line.starts_with("rollcall_settled_total{"));
+    lines.filter_map(|line| line.split_once(&ending)?.1.parse::<f64>().ok()).sum()
+}
