@@ -76,6 +76,11 @@ impl Client {
 
     /// Sends whatever there is.
     pub fn send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Answer {
+        self.try_send(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// Sends whatever there is to a host that may be gone.
+    pub fn try_send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, String> {
         let request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
@@ -87,12 +92,12 @@ impl Client {
             }
             None => self.agent.run(request.body(()).expect("a request")),
         };
-        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let mut response = response.map_err(|error| error.to_string())?;
         let headers = response.headers();
         let headers = headers.iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap_or_default().to_owned())).collect();
-        let text = response.body_mut().read_to_string().expect("a readable body");
+        let text = response.body_mut().read_to_string().map_err(|error| error.to_string())?;
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status: response.status().as_u16(), json, text, headers }
+        Ok(Answer { status: response.status().as_u16(), json, text, headers })
     }
 
     /// One beat of a device.

@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::Client;
@@ -12,6 +13,7 @@ pub struct Host {
     child: Child,
     base: String,
     data: PathBuf,
+    said: Arc<Mutex<String>>,
     _owned: Option<tempfile::TempDir>,
 }
 
@@ -36,7 +38,10 @@ impl Host {
 
     /// A host with beats every second and a tolerance of half a second.
     pub fn brisk(further: &[&str]) -> Self {
-        let mut arguments = vec!["--interval", "1s", "--tolerance", "500ms", "--retire-after", "200ms"];
+        let mut arguments = vec!["--interval", "1s", "--tolerance", "500ms"];
+        if !further.contains(&"--retire-after") {
+            arguments.extend(["--retire-after", "200ms"]);
+        }
         arguments.extend(further);
         Self::start(&arguments)
     }
@@ -51,15 +56,23 @@ impl Host {
 
     /// A host that may refuse to start; then, what it said.
     pub fn try_start_in(data: &Path, arguments: &[&str]) -> Result<Self, String> {
+        Self::try_start_with(data, arguments, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub fn try_start_with(data: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
         let mut command = Command::new(binary());
-        command.args(["serve", "--log", "error", "--data"]).arg(data).args(arguments);
-        if !arguments.contains(&"--listen") {
-            command.args(["--listen", "127.0.0.1:0"]);
+        command.arg("serve").arg("--data").arg(data).args(arguments);
+        for (flag, value) in [("--listen", "127.0.0.1:0"), ("--log", "error")] {
+            if !arguments.contains(&flag) {
+                command.args([flag, value]);
+            }
         }
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROLLCALL_")) {
             command.env_remove(name);
         }
         let mut child = command
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -78,8 +91,12 @@ impl Host {
         };
         // Keep both pipes flowing, so that the host never waits for a reader.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
-        Ok(Self { child, base: base.to_owned(), data: data.to_owned(), _owned: None })
+        let said = Arc::default();
+        std::thread::spawn({
+            let said = Arc::clone(&said);
+            move || listen(stderr, &said)
+        });
+        Ok(Self { child, base: base.to_owned(), data: data.to_owned(), said, _owned: None })
     }
 
     /// Where it listens, as a URL.
@@ -100,6 +117,18 @@ impl Host {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        self.said.lock().expect("a lock").clone()
+    }
+
+    /// One of its metrics, by its name with its labels; 0 if it is not there.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.client("ops").get("/metrics").text;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
     /// A client asking as this person.
@@ -124,6 +153,16 @@ impl Host {
     pub fn kill(mut self) {
         self.child.kill().expect("the host can be killed");
         self.child.wait().expect("the host ended");
+    }
+}
+
+/// Keeps what a host logs, and shows it.
+fn listen(stderr: ChildStderr, said: &Mutex<String>) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        let mut said = said.lock().expect("a lock");
+        said.push_str(&line);
+        said.push('\n');
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the tests share: where the built things are, a running host, and an ordinary HTTP client.
+//! What the tests share: where the built things are, a running host, an ordinary HTTP client, people by the thousand, and
+//! one who hears all that is published about them.
 //!
 //! Everything here is real: the host is the binary, on a free loopback port, with its own data directory, and it is
 //! killed when it goes out of scope.
@@ -12,8 +13,13 @@
 )]
 
 mod client;
+pub mod crowd;
+pub mod diary;
 mod host;
 mod lane;
+mod recorder;
+mod resp;
+pub mod vigil;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,6 +27,7 @@ use std::time::{Duration, Instant};
 pub use client::{Answer, Client};
 pub use host::{Host, binary};
 pub use lane::{Bench, on_a_worker};
+pub use recorder::{Event, Heard, Recorder};
 
 /// The workspace.
 pub fn root() -> PathBuf {

@@ -1,0 +1,191 @@
+//! Watching over people while the store is away: some who beat without pause, who must not be told to be gone, and some
+//! who fall silent just before, who must be, but not before they had their time to come back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::diary::{GHOST_BOUND_MS, ghosts, now_ms, repetitions};
+use crate::{Client, Event, Heard, Host, Recorder, eventually};
+
+/// How often those who stay beat: six times in the life of a beat, so that a busy machine does not make them silent.
+const BEAT_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a beat keeps alive, by the arguments below.
+const ALIVE_MS: u64 = 1500;
+
+/// A host notices that a hung store is away after one and a half seconds; a busy machine is given twice that.
+const NOTICED: Duration = Duration::from_secs(4);
+
+/// A host tries a lost store every 150 ms, and a Cluster needs a few seconds to promote a replica.
+const BACK: Duration = Duration::from_secs(20);
+
+/// What the hosts of a vigil are started with, beside the store.
+pub const ARGUMENTS: [&str; 6] = ["--interval", "1s", "--tolerance", "500ms", "--workers", "1"];
+
+/// Two hosts, those who stay, those who go, and what is published about them.
+pub struct Vigil {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// What is heard.
+    pub recorder: Recorder,
+    stayers: Vec<String>,
+    goers: Vec<String>,
+    ended: Arc<AtomicBool>,
+    beating: Option<JoinHandle<()>>,
+}
+
+/// When the store was away, in Unix milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Outage {
+    /// When that began.
+    pub struck: u64,
+    /// It was not back before.
+    pub mended: u64,
+    /// Every host had it back by then.
+    pub back: u64,
+}
+
+/// The names of those who stay, and of those who go.
+pub fn names() -> (Vec<String>, Vec<String>) {
+    let named = |what: &str, count: usize| (0..count).map(|index| format!("{what}-{index}")).collect();
+    (named("stays", 60), named("goes", 30))
+}
+
+impl Vigil {
+    /// Two hosts on this store. Those who stay are here when this returns.
+    pub fn begin(store: &str, recorder: Recorder) -> Self {
+        let mut arguments = ARGUMENTS.to_vec();
+        arguments.extend(["--store", store, "--log", "warn"]);
+        let hosts: Vec<Host> = (0..2).map(|_| Host::start(&arguments)).collect();
+        let (stayers, goers) = names();
+        let ended = Arc::new(AtomicBool::new(false));
+        let beating = std::thread::spawn({
+            let clients: Vec<Client> = hosts.iter().map(|host| host.client("edge")).collect();
+            let (stayers, ended) = (stayers.clone(), Arc::clone(&ended));
+            move || {
+                for client in clients.iter().cycle().take_while(|_| !ended.load(Ordering::SeqCst)) {
+                    beat(client, &stayers);
+                    std::thread::sleep(BEAT_EVERY);
+                }
+            }
+        });
+        let vigil = Self { hosts, recorder, stayers, goers, ended, beating: Some(beating) };
+        for user in &vigil.stayers {
+            vigil.recorder.until(user, "online", NOTICED);
+        }
+        vigil
+    }
+
+    /// Those who go beat for the last time.
+    pub fn last_beats(&self) {
+        let outcomes = beat(&self.hosts[0].client("edge"), &self.goers);
+        let states: Vec<&Value> = outcomes.iter().map(|outcome| &outcome["state"]).collect();
+        assert!(states.iter().all(|state| **state == "online"), "{states:?}");
+    }
+
+    /// Waits until every host says that the store is away, as it must, to whomever asks for whatever.
+    pub fn until_refused(&self) {
+        for host in &self.hosts {
+            let client = host.client("probe");
+            let mut answer = None;
+            eventually("the store is found to be away", NOTICED, || {
+                answer = Some(client.beat("web")).filter(|answer| answer.status != 200);
+                answer.is_some()
+            });
+            let presence = client.get("/v1/presence/somebody");
+            for answer in [answer.unwrap(), presence] {
+                assert_eq!(answer.status, 503, "{}", answer.text);
+                assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+                assert_eq!(answer.json["type"], "urn:rollcall:problem:unavailable", "{}", answer.text);
+                let retry_after: u64 = answer.header("retry-after").expect("Retry-After").parse().unwrap();
+                assert!((1..=5).contains(&retry_after), "{retry_after} s");
+            }
+            assert_eq!(client.get("/healthz").status, 200, "the host itself is well");
+        }
+    }
+
+    /// Waits until every host takes everybody's beats again, and answers when that was.
+    pub fn until_back(&self) -> u64 {
+        for host in &self.hosts {
+            let client = host.client("edge");
+            eventually("the store is back", BACK, || {
+                let outcomes = beat(&client, &self.stayers);
+                outcomes.len() == self.stayers.len() && outcomes.iter().all(|outcome| outcome["error"].is_null())
+            });
+        }
+        now_ms()
+    }
+
+    /// Those who went are declared offline; see [`Vigil::are_declared`].
+    pub fn goers_are_declared(&self, outage: Outage) {
+        self.are_declared(&self.goers, outage);
+    }
+
+    /// These are declared offline: not before they had their time after the store was back, and no later than the bound
+    /// after that. What was said of them before the outage does not count.
+    pub fn are_declared<'a>(&self, users: impl IntoIterator<Item = &'a String>, outage: Outage) {
+        let Outage { struck, mended, back } = outage;
+        for user in users {
+            let mut said = None;
+            eventually(&format!("{user} is declared offline"), BACK, || {
+                said = self.recorder.of(user).pop().filter(|event| event.state == "offline" && event.at_ms() > struck);
+                said.is_some()
+            });
+            let at = said.unwrap().at_ms();
+            assert!(at >= mended + ALIVE_MS, "{user}: too early, at {at}: {outage:?}");
+            assert!(at <= back + ALIVE_MS + GHOST_BOUND_MS, "{user}: too late, at {at}: {outage:?}");
+        }
+    }
+
+    /// Nothing was published about those who went after this instant.
+    pub fn goers_are_forgotten(&self, since: u64) {
+        for user in &self.goers {
+            let after: Vec<Event> = self.recorder.of(user).into_iter().filter(|event| event.at_ms() > since).collect();
+            assert!(after.is_empty(), "{user}: {after:?}");
+        }
+    }
+
+    /// Those who stayed were never declared offline; now they go, and are declared so in time. Nothing was said twice.
+    pub fn end(mut self) {
+        for (user, events) in self.recorder.heard().iter().filter(|(user, _)| self.stayers.contains(user)) {
+            assert!(events.iter().all(|event| event.state == "online"), "{user} was here all the time: {events:?}");
+        }
+        self.ended.store(true, Ordering::SeqCst);
+        self.beating.take().unwrap().join().unwrap();
+        let ended = now_ms();
+        for user in &self.stayers {
+            self.recorder.until(user, "offline", Duration::from_millis(ALIVE_MS + GHOST_BOUND_MS + 2000));
+        }
+        let heard = self.recorder.heard();
+        assert_eq!(repetitions(&heard), Vec::<String>::new());
+        let ends: Heard = heard
+            .iter()
+            .filter(|(user, _)| self.stayers.contains(user))
+            .map(|(user, events)| (user.clone(), events.clone()))
+            .collect();
+        assert_eq!(ghosts(&ends, ALIVE_MS), Vec::<String>::new());
+        let late = ends.values().map(|events| events.last().unwrap().at_ms()).max().unwrap_or(ended);
+        println!("offline {} ms after the last beat was taken", late.saturating_sub(ended));
+        for host in self.hosts.drain(..) {
+            host.stop();
+        }
+    }
+}
+
+impl Drop for Vigil {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A beat of each; what became of them, nothing if the host is gone or its store away.
+fn beat(client: &Client, users: &[String]) -> Vec<Value> {
+    let beats: Vec<Value> = users.iter().map(|user| json!({ "user": user, "device": "web" })).collect();
+    let body = json!({ "beats": beats }).to_string();
+    let answer = client.try_send("POST", "/v1/heartbeats", Some(body.as_bytes()));
+    answer.ok().and_then(|answer| answer.json["outcomes"].as_array().cloned()).unwrap_or_default()
+}

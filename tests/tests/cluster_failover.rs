@@ -1,0 +1,69 @@
+//! Two hosts on a Redis Cluster one of whose masters is killed: its people are refused cleanly until its replica has taken
+//! over, the others go on, nobody is declared offline for it, and nothing is said twice.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::time::Duration;
+
+use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace, slot_of};
+use rollcall_servers::redis::Cluster;
+use rollcall_tests::diary::now_ms;
+use rollcall_tests::vigil::{Outage, Vigil, names};
+use rollcall_tests::{Recorder, eventually};
+
+/// A host knows the time of the store no better than a round trip allows.
+const CLOCKS_DIFFER_MS: u64 = 50;
+
+/// The node that serves a person.
+fn node_of(cluster: &Cluster, user: &str) -> usize {
+    let keys = Keyspace::new("rc", DEFAULT_SHARDS).unwrap();
+    cluster.owner_of(slot_of(keys.user(user).to_string().as_bytes())).unwrap()
+}
+
+#[test]
+fn a_promoted_replica_goes_on_for_its_people_and_the_others_notice_nothing() {
+    let mut cluster = Cluster::start().unwrap();
+    let (stayers, goers) = names();
+    let everybody: Vec<String> = stayers.iter().chain(&goers).cloned().collect();
+    let recorder = Recorder::on_cluster(&cluster, &everybody);
+    let vigil = Vigil::begin(&cluster.url(), recorder);
+    let victim = node_of(&cluster, &stayers[0]);
+    let served: Vec<&String> = stayers.iter().filter(|user| node_of(&cluster, user) == victim).collect();
+    let (struck_goers, spared_goers): (Vec<&String>, Vec<&String>) =
+        goers.iter().partition(|user| node_of(&cluster, user) == victim);
+    let other = stayers.iter().find(|user| node_of(&cluster, user) != victim).unwrap();
+    assert!(served.len() > 5, "the victim has people: {}", served.len());
+
+    let beaten = now_ms();
+    vigil.last_beats();
+    let struck = now_ms();
+    cluster.kill(victim).unwrap();
+    let mut mended = struck;
+    for host in &vigil.hosts {
+        let client = host.client(served[0]);
+        let mut refusal = None;
+        eventually("the master is found to be away", Duration::from_secs(4), || {
+            mended = now_ms();
+            refusal = Some(client.beat("web")).filter(|answer| answer.status != 200);
+            refusal.is_some()
+        });
+        let refusal = refusal.unwrap();
+        assert_eq!(refusal.status, 503, "{}", refusal.text);
+        assert!(refusal.header("retry-after").is_some());
+        let answer = host.client(other).beat("web");
+        assert_eq!(answer.status, 200, "other masters' people go on: {}", answer.text);
+    }
+    let back = vigil.until_back();
+    assert_ne!(node_of(&cluster, served[0]), victim, "the replica took over");
+    vigil.are_declared(struck_goers, Outage { struck, mended, back });
+    // Those whose master was there all the time may be gone before anybody knew of an outage, but not before their time.
+    vigil.are_declared(spared_goers, Outage { struck, mended: beaten - CLOCKS_DIFFER_MS, back });
+    assert!(vigil.hosts.iter().all(|host| host.metric("rollcall_redis_reconnects_total") >= 1.0));
+    vigil.end();
+}

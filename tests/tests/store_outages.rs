@@ -1,0 +1,181 @@
+//! Hosts whose Redis is killed, hangs, comes back empty, fills up or cuts them off: they say so cleanly, come back without
+//! a restart, declare nobody offline who had no chance to beat, and say nothing twice.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rollcall_servers::redis::{Options, Redis};
+use rollcall_tests::diary::now_ms;
+use rollcall_tests::vigil::{Outage, Vigil};
+use rollcall_tests::{Host, Recorder, eventually};
+
+/// Twice the life of a beat: whoever was here before would be dead for a store that knows no pardon.
+const AWAY: Duration = Duration::from_secs(3);
+
+/// How long a Redis hangs: longer than a beat lives and a host waits for an answer, together.
+const ASLEEP_MS: u64 = 4000;
+
+fn begin(server: &Redis) -> Vigil {
+    Vigil::begin(&server.url(), Recorder::on(server.port()))
+}
+
+/// Waits until the store was away for as long as it should be.
+fn until_away_since(struck: u64) {
+    eventually("the store was away for long", AWAY + Duration::from_secs(1), || {
+        now_ms() >= struck + AWAY.as_millis() as u64
+    });
+}
+
+#[test]
+fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
+    let mut server = Redis::with(Options { durable: true, ..Options::default() }).unwrap();
+    let vigil = begin(&server);
+    vigil.last_beats();
+    server.kill();
+    let struck = now_ms();
+    vigil.until_refused();
+    until_away_since(struck);
+    let mended = now_ms();
+    server.restart().unwrap();
+    let back = vigil.until_back();
+    assert!(vigil.hosts.iter().all(|host| host.metric("rollcall_amnesty") == 1.0), "everybody is pardoned");
+    vigil.goers_are_declared(Outage { struck, mended, back });
+    for host in &vigil.hosts {
+        assert!(host.metric("rollcall_redis_reconnects_total") >= 1.0);
+        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0);
+        assert_eq!(host.log().matches("Redis is away").count(), 1, "said once: {}", host.log());
+    }
+    vigil.end();
+}
+
+#[test]
+fn a_redis_that_comes_back_with_an_old_snapshot_pardons_all_who_are_alive_in_it() {
+    let mut server = Redis::start().unwrap();
+    let vigil = begin(&server);
+    vigil.last_beats();
+    assert_eq!(server.ask(&["SAVE"]).unwrap(), "OK");
+    let saved = now_ms();
+    // Older than the life of a beat: whoever is in it seems dead, though they beat ever since.
+    eventually("the snapshot is old", Duration::from_secs(4), || now_ms() >= saved + 2500);
+    server.kill();
+    let struck = now_ms();
+    vigil.until_refused();
+    until_away_since(struck);
+    let mended = now_ms();
+    server.restart().unwrap();
+    let back = vigil.until_back();
+    for host in &vigil.hosts {
+        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "old is not lost");
+    }
+    // Those who went are alive in the snapshot, so they go once more.
+    vigil.goers_are_declared(Outage { struck, mended, back });
+    vigil.end();
+}
+
+#[test]
+fn a_redis_that_comes_back_empty_is_told_anew_of_those_who_stay_and_invents_nothing() {
+    let mut server = Redis::start().unwrap();
+    let vigil = begin(&server);
+    vigil.last_beats();
+    server.kill();
+    let struck = now_ms();
+    vigil.until_refused();
+    until_away_since(struck);
+    server.restart().unwrap();
+    vigil.until_back();
+    for host in &vigil.hosts {
+        assert!(host.log().contains("lost its data"), "{}", host.log());
+        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 1.0);
+    }
+    vigil.goers_are_forgotten(struck);
+    vigil.end();
+}
+
+#[test]
+fn a_redis_that_hangs_is_given_up_in_time_and_pardons_everybody() {
+    let server = Redis::start().unwrap();
+    let vigil = begin(&server);
+    vigil.last_beats();
+    let port = server.port().to_string();
+    let (struck, seconds) = (now_ms(), (ASLEEP_MS / 1000).to_string());
+    let mut sleeper = Command::new("redis-cli");
+    let mut sleeper = sleeper.args(["-p", &port, "DEBUG", "SLEEP", &seconds]).stdout(Stdio::null()).spawn().unwrap();
+    vigil.until_refused();
+    let back = vigil.until_back();
+    assert!(sleeper.wait().unwrap().success());
+    vigil.goers_are_declared(Outage { struck, mended: struck + ASLEEP_MS, back });
+    vigil.end();
+}
+
+#[test]
+fn cut_connections_are_no_event_for_anybody() {
+    let server = Redis::start().unwrap();
+    let vigil = begin(&server);
+    let mut struck = 0;
+    for cut in 1..=3 {
+        if cut == 3 {
+            vigil.last_beats();
+        }
+        struck = now_ms();
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+        for host in &vigil.hosts {
+            eventually("the connection is back", Duration::from_secs(5), || {
+                host.metric("rollcall_redis_reconnects_total") >= f64::from(cut)
+            });
+        }
+    }
+    let back = vigil.until_back();
+    vigil.goers_are_declared(Outage { struck, mended: struck, back });
+    vigil.end();
+}
+
+#[test]
+fn a_full_redis_is_an_outage_that_says_what_to_do() {
+    let server = Redis::start().unwrap();
+    let vigil = begin(&server);
+    vigil.last_beats();
+    server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]).unwrap();
+    let struck = now_ms();
+    vigil.until_refused();
+    for host in &vigil.hosts {
+        let line = "its memory is full: raise `maxmemory`";
+        eventually("the log says why", Duration::from_secs(5), || host.log().contains(line));
+    }
+    until_away_since(struck);
+    let mended = now_ms();
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    let back = vigil.until_back();
+    vigil.goers_are_declared(Outage { struck, mended, back });
+    vigil.end();
+}
+
+#[test]
+fn those_who_expired_while_every_host_was_dead_are_declared_within_a_second_of_the_first_host() {
+    let server = Redis::start().unwrap();
+    let recorder = Recorder::on(server.port());
+    let url = server.url();
+    let arguments = ["--interval", "1s", "--tolerance", "500ms", "--store", &url];
+    let hosts = [Host::start(&arguments), Host::start(&arguments)];
+    let users: Vec<String> = (0..40).map(|index| format!("u{index}")).collect();
+    for (user, host) in users.iter().zip(hosts.iter().cycle()) {
+        assert_eq!(host.client(user).beat("web").status, 200);
+    }
+    hosts.into_iter().for_each(Host::kill);
+    let expired = now_ms() + 1500;
+    eventually("everybody's time is over", Duration::from_secs(3), || now_ms() > expired);
+    let host = Host::start(&arguments);
+    let started = now_ms();
+    for user in &users {
+        let event = recorder.until(user, "offline", Duration::from_secs(5));
+        assert!(event.at_ms() <= started + 1000, "{user}: {} ms after the start", event.at_ms() - started);
+    }
+    host.stop();
+}
