@@ -36,7 +36,8 @@ fn one_beat_is_online_then_offline_with_the_exact_last_seen() {
     let online = alice.presence("bob");
     assert_eq!(online["state"], "online");
     let beat_at = online["last_seen"].as_u64().unwrap();
-    assert_eq!(online["version"].as_u64().unwrap() / 1000, beat_at, "the version is comparable with a time");
+    // It was published when it was decided, which can be a millisecond after the beat.
+    assert!(online["version"].as_u64().unwrap() / 1000 >= beat_at, "the version is comparable with a time: {online}");
 
     let offline = until_state(&alice, "bob", "offline", GHOST_BOUND);
     assert_eq!(offline["last_seen"], beat_at, "last seen is the beat, not when it was noticed");

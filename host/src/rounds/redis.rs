@@ -5,10 +5,11 @@
 //! that was killed do not wait until it is missed. If two hosts disagree about who has which share, both do the same work
 //! for a moment and the compare-and-swap lets one of them win.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_core::UserId;
+use rollcall_core::{Span, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 use rollcall_store::redis::Redis;
 use rollcall_store::{Store, shard_of};
@@ -32,8 +33,9 @@ const VISIT_EVERY: Duration = Duration::from_millis(300);
 /// Shards swept by one call: a call asks each of them, and is answered with no more than a batch.
 const SLICE: u32 = 16;
 
-/// How long a nudged notification has to come back and be dealt with before the sweep takes the person instead.
-const NUDGE_PATIENCE: Duration = Duration::from_millis(40);
+/// Whoever is overdue by so long in another host's share has been left alone there. With the time until the next visit,
+/// still well below a second.
+const LATE: Span = Span(250);
 
 /// How often cold people are archived. Nobody waits for it.
 const ARCHIVE_EVERY: Duration = Duration::from_secs(1);
@@ -168,39 +170,44 @@ async fn follow(settler: &Settler, mut expired: mpsc::Receiver<UserId>) {
 /// Sweeps this worker's part of the host's share, for ever; the more seldom the less there is to do.
 async fn keep_sweeping(settler: &Settler, plan: &Plan) {
     let mut pause = SWEEP_SOON;
+    let mut nudged = HashSet::new();
     // A host that starts may be the first after all were killed: then nobody else looks after any of the shards.
     let mut everything = Some(Shards { first: 0, end: plan.store.shards() });
     loop {
         tokio::time::sleep(pause).await;
         let shards = everything.take().unwrap_or(plan.share.borrow().shards);
-        let mut slices: Vec<Shards> = slices(plan.turn.part(shards)).collect();
-        if plan.notice == Notice::Both {
-            slices = nudge(plan, slices).await;
+        let before = std::mem::take(&mut nudged);
+        let mut due = 0;
+        for slice in slices(plan.turn.part(shards)) {
+            due += match plan.notice {
+                Notice::Both => nudge_or_sweep(settler, plan, slice, &before, &mut nudged).await,
+                Notice::Sweep | Notice::Notifications => settler.sweep(slice).await,
+            };
         }
-        let nudged = plan.notice == Notice::Both && !slices.is_empty();
-        let mut examined = 0;
-        for slice in slices {
-            examined += settler.sweep(slice).await;
-        }
-        pause = if nudged || examined > 0 { SWEEP_SOON } else { (pause * 2).min(SWEEP_AT_LEAST_EVERY) };
+        pause = if due > 0 { SWEEP_SOON } else { (pause * 2).min(SWEEP_AT_LEAST_EVERY) };
     }
 }
 
-/// Reads the keys of those who are due in these slices, so that Redis notices that their time is over and tells everybody
-/// who listens: by itself it does so far too late once it holds many. Waits a moment for that to be dealt with, and
-/// answers with the slices in which somebody was due, to be swept for whoever is left.
-async fn nudge(plan: &Plan, slices: Vec<Shards>) -> Vec<Shards> {
-    let mut busy = Vec::new();
-    for slice in slices {
-        let Ok(due) = plan.store.due(slice, MAX_BATCH as u32).await else { continue };
-        if !due.is_empty() && plan.store.nudge(&due).await.is_ok() {
-            busy.push(slice);
-        }
+/// Reads the keys of those who are due in these shards, so that Redis notices that their time is over and tells everybody
+/// who listens: by itself it does so far too late once it holds many. Whoever was nudged in the pass before and is still
+/// due was not heard of, and is swept. Answers how many were due.
+async fn nudge_or_sweep(
+    settler: &Settler,
+    plan: &Plan,
+    shards: Shards,
+    before: &HashSet<UserId>,
+    nudged: &mut HashSet<UserId>,
+) -> u32 {
+    let Ok(due) = plan.store.due(shards, MAX_BATCH as u32).await else { return 0 };
+    let count = due.len() as u32;
+    let (left, fresh): (Vec<UserId>, Vec<UserId>) = due.into_iter().partition(|user| before.contains(user));
+    if !fresh.is_empty() && plan.store.nudge(&fresh).await.is_ok() {
+        nudged.extend(fresh);
     }
-    if !busy.is_empty() {
-        tokio::time::sleep(NUDGE_PATIENCE).await;
+    if !left.is_empty() {
+        settler.settle(Cause::Sweep, left).await;
     }
-    busy
+    count
 }
 
 /// Visits everybody else's shards in turn, for ever. Whose turn it is in a round follows from the store's time, which all
@@ -217,7 +224,12 @@ async fn keep_visiting(settler: &Settler, plan: &Plan) {
         let count = visits.len() as u64;
         for (index, slice) in (0..).zip(visits) {
             until(plan, round * every + every * index / count.max(1)).await;
-            settler.sweep(slice).await;
+            // Whoever is just due is its host's business.
+            if let Ok(late) = plan.store.late(slice, MAX_BATCH as u32, LATE).await
+                && !late.is_empty()
+            {
+                settler.settle(Cause::Sweep, late).await;
+            }
         }
         until(plan, (round + 1) * every).await;
     }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rollcall_core::{Error, Time, UserId};
+use rollcall_core::{Error, Span, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 use rollcall_keyspace::{Key, decode_member_scores, decode_score};
 
@@ -51,9 +51,17 @@ enum Set {
 }
 
 impl Inner {
-    /// People of these shards whose time has come. On a Cluster whose masters are not all there, those of the others.
-    pub(super) async fn overdue(&self, agenda: Agenda, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        let (now, limit) = (self.around.time.now(), limit as usize);
+    /// People of these shards whose time came at least so long ago. On a Cluster whose masters are not all there, those
+    /// of the others.
+    pub(super) async fn overdue(
+        &self,
+        agenda: Agenda,
+        shards: Shards,
+        limit: u32,
+        late_by: Span,
+    ) -> Result<Vec<UserId>, Error> {
+        let now = Time(self.around.time.now().0.saturating_sub(late_by.0));
+        let limit = limit as usize;
         let end = shards.end.min(self.keys.shards());
         let mut readings: Vec<Reading> = (shards.first..end).flat_map(|shard| begin(agenda, shard)).collect();
         if readings.is_empty() || limit == 0 {

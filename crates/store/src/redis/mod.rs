@@ -217,6 +217,11 @@ impl Redis {
         Expiries::begin(Arc::clone(&self.inner))
     }
 
+    /// As [`Store::due`], but only those whose time came at least so long ago: whom somebody should have settled by now.
+    pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
+        self.inner.overdue(Agenda::Settle, shards, limit, by).await
+    }
+
     /// Makes Redis look at these people's deadlines: whose has passed, their expiry is notified on the spot, to
     /// everybody who listens. Left to itself Redis may take minutes.
     pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
@@ -380,10 +385,10 @@ impl Store for Redis {
         Box::pin(async move { self.inner.commit(&commits).await })
     }
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(self.inner.overdue(Agenda::Settle, shards, limit))
+        Box::pin(self.inner.overdue(Agenda::Settle, shards, limit, Span(0)))
     }
     fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(self.inner.overdue(Agenda::Retire, shards, limit))
+        Box::pin(self.inner.overdue(Agenda::Retire, shards, limit, Span(0)))
     }
     fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes> {
         Box::pin(async move { self.inner.retire(&retirees).await })

@@ -61,7 +61,8 @@ fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
     let give_up = std::time::Instant::now() + Duration::from_secs(6) + PATIENCE;
     loop {
         std::thread::sleep(Duration::from_millis(500));
-        let counted = |outcome: &str| -> f64 { hosts.iter().map(|host| settled(host, outcome)).sum() };
+        let counted =
+            |outcome: &str| -> f64 { hosts.iter().map(|host| settled(host, outcome)).fold(0.0, |sum, one| sum + one) };
         let published = counted("published");
         if published >= PEOPLE as f64 {
             return Ok([published, counted("vain") + counted("stale")]);
