@@ -1,9 +1,9 @@
 //! The `heartbeat` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
 use rollcall_core::choose::{Wish, Words, parse_for_s};
-use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Rules, Unfit, UserId};
-use rollcall_functions::Standing;
-use rollcall_functions::heartbeat::{self, Beat, Beats, Sign};
+use rollcall_core::{DeviceId, Error, Rules, UserId};
+use rollcall_functions::heartbeat::{self, Sign};
+use rollcall_functions::{Standing, columns};
 use rollcall_guest::{PlatformSessions, choice_out, error_out, kind_in, rules, stance_in, state_out};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
@@ -28,7 +28,10 @@ struct Component;
 impl wit::Guest for Component {
     async fn beat_many(beats: wit::Beats) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
         let rules = rules();
-        let (beats, refused) = beats_in(beats).map_err(error_out)?;
+        let wit::Beats { users, devices, signs } = beats;
+        let signs = signs.into_iter().map(|sign| Sign { kind: kind_in(sign.kind), active: sign.active }).collect();
+        let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
+        let (beats, refused) = columns::beats(users, devices, signs).map_err(error_out)?;
         let answers = heartbeat::beat_many(&PlatformSessions, &rules, beats).await;
         answers_out(answers.map(|answers| refused.among(answers)), |standing| standing_out(standing, &rules))
     }
@@ -48,57 +51,6 @@ impl wit::Guest for Component {
             standing: standing_out(chosen.standing, &rules),
             choice: choice_out(chosen.choice),
         })
-    }
-}
-
-/// The beats that can be tried, and those that cannot.
-fn beats_in(beats: wit::Beats) -> Result<(Beats, Refused), Error> {
-    let wit::Beats { users, devices, signs } = beats;
-    let signs: Vec<Sign> =
-        signs.into_iter().map(|sign| Sign { kind: kind_in(sign.kind), active: sign.active }).collect();
-    let users = Ids::parse(users.text, users.lengths);
-    let devices = Ids::parse(devices.text, devices.lengths);
-    match (users, devices) {
-        (Ok(users), Ok(devices)) if users.len() == signs.len() && devices.len() == signs.len() => {
-            Ok((Beats { users, devices, signs }, Refused::default()))
-        }
-        (users, devices) => one_by_one(&texts(&users)?, &texts(&devices)?, &signs),
-    }
-}
-
-/// The same, looking at each: something among them is unfit.
-fn one_by_one(users: &[&str], devices: &[&str], signs: &[Sign]) -> Result<(Beats, Refused), Error> {
-    if users.len() != signs.len() || devices.len() != signs.len() {
-        return Err(Invalid::new("beats", "has columns of different lengths").into());
-    }
-    let (mut good, mut refused) = (Vec::new(), Refused::default());
-    for (place, ((user, device), sign)) in users.iter().zip(devices).zip(signs).enumerate() {
-        match UserId::parse(*user).and_then(|user| Ok((user, DeviceId::parse(*device)?))) {
-            Ok((user, device)) => good.push(Beat { user, device, kind: sign.kind, active: sign.active }),
-            Err(invalid) => refused.0.push((place, invalid.into())),
-        }
-    }
-    Ok((good.into_iter().collect(), refused))
-}
-
-fn texts<I: Id>(ids: &Result<Ids<I>, Unfit>) -> Result<Vec<&str>, Error> {
-    match ids {
-        Ok(ids) => Ok(ids.iter().collect()),
-        Err(unfit) => Ok(unfit.pieces()?.collect()),
-    }
-}
-
-/// Items that were refused, by rising place.
-#[derive(Default)]
-struct Refused(Vec<(usize, Error)>);
-
-impl Refused {
-    /// The answers, with these among them in their places.
-    fn among<T>(self, mut answers: Vec<Result<T, Error>>) -> Vec<Result<T, Error>> {
-        for (place, error) in self.0 {
-            answers.insert(place.min(answers.len()), Err(error));
-        }
-        answers
     }
 }
 

@@ -36,6 +36,9 @@ pub type Answers<T> = Result<Vec<Result<T, Error>>, Error>;
 pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> Answers<Standing> {
     let Beats { users, devices, signs } = beats;
     bounded(&signs)?;
+    if signs.is_empty() {
+        return Ok(Vec::new());
+    }
     let alive_for = rules.alive_for();
     let traces = signs.iter().map(|sign| Trace::Beat { kind: sign.kind, active: sign.active, alive_for }).collect();
     let touched = store.touch_many(Touches { users: users.clone(), devices, traces }).await?;

@@ -8,6 +8,7 @@
 //! Every `await` is a call of a capability: a crash or a race can come between any two of them, and nowhere else.
 
 pub mod capabilities;
+pub mod columns;
 pub mod heartbeat;
 pub mod query;
 mod settling;

@@ -1,0 +1,115 @@
+//! Beats as they come over the border, column by column: the good ones to be tried, the bad ones each refused in its place.
+
+use rollcall_core::heartbeat::{Beat, Beats, Sign};
+use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Unfit, UserId};
+
+use crate::capabilities::bounded;
+
+/// Items that were refused, by rising place.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Refused(Vec<(usize, Error)>);
+
+impl Refused {
+    /// The answers to the others, with these among them in their places.
+    pub fn among<T>(self, mut answers: Vec<Result<T, Error>>) -> Vec<Result<T, Error>> {
+        for (place, error) in self.0 {
+            answers.insert(place.min(answers.len()), Err(error));
+        }
+        answers
+    }
+}
+
+/// A text and the lengths into which it is to be cut.
+pub type Packed = (String, Vec<u8>);
+
+/// The beats that can be tried, and those that cannot. An error: the columns make no batch at all.
+pub fn beats(users: Packed, devices: Packed, signs: Vec<Sign>) -> Result<(Beats, Refused), Error> {
+    bounded(&signs)?;
+    match (Ids::parse(users.0, users.1), Ids::parse(devices.0, devices.1)) {
+        (Ok(users), Ok(devices)) if users.len() == signs.len() && devices.len() == signs.len() => {
+            Ok((Beats { users, devices, signs }, Refused::default()))
+        }
+        (users, devices) => one_by_one(&texts(&users)?, &texts(&devices)?, &signs),
+    }
+}
+
+/// The same, looking at each: something among them is unfit.
+fn one_by_one(users: &[&str], devices: &[&str], signs: &[Sign]) -> Result<(Beats, Refused), Error> {
+    if users.len() != signs.len() || devices.len() != signs.len() {
+        return Err(Invalid::new("beats", "has columns of different lengths").into());
+    }
+    let (mut good, mut refused) = (Vec::new(), Refused::default());
+    for (place, ((user, device), sign)) in users.iter().zip(devices).zip(signs).enumerate() {
+        match UserId::parse(*user).and_then(|user| Ok((user, DeviceId::parse(*device)?))) {
+            Ok((user, device)) => good.push(Beat { user, device, kind: sign.kind, active: sign.active }),
+            Err(invalid) => refused.0.push((place, invalid.into())),
+        }
+    }
+    Ok((good.into_iter().collect(), refused))
+}
+
+fn texts<I: Id>(ids: &Result<Ids<I>, Unfit>) -> Result<Vec<&str>, Error> {
+    match ids {
+        Ok(ids) => Ok(ids.iter().collect()),
+        Err(unfit) => Ok(unfit.pieces()?.collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_core::DeviceKind;
+
+    use super::*;
+    use crate::capabilities::MAX_BATCH;
+
+    const SIGN: Sign = Sign { kind: DeviceKind::Web, active: true };
+
+    fn packed(ids: &[&str]) -> Packed {
+        (ids.concat(), ids.iter().map(|id| id.len() as u8).collect())
+    }
+
+    #[test]
+    fn bad_beats_are_refused_alone_and_in_their_places() -> Result<(), Error> {
+        let users = ["", "bob", "eve", "a\nb", "é"];
+        let devices = ["web", "web", "", "web", "名"];
+        let (good, refused) = beats(packed(&users), packed(&devices), vec![SIGN; 5])?;
+        assert_eq!(good.users.iter().collect::<Vec<_>>(), ["bob", "é"]);
+        assert_eq!(good.devices.iter().collect::<Vec<_>>(), ["web", "名"]);
+        let invalid = |field: &str, rule: &str| Err(Error::from(Invalid::new(field, rule)));
+        let answers = [
+            invalid("user", "is empty"),
+            Ok("bob"),
+            invalid("device", "is empty"),
+            invalid("user", "contains a control character"),
+            Ok("é"),
+        ];
+        assert_eq!(refused.among(vec![Ok("bob"), Ok("é")]), answers);
+        Ok(())
+    }
+
+    #[test]
+    fn good_beats_are_taken_as_they_are() -> Result<(), Error> {
+        let (good, refused) = beats(packed(&["bob", "eve"]), packed(&["a", "b"]), vec![SIGN; 2])?;
+        assert_eq!((good.users.len(), good.devices.len(), good.signs.len()), (2, 2, 2));
+        assert_eq!(refused, Refused::default());
+        Ok(())
+    }
+
+    #[test]
+    fn columns_that_make_no_batch_are_refused_whole() {
+        let refusal = |users: Packed, devices: Packed, signs| beats(users, devices, vec![SIGN; signs]).err();
+        let uneven = Some(Invalid::new("beats", "has columns of different lengths").into());
+        assert_eq!(refusal(packed(&["bob"]), packed(&["a"]), 2), uneven);
+        assert_eq!(refusal(packed(&["bob", "eve"]), packed(&["a", ""]), 1), uneven);
+        let cut = Some(Invalid::new("lengths", "do not cut the text into whole ids").into());
+        assert_eq!(refusal(("é".to_owned(), vec![1, 1]), packed(&["a", "b"]), 2), cut);
+    }
+
+    #[test]
+    fn bad_beats_count_towards_the_bound() {
+        let users = vec![""; MAX_BATCH + 1];
+        let devices = vec!["web"; MAX_BATCH + 1];
+        let refusal = beats(packed(&users), packed(&devices), vec![SIGN; MAX_BATCH + 1]).err();
+        assert_eq!(refusal, Some(Error::TooMany(MAX_BATCH as u32)));
+    }
+}
