@@ -1,7 +1,7 @@
 //! Sessions in a Redis that any number of hosts share.
 //!
-//! The hosts know of each other by a list in Redis on which each writes itself every second. Nothing depends on its being
-//! right: it only spares them doing the same work.
+//! The hosts know of each other by a list in Redis on which each writes itself every second. It spares them doing the same
+//! work, and nothing goes wrong if it is not right; the store also tells by it how old a restored Redis's data are.
 
 use std::sync::Arc;
 use std::time::Duration;
