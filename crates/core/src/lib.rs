@@ -20,6 +20,7 @@ pub mod derive;
 pub mod heartbeat;
 pub mod settle;
 pub mod sight;
+pub mod typing;
 
 pub use error::{Error, Invalid};
 pub use id::{ConversationId, DeviceId, Id, MAX_ID_BYTES, UserId};

@@ -1,7 +1,7 @@
 //! What is seen of a person, and by whom.
 
 use crate::derive::derive;
-use crate::{Moment, Published, Rules, Session, State, Time};
+use crate::{Choice, Moment, Published, Rules, Session, State, Time};
 
 /// What anybody could see of this person now, with the version of the record that it rests on.
 ///
@@ -30,6 +30,15 @@ pub struct Verdict {
     pub presence: bool,
     /// When the person was last here.
     pub last_seen: bool,
+}
+
+/// The visible part of a person. Where a viewer may know nothing there is no view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// What is visible.
+    pub published: Published,
+    /// The person's own setting, for the person's own eyes.
+    pub choice: Option<Choice>,
 }
 
 /// What is left of a presence under a verdict; none: nothing at all.

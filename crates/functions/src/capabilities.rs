@@ -5,7 +5,9 @@
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
 pub use rollcall_core::sight::Verdict;
-use rollcall_core::{DeviceId, DeviceKind, Error, Ids, Mark, Moment, Session, Span, Time, UserId};
+use rollcall_core::{
+    ConversationId, DeviceId, DeviceKind, Error, Ids, Mark, Moment, Published, Session, Span, Time, UserId,
+};
 
 /// The most items in one batch: the bound of the contract.
 pub const MAX_BATCH: usize = 1024;
@@ -169,6 +171,59 @@ pub trait Archive {
 pub trait Verdicts {
     /// Verdicts for one viewer, in the order asked.
     async fn check(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error>;
+}
+
+/// A sign of typing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypingSign {
+    /// Where.
+    pub conversation: ConversationId,
+    /// Who.
+    pub user: UserId,
+    /// How long it lasts; zero takes it away.
+    pub lasts: Span,
+}
+
+/// Who types, and until when unless they go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typist {
+    /// Who.
+    pub user: UserId,
+    /// Until when.
+    pub until: Time,
+}
+
+/// Something was published about a watched person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Who.
+    pub user: UserId,
+    /// What.
+    pub published: Published,
+}
+
+/// Signs of typing.
+pub trait Typing {
+    /// Leaves signs, or takes them away; how each ended, in the order asked.
+    async fn mark_many(&self, signs: Vec<TypingSign>) -> Result<Vec<Result<(), Error>>, Error>;
+    /// Who types in each conversation, in the order asked.
+    async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error>;
+}
+
+/// What changes, as it changes, for hosts without a hub.
+pub trait Watching {
+    /// The changes of some people.
+    type Changes: Changes;
+    /// Watches these people: everything published about them from now on.
+    async fn watch(&self, users: Vec<UserId>) -> Result<Self::Changes, Error>;
+}
+
+/// A stream of changes.
+pub trait Changes {
+    /// The next; none when it ended: then [`Changes::end`] says why.
+    async fn next(&mut self) -> Option<Change>;
+    /// Why it ended.
+    async fn end(self) -> Result<(), Error>;
 }
 
 /// Refuses a batch over the bound of the contract.

@@ -1,4 +1,4 @@
-//! The functions: what a heartbeat, a query or a sweep does, over capabilities that somebody else provides.
+//! The functions: what a heartbeat, a query, a watch or a sweep does, over capabilities that somebody else provides.
 //!
 //! Each is a short async procedure: ask the store, let [`rollcall_core`] decide, tell the store. Nothing here performs
 //! I/O, knows a transport or holds state between calls. The components in `components/` wrap these for WebAssembly; the
@@ -12,6 +12,8 @@ pub mod columns;
 pub mod heartbeat;
 pub mod query;
 mod settling;
+pub mod subscribe;
 pub mod sweep;
+pub mod typing;
 
 pub use settling::Standing;

@@ -1,6 +1,8 @@
 //! Who is here?
 
-use rollcall_core::{Choice, Error, Published, Rules, Session, State, UserId, sight};
+use rollcall_core::derive::derive;
+pub use rollcall_core::sight::View;
+use rollcall_core::{Choice, Error, Moment, Published, Rules, Session, State, UserId, sight};
 
 use crate::capabilities::{Archive, Sessions, Verdict, Verdicts, bounded};
 use crate::heartbeat::Answers;
@@ -14,29 +16,63 @@ pub struct Presence {
     pub view: Option<View>,
 }
 
-/// The visible part of a person.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
-    /// What is visible.
-    pub published: Published,
-    /// The person's own setting, for the person's own eyes.
-    pub choice: Option<Choice>,
-}
-
 /// What the viewer may know of each person, in the order asked. Everybody is loaded, the hidden too, so that what is
 /// hidden takes the same road and the same time as what is shown.
 pub async fn look_up(
-    (sessions, archive, verdicts): (&impl Sessions, &impl Archive, &impl Verdicts),
+    platform: (&impl Sessions, &impl Archive, &impl Verdicts),
     rules: &Rules,
     viewer: Option<UserId>,
     users: Vec<Result<UserId, Error>>,
 ) -> Answers<Presence> {
+    let read = read(platform, rules, viewer.as_ref(), users).await?;
+    let presence = |glimpse: Glimpse| Presence { view: glimpse.view(), user: glimpse.user };
+    Ok(read.glimpses.into_iter().map(|glimpse| glimpse.map(presence)).collect())
+}
+
+/// Everybody asked about, at one instant.
+pub(crate) struct Read {
+    /// The instant; none if there was nobody to read.
+    pub(crate) moment: Option<Moment>,
+    pub(crate) glimpses: Vec<Result<Glimpse, Error>>,
+}
+
+/// Everything about one person that an answer may depend on, not yet masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Glimpse {
+    pub(crate) user: UserId,
+    /// What anybody could see.
+    pub(crate) published: Published,
+    /// The version of the record, also where `published` no longer tells it.
+    pub(crate) version: u64,
+    /// Whether `published` is what was last published.
+    pub(crate) settled: bool,
+    pub(crate) verdict: Verdict,
+    /// The person's own setting, if it is the person who looks.
+    pub(crate) choice: Option<Choice>,
+}
+
+impl Glimpse {
+    /// What is left of it for the viewer.
+    pub(crate) fn view(&self) -> Option<View> {
+        let masked = sight::mask(self.published.clone(), self.verdict);
+        masked.map(|published| View { published, choice: self.choice.clone() })
+    }
+}
+
+/// Reads people through a viewer's eyes: the one road that everybody takes, shown or hidden.
+pub(crate) async fn read(
+    (sessions, archive, verdicts): (&impl Sessions, &impl Archive, &impl Verdicts),
+    rules: &Rules,
+    viewer: Option<&UserId>,
+    users: Vec<Result<UserId, Error>>,
+) -> Result<Read, Error> {
     bounded(&users)?;
     let known: Vec<UserId> = users.iter().filter_map(|user| user.as_ref().ok()).cloned().collect();
     if known.is_empty() {
-        return Ok(users.into_iter().map(|user| user.and(Err(Error::Denied))).collect());
+        let glimpses = users.into_iter().map(|user| user.and(Err(Error::Denied))).collect();
+        return Ok(Read { moment: None, glimpses });
     }
-    let rulings = verdicts.check(viewer.clone(), known.clone()).await?;
+    let rulings = verdicts.check(viewer.cloned(), known.clone()).await?;
     let loaded = sessions.load_many(known.clone()).await?;
     let looks = |session: &Session| sight::look(session, &loaded.moment, rules);
     let mut strangers = Vec::new();
@@ -49,29 +85,27 @@ pub async fn look_up(
     let remembered = if strangers.is_empty() { Ok(Vec::new()) } else { archive.get_many(strangers).await };
     let mut remembered = remembered.map(Vec::into_iter);
     let mut answers = rulings.into_iter().zip(&loaded.sessions);
-    Ok(users
-        .into_iter()
-        .map(|user| {
-            let user = user?;
-            let Some((verdict, session)) = answers.next() else {
-                return Err(Error::Other("the platform answered with fewer items than it was asked for".to_owned()));
-            };
-            let session = session.as_ref().map_err(Clone::clone)?;
-            let mut published = looks(session);
-            // Also of one whom the sessions know, but only for a choice made after the rest was archived.
-            if asks_archive(&published) {
-                let last_seen = remembered.as_mut().map_err(|error| error.clone())?.next().flatten();
-                published = sight::remembered(published, last_seen);
-            }
-            let own = viewer.as_ref() == Some(&user);
-            let verdict = if own { Verdict { presence: true, last_seen: true } } else { verdict };
-            let view = sight::mask(published, verdict).map(|published| View {
-                published,
-                choice: session.choice.clone().filter(|choice| own && choice.matters_at(loaded.moment.now)),
-            });
-            Ok(Presence { user, view })
+    let glimpse = |user: Result<UserId, Error>| {
+        let user = user?;
+        let (verdict, session) = answers.next().ok_or_else(short_answer)?;
+        let session = session.as_ref().map_err(Clone::clone)?;
+        let mut published = looks(session);
+        // Also of one whom the sessions know, but only for a choice made after the rest was archived.
+        if asks_archive(&published) {
+            let last_seen = remembered.as_mut().map_err(|error| error.clone())?.next().flatten();
+            published = sight::remembered(published, last_seen);
+        }
+        let own = viewer == Some(&user);
+        Ok(Glimpse {
+            user,
+            published,
+            version: session.published.as_ref().map_or(0, |published| published.version),
+            settled: !derive(session, &loaded.moment, rules).differs_from(session.published.as_ref()),
+            verdict: if own { Verdict { presence: true, last_seen: true } } else { verdict },
+            choice: session.choice.clone().filter(|choice| own && choice.matters_at(loaded.moment.now)),
         })
-        .collect())
+    };
+    Ok(Read { moment: Some(loaded.moment), glimpses: users.into_iter().map(glimpse).collect() })
 }
 
 /// Whether the archive is asked about a person who looks like this: if the sessions do not know when they were last seen,
@@ -79,4 +113,8 @@ pub async fn look_up(
 /// those who are gone, and the same time.
 fn asks_archive(published: &Published) -> bool {
     published.last_seen.is_none() || (published.state == State::Offline && published.version == 0)
+}
+
+pub(crate) fn short_answer() -> Error {
+    Error::Other("the platform answered with fewer items than it was asked for".to_owned())
 }

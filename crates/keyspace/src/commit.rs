@@ -19,6 +19,16 @@ pub enum Publishing {
     Sharded,
 }
 
+impl Publishing {
+    /// The command that publishes.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::Plain => "PUBLISH",
+            Self::Sharded => "SPUBLISH",
+        }
+    }
+}
+
 /// When a touch or a commit happens, and what makes its mark unlike any other.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamped {
@@ -52,7 +62,7 @@ impl Keyspace {
         match &decision.publish {
             Some(published) => {
                 to.text(&record_text(published)).text(&rest_text(published)).text(&note_text(published.note.as_ref()));
-                to.number(published.version).text(command(publishing)).arg(&encode_payload(user, published));
+                to.number(published.version).text(publishing.command()).arg(&encode_payload(user, published));
             }
             None => {
                 (0..6).for_each(|_| {
@@ -82,13 +92,6 @@ impl Keyspace {
 
 fn mark(to: &mut Commands, mark: Mark) -> &mut Commands {
     to.number(mark.commits).number(mark.touches)
-}
-
-fn command(publishing: Publishing) -> &'static str {
-    match publishing {
-        Publishing::Plain => "PUBLISH",
-        Publishing::Sharded => "SPUBLISH",
-    }
 }
 
 /// How a commit or a retirement ended.

@@ -10,10 +10,13 @@ use crate::script::{Digests, Script};
 use crate::shard::shard_of;
 
 /// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 13] = [
     "rc:{n}:user:<user>",
     "rc:{n}:alive:<user>",
     "rc:{n}:t:<user>",
+    "rc:{n}:watchers:<user>",
+    "rc:{n}:typing:<conversation>",
+    "rc:{n}:c:<conversation>",
     "rc:{n}:due",
     "rc:{n}:cold",
     "rc:{n}:gone",
@@ -24,6 +27,8 @@ pub const KEYS: [&str; 10] = [
 ];
 
 const ALIVE: &str = "alive:";
+const TOPIC: &str = "t:";
+const CONVERSATION: &str = "c:";
 
 /// A prefix is part of every key of every person: a long one is paid for a million times.
 const MAX_PREFIX_BYTES: usize = 32;
@@ -43,6 +48,15 @@ pub struct Key<'a> {
     head: &'a str,
     kind: &'static str,
     name: &'a str,
+}
+
+/// What comes on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// What is published about a person: [`decode_payload`](crate::decode_payload).
+    Person,
+    /// Who types in a conversation: [`decode_typed`](crate::decode_typed).
+    Conversation,
 }
 
 /// A prefix that cannot be one.
@@ -84,7 +98,22 @@ impl Keyspace {
 
     /// The channel on which what is published about the person goes out.
     pub fn topic<'a>(&'a self, user: &'a str) -> Key<'a> {
-        self.personal("t:", user)
+        self.personal(TOPIC, user)
+    }
+
+    /// The hash of how many watch the person, by station.
+    pub fn watchers<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal("watchers:", user)
+    }
+
+    /// The hash of who types in a conversation.
+    pub fn typing<'a>(&'a self, conversation: &'a str) -> Key<'a> {
+        self.personal("typing:", conversation)
+    }
+
+    /// The channel on which it goes out who types in a conversation.
+    pub fn conversation<'a>(&'a self, conversation: &'a str) -> Key<'a> {
+        self.personal(CONVERSATION, conversation)
     }
 
     /// The sorted set of who is to be settled when.
@@ -130,13 +159,25 @@ impl Keyspace {
         (shard.parse() == Ok(self.shard_of(user))).then_some(user)
     }
 
+    /// What comes on this channel; none if it is not one of ours.
+    pub fn channel(&self, name: &str) -> Option<Channel> {
+        let rest = name.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
+        let (_, rest) = rest.split_once("}:")?;
+        match rest {
+            _ if rest.starts_with(TOPIC) => Some(Channel::Person),
+            _ if rest.starts_with(CONVERSATION) => Some(Channel::Conversation),
+            _ => None,
+        }
+    }
+
     /// Begins the call of a script with so many keys.
     pub(crate) fn evalsha<'c>(&self, to: &'c mut Commands, script: Script, keys: u64) -> &'c mut Commands {
         to.begin("EVALSHA").text(self.digests.of(script)).number(keys)
     }
 
-    fn personal<'a>(&'a self, kind: &'static str, user: &'a str) -> Key<'a> {
-        Key { name: user, ..self.shared(self.shard_of(user), kind) }
+    /// A key of a person or of a conversation: whoever it is named after, it is in that one's shard.
+    fn personal<'a>(&'a self, kind: &'static str, name: &'a str) -> Key<'a> {
+        Key { name, ..self.shared(self.shard_of(name), kind) }
     }
 
     fn shared(&self, shard: u32, kind: &'static str) -> Key<'_> {
@@ -170,6 +211,9 @@ mod tests {
             keys.user("bob"),
             keys.alive("bob"),
             keys.topic("bob"),
+            keys.watchers("bob"),
+            keys.typing("bob"),
+            keys.conversation("bob"),
             keys.due(111),
             keys.cold(111),
             keys.gone(111),
@@ -179,7 +223,10 @@ mod tests {
             keys.hosts(),
         ];
         for (key, pattern) in named.iter().zip(KEYS) {
-            assert_eq!(key.to_string(), pattern.replace("{n}", "{111}").replace("<user>", "bob"));
+            assert_eq!(
+                key.to_string(),
+                pattern.replace("{n}", "{111}").replace("<user>", "bob").replace("<conversation>", "bob")
+            );
         }
     }
 
@@ -203,6 +250,19 @@ mod tests {
         }
         for other in ["", "rc", "rc:{111}:alive", "rc:{110}:alive:bob", "xx:{111}:alive:bob", "rc:{x}:alive:bob"] {
             assert_eq!(keys.whose_alive(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_channel_says_what_comes_on_it() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for name in ["bob", "c:bob", "}:t:x"] {
+            assert_eq!(keys.channel(&keys.topic(name).to_string()), Some(Channel::Person));
+            assert_eq!(keys.channel(&keys.conversation(name).to_string()), Some(Channel::Conversation));
+            assert_eq!(keys.channel(&keys.user(name).to_string()), None);
+        }
+        for other in ["", "rc:{1}", "xx:{111}:t:bob", "__keyevent@0__:expired"] {
+            assert_eq!(keys.channel(other), None, "{other}");
         }
     }
 

@@ -13,11 +13,16 @@ pub enum Script {
     Trim,
     /// Records that the store was away.
     Pardon,
+    /// Leaves a sign of typing, and tells it.
+    Sign,
+    /// Adds up who watches somebody.
+    Watchers,
 }
 
 impl Script {
     /// All of them.
-    pub const ALL: [Script; 5] = [Self::Commit, Self::Retire, Self::Depart, Self::Trim, Self::Pardon];
+    pub const ALL: [Script; 7] =
+        [Self::Commit, Self::Retire, Self::Depart, Self::Trim, Self::Pardon, Self::Sign, Self::Watchers];
 
     /// The name of its file.
     pub fn name(self) -> &'static str {
@@ -27,6 +32,8 @@ impl Script {
             Self::Depart => "depart",
             Self::Trim => "trim",
             Self::Pardon => "pardon",
+            Self::Sign => "sign",
+            Self::Watchers => "watchers",
         }
     }
 
@@ -38,6 +45,8 @@ impl Script {
             Self::Depart => include_str!("../lua/depart.lua"),
             Self::Trim => include_str!("../lua/trim.lua"),
             Self::Pardon => include_str!("../lua/pardon.lua"),
+            Self::Sign => include_str!("../lua/sign.lua"),
+            Self::Watchers => include_str!("../lua/watchers.lua"),
         }
     }
 
@@ -49,7 +58,7 @@ impl Script {
 
 /// The digests of all scripts, made once.
 #[derive(Debug, Clone)]
-pub(crate) struct Digests([String; 5]);
+pub(crate) struct Digests([String; 7]);
 
 impl Digests {
     pub(crate) fn new() -> Self {
@@ -57,13 +66,15 @@ impl Digests {
     }
 
     pub(crate) fn of(&self, script: Script) -> &str {
-        let Self([commit, retire, depart, trim, pardon]) = self;
+        let Self([commit, retire, depart, trim, pardon, sign, watchers]) = self;
         match script {
             Script::Commit => commit,
             Script::Retire => retire,
             Script::Depart => depart,
             Script::Trim => trim,
             Script::Pardon => pardon,
+            Script::Sign => sign,
+            Script::Watchers => watchers,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The capabilities, provided natively: sessions in memory or in Redis, last seen in SQLite or PostgreSQL.
+//! The capabilities, provided natively: sessions and topics in memory or in Redis, last seen in SQLite or PostgreSQL.
 //!
 //! One object-safe trait per capability, so that the host picks a store at start and nothing else in it knows which.
 //! The same suite of tests takes a factory and runs on every implementation.
@@ -10,13 +10,16 @@ pub mod postgres;
 pub mod redis;
 mod sightings;
 pub mod sqlite;
+pub mod topics;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::{self, Commit, Committed, Loaded, Retiree, Shards, Sighting, Touched, Touches};
+use rollcall_core::{ConversationId, Error, Time, UserId};
+use rollcall_functions::capabilities::{
+    self, Commit, Committed, Loaded, Retiree, Shards, Sighting, Touched, Touches, TypingSign, Typist,
+};
 
 pub use clock::Clock;
 pub use keep::{Keeper, Kept, Saved};
@@ -26,6 +29,7 @@ pub use redis::Redis;
 pub use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
 pub use sightings::MAX_SIGHTINGS;
 pub use sqlite::SqliteArchive;
+pub use topics::{NativeChanges, News, Tap, Topic, Topics, Typed, WATCHERS_TTL};
 
 /// An answer that may have to wait for a network or a disk.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -67,6 +71,10 @@ pub struct NativeSessions(pub Arc<dyn Store>);
 #[derive(Clone)]
 pub struct NativeArchive(pub Arc<dyn LastSeen>);
 
+/// Topics as the functions take them when they are linked natively.
+#[derive(Clone)]
+pub struct NativeTopics(pub Arc<dyn Topics>);
+
 impl capabilities::Sessions for NativeSessions {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.0.touch_many(touches).await
@@ -94,5 +102,21 @@ impl capabilities::Archive for NativeArchive {
     }
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.0.get_many(users).await
+    }
+}
+
+impl capabilities::Typing for NativeTopics {
+    async fn mark_many(&self, signs: Vec<TypingSign>) -> Result<Vec<Result<(), Error>>, Error> {
+        self.0.mark_many(signs).await
+    }
+    async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error> {
+        self.0.typists(conversations).await
+    }
+}
+
+impl capabilities::Watching for NativeTopics {
+    type Changes = NativeChanges;
+    async fn watch(&self, users: Vec<UserId>) -> Result<NativeChanges, Error> {
+        NativeChanges::begin(&*self.0, users).await
     }
 }

@@ -21,12 +21,12 @@ mod suite;
 
 use std::time::{Duration, Instant};
 
-use rollcall_core::{Amnesty, Error, Next, Span, State, Time};
-use rollcall_functions::capabilities::{Committed, Sighting, Trace};
+use rollcall_core::{Amnesty, ConversationId, Error, Next, Span, State, Time};
+use rollcall_functions::capabilities::{Committed, Sighting, Trace, TypingSign};
 use rollcall_keyspace::{Keyspace, Script};
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::{Health, Listening, OpenError, Options, Redis};
-use rollcall_store::{LastSeen, Store};
+use rollcall_store::{LastSeen, Store, Topic, Topics};
 
 use logbook::Logbook;
 use remote::PATIENCE;
@@ -282,6 +282,17 @@ async fn the_least_rights_are_enough_for_everything() {
     assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
     assert_eq!(store.answer_roll("host-1").await.unwrap(), ["host-1"]);
     store.leave_roll("host-1").await.unwrap();
+    let tap = store.tap();
+    let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
+    tap.watch(&topics).await.unwrap();
+    let sign = TypingSign { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
+    assert_eq!(store.mark_many(vec![sign.clone(), sign]).await.unwrap(), [Ok(()), Ok(())]);
+    assert_eq!(store.typists(vec![ConversationId::parse("c").unwrap()]).await.unwrap()[0].as_ref().unwrap().len(), 1);
+    assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 3)]).await.unwrap(), [3]);
+    assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 0)]).await.unwrap(), [0]);
+    assert_eq!(tokio::time::timeout(PATIENCE, tap.next()).await.unwrap().typed.len(), 1);
+    tap.unwatch(&topics);
+    tap.watch(&topics).await.unwrap();
     server.restart().unwrap();
     allow(&server, &least_rights());
     until_refused(&store).await;

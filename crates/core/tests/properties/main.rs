@@ -13,6 +13,7 @@
 mod histories;
 mod model;
 mod sessions;
+mod typing;
 
 use proptest::test_runner::{Config, RngSeed};
 use rollcall_core::settle::Decision;

@@ -5,7 +5,7 @@
 //! Nothing here waits, except for the disk when a person's choice must survive the process ([`Keeper`]).
 //!
 //! Deliberately absent: eviction (the sweep retires who is cold), a log of traces (a process that is killed forgets
-//! its devices, and the next beats bring them back), and any topic (whoever fans out is the listener).
+//! its devices, and the next beats bring them back), and any topic (whoever fans out is the listener: [`LocalTopics`]).
 
 mod entry;
 mod id;
@@ -13,6 +13,7 @@ mod overdue;
 mod places;
 mod prefetch;
 mod shard;
+mod topics;
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -29,6 +30,8 @@ use crate::{Answer, Outcomes, Store};
 
 use entry::When;
 use shard::{Agenda, Ended, Key, Shard, Told};
+
+pub use topics::LocalTopics;
 
 /// Is told what is published, about each person in the order of versions. It is called while the person's shard is
 /// locked: it must be quick, and it must not call the store.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
 use thiserror::Error as ThisError;
 
 /// A server: how to reach it, and its name for logs.
@@ -97,6 +97,12 @@ impl Endpoint {
             }
             _ => Client::open(self.info.clone()),
         }
+    }
+
+    /// As [`Endpoint::client`], in this version of the protocol.
+    pub(super) fn client_speaking(&self, protocol: ProtocolVersion) -> redis::RedisResult<Client> {
+        let settings = self.info.redis_settings().clone().set_protocol(protocol);
+        Self { info: self.info.clone().set_redis_settings(settings), ca: self.ca.clone() }.client()
     }
 
     pub(super) fn host(&self) -> &str {

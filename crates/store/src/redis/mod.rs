@@ -20,6 +20,7 @@ mod seen;
 mod stats;
 mod tending;
 mod time;
+mod topics;
 mod trouble;
 
 use std::fmt;
@@ -50,6 +51,7 @@ use fleet::Fleet;
 use link::Surroundings;
 use tending::Tended;
 use time::RedisTime;
+use topics::Switchboard;
 
 pub use address::BadAddress;
 pub use expiries::{Expiries, Listening};
@@ -127,6 +129,7 @@ pub enum Health {
 /// The store in Redis. Dropping it closes its connections.
 pub struct Redis {
     inner: Arc<Inner>,
+    switchboard: Switchboard,
     _tending: Task,
 }
 
@@ -189,7 +192,7 @@ impl Redis {
         });
         inner.begin().await?;
         let tending = Task(tokio::spawn(Arc::clone(&inner).tend()));
-        Ok(Self { inner, _tending: tending })
+        Ok(Self { inner, switchboard: Switchboard::new(), _tending: tending })
     }
 
     /// The store's time.

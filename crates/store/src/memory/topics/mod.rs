@@ -1,0 +1,210 @@
+//! Topics of the embedded store: what is published arrives with the commit itself, because everything is in one process.
+//!
+//! It is made before the store, whose listener it gives: `Options { listener: Some(topics.listener()), .. }` with the same
+//! clock. It needs no runtime: the one thread it has, for signs of typing that came too fast, is started by the first.
+
+mod typing;
+mod watchers;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
+use rollcall_functions::capabilities::{TypingSign, Typist};
+
+use super::{Listener, bounded};
+use crate::Answer;
+use crate::clock::Clock;
+use crate::topics::exchange::Exchange;
+use crate::topics::flushes::{Flushes, Place};
+use crate::topics::{Tap, Topic, Topics, Wire};
+
+use typing::Marks;
+use watchers::Watchers;
+
+/// The most places that are looked at again in one go, so that nobody waits long for the lock.
+const MAX_FLUSH: usize = 1024;
+
+/// Topics of the embedded store. Clones are the same topics.
+#[derive(Clone)]
+pub struct LocalTopics(Arc<Inner>);
+
+struct Inner {
+    exchange: Arc<Exchange>,
+    marks: Marks,
+    watchers: Watchers,
+    clock: Clock,
+    timer: Arc<Timer>,
+}
+
+/// What the thread waits for.
+#[derive(Default)]
+struct Timer {
+    state: Mutex<TimerState>,
+    sooner: Condvar,
+}
+
+#[derive(Default)]
+struct TimerState {
+    flushes: Flushes,
+    runs: bool,
+    ended: bool,
+}
+
+impl LocalTopics {
+    /// Topics that nobody watches yet, on the store's clock.
+    pub fn new(clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            exchange: Arc::new(Exchange::new()),
+            marks: Marks::new(),
+            watchers: Watchers::default(),
+            clock,
+            timer: Arc::default(),
+        }))
+    }
+
+    /// What the store is given to tell what it publishes.
+    pub fn listener(&self) -> Listener {
+        let exchange = Arc::clone(&self.0.exchange);
+        Arc::new(move |user: &UserId, published: &Published| exchange.publish(user, published))
+    }
+}
+
+impl Inner {
+    fn mark(self: &Arc<Self>, sign: TypingSign) {
+        let place = (sign.conversation, sign.user);
+        if let Some(after) = self.marks.sign(&place, sign.lasts, &self.clock, &self.exchange) {
+            self.look_again(place, after);
+        }
+    }
+
+    fn flush(self: &Arc<Self>, place: Place) {
+        if let Some(after) = self.marks.flush(&place, &self.clock, &self.exchange) {
+            self.look_again(place, after);
+        }
+    }
+
+    fn look_again(self: &Arc<Self>, place: Place, after: Span) {
+        let mut state = self.timer.state.lock();
+        let is_first = state.flushes.add(place, Instant::now(), Duration::from_millis(after.0));
+        if !state.runs {
+            state.runs = self.start_thread();
+        } else if is_first {
+            self.timer.sooner.notify_one();
+        }
+    }
+
+    /// False: there is no thread to be had; the next that comes too fast tries again.
+    fn start_thread(self: &Arc<Self>) -> bool {
+        let (timer, topics) = (Arc::clone(&self.timer), Arc::downgrade(self));
+        let started = std::thread::Builder::new().name("typing".to_owned()).spawn(move || timer.run(&topics));
+        started.inspect_err(|error| tracing::error!("cannot start a thread: {error}")).is_ok()
+    }
+}
+
+impl Timer {
+    fn run(&self, topics: &Weak<Inner>) {
+        while let Some(places) = self.wait() {
+            let Some(topics) = topics.upgrade() else { return };
+            places.into_iter().for_each(|place| topics.flush(place));
+        }
+    }
+
+    /// Waits until something is due; none: nobody uses the topics any more.
+    fn wait(&self) -> Option<Vec<Place>> {
+        let mut state = self.state.lock();
+        while !state.ended {
+            let now = Instant::now();
+            let due = state.flushes.take(now, MAX_FLUSH);
+            if !due.is_empty() {
+                return Some(due);
+            }
+            match state.flushes.next() {
+                Some(next) => {
+                    self.sooner.wait_until(&mut state, next);
+                }
+                None => self.sooner.wait(&mut state),
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.timer.state.lock().ended = true;
+        self.timer.sooner.notify_one();
+    }
+}
+
+impl Wire for Inner {
+    fn listen(&self, _topics: Vec<Topic>) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+    fn neglect(&self, _topics: Vec<Topic>) {}
+    fn heard_until(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+impl Topics for LocalTopics {
+    fn tap(&self) -> Tap {
+        Tap::new(Arc::clone(&self.0.exchange), Arc::clone(&self.0) as Arc<dyn Wire>)
+    }
+    fn mark_many(&self, signs: Vec<TypingSign>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(async move {
+            bounded(&signs)?;
+            let outcomes = vec![Ok(()); signs.len()];
+            signs.into_iter().for_each(|sign| self.0.mark(sign));
+            Ok(outcomes)
+        })
+    }
+    fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
+        Box::pin(async move {
+            bounded(&conversations)?;
+            let now = self.0.clock.now();
+            Ok(conversations.iter().map(|conversation| Ok(self.0.marks.typists(conversation, now))).collect())
+        })
+    }
+    fn count_watchers(&self, station: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {
+        let station = station.to_owned();
+        Box::pin(async move { Ok(self.0.watchers.count(&station, counts, self.0.clock.now())) })
+    }
+    fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+}
+
+impl fmt::Debug for LocalTopics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalTopics").finish_non_exhaustive()
+    }
+}
+
+/// Room for this much before anything is looked through for what is over.
+const FEW: usize = 256;
+
+/// When to look through a collection for what is over: whenever it doubled since. So that looking costs as much as
+/// adding did, and what is over takes no more room than what is not.
+#[derive(Debug)]
+struct Tidying {
+    above: usize,
+}
+
+impl Default for Tidying {
+    fn default() -> Self {
+        Self { above: FEW }
+    }
+}
+
+impl Tidying {
+    fn is_due(&self, count: usize) -> bool {
+        count > self.above
+    }
+
+    fn done(&mut self, left: usize) {
+        self.above = (left * 2).max(FEW);
+    }
+}

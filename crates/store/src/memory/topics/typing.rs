@@ -1,0 +1,156 @@
+//! Marks of typing, in parts with a lock each. What is told is told under the lock, so that it arrives in the order in
+//! which it became true.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use rollcall_core::typing::{MAX_TYPISTS, Mark, Next};
+use rollcall_core::{ConversationId, Span, Time, UserId};
+use rollcall_functions::capabilities::Typist;
+
+use super::Tidying;
+use crate::clock::Clock;
+use crate::topics::Typed;
+use crate::topics::exchange::Exchange;
+use crate::topics::flushes::Place;
+
+/// Several times as many as there are cores.
+const PARTS: usize = 64;
+
+/// Everybody's marks.
+pub(super) struct Marks {
+    parts: Box<[Mutex<Part>]>,
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+struct Part {
+    conversations: HashMap<ConversationId, HashMap<UserId, Mark>, RandomState>,
+    /// How many marks there are, in all conversations.
+    count: usize,
+    tidying: Tidying,
+}
+
+impl Marks {
+    pub(super) fn new() -> Self {
+        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
+    }
+
+    /// Leaves a sign, and tells it or answers after how long to flush.
+    pub(super) fn sign(&self, place: &Place, lasts: Span, clock: &Clock, exchange: &Exchange) -> Option<Span> {
+        let mut part = self.part(&place.0).lock();
+        // Under the lock: what comes later has the later time.
+        let now = clock.now();
+        part.tidy(now);
+        let next = part.mark(place, now, lasts)?.sign(now, lasts);
+        done(place, next, exchange)
+    }
+
+    /// Looks again at a sign that came too fast.
+    pub(super) fn flush(&self, place: &Place, clock: &Clock, exchange: &Exchange) -> Option<Span> {
+        let mut part = self.part(&place.0).lock();
+        let next = part.conversations.get_mut(&place.0)?.get_mut(&place.1)?.flush(clock.now());
+        done(place, next, exchange)
+    }
+
+    /// Who types there, by name.
+    pub(super) fn typists(&self, conversation: &ConversationId, now: Time) -> Vec<Typist> {
+        let part = self.part(conversation).lock();
+        let Some(there) = part.conversations.get(conversation) else { return Vec::new() };
+        let typist =
+            |(user, mark): (&UserId, &Mark)| Some(Typist { user: user.clone(), until: mark.types_until(now)? });
+        let mut typists: Vec<Typist> = there.iter().filter_map(typist).collect();
+        typists.sort_unstable_by(|one, other| one.user.cmp(&other.user));
+        typists
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "a remainder is below what it was divided by")]
+    fn part(&self, conversation: &ConversationId) -> &Mutex<Part> {
+        &self.parts[self.hasher.hash_one(conversation) as usize % PARTS]
+    }
+}
+
+impl Part {
+    /// This person's mark there, made if it takes one; none if there is nothing to be kept.
+    fn mark(&mut self, (conversation, user): &Place, now: Time, lasts: Span) -> Option<&mut Mark> {
+        if !self.conversations.contains_key(conversation) {
+            if lasts == Span(0) {
+                return None;
+            }
+            self.conversations.insert(conversation.clone(), HashMap::new());
+        }
+        let there = self.conversations.get_mut(conversation)?;
+        if !there.contains_key(user) {
+            let before = there.len();
+            if before >= MAX_TYPISTS {
+                there.retain(|_, mark| mark.forget_at() > now);
+            }
+            self.count -= before - there.len();
+            if lasts == Span(0) || there.len() >= MAX_TYPISTS {
+                return None;
+            }
+            there.insert(user.clone(), Mark::default());
+            self.count += 1;
+        }
+        there.get_mut(user)
+    }
+
+    /// Drops what is over, now and then.
+    fn tidy(&mut self, now: Time) {
+        if self.tidying.is_due(self.count) {
+            self.conversations.retain(|_, there| {
+                there.retain(|_, mark| mark.forget_at() > now);
+                !there.is_empty()
+            });
+            self.count = self.conversations.values().map(HashMap::len).sum();
+            self.tidying.done(self.count);
+        }
+    }
+}
+
+/// Does what is to be done; after how long to look again.
+fn done((conversation, user): &Place, next: Next, exchange: &Exchange) -> Option<Span> {
+    match next {
+        Next::Nothing => None,
+        Next::Flush(after) => Some(after),
+        Next::Tell(until) => {
+            exchange.publish_typed(Typed { conversation: conversation.clone(), user: user.clone(), until });
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    fn place(conversation: &str, user: &str) -> Place {
+        (ConversationId::parse(conversation).unwrap(), UserId::parse(user).unwrap())
+    }
+
+    #[test]
+    fn what_is_over_takes_no_room() {
+        let (marks, exchange) = (Marks::new(), Exchange::new());
+        let clock = Clock::manual(Time(1_700_000_000_000));
+        for index in 0..100_000 {
+            marks.sign(&place(&format!("c-{}", index / 10), &format!("user-{index}")), Span(5000), &clock, &exchange);
+            clock.advance(Span(1));
+        }
+        // Five thousand of them are not over; each part has room for a few more.
+        let kept: usize = marks.parts.iter().map(|part| part.lock().count).sum();
+        assert!(kept <= 2 * 5_000 + PARTS * (super::super::FEW + 1), "{kept}");
+        let counted = |part: &Mutex<Part>| part.lock().conversations.values().map(HashMap::len).sum::<usize>();
+        assert_eq!(kept, marks.parts.iter().map(counted).sum::<usize>());
+    }
+
+    #[test]
+    fn a_stop_of_somebody_who_never_typed_leaves_nothing() {
+        let (marks, exchange) = (Marks::new(), Exchange::new());
+        let clock = Clock::manual(Time(1_700_000_000_000));
+        assert_eq!(marks.sign(&place("c", "bob"), Span(0), &clock, &exchange), None);
+        assert!(marks.parts.iter().all(|part| part.lock().conversations.is_empty()));
+    }
+}

@@ -1,0 +1,197 @@
+//! What every store's topics must do, each claim a function that takes fresh ones.
+//!
+//! The macro lists every claim once; one that is not listed is dead code, which the lints refuse.
+
+pub(crate) mod typing;
+pub(crate) mod watching;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use rollcall_core::settle::Decision;
+use rollcall_core::{ConversationId, Next, Published, Span, State, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, TypingSign};
+use rollcall_store::{Clock, Store, Tap, Topic, Topics, Typed};
+
+/// Nothing that these tests wait for takes long; what takes longer has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) const START: Time = Time(1_700_000_000_000);
+
+/// Fresh topics with the store whose publications they carry, on a clock that the test moves.
+pub(crate) struct Subject {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) topics: Arc<dyn Topics>,
+    /// The same, as another host has it.
+    pub(crate) elsewhere: Arc<dyn Topics>,
+    pub(crate) clock: Clock,
+    /// How many connections are subscribed to a topic; none where there are no connections.
+    pub(crate) subscribed: Option<Subscribed>,
+}
+
+pub(crate) type Subscribed = Box<dyn Fn(&Topic) -> usize + Send + Sync>;
+
+/// Makes a test of every claim for the topics that `$subject` makes anew for each.
+#[macro_export]
+macro_rules! topics_suite {
+    ($subject:expr) => {
+        $crate::topics_suite! { @list $subject;
+            watching:
+                what_is_committed_reaches_whoever_watches,
+                nothing_from_before_the_watch_arrives,
+                whoever_asks_late_gets_the_newest_of_each,
+                what_is_unwatched_is_silent,
+                taps_share_one_subscription_which_ends_with_the_last,
+                watching_twice_is_watching_once,
+                a_watch_that_is_given_up_leaves_nothing,
+                thousands_are_watched_at_once_and_given_up_at_once,
+                coming_and_going_leaves_exactly_what_is_watched,
+                watchers_add_up_over_stations_and_expire,
+                functions_get_changes_one_by_one;
+            typing:
+                a_start_is_told_and_ends_by_itself,
+                a_refresh_is_told_no_sooner_than_a_second_later,
+                a_stop_is_told_and_a_needless_one_is_not,
+                of_many_quick_signs_the_last_truth_is_told,
+                conversations_and_people_are_told_apart,
+                no_more_typists_are_kept_than_the_bound,
+                batches_above_the_bound_are_refused_whole;
+        }
+    };
+    (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {
+        $(mod $module {
+            #[allow(unused_imports, reason = "a factory may name anything of its module")]
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $claim() {
+                    $crate::topics_suite::$module::$claim($subject).await;
+                }
+            )+
+        })+
+    };
+}
+
+pub(crate) fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+pub(crate) fn person(name: &str) -> Topic {
+    Topic::Person(user(name))
+}
+
+pub(crate) fn place(name: &str) -> ConversationId {
+    ConversationId::parse(name).unwrap()
+}
+
+pub(crate) fn conversation(name: &str) -> Topic {
+    Topic::Conversation(place(name))
+}
+
+pub(crate) fn sign(place_name: &str, name: &str, lasts_ms: u64) -> TypingSign {
+    TypingSign { conversation: place(place_name), user: user(name), lasts: Span(lasts_ms) }
+}
+
+/// Commits a publication of this version, as a function would.
+pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
+    let published = Published { state: State::Online, note: None, since: Some(START), last_seen: Some(START), version };
+    let next = Next::Settle(Time(START.0 * 2));
+    let decision = Decision { publish: Some(published), choice: None, prune_expired_by: Time(0), next, lag: Span(0) };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let loaded = store.load_many(vec![user(name)]).await.unwrap().sessions.remove(0);
+        // A Cluster may be just changing hands; whoever publishes tries again.
+        if let Ok(session) = loaded {
+            let commit = Commit { user: user(name), expected: session.mark, decision: decision.clone() };
+            if store.commit_many(vec![commit]).await.unwrap().remove(0) == Ok(Committed::Applied) {
+                return;
+            }
+        }
+        assert!(Instant::now() < deadline, "nothing can be published about {name}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+impl Subject {
+    /// Leaves one sign of typing, by whatever host.
+    pub(crate) async fn mark(&self, at: &dyn Topics, sign: TypingSign) {
+        assert_eq!(at.mark_many(vec![sign]).await.unwrap(), [Ok(())]);
+    }
+
+    /// Who types there, and until how long after the start.
+    pub(crate) async fn typists(&self, place_name: &str) -> Vec<(String, u64)> {
+        let typists = self.elsewhere.typists(vec![place(place_name)]).await.unwrap().remove(0).unwrap();
+        typists.into_iter().map(|typist| (typist.user.into_string(), (typist.until - START).0)).collect()
+    }
+
+    /// Waits until everything published so far has arrived.
+    pub(crate) async fn settle(&self, tap: &Tap) {
+        self.clock.advance(Span(1));
+        let now = self.clock.now();
+        until("everything to be heard", || tap.heard_until() >= now).await;
+    }
+
+    /// Waits until everything published so far has arrived, and sees that it is nothing.
+    pub(crate) async fn is_silent(&self, tap: &Tap) {
+        self.settle(tap).await;
+        let news = tap.next().now_or_never();
+        assert!(news.is_none(), "{news:?}");
+    }
+
+    /// Waits until so many connections are subscribed to this.
+    pub(crate) async fn subscribed(&self, topic: &Topic, wanted: usize) {
+        if let Some(subscribed) = &self.subscribed {
+            until("subscriptions to be as they should", || subscribed(topic) == wanted).await;
+        }
+    }
+}
+
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Everything that came to a tap.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) versions: HashMap<String, u64>,
+    pub(crate) typed: Vec<Arc<Typed>>,
+    pub(crate) missed: bool,
+}
+
+impl Heard {
+    /// Takes what comes until this holds.
+    pub(crate) async fn until(mut self, tap: &Tap, holds: impl Fn(&Self) -> bool) -> Self {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(&self) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(news) = tokio::time::timeout(left, tap.next()).await else { panic!("waited in vain: {self:?}") };
+            for change in news.changes {
+                let before = self.versions.insert(change.user.as_str().to_owned(), change.published.version);
+                assert!(before.is_none_or(|before| before <= change.published.version), "an older one after a newer");
+            }
+            self.typed.extend(news.typed);
+            self.missed |= news.missed;
+        }
+        self
+    }
+
+    /// Who was told to type until when after the start, in order.
+    pub(crate) fn told(&self) -> Vec<(&str, &str, Option<u64>)> {
+        let told = self.typed.iter();
+        told.map(|typed| (typed.conversation.as_str(), typed.user.as_str(), typed.until.map(|until| (until - START).0)))
+            .collect()
+    }
+}
+
+/// The next news, and nothing missed.
+pub(crate) async fn heard(tap: &Tap) -> Heard {
+    let heard = Heard::default().until(tap, |heard| !heard.versions.is_empty() || !heard.typed.is_empty()).await;
+    assert!(!heard.missed, "{heard:?}");
+    heard
+}

@@ -1,0 +1,184 @@
+//! Watching: what arrives, at whom, and what it costs the server.
+
+use futures::FutureExt;
+use rollcall_core::Span;
+use rollcall_functions::capabilities::{Changes, Watching};
+use rollcall_store::{NativeTopics, WATCHERS_TTL};
+
+use super::{Heard, Subject, heard, person, publish, user};
+
+pub(crate) async fn what_is_committed_reaches_whoever_watches(subject: Subject) {
+    let (here, there) = (subject.topics.tap(), subject.elsewhere.tap());
+    for tap in [&here, &there] {
+        tap.watch(&[person("bob")]).await.unwrap();
+    }
+    for version in 1..=3 {
+        publish(&*subject.store, "bob", version).await;
+        for tap in [&here, &there] {
+            assert_eq!(heard(tap).await.versions["bob"], version);
+        }
+    }
+}
+
+pub(crate) async fn nothing_from_before_the_watch_arrives(subject: Subject) {
+    let tap = subject.topics.tap();
+    tap.watch(&[person("eve")]).await.unwrap();
+    publish(&*subject.store, "bob", 1).await;
+    tap.watch(&[person("bob")]).await.unwrap();
+    subject.is_silent(&tap).await;
+    publish(&*subject.store, "bob", 2).await;
+    assert_eq!(heard(&tap).await.versions["bob"], 2);
+}
+
+pub(crate) async fn whoever_asks_late_gets_the_newest_of_each(subject: Subject) {
+    let tap = subject.topics.tap();
+    tap.watch(&["ann", "bob", "cid"].map(person)).await.unwrap();
+    for version in 1..=20 {
+        publish(&*subject.store, "ann", version).await;
+        publish(&*subject.store, "bob", version * 2).await;
+    }
+    subject.settle(&tap).await;
+    let news = tap.next().await;
+    let mut versions: Vec<_> =
+        news.changes.iter().map(|change| (change.user.as_str(), change.published.version)).collect();
+    versions.sort_unstable();
+    assert_eq!((versions, news.missed), (vec![("ann", 20), ("bob", 40)], false));
+    assert!(tap.next().now_or_never().is_none());
+}
+
+pub(crate) async fn what_is_unwatched_is_silent(subject: Subject) {
+    let (tap, other) = (subject.topics.tap(), subject.topics.tap());
+    tap.watch(&["bob", "eve"].map(person)).await.unwrap();
+    other.watch(&[person("bob")]).await.unwrap();
+    publish(&*subject.store, "bob", 1).await;
+    subject.settle(&tap).await;
+    tap.unwatch(&["bob", "nobody"].map(person));
+    subject.is_silent(&tap).await;
+    publish(&*subject.store, "bob", 2).await;
+    subject.is_silent(&tap).await;
+    assert_eq!(heard(&other).await.versions["bob"], 2, "others go on");
+    publish(&*subject.store, "eve", 1).await;
+    assert_eq!(heard(&tap).await.versions.len(), 1);
+}
+
+pub(crate) async fn taps_share_one_subscription_which_ends_with_the_last(subject: Subject) {
+    let (one, other) = (subject.topics.tap(), subject.topics.tap());
+    for tap in [&one, &other] {
+        tap.watch(&["bob", "eve"].map(person)).await.unwrap();
+    }
+    subject.subscribed(&person("bob"), 1).await;
+    drop(one);
+    other.unwatch(&[person("eve")]);
+    subject.subscribed(&person("eve"), 0).await;
+    publish(&*subject.store, "bob", 1).await;
+    assert_eq!(heard(&other).await.versions["bob"], 1);
+    subject.subscribed(&person("bob"), 1).await;
+    drop(other);
+    subject.subscribed(&person("bob"), 0).await;
+    let again = subject.topics.tap();
+    again.watch(&[person("bob")]).await.unwrap();
+    publish(&*subject.store, "bob", 2).await;
+    assert_eq!(heard(&again).await.versions["bob"], 2);
+}
+
+pub(crate) async fn watching_twice_is_watching_once(subject: Subject) {
+    let tap = subject.topics.tap();
+    tap.watch(&["bob", "bob"].map(person)).await.unwrap();
+    tap.watch(&[person("bob")]).await.unwrap();
+    tap.watch(&[]).await.unwrap();
+    publish(&*subject.store, "bob", 1).await;
+    assert_eq!(heard(&tap).await.versions["bob"], 1);
+    subject.is_silent(&tap).await;
+    tap.unwatch(&[person("bob")]);
+    subject.subscribed(&person("bob"), 0).await;
+    publish(&*subject.store, "bob", 2).await;
+    subject.is_silent(&tap).await;
+}
+
+pub(crate) async fn a_watch_that_is_given_up_leaves_nothing(subject: Subject) {
+    let tap = subject.topics.tap();
+    tap.watch(&[person("eve")]).await.unwrap();
+    for _ in 0..100 {
+        // Polled once and dropped, wherever it was.
+        let _ = tap.watch(&["bob", "eve"].map(person)).now_or_never();
+        if subject.subscribed.is_none() {
+            tap.unwatch(&[person("bob")]);
+        }
+    }
+    subject.subscribed(&person("bob"), 0).await;
+    publish(&*subject.store, "bob", 1).await;
+    subject.is_silent(&tap).await;
+    publish(&*subject.store, "eve", 1).await;
+    assert_eq!(heard(&tap).await.versions["eve"], 1, "what was watched before still is");
+}
+
+pub(crate) async fn thousands_are_watched_at_once_and_given_up_at_once(subject: Subject) {
+    let tap = subject.topics.tap();
+    let names: Vec<String> = (0..3000).map(|index| format!("user-{index}")).collect();
+    let topics: Vec<_> = names.iter().map(|name| person(name)).collect();
+    tap.watch(&topics).await.unwrap();
+    let some: Vec<&String> = names.iter().step_by(100).collect();
+    for name in &some {
+        publish(&*subject.store, name, 1).await;
+    }
+    let heard = Heard::default().until(&tap, |heard| heard.versions.len() == some.len()).await;
+    assert!(!heard.missed && some.iter().all(|name| heard.versions.contains_key(*name)));
+    tap.unwatch(&topics);
+    for topic in topics.iter().step_by(300) {
+        subject.subscribed(topic, 0).await;
+    }
+}
+
+pub(crate) async fn coming_and_going_leaves_exactly_what_is_watched(subject: Subject) {
+    let tap = subject.topics.tap();
+    let names: Vec<String> = (0..20).map(|index| format!("user-{index}")).collect();
+    for round in 0..50 {
+        let watched: Vec<_> = names.iter().skip(round % 7).step_by(2).map(|name| person(name)).collect();
+        let unwatched: Vec<_> = names.iter().skip(round % 5).step_by(3).map(|name| person(name)).collect();
+        tap.unwatch(&unwatched);
+        tap.watch(&watched).await.unwrap();
+    }
+    tap.unwatch(&names.iter().step_by(2).map(|name| person(name)).collect::<Vec<_>>());
+    tap.watch(&[person("user-0"), person("user-1")]).await.unwrap();
+    let kept = ["user-0", "user-1"];
+    tap.unwatch(
+        &names.iter().filter(|name| !kept.contains(&name.as_str())).map(|name| person(name)).collect::<Vec<_>>(),
+    );
+    for name in &names {
+        subject.subscribed(&person(name), usize::from(kept.contains(&name.as_str()))).await;
+        publish(&*subject.store, name, 1).await;
+    }
+    let heard = Heard::default().until(&tap, |heard| heard.versions.len() == 2).await;
+    assert!(kept.iter().all(|name| heard.versions.contains_key(*name)), "{heard:?}");
+    subject.is_silent(&tap).await;
+}
+
+pub(crate) async fn watchers_add_up_over_stations_and_expire(subject: Subject) {
+    let count = async |station: &str, counts: &[(&str, u32)]| {
+        let counts = counts.iter().map(|(name, count)| (user(name), *count)).collect();
+        subject.elsewhere.count_watchers(station, counts).await.unwrap()
+    };
+    assert_eq!(count("one", &[("bob", 7), ("eve", 2), ("ann", 0)]).await, [7, 2, 0]);
+    assert_eq!(count("two", &[("eve", 40), ("bob", 5)]).await, [42, 12], "in the order asked");
+    assert_eq!(count("one", &[("bob", 8)]).await, [13], "what a station says replaces what it said");
+    subject.clock.advance(Span(WATCHERS_TTL.0 / 2));
+    assert_eq!(count("one", &[("bob", 8)]).await, [13]);
+    subject.clock.advance(Span(WATCHERS_TTL.0 / 2));
+    assert_eq!(count("three", &[("bob", 1), ("eve", 1)]).await, [9, 1], "the second station fell silent");
+    assert_eq!(count("one", &[("bob", 0)]).await, [1]);
+    assert_eq!(count("three", &[("bob", 0)]).await, [0]);
+    assert_eq!(count("three", &[]).await, [] as [u64; 0]);
+}
+
+pub(crate) async fn functions_get_changes_one_by_one(subject: Subject) {
+    let native = NativeTopics(subject.topics.clone());
+    let mut changes = native.watch(vec![user("bob"), user("eve")]).await.unwrap();
+    for (name, version) in [("bob", 1), ("eve", 2), ("bob", 3)] {
+        publish(&*subject.store, name, version).await;
+        let next = tokio::time::timeout(super::PATIENCE, changes.next()).await.unwrap().unwrap();
+        assert_eq!((next.user.as_str(), next.published.version), (name, version));
+    }
+    assert_eq!(changes.end().await, Ok(()));
+    let crowd = (0..1025).map(|index| user(&format!("user-{index}"))).collect();
+    assert!(native.watch(crowd).await.is_err());
+}
