@@ -33,6 +33,8 @@ pub(crate) enum Shape {
     Flag,
     /// A whole number between these, both included.
     Whole(u32, u32),
+    /// A whole number, however large.
+    Count,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// A list of anything.
@@ -66,10 +68,19 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], fields: &[Field]) -> 
     })
 }
 
-/// The user that an object names, as far as it can be read at all.
+/// The text that an object has under this name, as far as it can be read at all.
 pub(crate) fn peek_text(object: &str, name: &str) -> Option<String> {
+    peek(object, name)?.as_str().map(str::to_owned)
+}
+
+/// The whole number that an object has under this name, as far as it can be read at all.
+pub(crate) fn peek_count(object: &str, name: &str) -> Option<u64> {
+    peek(object, name)?.as_u64()
+}
+
+fn peek(object: &str, name: &str) -> Option<Value> {
     let Members(members) = serde_json::from_str(object).ok()?;
-    members.into_iter().find(|(key, _)| key == name)?.1.as_str().map(str::to_owned)
+    members.into_iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
 fn not_an_object(body: &[u8]) -> Problem {
@@ -132,6 +143,7 @@ impl Shape {
                 }
                 whole(&format!("is not a whole number between {min} and {max}"))
             }
+            Shape::Count if !value.is_u64() => whole("is not a whole number"),
             Shape::OneOf(words) if !value.as_str().is_some_and(|word| words.contains(&word)) => {
                 whole(&format!("is not one of {}", words.join(", ")))
             }
@@ -140,7 +152,7 @@ impl Shape {
                 let place = value.as_array()?.iter().position(|element| !element.is_string())?;
                 Some((format!("[{place}]"), "is not a string".to_owned()))
             }
-            Shape::Text | Shape::Flag | Shape::OneOf(_) | Shape::List => None,
+            Shape::Text | Shape::Flag | Shape::Count | Shape::OneOf(_) | Shape::List => None,
         }
     }
 }
@@ -174,6 +186,11 @@ impl<'de> Deserialize<'de> for Members {
 pub(crate) trait Word: Copy + 'static {
     /// The words, and what they mean.
     const MEANINGS: &'static [(&'static str, Self)];
+
+    /// What this word means.
+    fn meaning(text: &str) -> Option<Self> {
+        Self::MEANINGS.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning)
+    }
 }
 
 /// A [`Word`], read. An enum that serde derives could also be read from an object: nobody means that either.
@@ -190,8 +207,7 @@ impl<'de, T: Word> Deserialize<'de> for Named<T> {
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Named<T>, E> {
-                let found = T::MEANINGS.iter().find(|(word, _)| *word == text);
-                found.map(|(_, meaning)| Named(*meaning)).ok_or_else(|| E::custom("unknown word"))
+                T::meaning(text).map(Named).ok_or_else(|| E::custom("unknown word"))
             }
         }
         deserializer.deserialize_str(Text(PhantomData)).map_err(D::Error::custom)
@@ -214,6 +230,7 @@ mod tests {
         flag: bool,
         count: Option<u32>,
         list: Option<Vec<String>>,
+        large: Option<u64>,
     }
 
     const FIELDS: &[Field] = &[
@@ -221,6 +238,7 @@ mod tests {
         Field { name: "flag", shape: Shape::Flag, presence: Presence::Defaulted },
         Field { name: "count", shape: Shape::Whole(1, 9), presence: Presence::Optional },
         Field { name: "list", shape: Shape::Texts, presence: Presence::Optional },
+        Field { name: "large", shape: Shape::Count, presence: Presence::Optional },
     ];
 
     fn refusal(body: &str) -> (Kind, Option<String>, String) {
@@ -240,7 +258,8 @@ mod tests {
             (r#"{"name":"a","count":1.5}"#, "count", "is not a whole number between 1 and 9"),
             (r#"{"name":"a","list":"b"}"#, "list", "is not a list"),
             (r#"{"name":"a","list":["b",5]}"#, "list[1]", "is not a string"),
-            (r#"{"name":"a","nmae":"b"}"#, "nmae", "is unknown; the fields are name, flag, count, list"),
+            (r#"{"name":"a","nmae":"b"}"#, "nmae", "is unknown; the fields are name, flag, count, list, large"),
+            (r#"{"name":"a","large":1.5}"#, "large", "is not a whole number"),
             (r#"{"name":"a","name":"b"}"#, "name", "is given twice"),
         ] {
             let (kind, named, detail) = refusal(body);
@@ -284,7 +303,7 @@ mod tests {
             let _ = read::<Sample>(&bytes, FIELDS);
             let _ = read::<Sample>(text.as_bytes(), FIELDS);
             let _ = read::<Sample>(format!("{{\"name\":{text}}}").as_bytes(), FIELDS);
-            let _ = peek_text(&text, "name");
+            let _ = (peek_text(&text, "name"), peek_count(&text, "name"));
         }
     }
 }

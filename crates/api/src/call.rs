@@ -1,13 +1,15 @@
 //! What a request asks for and what it is answered, as plain values that have been checked.
 //!
-//! They mirror the contract (`wit/heartbeat.wit`, `query.wit`, `offline-sweep.wit`), so that whoever calls a function
-//! converts field by field. Nothing here knows JSON.
+//! They mirror the contract (`wit/heartbeat.wit`, `query.wit`, `subscribe.wit`, `typing.wit`, `offline-sweep.wit`), so
+//! that whoever calls a function converts field by field. Nothing here knows JSON.
 
 pub use rollcall_core::choose::Words;
 pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
-use rollcall_core::{Choice, Published, Stance, State, UserId};
+pub use rollcall_core::sight::View;
+use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Stance, State, UserId};
 
-use crate::Problem;
+pub use crate::since::Since;
+use crate::{Caller, Problem};
 
 /// One request, understood and allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,19 @@ pub enum Call {
     Choose(Choosing),
     /// Who is here?
     LookUp(LookUp),
+    /// Watch people and conversations, by server-sent events.
+    Subscribe(Subscribe),
+    /// A connection on which to watch, beat and type.
+    Socket(Connect),
+    /// A sign of typing.
+    Type(Stroke),
+    /// Who types in a conversation?
+    Typists {
+        /// Through whose eyes; none: a service's, which see everybody.
+        viewer: Option<UserId>,
+        /// Where.
+        conversation: ConversationId,
+    },
     /// Settle who is due.
     Sweep(Sweep),
 }
@@ -81,6 +96,48 @@ pub enum Form {
     Compact,
 }
 
+/// A connection that stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connect {
+    /// Who opened it: until when to believe it, and what may be asked on it, is theirs.
+    pub caller: Caller,
+    /// Through whose eyes; none: a service's, which see everybody.
+    pub viewer: Option<UserId>,
+    /// The device that it keeps alive; none: whoever holds the connection names one.
+    pub device: Option<DeviceId>,
+    /// Of what kind the device is.
+    pub kind: DeviceKind,
+    /// Whether the connection is a sign of life. Never for a caller that sees everybody: a program is not present.
+    pub beats: bool,
+    /// Whether the person opened it, rather than a program that connects again by itself: then it is no sign that they are
+    /// there.
+    pub active: bool,
+}
+
+/// Watch people and conversations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribe {
+    /// By which connection.
+    pub connect: Connect,
+    /// Whom, each once. If nobody, then some conversation.
+    pub users: Vec<UserId>,
+    /// Where to see who types, each once.
+    pub conversations: Vec<ConversationId>,
+    /// Up to where the watcher has heard; none: nothing yet.
+    pub since: Option<Since>,
+}
+
+/// A person starts, goes on, or stops typing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stroke {
+    /// Who.
+    pub user: UserId,
+    /// Where.
+    pub conversation: ConversationId,
+    /// Started or goes on, or stopped.
+    pub typing: bool,
+}
+
 /// Settle who is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sweep {
@@ -106,15 +163,6 @@ pub struct Chosen {
     pub standing: Standing,
     /// The setting as it is kept.
     pub choice: Choice,
-}
-
-/// The visible part of a person. Where a viewer may know nothing there is no view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
-    /// What is visible.
-    pub published: Published,
-    /// The person's own setting, for the person's own eyes.
-    pub choice: Option<Choice>,
 }
 
 /// What a sweep did.

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rollcall_core::{Invalid, UserId};
+use rollcall_core::{ConversationId, Invalid, UserId};
 
+use crate::conversations::Conversations;
 use crate::keys::Keys;
 use crate::problem::{Kind, Problem};
 use crate::query::Query;
@@ -113,6 +114,10 @@ pub struct Caller {
     pub scopes: Scopes,
     /// How they came to be known.
     pub known: Known,
+    /// In which conversations they take part. Any, for a service and for whoever is known by their word.
+    pub conversations: Conversations,
+    /// Until when to believe it, in Unix seconds and without the leeway; none: as long as they stay.
+    pub expires_at: Option<u64>,
 }
 
 impl Caller {
@@ -121,6 +126,16 @@ impl Caller {
     pub fn viewer(&self) -> Option<&UserId> {
         let sees_all = self.known == Known::ByToken && self.scopes.has(Scope::Service);
         (!sees_all).then_some(&self.user)
+    }
+
+    /// Refuses a caller who takes no part in this conversation, which the request names in `field`. Whether there is
+    /// such a conversation makes no difference.
+    pub(crate) fn takes_part(&self, field: &str, conversation: &ConversationId) -> Result<(), Problem> {
+        if self.conversations.allows(conversation) {
+            return Ok(());
+        }
+        let rule = "is not among the conversations that the caller's token lists";
+        Err(Problem::about(Kind::Forbidden, field, rule))
     }
 
     /// Refuses a caller without this scope.
@@ -182,6 +197,20 @@ pub fn identify(
     }
 }
 
+/// Takes a fresh token for a connection that outlives its first, at `now` in Unix seconds. It must name the same caller,
+/// who must see what they saw: a connection does not change hands. In which conversations they take part, and until when
+/// to believe it, may be new.
+///
+/// Without keys there is nothing to renew, and a token is not even read.
+pub fn renew(access: &Access, caller: &Caller, token: &str, now: u64) -> Result<Caller, Problem> {
+    let Access::Keyed { keys, expect } = access else { return Ok(caller.clone()) };
+    let fresh = verify(keys, expect, token, now)?;
+    if fresh.user == caller.user && fresh.viewer() == caller.viewer() {
+        return Ok(fresh);
+    }
+    Err(Problem::about(Kind::Forbidden, "token", "is not for the caller whose connection this is"))
+}
+
 fn by_word(header: Option<&str>, query: &Query<'_>) -> Result<Caller, Problem> {
     let (field, name) = match (header, query.caller()?) {
         (Some(name), _) => ("Rollcall-User", name.to_owned()),
@@ -192,7 +221,8 @@ fn by_word(header: Option<&str>, query: &Query<'_>) -> Result<Caller, Problem> {
         }
     };
     let user = UserId::parse(name).map_err(|invalid| Problem::invalid(field, invalid.rule))?;
-    Ok(Caller { user, scopes: Scopes::ALL, known: Known::ByWord })
+    let conversations = Conversations::Any;
+    Ok(Caller { user, scopes: Scopes::ALL, known: Known::ByWord, conversations, expires_at: None })
 }
 
 /// The token in an `Authorization` header; the scheme's case does not matter.
@@ -232,6 +262,7 @@ mod tests {
         assert_eq!(caller.user.as_str(), "alice");
         assert_eq!(caller.scopes, Scopes::ALL);
         assert_eq!(caller.viewer(), Some(&caller.user));
+        assert_eq!((&caller.conversations, caller.expires_at), (&Conversations::Any, None));
         let caller = identify(&Access::Open, Some("Bearer junk"), None, &query("as=b%20b"), 0).unwrap();
         assert_eq!(caller.user.as_str(), "b b");
     }
@@ -292,6 +323,30 @@ mod tests {
         assert_eq!(person.acting_for(Some(person.user.clone())).unwrap(), person.user);
         let problem = person.acting_for(Some(bob)).unwrap_err();
         assert_eq!((problem.status().as_u16(), problem.field.as_deref()), (403, Some("user")));
+    }
+
+    #[test]
+    fn a_fresh_token_is_taken_only_for_the_same_caller_with_the_same_sight() {
+        let key = SigningKey::from_text(SECRET).unwrap();
+        let minted = |name: &str, scopes, now| {
+            let grant = Grant::new(UserId::parse(name).unwrap(), scopes, 60);
+            mint(&key, &Grant { conversations: Conversations::Any, ..grant }, now).unwrap()
+        };
+        let caller =
+            identify(&keyed(), Some(&format!("Bearer {}", token(Scopes::NONE))), None, &query(""), 1000).unwrap();
+        assert_eq!((&caller.conversations, caller.expires_at), (&Conversations::NONE, Some(1060)));
+
+        let fresh = renew(&keyed(), &caller, &minted("alice", Scopes::NONE, 1050), 1050).unwrap();
+        assert_eq!((&fresh.conversations, fresh.expires_at), (&Conversations::Any, Some(1110)));
+        for foreign in [minted("bob", Scopes::NONE, 1050), minted("alice", Scopes::ALL, 1050)] {
+            let problem = renew(&keyed(), &caller, &foreign, 1050).unwrap_err();
+            assert_eq!((problem.status().as_u16(), problem.field.as_deref()), (403, Some("token")));
+        }
+        let late = renew(&keyed(), &caller, &minted("alice", Scopes::NONE, 1000), 2000).unwrap_err();
+        assert_eq!(late.kind, Kind::BadToken);
+
+        let by_word = identify(&Access::Open, None, Some("alice"), &query(""), 0).unwrap();
+        assert_eq!(renew(&Access::Open, &by_word, "junk", 0), Ok(by_word));
     }
 
     #[test]

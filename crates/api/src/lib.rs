@@ -11,6 +11,9 @@
 //! 4. The transport calls the function that the `Call` is for.
 //! 5. [`responses`]: the answer becomes a [`Reply`], which the transport sends. For HEAD, without the body.
 //!
+//! A connection that stays goes on from there: what arrives on a socket is [`socket::decode_message`]'s, what is pushed on
+//! a socket or a stream is written by [`events`].
+//!
 //! Whatever fails on the way is a [`Problem`], and [`Problem::into_reply`] is its answer.
 //!
 //! ```
@@ -21,7 +24,7 @@
 //!     let Route::Function(function) = route(&method, path)? else { return Ok(rollcall_api::openapi()) };
 //!     let query = Query::parse(function, query)?;
 //!     let caller = identify(&Access::Open, None, Some(user), &query, 1_700_000_000)?;
-//!     let body = Body { content_type: Some("application/json"), bytes: body };
+//!     let body = Body { content_type: Some("application/json"), bytes: body, ..Body::default() };
 //!     match decode(function, &query, &caller, body, &Limits::default())? {
 //!         Call::Beat(beat) => {
 //!             // Here the host calls `beat-many`.
@@ -41,6 +44,7 @@
 
 mod body;
 mod caller;
+mod conversations;
 mod keys;
 mod limits;
 mod openapi;
@@ -49,15 +53,21 @@ mod problem;
 mod query;
 mod requests;
 mod route;
+mod since;
 mod table;
 mod token;
 
 pub mod call;
+pub mod events;
 pub mod responses;
+pub mod socket;
 
-pub use caller::{Access, Caller, Known, Scope, Scopes, identify};
+pub use call::Since;
+pub use caller::{Access, Caller, Known, Scope, Scopes, identify, renew};
+pub use conversations::Conversations;
+pub use events::Close;
 pub use keys::{KeyError, Keys, MIN_SECRET_BYTES, SigningKey};
-pub use limits::{Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_QUERY_IDS};
+pub use limits::{Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_MESSAGE_BYTES, MAX_QUERY_IDS};
 pub use openapi::{OPENAPI, openapi};
 pub use problem::{Kind, Problem, Reply};
 pub use query::Query;

@@ -13,10 +13,13 @@ pub const MAX_BODY_BYTES: usize = 16 * 1024;
 /// Room for a full batch: 1,024 beats of two ids of 128 bytes are 350 KB with their field names.
 pub const MAX_BATCH_BODY_BYTES: usize = 1024 * 1024;
 
+/// The most bytes of one message on a socket: as much as a body that holds one item. A hundred ids of full length fit.
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+
 /// What one request may ask for. `Default` is the product's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most ids in one query, duplicates counted.
+    /// The most ids in one query, duplicates counted; of people and of conversations so many each.
     pub query_ids: usize,
     /// The most beats in one batch.
     pub batch_beats: usize,

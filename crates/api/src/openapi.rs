@@ -22,13 +22,19 @@ pub fn openapi() -> Reply {
 mod tests {
     use std::collections::BTreeSet;
 
-    use rollcall_core::{Choice, DeviceId, DeviceKind, Error, Note, Published, Stance, State, Time, UserId};
+    use rollcall_core::{
+        Choice, ConversationId, DeviceId, DeviceKind, Error, Note, Published, Span, Stance, State, Time, UserId,
+    };
     use serde_json::Value;
 
     use super::*;
-    use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, View};
+    use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, Stroke, View};
+    use crate::events::{self, Close};
     use crate::problem::Problem;
-    use crate::{Function, Limits, MAX_SWEEP, ROUTES, Route, responses};
+    use crate::{
+        Body, Caller, Conversations, Function, Known, Limits, MAX_MESSAGE_BYTES, MAX_SWEEP, Query, ROUTES, Route,
+        Scopes, decode, responses, socket,
+    };
 
     fn document() -> Value {
         serde_json::from_str(OPENAPI).unwrap()
@@ -80,7 +86,7 @@ mod tests {
                 .filter(|parameter| parameter["in"] == "query")
                 .map(|parameter| parameter["name"].as_str().unwrap())
                 .collect();
-            assert_eq!(query, function.query_key().into_iter().collect::<Vec<_>>(), "{}", entry.template);
+            assert_eq!(query, function.query_keys(), "{}", entry.template);
         }
     }
 
@@ -134,9 +140,16 @@ mod tests {
         fits("Failed", &list["presences"][1]);
 
         let device = DeviceId::parse("d").unwrap();
-        let beat = Beat { user, device, kind: DeviceKind::Web, active: true };
+        let beat = Beat { user: user.clone(), device, kind: DeviceKind::Web, active: true };
         let beats = Beats { good: vec![beat], refused: Vec::new() };
         fits("Outcomes", &body(&responses::heartbeats(&beats, &[Ok(standing)])));
+
+        let conversation = ConversationId::parse("c").unwrap();
+        let typists = body(&responses::typists(&conversation, [(&user, Time(1))]));
+        fits("Typists", &typists);
+        fits("Typist", &typists["typists"][0]);
+        let stroke = Stroke { user, conversation, typing: true };
+        fits("Typing", &body(&responses::typing(&stroke, Span(5000))));
 
         let mut problem = Problem::invalid("a", "b");
         problem.retry_after_s = Some(1);
@@ -159,18 +172,74 @@ mod tests {
         assert_eq!(status["for_s"]["maximum"], rollcall_core::choose::MAX_FOR_S);
     }
 
+    fn word_of(name: &str) -> Caller {
+        let user = UserId::parse(name).unwrap();
+        let conversations = Conversations::Any;
+        Caller { user, scopes: Scopes::ALL, known: Known::ByWord, conversations, expires_at: None }
+    }
+
+    /// The lines of a description that are JSON in backquotes, as a list has them.
+    fn quoted(description: &Value) -> Vec<String> {
+        let lines = description.as_str().unwrap().lines();
+        lines
+            .filter_map(|line| Some(line.strip_prefix("- `{")?.split_once("}`")?.0))
+            .map(|inner| format!("{{{inner}}}"))
+            .collect()
+    }
+
+    #[test]
+    fn the_messages_of_a_socket_that_are_described_are_understood() {
+        let document = document();
+        let messages = quoted(&document["paths"]["/v1/socket"]["get"]["description"]);
+        assert_eq!(messages.len(), 6);
+        for message in messages {
+            assert!(socket::decode_message(&message, &word_of("bob"), &Limits::default()).is_ok(), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_events_close_codes_and_problems_that_exist_are_described() {
+        let document = document();
+        let streamed = document["paths"]["/v1/subscribe"]["get"]["responses"]["200"]["description"].as_str().unwrap();
+        let pushed = document["paths"]["/v1/socket"]["get"]["responses"]["101"]["description"].as_str().unwrap();
+        for event in [events::SNAPSHOT, events::PRESENCE, events::TYPING, events::ERROR, events::RECONNECT] {
+            assert!(streamed.contains(&format!("`{event}`")) && pushed.contains(&format!("`{event}`")), "{event}");
+        }
+        assert!(pushed.contains(&format!("`{}`", events::DONE)) && streamed.contains(&format!("`{}`", events::CLOSE)));
+        for close in [
+            Close::Normal,
+            Close::Protocol,
+            Close::Unsupported,
+            Close::NotText,
+            Close::Policy,
+            Close::TooBig,
+            Close::Internal,
+            Close::Restart,
+            Close::TryAgain,
+            Close::TokenExpired,
+            Close::Idle,
+            Close::TooFast,
+        ] {
+            assert!(pushed.contains(&format!("`{}`", close.code())), "{close:?}");
+        }
+        let described = document["paths"]["/v1/socket"]["get"]["description"].as_str().unwrap();
+        assert!(described.contains(&format!("{} KiB", MAX_MESSAGE_BYTES / 1024)));
+        let problems = &document["components"]["schemas"]["Problem"]["properties"]["type"]["enum"];
+        assert!(problems.as_array().unwrap().contains(&crate::Kind::UpgradeRequired.urn().into()));
+    }
+
     #[test]
     fn examples_are_accepted() {
-        use crate::{Body, Caller, Known, Query, Scopes, decode};
         let document = document();
-        let caller = Caller { user: UserId::parse("bob").unwrap(), scopes: Scopes::ALL, known: Known::ByWord };
+        let caller = word_of("bob");
         for entry in &ROUTES {
             let Route::Function(function) = entry.route else { continue };
             let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
             let example = &operation["requestBody"]["content"]["application/json"]["example"];
-            if !matches!(function, Function::PresenceOne(_)) && !example.is_null() {
+            let function = if let Function::PutTyping(_) = function { Function::PutTyping("c1") } else { function };
+            if !example.is_null() {
                 let bytes = example.to_string();
-                let body = Body { content_type: None, bytes: bytes.as_bytes() };
+                let body = Body { bytes: bytes.as_bytes(), ..Body::default() };
                 let call = decode(function, &Query::default(), &caller, body, &Limits::default());
                 assert!(call.is_ok(), "{}: {call:?}", entry.template);
             }

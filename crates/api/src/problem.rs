@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
+};
 use http::{HeaderValue, Response, StatusCode};
 use rollcall_core::{Error, Invalid};
 use serde::Serialize;
@@ -38,6 +40,8 @@ pub enum Kind {
     TooLarge,
     /// The body is of another type than JSON.
     WrongType,
+    /// The path speaks WebSocket, and the request does not: ask for the upgrade.
+    UpgradeRequired,
     /// The store is away: try again later.
     Unavailable,
     /// A failure of ours.
@@ -55,6 +59,7 @@ impl Kind {
             Kind::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Kind::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -73,6 +78,7 @@ impl Kind {
             Kind::WrongMethod => "urn:rollcall:problem:wrong-method",
             Kind::TooLarge => "urn:rollcall:problem:too-large",
             Kind::WrongType => "urn:rollcall:problem:wrong-type",
+            Kind::UpgradeRequired => "urn:rollcall:problem:upgrade-required",
             Kind::Unavailable => "urn:rollcall:problem:unavailable",
             Kind::Internal => "urn:rollcall:problem:internal",
         }
@@ -91,6 +97,7 @@ impl Kind {
             Kind::WrongMethod => "Wrong method",
             Kind::TooLarge => "The body is too large",
             Kind::WrongType => "The body must be JSON",
+            Kind::UpgradeRequired => "This path speaks WebSocket",
             Kind::Unavailable => "The store is away",
             Kind::Internal => "Something failed on our side",
         }
@@ -139,9 +146,7 @@ impl Problem {
 
     /// The answer to send.
     pub fn into_reply(self) -> Reply {
-        let wire = WireProblem { kind: self.kind.urn(), members: self.wire() };
-        // Strings and numbers always serialise; an empty body would still carry the status.
-        let mut reply = Response::new(serde_json::to_vec(&wire).unwrap_or_default());
+        let mut reply = Response::new(self.to_json().into_bytes());
         *reply.status_mut() = self.status();
         let headers = reply.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -154,6 +159,11 @@ impl Problem {
                 let challenge = "Bearer realm=\"rollcall\", error=\"invalid_token\"";
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
+            Kind::UpgradeRequired => {
+                headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+                headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+                headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            }
             _ => {}
         }
         if let Some(seconds) = self.retry_after_s {
@@ -163,6 +173,12 @@ impl Problem {
             headers.insert(ALLOW, allow);
         }
         reply
+    }
+
+    /// The problem as an object. Strings and numbers always serialise; an empty text would still go with its status.
+    pub(crate) fn to_json(&self) -> String {
+        let wire = WireProblem { kind: self.kind.urn(), members: self.wire() };
+        serde_json::to_string(&wire).unwrap_or_default()
     }
 
     /// The members that a problem has wherever it stands, alone or in a batch.
@@ -303,6 +319,16 @@ mod tests {
     }
 
     #[test]
+    fn whoever_must_upgrade_is_told_to_what() {
+        let reply = Problem::new(Kind::UpgradeRequired, "x").into_reply();
+        assert_eq!((reply.status().as_u16(), &reply.headers()[UPGRADE]), (426, &HeaderValue::from_static("websocket")));
+        assert_eq!(
+            (&reply.headers()[CONNECTION], &reply.headers()[SEC_WEBSOCKET_VERSION]),
+            (&"upgrade".parse().unwrap(), &"13".parse().unwrap())
+        );
+    }
+
+    #[test]
     fn every_kind_is_an_error_of_its_own_name() {
         let kinds = [
             Kind::Malformed,
@@ -315,6 +341,7 @@ mod tests {
             Kind::WrongMethod,
             Kind::TooLarge,
             Kind::WrongType,
+            Kind::UpgradeRequired,
             Kind::Unavailable,
             Kind::Internal,
         ];

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use rollcall_core::UserId;
+use rollcall_core::{ConversationId, Invalid, UserId};
 
 use crate::percent;
 use crate::problem::{Kind, Problem};
@@ -15,12 +15,17 @@ use crate::route::Function;
 /// How much of a foreign name an error repeats: enough to recognise it.
 pub(crate) const NAME_ECHO_CHARS: usize = 64;
 
+/// The most keys that a function understands beside those that name the caller.
+const MAX_KEYS: usize = 7;
+
 /// A request's query, by key. Its `Debug` shows which keys are there, not what they say: one of them is a token.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Query<'a> {
     token: Option<&'a str>,
     caller: Option<&'a str>,
-    subject: Option<&'a str>,
+    /// What this function understands, and what was said, place by place.
+    keys: &'static [&'static str],
+    values: [Option<&'a str>; MAX_KEYS],
 }
 
 impl fmt::Debug for Query<'_> {
@@ -28,7 +33,7 @@ impl fmt::Debug for Query<'_> {
         f.debug_struct("Query")
             .field("token", &self.token.is_some())
             .field("as", &self.caller.is_some())
-            .field("subject", &self.subject.is_some())
+            .field("keys", &self.given().collect::<Vec<_>>())
             .finish()
     }
 }
@@ -36,20 +41,30 @@ impl fmt::Debug for Query<'_> {
 impl<'a> Query<'a> {
     /// Reads a query (what follows the `?`) as this function understands it.
     pub fn parse(function: Function<'_>, text: Option<&'a str>) -> Result<Self, Problem> {
-        let mut query = Query::default();
+        let mut query = Query { keys: function.query_keys(), ..Query::default() };
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let slot = match key {
-                "token" => &mut query.token,
-                "as" => &mut query.caller,
-                key if Some(key) == function.query_key() => &mut query.subject,
-                unknown => return Err(unknown_key(function, unknown)),
+                "token" => Some(&mut query.token),
+                "as" => Some(&mut query.caller),
+                key => query.keys.iter().zip(&mut query.values).find(|(known, _)| **known == key).map(|(_, slot)| slot),
             };
+            let slot = slot.ok_or_else(|| unknown_key(function, key))?;
             if slot.replace(value).is_some() {
                 return Err(Problem::invalid(key, "is given twice"));
             }
         }
         Ok(query)
+    }
+
+    /// The keys that were given, beside those that name the caller.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().zip(self.values).filter(|(_, value)| value.is_some()).map(|(key, _)| *key)
+    }
+
+    /// What the query says in `field`, as it was sent.
+    fn raw(&self, field: &str) -> Option<&'a str> {
+        self.keys.iter().zip(self.values).find(|(key, _)| **key == field).and_then(|(_, value)| value)
     }
 
     /// The token, where a browser could set no header.
@@ -62,15 +77,38 @@ impl<'a> Query<'a> {
         self.caller.map(|caller| decode("as", caller)).transpose()
     }
 
-    /// The one person that the query names in `field`.
-    pub(crate) fn user(&self, field: &str) -> Result<Option<String>, Problem> {
-        Ok(self.subject.map(|user| decode(field, user)).transpose()?.map(Cow::into_owned))
+    /// What the query says in `field`.
+    pub(crate) fn text(&self, field: &str) -> Result<Option<Cow<'a, str>>, Problem> {
+        self.raw(field).map(|text| decode(field, text)).transpose()
     }
 
-    /// The people that the query lists in `field`: split at commas first and unescaped then, so that an id may hold a
-    /// comma as `%2C`. At least one, at most `limit`.
+    /// The people that the query lists in `field`. At least one, at most `limit`.
     pub(crate) fn users(&self, field: &str, limit: usize) -> Result<Vec<UserId>, Problem> {
-        let list = self.subject.ok_or_else(|| Problem::invalid(field, "is missing"))?;
+        self.users_if_any(field, limit)?.ok_or_else(|| Problem::invalid(field, "is missing"))
+    }
+
+    /// The same, where they may be left out.
+    pub(crate) fn users_if_any(&self, field: &str, limit: usize) -> Result<Option<Vec<UserId>>, Problem> {
+        self.list(field, limit, user_id)
+    }
+
+    /// The conversations that the query lists in `field`, unless they are left out. At least one, at most `limit`.
+    pub(crate) fn conversations_if_any(
+        &self,
+        field: &str,
+        limit: usize,
+    ) -> Result<Option<Vec<ConversationId>>, Problem> {
+        self.list(field, limit, conversation_id)
+    }
+
+    /// A list is split at commas first and unescaped then, so that an id may hold a comma as `%2C`.
+    fn list<T>(
+        &self,
+        field: &str,
+        limit: usize,
+        read: fn(&str, &str) -> Result<T, Problem>,
+    ) -> Result<Option<Vec<T>>, Problem> {
+        let Some(list) = self.raw(field) else { return Ok(None) };
         if list.is_empty() {
             return Err(Problem::invalid(field, "is empty"));
         }
@@ -78,15 +116,23 @@ impl<'a> Query<'a> {
         if count > limit {
             return Err(too_many(field, count, limit));
         }
-        let ids = list.split(',').enumerate().map(|(place, id)| user_id(&format!("{field}[{place}]"), id));
-        ids.collect()
+        let ids = list.split(',').enumerate().map(|(place, id)| read(&format!("{field}[{place}]"), id));
+        ids.collect::<Result<_, _>>().map(Some)
     }
 }
 
-/// An id as it stands in a path or a query.
+/// A person's id as it stands in a path or a query.
 pub(crate) fn user_id(field: &str, text: &str) -> Result<UserId, Problem> {
-    let id = decode(field, text)?;
-    UserId::parse(id).map_err(|invalid| Problem::invalid(field, invalid.rule))
+    id(field, text, UserId::parse)
+}
+
+/// A conversation's id as it stands in a path or a query.
+pub(crate) fn conversation_id(field: &str, text: &str) -> Result<ConversationId, Problem> {
+    id(field, text, ConversationId::parse)
+}
+
+fn id<T>(field: &str, text: &str, parse: fn(String) -> Result<T, Invalid>) -> Result<T, Problem> {
+    parse(decode(field, text)?.into_owned()).map_err(|invalid| Problem::invalid(field, invalid.rule))
 }
 
 /// A list that is longer than it may be.
@@ -104,7 +150,7 @@ fn decode<'a>(field: &str, text: &'a str) -> Result<Cow<'a, str>, Problem> {
 }
 
 fn unknown_key(function: Function<'_>, key: &str) -> Problem {
-    let known = function.query_key().map(|key| format!("`{key}`, ")).unwrap_or_default();
+    let known: String = function.query_keys().iter().map(|key| format!("`{key}`, ")).collect();
     Problem::invalid(echo(key), format!("is not a query key of this path; {known}`token` and `as` are"))
 }
 
@@ -166,14 +212,42 @@ mod tests {
     fn a_query_does_not_show_its_token() {
         let query = Query::parse(Function::Sweep, Some("token=hush")).unwrap();
         assert!(!format!("{query:?}").contains("hush"));
+        let query = Query::parse(Function::Socket, Some("device=web-1&watch_only=true")).unwrap();
+        assert!(format!("{query:?}").contains(r#"["device", "watch_only"]"#));
+    }
+
+    #[test]
+    fn several_keys_come_in_any_order_and_each_at_most_once() {
+        let query = Query::parse(Function::Subscribe, Some("since=5&users=a&as=x&conversations=c%2C1,d")).unwrap();
+        assert_eq!(query.text("since").unwrap().as_deref(), Some("5"));
+        assert_eq!(query.text("device").unwrap(), None);
+        let conversations = query.conversations_if_any("conversations", 2).unwrap().unwrap();
+        assert_eq!(conversations.iter().map(ConversationId::as_str).collect::<Vec<_>>(), ["c,1", "d"]);
+        let refused = |text| Query::parse(Function::Subscribe, Some(text)).unwrap_err();
+        assert_eq!(refused("since=5&users=a&since=6").detail, "`since` is given twice");
+        let unknown = refused("user=a").rule.unwrap();
+        assert!(
+            unknown.contains("`users`, `conversations`, `device`, `kind`, `active`, `watch_only`, `since`, `token`"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn there_is_room_for_the_keys_of_every_function() {
+        for entry in &crate::ROUTES {
+            if let crate::Route::Function(function) = entry.route {
+                assert!(function.query_keys().len() <= MAX_KEYS, "{}", entry.template);
+            }
+        }
     }
 
     proptest! {
         #[test]
         fn reading_a_query_never_panics(text in any::<String>(), list in "[a-z,%0-9]{0,40}") {
-            for function in [Function::Heartbeat, Function::PresenceQuery, Function::DeleteStatus] {
+            for function in [Function::Heartbeat, Function::PresenceQuery, Function::DeleteStatus, Function::Subscribe] {
                 if let Ok(query) = Query::parse(function, Some(&text)) {
-                    let _ = (query.token(), query.caller(), query.user("user"), query.users("users", 5));
+                    let _ = (query.token(), query.caller(), query.text("user"), query.users("users", 5));
+                    let _ = query.conversations_if_any("conversations", 5);
                 }
             }
             let _ = users(&format!("users={list}"));

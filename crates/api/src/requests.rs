@@ -3,10 +3,14 @@
 //! A request is refused as a whole, with one exception: in a batch of beats a bad one fails alone, in its place, as the
 //! contract has it. Core types hold what has been checked, so nothing behind this line checks again.
 
+mod watching;
+
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::Hash;
 
 use rollcall_core::choose::{MAX_FOR_S, Words, parse_for_s};
-use rollcall_core::{DeviceId, DeviceKind, Stance, UserId};
+use rollcall_core::{DeviceId, DeviceKind, Invalid, Stance, UserId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,16 +22,21 @@ use crate::problem::{Kind, Problem};
 use crate::query::{Query, too_many, user_id};
 use crate::route::Function;
 
+pub(crate) use watching::{NOTHING_WATCHED, take_part};
+
 /// The most people that one sweep settles: the bound of the contract's `sweep`.
 pub const MAX_SWEEP: u32 = 1024;
 
-/// A request's body, as the transport delivers it.
+/// A request's body, as the transport delivers it, with the headers that are read along with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Body<'a> {
     /// The header `Content-Type`, if there is one.
     pub content_type: Option<&'a str>,
     /// The bytes. A transport stops reading one byte beyond [`Function::body_limit`]: it will be refused anyway.
     pub bytes: &'a [u8],
+    /// The header `Last-Event-ID`, by which a browser that lost its stream says up to where it has heard. It wins over the
+    /// query key `since`: the address stays as it was when the stream was first opened. An empty one says nothing.
+    pub last_event_id: Option<&'a str>,
 }
 
 /// Understands a request and checks that the caller may make it.
@@ -53,6 +62,11 @@ pub fn decode(
             let users = query.users("user_ids", limits.query_ids)?;
             Ok(look_up(caller, once_each(users), Form::Compact))
         }
+        Function::Subscribe => watching::subscribe(caller, query, body.last_event_id, limits).map(Call::Subscribe),
+        Function::Socket => watching::connect(caller, query).map(Call::Socket),
+        Function::Typists(conversation) => watching::typists(caller, conversation),
+        Function::PutTyping(conversation) => watching::put_typing(caller, conversation, bytes).map(Call::Type),
+        Function::DeleteTyping(conversation) => watching::delete_typing(caller, conversation, query).map(Call::Type),
         Function::Sweep => sweep(caller, bytes).map(Call::Sweep),
     }
 }
@@ -132,7 +146,7 @@ fn put_status(caller: &Caller, body: &[u8]) -> Result<Choosing, Problem> {
 
 /// Taking the setting back is choosing nothing.
 fn delete_status(caller: &Caller, query: &Query<'_>) -> Result<Choosing, Problem> {
-    let user = acting_for(caller, query.user("user")?)?;
+    let user = acting_for(caller, query.text("user")?.map(Cow::into_owned))?;
     Ok(Choosing { user, stance: Stance::Auto, for_s: None, note: None })
 }
 
@@ -145,19 +159,29 @@ fn listed(body: &[u8], limits: &Limits) -> Result<Vec<UserId>, Problem> {
     if users.is_empty() {
         return Err(Problem::invalid("users", "is empty"));
     }
-    if users.len() > limits.query_ids {
-        return Err(too_many("users", users.len(), limits.query_ids));
+    ids("users", users, limits.query_ids, UserId::parse)
+}
+
+/// The ids that a body lists in `field`, at most `limit`; a bad one is named by its place.
+pub(crate) fn ids<T>(
+    field: &str,
+    names: Vec<String>,
+    limit: usize,
+    parse: fn(String) -> Result<T, Invalid>,
+) -> Result<Vec<T>, Problem> {
+    if names.len() > limit {
+        return Err(too_many(field, names.len(), limit));
     }
-    let checked = users.into_iter().enumerate().map(|(place, user)| {
-        UserId::parse(user).map_err(|invalid| Problem::invalid(format!("users[{place}]"), invalid.rule))
+    let checked = names.into_iter().enumerate().map(|(place, name)| {
+        parse(name).map_err(|invalid| Problem::invalid(format!("{field}[{place}]"), invalid.rule))
     });
     checked.collect()
 }
 
-/// An object has each key once.
-fn once_each(users: Vec<UserId>) -> Vec<UserId> {
-    let mut seen = HashSet::with_capacity(users.len());
-    users.into_iter().filter(|user| seen.insert(user.clone())).collect()
+/// Ids without repetitions, in their order: an object has each key once, and a watcher hears of each change once.
+pub(crate) fn once_each<T: Clone + Eq + Hash>(ids: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::with_capacity(ids.len());
+    ids.into_iter().filter(|id| seen.insert(id.clone())).collect()
 }
 
 fn sweep(caller: &Caller, body: &[u8]) -> Result<Sweep, Problem> {

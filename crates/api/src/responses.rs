@@ -4,10 +4,10 @@
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
-use rollcall_core::{Choice, Error, Note, Stance, State, Time, UserId};
+use rollcall_core::{Choice, ConversationId, Error, Note, Span, Stance, State, Time, UserId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, View};
+use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, Stroke, View};
 use crate::problem::{Problem, Reply, WireError};
 
 /// The answer to one beat.
@@ -80,15 +80,29 @@ pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply
     }
 }
 
+/// The answer to a sign of typing, which lasts for `ttl` unless it is repeated; an end lasts for no time.
+pub fn typing(stroke: &Stroke, ttl: Span) -> Reply {
+    let Stroke { user, conversation, typing } = stroke;
+    let ttl_ms = typing.then_some(ttl.0);
+    json(&WireStroke { conversation: conversation.as_str(), user: user.as_str(), typing: *typing, ttl_ms })
+}
+
+/// The answer about who types in a conversation, each until an instant unless they go on.
+pub fn typists<'a>(conversation: &ConversationId, typists: impl IntoIterator<Item = (&'a UserId, Time)>) -> Reply {
+    let typists = typists.into_iter().map(|(user, until)| WireTypist { user: user.as_str(), until: ms(until) });
+    json(&WireTypists { conversation: conversation.as_str(), typists: typists.collect() })
+}
+
 /// The answer to a sweep.
 pub fn sweep(settled: &Settled) -> Reply {
     let Settled { examined, published, rescheduled, stale, failed } = *settled;
     json(&WireSettled { examined, published, rescheduled, stale, failed })
 }
 
-/// One presence as JSON, as it stands in an answer; for whoever pushes presences one by one.
-pub fn presence_json(user: &UserId, view: Option<&View>) -> Vec<u8> {
-    bytes(&WirePresence::new(user, view))
+/// One presence as JSON, as it stands in an answer; for whoever pushes presences one by one. Strings, numbers and string
+/// keys always serialise.
+pub(crate) fn presence_json(user: &UserId, view: Option<&View>) -> String {
+    serde_json::to_string(&WirePresence::new(user, view)).unwrap_or_default()
 }
 
 /// A state as the API writes it.
@@ -262,6 +276,27 @@ where
         }
         map.end()
     }
+}
+
+#[derive(serde::Serialize)]
+struct WireStroke<'a> {
+    conversation: &'a str,
+    user: &'a str,
+    typing: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+}
+
+#[derive(serde::Serialize)]
+struct WireTypists<'a> {
+    conversation: &'a str,
+    typists: Vec<WireTypist<'a>>,
+}
+
+#[derive(serde::Serialize)]
+struct WireTypist<'a> {
+    user: &'a str,
+    until: u64,
 }
 
 #[derive(serde::Serialize)]

@@ -5,7 +5,7 @@ use http::Method;
 use crate::route::{Entry, Function, Page, Route};
 
 /// All routes, the busiest first.
-pub static ROUTES: [Entry; 14] = [
+pub static ROUTES: [Entry; 19] = [
     function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
     function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
     function(Method::GET, "/v1/presence/{user}", Function::PresenceOne("")),
@@ -15,6 +15,11 @@ pub static ROUTES: [Entry; 14] = [
     function(Method::POST, "/v1/leave", Function::Leave),
     function(Method::PUT, "/v1/status", Function::PutStatus),
     function(Method::DELETE, "/v1/status", Function::DeleteStatus),
+    function(Method::PUT, "/v1/typing/{conversation}", Function::PutTyping("")),
+    function(Method::DELETE, "/v1/typing/{conversation}", Function::DeleteTyping("")),
+    function(Method::GET, "/v1/typing/{conversation}", Function::Typists("")),
+    function(Method::GET, "/v1/subscribe", Function::Subscribe),
+    function(Method::GET, "/v1/socket", Function::Socket),
     function(Method::POST, "/v1/sweep", Function::Sweep),
     page("/healthz", Page::Healthz),
     page("/readyz", Page::Readyz),

@@ -11,8 +11,10 @@ use jsonwebtoken::Header;
 use rollcall_core::UserId;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::caller::{Caller, Known, Scope, Scopes};
+use crate::conversations::Conversations;
 use crate::keys::{KeyError, Keys, SigningKey};
 use crate::problem::{Kind, Problem};
 
@@ -38,6 +40,8 @@ pub struct Grant {
     pub user: UserId,
     /// What it allows.
     pub scopes: Scopes,
+    /// In which conversations the person takes part.
+    pub conversations: Conversations,
     /// For how many seconds it holds.
     pub ttl_s: u64,
     /// Issuer and audience, as whoever checks it expects them.
@@ -45,9 +49,9 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A grant with no issuer and no audience.
+    /// A grant with no conversation, no issuer and no audience.
     pub fn new(user: UserId, scopes: Scopes, ttl_s: u64) -> Self {
-        Self { user, scopes, ttl_s, expect: Expect::default() }
+        Self { user, scopes, conversations: Conversations::NONE, ttl_s, expect: Expect::default() }
     }
 }
 
@@ -60,7 +64,11 @@ pub fn verify(keys: &Keys, expect: &Expect, token: &str, now: u64) -> Result<Cal
     let user = UserId::parse(claims.sub).map_err(|invalid| refused(format!("its `sub` {}", invalid.rule)))?;
     let lists = [claims.scope, claims.scopes, claims.scp];
     let scopes = lists.iter().flatten().flat_map(OneOrMany::iter).fold(Scopes::NONE, Scopes::with_named);
-    Ok(Caller { user, scopes, known: Known::ByToken })
+    let listed = conversations(claims.conversations.as_ref())?;
+    let conversations = if scopes.has(Scope::Service) { Conversations::Any } else { listed };
+    // A fraction counts as the whole second in which it still holds; a date beyond all counting is cut.
+    let expires_at = Some(claims.exp.ceil() as u64);
+    Ok(Caller { user, scopes, known: Known::ByToken, conversations, expires_at })
 }
 
 /// Makes a token at `now` in Unix seconds.
@@ -72,11 +80,17 @@ pub fn mint(key: &SigningKey, grant: &Grant, now: u64) -> Result<String, KeyErro
         iat: now,
         exp: now.saturating_add(grant.ttl_s),
         scope: (!names.is_empty()).then(|| names.join(" ")),
+        conversations: grant.conversations.names(),
         iss: grant.expect.issuer.as_deref(),
         aud: grant.expect.audience.as_deref(),
     };
-    jsonwebtoken::encode(&Header::new(key.algorithm), &claims, &key.key)
-        .map_err(|error| KeyError::Signing(error.to_string()))
+    let token = jsonwebtoken::encode(&Header::new(key.algorithm), &claims, &key.key)
+        .map_err(|error| KeyError::Signing(error.to_string()))?;
+    if token.len() > MAX_TOKEN_BYTES {
+        // Nobody would believe it. Only a long list of conversations gets there, and `*` is the way out.
+        return Err(KeyError::Signing(format!("the token would be longer than {MAX_TOKEN_BYTES} bytes")));
+    }
+    Ok(token)
 }
 
 /// The payload of a token that one of the keys signed.
@@ -126,6 +140,19 @@ fn check_expected(claims: &Claims, expect: &Expect) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The conversations that a token lists. One bad entry refuses the token: passed over, it would leave a person out of a
+/// conversation with nobody to say why.
+fn conversations(claim: Option<&Value>) -> Result<Conversations, Problem> {
+    let Some(claim) = claim else { return Ok(Conversations::NONE) };
+    let list = claim.as_array().ok_or_else(|| refused("its `conversations` is not a list"))?;
+    let names = list.iter().enumerate().map(|(place, name)| {
+        name.as_str().ok_or_else(|| refused(format!("its `conversations[{place}]` is not a string")))
+    });
+    let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+    Conversations::parse(names)
+        .map_err(|(place, invalid)| refused(format!("its `conversations[{place}]` {}", invalid.rule)))
+}
+
 /// One of the JSON parts of a token.
 fn part<T: DeserializeOwned>(text: &str, name: &str) -> Result<T, Problem> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| refused(format!("its {name} is not base64url")))?;
@@ -155,6 +182,7 @@ struct Claims {
     scope: Option<OneOrMany>,
     scopes: Option<OneOrMany>,
     scp: Option<OneOrMany>,
+    conversations: Option<Value>,
 }
 
 /// Issuers differ in whether a single value is a list.
@@ -183,6 +211,8 @@ struct MintedClaims<'a> {
     exp: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conversations: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     iss: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -194,7 +224,7 @@ struct MintedClaims<'a> {
 mod tests {
     use jsonwebtoken::{Algorithm, EncodingKey};
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::keys::tests::{ED_PRIVATE, ED_PUBLIC, RSA_PRIVATE, RSA_PUBLIC, SECRET, key_set};
@@ -314,6 +344,62 @@ mod tests {
         assert_eq!(scopes("scopes", json!(["admin"])), Scopes::NONE.with(Scope::Admin));
         assert_eq!(scopes("scp", json!(["service", "x"])), Scopes::NONE.with(Scope::Service));
         assert_eq!(scopes("roles", json!("service")), Scopes::NONE);
+    }
+
+    #[test]
+    fn a_token_lists_the_conversations_of_its_person() {
+        let claimed = |claim: Value| {
+            with_claims(json!({"sub": "alice", "exp": NOW + 60, "conversations": claim}))
+                .map(|caller| caller.conversations)
+        };
+        let of = |names: &[&str]| Conversations::parse(names.iter().copied()).unwrap();
+        assert_eq!(claimed(json!(["c1", "c2"])), Ok(of(&["c1", "c2"])));
+        assert_eq!(claimed(json!(["c1", "*"])), Ok(Conversations::Any));
+        assert_eq!((claimed(json!([])), claimed(Value::Null)), (Ok(Conversations::NONE), Ok(Conversations::NONE)));
+        let silent = with_claims(json!({"sub": "alice", "exp": NOW + 60})).unwrap();
+        assert_eq!(silent.conversations, Conversations::NONE);
+        let service = json!({"sub": "s", "exp": NOW + 60, "scope": "service", "conversations": ["c1"]});
+        assert_eq!(with_claims(service).unwrap().conversations, Conversations::Any);
+
+        let minted = Grant { scopes: Scopes::NONE, conversations: of(&["c1", "c2"]), ..grant() };
+        let token = mint(&SigningKey::from_text(SECRET).unwrap(), &minted, NOW).unwrap();
+        let caller = verify(&keys(SECRET), &Expect::default(), &token, NOW).unwrap();
+        assert_eq!(caller.conversations, minted.conversations);
+    }
+
+    #[test]
+    fn a_token_that_nobody_would_believe_is_not_made() {
+        let minted = |count: usize| {
+            let names: Vec<String> = (0..count).map(|place| format!("{place:0128}")).collect();
+            let conversations = Conversations::parse(names.iter().map(String::as_str)).unwrap();
+            mint(&SigningKey::from_text(SECRET).unwrap(), &Grant { conversations, ..grant() }, NOW)
+        };
+        assert!(verify(&keys(SECRET), &Expect::default(), &minted(40).unwrap(), NOW).is_ok());
+        assert!(minted(50).is_err_and(|error| error.to_string().contains("longer than 8192 bytes")));
+    }
+
+    #[test]
+    fn a_bad_list_of_conversations_refuses_the_token_and_says_where() {
+        for (claim, detail) in [
+            (json!("c1"), "`conversations` is not a list"),
+            (json!({"c1": true}), "`conversations` is not a list"),
+            (json!(["c1", 2]), "`conversations[1]` is not a string"),
+            (json!(["c1", ""]), "`conversations[1]` is empty"),
+            (json!(["*", "a\nb"]), "`conversations[1]` contains a control character"),
+            (json!(["x".repeat(129)]), "`conversations[0]` is longer than 128 bytes"),
+        ] {
+            let claims = json!({"sub": "alice", "exp": NOW + 60, "conversations": claim});
+            let said = refusal(with_claims(claims));
+            assert!(said.contains(detail), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_caller_knows_when_its_token_expires() {
+        let expires_at = |exp: Value| with_claims(json!({"sub": "alice", "exp": exp})).unwrap().expires_at;
+        assert_eq!(expires_at(json!(NOW + 60)), Some(NOW + 60));
+        assert_eq!(expires_at(json!(NOW as f64 + 0.5)), Some(NOW + 1));
+        assert_eq!(expires_at(json!(1e300)), Some(u64::MAX));
     }
 
     #[test]

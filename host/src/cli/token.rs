@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rollcall_api::{Grant, KeyError, Scope, SigningKey, mint};
-use rollcall_core::{Span, UserId};
+use rollcall_core::{ConversationId, Span, UserId};
 use thiserror::Error;
 
 use super::flags::AccessFlags;
@@ -43,6 +43,9 @@ pub struct TokenArgs {
     /// What it allows beyond being oneself: `service` acts for anybody, `admin` restricts accounts; repeatable
     #[arg(long = "scope", value_name = "service|admin", value_parser = |text: &str| text.parse::<Scope>().map_err(|invalid| invalid.rule))]
     pub scopes: Vec<Scope>,
+    /// A conversation in which the user takes part, so that they may type in it and see who does; `*` is any; repeatable
+    #[arg(long = "conversation", value_name = "ID", value_parser = |text: &str| ConversationId::parse(text).map_err(|invalid| invalid.rule))]
+    pub conversations: Vec<ConversationId>,
     /// For how long it holds
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = lifetime)]
     pub ttl: Span,
@@ -63,8 +66,11 @@ impl TokenArgs {
         let text = read.map_err(|error| TokenFault::Unreadable { path: path.clone(), error })?;
         let key = SigningKey::from_text(&text).map_err(fault)?;
         let scopes = self.scopes.iter().copied().collect();
-        let grant =
-            Grant { expect: config.expect(), ..Grant::new(self.user.clone(), scopes, self.ttl.0.div_ceil(1000)) };
+        let grant = Grant {
+            conversations: self.conversations.iter().cloned().collect(),
+            expect: config.expect(),
+            ..Grant::new(self.user.clone(), scopes, self.ttl.0.div_ceil(1000))
+        };
         mint(&key, &grant, now).map_err(fault)
     }
 }

@@ -7,19 +7,22 @@ use serde_json::json;
 
 use super::*;
 use crate::caller::{Known, Scopes};
+use crate::conversations::Conversations;
 
 fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
 
-/// Alice, a person; or a service.
+/// Alice, a person who takes part in `c1` and `c2`; or a service.
 fn caller(scopes: Scopes) -> Caller {
-    Caller { user: user("alice"), scopes, known: Known::ByToken }
+    let some = Conversations::parse(["c1", "c2"]).unwrap();
+    let conversations = if scopes.has(Scope::Service) { Conversations::Any } else { some };
+    Caller { user: user("alice"), scopes, known: Known::ByToken, conversations, expires_at: Some(1000) }
 }
 
 fn ask(scopes: Scopes, function: Function<'_>, query: &str, body: &str) -> Result<Call, Problem> {
     let query = Query::parse(function, Some(query))?;
-    let body = Body { content_type: Some("application/json"), bytes: body.as_bytes() };
+    let body = Body { content_type: Some("application/json"), bytes: body.as_bytes(), ..Body::default() };
     decode(function, &query, &caller(scopes), body, &Limits::default())
 }
 
@@ -78,12 +81,15 @@ fn only_a_service_acts_for_somebody_else() {
         (Function::Leave, "", r#"{"device":"d","reason":"logout","user":"bob"}"#),
         (Function::PutStatus, "", r#"{"choice":"busy","user":"bob"}"#),
         (Function::DeleteStatus, "user=bob", ""),
+        (Function::PutTyping("c1"), "", r#"{"user":"bob"}"#),
+        (Function::DeleteTyping("c1"), "user=bob", ""),
     ] {
         refused(ask(Scopes::NONE, function, query, body), 403, "user", "needs a token with the scope `service`");
         let acted = match ask(service, function, query, body).unwrap() {
             Call::Beat(beat) => beat.user,
             Call::Leave(departure) => departure.user,
             Call::Choose(choosing) => choosing.user,
+            Call::Type(stroke) => stroke.user,
             call => panic!("{call:?}"),
         };
         assert_eq!(acted, user("bob"));
@@ -252,7 +258,7 @@ fn a_body_over_the_limit_is_too_large() {
 #[test]
 fn a_body_of_another_type_is_refused() {
     let ask = |content_type| {
-        let body = Body { content_type, bytes: br#"{"device":"d"}"# };
+        let body = Body { content_type, bytes: br#"{"device":"d"}"#, ..Body::default() };
         decode(Function::Heartbeat, &Query::default(), &caller(Scopes::NONE), body, &Limits::default())
     };
     for good in [None, Some("application/json"), Some("Application/JSON; charset=utf-8"), Some("application/json ;x")] {
@@ -287,20 +293,22 @@ fn the_words_that_are_listed_are_the_words_that_are_read() {
     assert_eq!(listed(STATUS, "choice"), words::<Stance>());
 }
 
-const WITH_BODIES: [Function<'static>; 6] = [
+const WITH_BODIES: [Function<'static>; 7] = [
     Function::Heartbeat,
     Function::Heartbeats,
     Function::Leave,
     Function::PutStatus,
     Function::PresencePost,
+    Function::PutTyping("c1"),
     Function::Sweep,
 ];
 
 proptest! {
     #[test]
     fn decoding_never_panics(bytes in any::<Vec<u8>>(), path in any::<String>(), kind in any::<Option<String>>()) {
-        let body = Body { content_type: kind.as_deref(), bytes: &bytes };
-        for function in WITH_BODIES.into_iter().chain([Function::PresenceOne(&path)]) {
+        let body = Body { content_type: kind.as_deref(), bytes: &bytes, last_event_id: kind.as_deref() };
+        let with_paths = [Function::PresenceOne(&path), Function::Typists(&path), Function::PutTyping(&path)];
+        for function in WITH_BODIES.into_iter().chain(with_paths) {
             let caller = caller(Scopes::ALL);
             let _ = decode(function, &Query::default(), &caller, body, &Limits::default());
         }

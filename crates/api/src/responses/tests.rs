@@ -96,7 +96,7 @@ fn a_presence_is_written_with_all_its_members() {
     let expected = r#"{"user":"bob","state":"away","since":1000,"last_seen":2000,"version":7,"note":null}"#;
     let reply = look_up(&asked(&["bob"], Form::One), &[Ok(Some(view(State::Away)))]);
     assert_eq!(text(&reply), expected);
-    assert_eq!(presence_json(&user("bob"), Some(&view(State::Away))), expected.as_bytes());
+    assert_eq!(presence_json(&user("bob"), Some(&view(State::Away))), expected);
 }
 
 #[test]
@@ -143,6 +143,25 @@ fn the_compact_form_maps_ids_to_states_in_the_order_asked() {
     let views = [Ok(Some(view(State::Online))), Ok(None), Ok(Some(view(State::Offline)))];
     let reply = look_up(&asked(&["2", "1", "3\""], Form::Compact), &views);
     assert_eq!(text(&reply), r#"{"2":"online","1":null,"3\"":"offline"}"#);
+}
+
+#[test]
+fn a_sign_of_typing_is_answered_with_how_long_it_lasts_and_its_end_without() {
+    let conversation = ConversationId::parse("c1").unwrap();
+    let started = Stroke { user: user("bob"), conversation, typing: true };
+    let expected = r#"{"conversation":"c1","user":"bob","typing":true,"ttl_ms":5000}"#;
+    assert_eq!(text(&typing(&started, Span(5000))), expected);
+    let stopped = Stroke { typing: false, ..started };
+    assert_eq!(text(&typing(&stopped, Span(5000))), r#"{"conversation":"c1","user":"bob","typing":false}"#);
+}
+
+#[test]
+fn typists_are_answered_with_until_when_they_type() {
+    let conversation = ConversationId::parse("c1").unwrap();
+    let expected = r#"{"conversation":"c1","typists":[{"user":"bob","until":1000},{"user":"eve","until":2000}]}"#;
+    let (bob, eve) = (user("bob"), user("eve"));
+    assert_eq!(text(&typists(&conversation, [(&bob, Time(1000)), (&eve, Time(2000))])), expected);
+    assert_eq!(text(&typists(&conversation, [])), r#"{"conversation":"c1","typists":[]}"#);
 }
 
 #[test]

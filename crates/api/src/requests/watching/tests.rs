@@ -1,0 +1,192 @@
+//! Requests to watch and to type become calls, if they make sense and the caller takes part.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use proptest::prelude::*;
+use rollcall_core::UserId;
+
+use super::*;
+use crate::caller::{Known, Scope, Scopes};
+use crate::conversations::Conversations;
+use crate::route::Function;
+use crate::{Body, decode};
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+fn conversation(name: &str) -> ConversationId {
+    ConversationId::parse(name).unwrap()
+}
+
+/// Alice, who takes part in `c1` and `c,2`.
+fn alice() -> Caller {
+    let conversations = Conversations::parse(["c1", "c,2"]).unwrap();
+    Caller { user: user("alice"), scopes: Scopes::NONE, known: Known::ByToken, conversations, expires_at: Some(1000) }
+}
+
+/// A program that sees everybody.
+fn service() -> Caller {
+    let scopes = Scopes::NONE.with(Scope::Service);
+    Caller { user: user("billing"), scopes, conversations: Conversations::Any, ..alice() }
+}
+
+fn ask(caller: &Caller, function: Function<'_>, query: &str, header: Option<&str>) -> Result<Call, Problem> {
+    let query = Query::parse(function, Some(query))?;
+    let body = Body { last_event_id: header, ..Body::default() };
+    decode(function, &query, caller, body, &Limits::default())
+}
+
+fn subscribed(query: &str, header: Option<&str>) -> Subscribe {
+    match ask(&alice(), Function::Subscribe, query, header) {
+        Ok(Call::Subscribe(subscribe)) => subscribe,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn connected(caller: &Caller, query: &str) -> Connect {
+    match ask(caller, Function::Socket, query, None) {
+        Ok(Call::Socket(connect)) => connect,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(result: Result<Call, Problem>, status: u16, field: &str, rule: &str) {
+    let problem = result.unwrap_err();
+    assert_eq!((problem.status().as_u16(), problem.field.as_deref()), (status, Some(field)));
+    assert!(problem.rule.as_deref().unwrap_or_default().contains(rule), "{problem:?}");
+}
+
+#[test]
+fn a_subscription_lists_each_person_and_conversation_once() {
+    let subscribe = subscribed("users=b,a%2C1,b&conversations=c%2C2,c1,c1", None);
+    assert_eq!(subscribe.users, [user("b"), user("a,1")]);
+    assert_eq!(subscribe.conversations, [conversation("c,2"), conversation("c1")]);
+    assert_eq!((subscribe.connect.viewer, subscribe.since), (Some(user("alice")), None));
+    assert!(subscribed("conversations=c1", None).users.is_empty());
+    assert!(subscribed("users=b", None).conversations.is_empty());
+}
+
+#[test]
+fn a_connection_is_a_sign_of_life_of_a_page_unless_it_says_otherwise() {
+    let plain = connected(&alice(), "");
+    let (viewer, kind) = (Some(user("alice")), DeviceKind::Web);
+    assert_eq!(plain, Connect { caller: alice(), viewer, device: None, kind, beats: true, active: true });
+    let said = connected(&alice(), "device=phone%201&kind=mobile&watch_only=true");
+    let device = Some(DeviceId::parse("phone 1").unwrap());
+    assert_eq!(said, Connect { device, kind: DeviceKind::Mobile, beats: false, ..plain });
+    assert!(connected(&alice(), "watch_only=false").beats);
+}
+
+#[test]
+fn whoever_resumes_by_itself_says_nothing_about_its_person() {
+    assert!(!connected(&alice(), "active=false").active);
+    let active = |query, id| subscribed(query, id).connect.active;
+    assert!(active("users=b", None) && !active("users=b&active=false", None));
+    assert!(!active("users=b", Some("7")) && !active("users=b&since=7", None));
+    assert!(active("users=b&active=true", Some("7")));
+}
+
+#[test]
+fn a_program_that_sees_everybody_is_not_present() {
+    let connect = connected(&service(), "watch_only=false");
+    assert_eq!((connect.viewer, connect.beats), (None, false));
+    let by_word = Caller { scopes: Scopes::ALL, known: Known::ByWord, ..alice() };
+    let connect = connected(&by_word, "");
+    assert_eq!((connect.viewer, connect.beats), (Some(user("alice")), true));
+}
+
+#[test]
+fn what_a_browser_last_heard_wins_over_the_address() {
+    let since = |version, digest| Some(Since { version, digest });
+    assert_eq!(subscribed("users=b&since=5", None).since, since(5, None));
+    assert_eq!(subscribed("users=b&since=5", Some("7-000000000000000a")).since, since(7, Some(10)));
+    assert_eq!(subscribed("users=b", Some("7")).since, since(7, None));
+    assert_eq!(subscribed("users=b&since=5", Some("")).since, since(5, None));
+    refused(ask(&alice(), Function::Subscribe, "users=b", Some("x")), 400, "Last-Event-ID", "is not an id of an event");
+    refused(ask(&alice(), Function::Subscribe, "users=b&since=", None), 400, "since", "is not an id of an event");
+}
+
+#[test]
+fn a_bad_subscription_or_socket_is_refused_by_field_and_rule() {
+    for (query, field, rule) in [
+        ("", "users", "names nobody, and `conversations` names none"),
+        ("users=&conversations=c1", "users", "is empty"),
+        ("users=a,,b", "users[1]", "is empty"),
+        ("users=a&conversations=c1,%07", "conversations[1]", "contains a control character"),
+        ("users=a&conversations=%zz", "conversations[0]", "hexadecimal"),
+    ] {
+        refused(ask(&alice(), Function::Subscribe, query, None), 400, field, rule);
+    }
+    for (query, field, rule) in [
+        ("device=", "device", "is empty"),
+        ("kind=toaster", "kind", "is not one of web, mobile, desktop, other"),
+        ("active=1", "active", "is neither true nor false"),
+        ("watch_only=yes", "watch_only", "is neither true nor false"),
+        ("watch_only", "watch_only", "is neither true nor false"),
+    ] {
+        refused(ask(&alice(), Function::Socket, query, None), 400, field, rule);
+        let query = format!("users=a&{query}");
+        refused(ask(&alice(), Function::Subscribe, &query, None), 400, field, rule);
+    }
+    refused(ask(&alice(), Function::Socket, "users=a", None), 400, "users", "is not a query key of this path");
+    let many = |field: &str| format!("{field}={}", vec!["c1"; 501].join(","));
+    for field in ["users", "conversations"] {
+        refused(ask(&alice(), Function::Subscribe, &many(field), None), 400, field, "has 501 items, more than 500");
+    }
+}
+
+#[test]
+fn the_kinds_that_are_listed_are_the_kinds_that_are_read() {
+    let listed = DeviceKind::MEANINGS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    refused(ask(&alice(), Function::Socket, "kind=", None), 400, "kind", &listed);
+}
+
+#[test]
+fn typing_starts_and_stops() {
+    let stroke = |typing| Stroke { user: user("alice"), conversation: conversation("c,2"), typing };
+    assert_eq!(ask(&alice(), Function::PutTyping("c%2C2"), "", None), Ok(Call::Type(stroke(true))));
+    assert_eq!(ask(&alice(), Function::DeleteTyping("c%2C2"), "", None), Ok(Call::Type(stroke(false))));
+    let put = |bytes: &[u8]| {
+        let body = Body { bytes, ..Body::default() };
+        decode(Function::PutTyping("c1"), &Query::default(), &service(), body, &Limits::default())
+    };
+    let bob = Stroke { user: user("bob"), conversation: conversation("c1"), typing: true };
+    assert_eq!(put(br#"{"user":"bob"}"#), Ok(Call::Type(bob)));
+    assert!(put(b" \n").is_ok() && put(b"{}").is_ok());
+    refused(put(br#"{"typing":true}"#), 400, "typing", "is unknown");
+    refused(put(br#"{"user":5}"#), 400, "user", "is not a string");
+    refused(ask(&alice(), Function::PutTyping(""), "", None), 400, "conversation", "is empty");
+    refused(ask(&alice(), Function::DeleteTyping("c1"), "user=", None), 400, "user", "is empty");
+}
+
+#[test]
+fn only_participants_type_ask_or_watch_whether_there_is_such_a_conversation_or_not() {
+    let (c1, c9) = (conversation("c1"), conversation("c9"));
+    let asked = ask(&alice(), Function::Typists("c1"), "", None);
+    assert_eq!(asked, Ok(Call::Typists { viewer: Some(user("alice")), conversation: c1 }));
+    for function in [Function::Typists("c9"), Function::PutTyping("c9"), Function::DeleteTyping("c9")] {
+        refused(ask(&alice(), function, "", None), 403, "conversation", "is not among the conversations");
+        assert!(ask(&service(), function, "", None).is_ok());
+    }
+    let watched = ask(&alice(), Function::Subscribe, "conversations=c1,c9", None);
+    refused(watched, 403, "conversations[1]", "is not among the conversations");
+    let asked = ask(&service(), Function::Typists("c9"), "", None);
+    assert_eq!(asked, Ok(Call::Typists { viewer: None, conversation: c9 }));
+}
+
+proptest! {
+    #[test]
+    fn decoding_never_panics_and_says_which_field(
+        key in prop::sample::select(vec!["users", "conversations", "device", "kind", "watch_only", "since"]),
+        value in "[a-z0-9,%-]{0,40}",
+        header in any::<Option<String>>(),
+    ) {
+        for function in [Function::Subscribe, Function::Socket] {
+            if let Err(problem) = ask(&alice(), function, &format!("{key}={value}"), header.as_deref()) {
+                prop_assert!(problem.field.is_some(), "{:?}", problem);
+            }
+        }
+    }
+}

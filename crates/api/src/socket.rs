@@ -1,0 +1,241 @@
+//! What arrives on a WebSocket: one JSON object a message, which says in `op` what it is for.
+//!
+//! ```json
+//! {"op":"beat","active":true}
+//! {"op":"watch","users":["bob"],"conversations":["c1"],"since":"1700000000000000"}
+//! {"op":"unwatch","users":["bob"]}
+//! {"op":"typing","conversation":"c1","typing":true}
+//! {"op":"token","token":"…"}
+//! {"op":"leave"}
+//! ```
+//!
+//! Each may carry `"ref"`, a number that the answer repeats. An unknown field is refused by its name, and so is one that
+//! belongs to another `op`; what an error calls the body is the message. What is answered and pushed is in
+//! [`events`](crate::events).
+
+use std::fmt;
+
+use rollcall_core::{ConversationId, UserId};
+use serde::Deserialize;
+
+use crate::body::{self, Field, Named, Presence, Shape, Word};
+use crate::call::Since;
+use crate::caller::Caller;
+use crate::problem::{Kind, Problem};
+use crate::requests::{NOTHING_WATCHED, ids, once_each, take_part};
+use crate::{Limits, MAX_MESSAGE_BYTES};
+
+/// What a message asks for, checked and allowed to the caller. Its `Debug` does not show a token.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Message {
+    /// Whether the person used the device since the last one: the connection itself is the sign of life.
+    Beat {
+        /// Whether they did; true if the message does not say.
+        active: bool,
+    },
+    /// Watch these, too.
+    Watch {
+        /// Whom, each once. If nobody, then some conversation.
+        users: Vec<UserId>,
+        /// Where to see who types, each once; the caller takes part in all of them.
+        conversations: Vec<ConversationId>,
+        /// Up to where the watcher has heard of them.
+        since: Option<Since>,
+    },
+    /// Watch these no longer.
+    Unwatch {
+        /// Whom, each once. If nobody, then some conversation.
+        users: Vec<UserId>,
+        /// Which conversations, each once; the caller need not take part any more.
+        conversations: Vec<ConversationId>,
+    },
+    /// A sign of typing, or its end.
+    Typing {
+        /// Where; the caller takes part.
+        conversation: ConversationId,
+        /// Started or goes on, or stopped.
+        typing: bool,
+    },
+    /// Log out: the device is gone at once, without the grace that a broken connection has.
+    Leave,
+    /// A fresh token for a connection that outlives its first: see [`renew`](crate::renew).
+    Token(String),
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Message::Beat { active } => f.debug_struct("Beat").field("active", active).finish(),
+            Message::Watch { users, conversations, since } => {
+                let mut watch = f.debug_struct("Watch");
+                watch.field("users", users).field("conversations", conversations).field("since", since).finish()
+            }
+            Message::Unwatch { users, conversations } => {
+                f.debug_struct("Unwatch").field("users", users).field("conversations", conversations).finish()
+            }
+            Message::Typing { conversation, typing } => {
+                f.debug_struct("Typing").field("conversation", conversation).field("typing", typing).finish()
+            }
+            Message::Leave => f.write_str("Leave"),
+            Message::Token(_) => f.write_str("Token(…)"),
+        }
+    }
+}
+
+/// Understands a message and checks that the caller may send it. The number beside either is the message's `ref`, which
+/// is known even if the rest makes no sense, as long as it is JSON.
+#[expect(clippy::result_large_err, reason = "a `ref` is all that it adds to a problem, which every other refusal is")]
+pub fn decode_message(
+    text: &str,
+    caller: &Caller,
+    limits: &Limits,
+) -> Result<(Option<u64>, Message), (Option<u64>, Problem)> {
+    if text.len() > MAX_MESSAGE_BYTES {
+        let detail = format!("the message is longer than the {MAX_MESSAGE_BYTES} bytes that one may have");
+        return Err((None, Problem::new(Kind::TooLarge, detail)));
+    }
+    let wire: WireMessage = match body::read(text.as_bytes(), FIELDS) {
+        Ok(wire) => wire,
+        Err(problem) => return Err((body::peek_count(text, "ref"), problem)),
+    };
+    let reference = wire.reference;
+    match wire.checked(caller, limits) {
+        Ok(message) => Ok((reference, message)),
+        Err(problem) => Err((reference, problem)),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Beat,
+    Watch,
+    Unwatch,
+    Typing,
+    Leave,
+    Token,
+}
+
+impl Word for Op {
+    const MEANINGS: &'static [(&'static str, Self)] = &[
+        ("beat", Op::Beat),
+        ("watch", Op::Watch),
+        ("unwatch", Op::Unwatch),
+        ("typing", Op::Typing),
+        ("leave", Op::Leave),
+        ("token", Op::Token),
+    ];
+}
+
+impl Op {
+    /// The fields that belong to it, beside `op` and `ref`.
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Op::Beat => &["active"],
+            Op::Watch => &["users", "conversations", "since"],
+            Op::Unwatch => &["users", "conversations"],
+            Op::Typing => &["conversation", "typing"],
+            Op::Leave => &[],
+            Op::Token => &["token"],
+        }
+    }
+}
+
+/// Every field of every message, so that one reading is enough for a good one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireMessage {
+    op: Named<Op>,
+    #[serde(rename = "ref")]
+    reference: Option<u64>,
+    active: Option<bool>,
+    users: Option<Vec<String>>,
+    conversations: Option<Vec<String>>,
+    since: Option<String>,
+    conversation: Option<String>,
+    typing: Option<bool>,
+    token: Option<String>,
+}
+
+const FIELDS: &[Field] = &[
+    Field {
+        name: "op",
+        shape: Shape::OneOf(&["beat", "watch", "unwatch", "typing", "leave", "token"]),
+        presence: Presence::Required,
+    },
+    Field { name: "ref", shape: Shape::Count, presence: Presence::Optional },
+    Field { name: "active", shape: Shape::Flag, presence: Presence::Optional },
+    Field { name: "users", shape: Shape::Texts, presence: Presence::Optional },
+    Field { name: "conversations", shape: Shape::Texts, presence: Presence::Optional },
+    Field { name: "since", shape: Shape::Text, presence: Presence::Optional },
+    Field { name: "conversation", shape: Shape::Text, presence: Presence::Optional },
+    Field { name: "typing", shape: Shape::Flag, presence: Presence::Optional },
+    Field { name: "token", shape: Shape::Text, presence: Presence::Optional },
+];
+
+impl WireMessage {
+    fn checked(mut self, caller: &Caller, limits: &Limits) -> Result<Message, Problem> {
+        self.refuse_strays()?;
+        match self.op.0 {
+            Op::Beat => Ok(Message::Beat { active: self.active.unwrap_or(true) }),
+            Op::Watch => {
+                let (users, conversations) = self.watched(limits)?;
+                take_part(caller, &conversations)?;
+                let (users, conversations) = (once_each(users), once_each(conversations));
+                Ok(Message::Watch { users, conversations, since: self.since()? })
+            }
+            Op::Unwatch => {
+                let (users, conversations) = self.watched(limits)?;
+                Ok(Message::Unwatch { users: once_each(users), conversations: once_each(conversations) })
+            }
+            Op::Typing => {
+                let conversation = ConversationId::parse(given("conversation", self.conversation)?)?;
+                caller.takes_part("conversation", &conversation)?;
+                Ok(Message::Typing { conversation, typing: given("typing", self.typing)? })
+            }
+            Op::Leave => Ok(Message::Leave),
+            Op::Token => Ok(Message::Token(given("token", self.token)?)),
+        }
+    }
+
+    /// Refuses a field that belongs to another message: sent along, it would silently do nothing.
+    fn refuse_strays(&self) -> Result<(), Problem> {
+        let fields = [
+            ("active", self.active.is_some()),
+            ("users", self.users.is_some()),
+            ("conversations", self.conversations.is_some()),
+            ("since", self.since.is_some()),
+            ("conversation", self.conversation.is_some()),
+            ("typing", self.typing.is_some()),
+            ("token", self.token.is_some()),
+        ];
+        let own = self.op.0.fields();
+        match fields.into_iter().find(|(name, given)| *given && !own.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::invalid(name, "does not belong to this `op`")),
+        }
+    }
+
+    /// An empty list is as good as none, as long as the other is not empty too.
+    fn watched(&mut self, limits: &Limits) -> Result<(Vec<UserId>, Vec<ConversationId>), Problem> {
+        let (users, conversations) = (self.users.take(), self.conversations.take());
+        let users = ids("users", users.unwrap_or_default(), limits.query_ids, UserId::parse)?;
+        let conversations =
+            ids("conversations", conversations.unwrap_or_default(), limits.query_ids, ConversationId::parse)?;
+        if users.is_empty() && conversations.is_empty() {
+            return Err(Problem::invalid("users", NOTHING_WATCHED));
+        }
+        Ok((users, conversations))
+    }
+
+    fn since(&self) -> Result<Option<Since>, Problem> {
+        let since = self.since.as_deref().map(str::parse).transpose();
+        since.map_err(|rule: &str| Problem::invalid("since", rule))
+    }
+}
+
+fn given<T>(field: &str, value: Option<T>) -> Result<T, Problem> {
+    value.ok_or_else(|| Problem::invalid(field, "is missing"))
+}
+
+#[cfg(test)]
+mod tests;
