@@ -1,10 +1,12 @@
 //! The HTTP edge: carries a request to the function it asks for, and the answer back. What a request may look like and
 //! how an answer is written is `rollcall-api`'s business; what is decided is the functions'.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -17,6 +19,7 @@ use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
 use crate::engine::Crew;
+use crate::gateway::{Gateway, Visitor, handshake};
 
 /// How long a client may take to send a body: the largest is a megabyte.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,51 +27,74 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Names the caller where no key is configured.
 const ROLLCALL_USER: HeaderName = HeaderName::from_static("rollcall-user");
 
+/// Where a client that reconnects to a stream of events left off.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
 /// One worker's edge.
-pub struct Edge {
+pub(crate) struct Edge {
     /// The functions to call.
-    pub crew: Crew,
+    pub(crate) crew: Crew,
     /// Who may ask.
-    pub access: Arc<Access>,
+    pub(crate) access: Arc<Access>,
     /// How much at once.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
+    /// Where connections that stay are served.
+    pub(crate) gateway: Rc<Gateway>,
+}
+
+/// What comes of a request.
+pub(crate) enum Answer {
+    /// An answer.
+    Reply(Response<Full<Bytes>>),
+    /// A connection that stays, to be taken over.
+    Visit(Visitor),
+}
+
+/// What comes of a call.
+enum Called {
+    Reply(Reply),
+    Visit(Visitor),
 }
 
 impl Edge {
     /// Answers one request, whatever it is.
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
         let began = Instant::now();
         let head_only = request.method() == Method::HEAD;
-        let (template, reply) = self.dispatch(request).await;
-        self.crew.platform.metrics.answered(template, reply.status().as_u16(), began.elapsed());
-        reply.map(|body| if head_only { Full::default() } else { Full::from(body) })
+        let (template, called) = self.dispatch(request).await;
+        let status = match &called {
+            Called::Reply(reply) => reply.status().as_u16(),
+            Called::Visit(visitor) => visitor.status(),
+        };
+        self.crew.platform.metrics.answered(template, status, began.elapsed());
+        match called {
+            Called::Reply(reply) => {
+                Answer::Reply(reply.map(|body| if head_only { Full::default() } else { Full::from(body) }))
+            }
+            Called::Visit(visitor) => Answer::Visit(visitor),
+        }
     }
 
     /// The route's template, for the metrics, and the answer.
-    async fn dispatch(&self, request: Request<Incoming>) -> (&'static str, Reply) {
+    async fn dispatch(&self, request: Request<Incoming>) -> (&'static str, Called) {
         let (head, body) = request.into_parts();
         let route = match route(&head.method, head.uri.path()) {
             Ok(route) => route,
-            Err(problem) => return ("", problem.into_reply()),
+            Err(problem) => return ("", Called::Reply(problem.into_reply())),
         };
-        let reply = match route {
-            Route::Page(page) => self.page(page).await,
+        let called = match route {
+            Route::Page(page) => Called::Reply(self.page(page).await),
             Route::Function(function) => {
-                let called = self.function(function, head.uri.query(), &head.headers, body).await;
-                called.unwrap_or_else(Problem::into_reply)
+                let called = self.function(function, &head, body).await;
+                called.unwrap_or_else(|problem| Called::Reply(problem.into_reply()))
             }
         };
-        (route.template(), reply)
+        (route.template(), called)
     }
 
-    async fn function(
-        &self,
-        function: Function<'_>,
-        query: Option<&str>,
-        headers: &HeaderMap,
-        body: Incoming,
-    ) -> Result<Reply, Problem> {
-        let query = Query::parse(function, query)?;
+    async fn function(&self, function: Function<'_>, head: &Parts, body: Incoming) -> Result<Called, Problem> {
+        let headers = &head.headers;
+        let query = Query::parse(function, head.uri.query())?;
         if let Access::Open = *self.access {
             from_here(headers)?;
         }
@@ -76,9 +102,14 @@ impl Edge {
         let caller = identify(&self.access, text(AUTHORIZATION), text(ROLLCALL_USER), &query, unix_now())?;
         let limit = function.body_limit(&self.limits);
         let bytes = if limit == 0 { Bytes::new() } else { read(body, headers, limit).await? };
-        let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes };
-        let call = decode(function, &query, &caller, body, &self.limits)?;
-        Ok(self.call(call).await.map_err(logged)?)
+        let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes, last_event_id: text(LAST_EVENT_ID) };
+        match decode(function, &query, &caller, body, &self.limits)? {
+            Call::Subscribe(subscribe) => {
+                Ok(Called::Visit(Visitor::subscribe(&self.gateway, subscribe).await.map_err(logged)?))
+            }
+            Call::Socket(connect) => Ok(Called::Visit(Visitor::socket(&self.gateway, connect, handshake(headers)?))),
+            call => Ok(Called::Reply(self.call(call).await.map_err(logged)?)),
+        }
     }
 
     async fn call(&self, call: Call) -> Result<Reply, Error> {
@@ -107,6 +138,16 @@ impl Edge {
                 let views = self.crew.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
                 Ok(responses::look_up(&look_up, &views))
             }
+            Call::Type(stroke) => {
+                only(self.crew.type_many(vec![stroke.clone()]).await?)?;
+                Ok(responses::typing(&stroke, self.crew.platform.rules.typing_ttl))
+            }
+            Call::Typists { viewer, conversation } => {
+                let typists = only(self.crew.typists(viewer, vec![conversation.clone()]).await?)?;
+                Ok(responses::typists(&conversation, typists.iter().map(|typist| (&typist.user, typist.until))))
+            }
+            // These two are connections that stay, and never come here.
+            Call::Subscribe(_) | Call::Socket(_) => Err(Error::Denied),
             Call::Sweep(sweep) => {
                 let limit = sweep.limit.unwrap_or(MAX_BATCH as u32);
                 let everywhere = Shards { first: 0, end: self.crew.platform.store.shards() };

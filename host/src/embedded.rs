@@ -7,6 +7,8 @@ pub(crate) fn component(function: &str) -> Option<&'static [u8]> {
         "heartbeat" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/heartbeat.cwasm"))),
         "offline-sweep" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/offline-sweep.cwasm"))),
         "query" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/query.cwasm"))),
+        "subscribe" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/subscribe.cwasm"))),
+        "typing" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/typing.cwasm"))),
         _ => None,
     }
 }

@@ -6,9 +6,11 @@
 mod backing;
 pub mod cli;
 pub mod config;
-pub mod edge;
+mod edge;
 pub mod engine;
+mod gateway;
 pub mod metrics;
+mod patient;
 mod rounds;
 pub mod serve;
 mod worker;

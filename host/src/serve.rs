@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::backing::{self, Backing};
 use crate::config::Config;
 use crate::engine::{Catalog, Platform, Source, engine, tick};
+use crate::gateway::Presences;
 use crate::rounds::Plan;
 use crate::worker::{Arrival, Worker};
 
@@ -34,12 +35,21 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
     let platform = Platform {
         store: Arc::clone(&backing.store),
         archive: Arc::clone(&backing.archive),
+        topics: Arc::clone(&backing.topics),
         rules: config.rules(),
         metrics: Arc::new(backing.metrics()),
     };
     runtime.block_on(catalog.prove(&engine, &platform))?;
-    let worker =
-        Worker { engine, catalog, platform, access: Arc::clone(&access), limits: config.limits(), drain: config.drain };
+    let worker = Worker {
+        engine,
+        catalog,
+        platform,
+        access: Arc::clone(&access),
+        limits: config.limits(),
+        manners: config.manners(),
+        present: Presences::default(),
+        drain: config.drain,
+    };
     let (ending, ended) = watch::channel(false);
     let workers = {
         let _runtime = runtime.enter();

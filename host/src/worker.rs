@@ -1,10 +1,13 @@
 //! A worker: one thread with its own functions, its own connections and its own share of the shards. A request never
 //! leaves the thread that its connection came to.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::net::TcpStream;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -13,19 +16,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rollcall_api::{Access, Limits};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::LocalSet;
-use tokio_io_timeout::TimeoutStream;
 use wasmtime::Engine;
 
-use crate::edge::Edge;
+use crate::edge::{Answer, Edge};
 use crate::engine::{Catalog, Crew, Platform};
+use crate::gateway::{Gateway, Manners, Presences};
+use crate::metrics::Metrics;
+use crate::patient::Patient;
 use crate::rounds::Plan;
 
 /// How long a client may take to send the head of a request, or hold a connection idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// How long a client may take none of what it asked for before its connection is closed, so that clients that never read
-/// cannot take every place.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the store may take at the end to hear of the last connections.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A connection to be served, with its place among the most that may be open.
 pub(crate) type Arrival = (TcpStream, OwnedSemaphorePermit);
@@ -38,6 +42,10 @@ pub(crate) struct Worker {
     pub(crate) platform: Platform,
     pub(crate) access: Arc<Access>,
     pub(crate) limits: Limits,
+    /// How connections that stay are treated.
+    pub(crate) manners: Manners,
+    /// Who is connected, on all workers.
+    pub(crate) present: Presences,
     /// How long to wait for open connections once the service ends.
     pub(crate) drain: Duration,
 }
@@ -63,7 +71,12 @@ impl Worker {
     ) {
         let crew = Crew::start(&self.engine, &self.catalog, &self.platform);
         let mut rounds = tokio::task::spawn_local(plan.with(crew.clone()).go());
-        let edge = Rc::new(Edge { crew, access: self.access, limits: self.limits });
+        let gateway = Gateway::new(crew.clone(), self.access.clone(), self.limits, self.manners, self.present);
+        let hub = tokio::task::spawn_local({
+            let gateway = Rc::clone(&gateway);
+            async move { gateway.run().await }
+        });
+        let edge = Rc::new(Edge { crew, access: self.access, limits: self.limits, gateway: Rc::clone(&gateway) });
         let open = Rc::new(Open::default());
         let watched = ending.clone();
         let welcome = |(stream, permit): Arrival| {
@@ -92,6 +105,10 @@ impl Worker {
         if tokio::time::timeout(self.drain, open.emptied()).await.is_err() {
             tracing::warn!(connections = open.count.get(), "gave up waiting for connections to end");
         }
+        if tokio::time::timeout(FAREWELL, gateway.settled()).await.is_err() {
+            tracing::warn!("the store could not be told of everybody who was connected");
+        }
+        hub.abort();
         rounds.abort();
     }
 }
@@ -106,29 +123,64 @@ struct Guest {
 
 impl Guest {
     async fn serve(self, stream: TcpStream) {
-        let Guest { edge, open: _open, mut ending, permit: _permit } = self;
+        let Guest { edge, open, ending, permit } = self;
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
-        let metrics = Arc::clone(&edge.crew.platform.metrics);
-        metrics.connected();
-        let service = service_fn(move |request| {
-            let edge = Rc::clone(&edge);
-            async move { Ok::<_, std::convert::Infallible>(edge.answer(request).await) }
+        let place = Place { metrics: Arc::clone(&edge.crew.platform.metrics), _open: open, _permit: permit };
+        place.metrics.connected();
+        // Where a request that asks for a connection that stays leaves whoever is to serve it.
+        let visitor = Rc::new(RefCell::new(None));
+        let service = service_fn(|request| {
+            let (edge, visitor) = (Rc::clone(&edge), Rc::clone(&visitor));
+            async move {
+                match edge.answer(request).await {
+                    Answer::Reply(reply) => Ok::<_, std::convert::Infallible>(reply),
+                    Answer::Visit(admitted) => {
+                        visitor.replace(Some(admitted));
+                        // The connection is taken over before anybody could answer.
+                        std::future::pending().await
+                    }
+                }
+            }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(WRITE_TIMEOUT));
-        let stream = TokioIo::new(Box::pin(stream));
-        let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
-        // How a connection ended is the client's business: they break all the time.
-        tokio::select! {
-            _ = connection.as_mut() => {}
-            _ = ending.wait_for(|ending| *ending) => {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+        let mut connection = builder.serve_connection(TokioIo::new(Patient::new(stream)), service);
+        let mut watched = ending.clone();
+        let mut is_ending = std::pin::pin!(watched.wait_for(|ending| *ending));
+        let mut shutting_down = false;
+        let admitted = poll_fn(|context| {
+            if !shutting_down && is_ending.as_mut().poll(context).is_ready() {
+                shutting_down = true;
+                Pin::new(&mut connection).graceful_shutdown();
             }
+            // How a connection ended is the client's business: they break all the time.
+            let ended = Pin::new(&mut connection).poll(context).is_ready();
+            match (visitor.take(), ended) {
+                (None, false) => Poll::Pending,
+                (admitted, _) => Poll::Ready(admitted),
+            }
+        });
+        if let Some(admitted) = admitted.await {
+            let http1::Parts { io, read_buf, .. } = connection.into_parts();
+            // In a task of its own, which has no room for what HTTP needs.
+            tokio::task::spawn_local(async move {
+                let _place = place;
+                admitted.serve(io.into_inner(), read_buf, ending).await;
+            });
         }
-        metrics.disconnected();
+    }
+}
+
+/// A place among those of a worker, until the connection that has it ends.
+struct Place {
+    metrics: Arc<Metrics>,
+    _open: Entered,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.metrics.disconnected();
     }
 }
 

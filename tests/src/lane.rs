@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rollcall_core::{Rules, Time};
 use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
-use rollcall_store::memory::Options;
+use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive};
 
 /// A crew of functions and what they rest on.
@@ -34,11 +34,13 @@ where
         let source = |name: &str| Source::File(crate::component(&file(name)));
         let catalog = Catalog::load(&engine, source).expect("components that fit");
         let clock = Clock::manual(Time(1_700_000_000_000));
-        let options = Options { clock: clock.clone(), ..Options::default() };
+        let topics = LocalTopics::new(clock.clone());
+        let options = Options { clock: clock.clone(), listener: Some(topics.listener()), ..Options::default() };
         let memory = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory().expect("an archive"));
         let metrics = Arc::new(Metrics::default());
-        let platform = Platform { store: memory.clone(), archive: archive.clone(), rules, metrics };
+        let topics = Arc::new(topics);
+        let platform = Platform { store: memory.clone(), archive: archive.clone(), topics, rules, metrics };
         let crew = Crew::start(&engine, &catalog, &platform);
         test(Bench { crew, memory, archive, clock }).await;
     });

@@ -11,11 +11,14 @@
 )]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use rollcall_api::call::{Beat, Choosing, Departure, Reason};
-use rollcall_core::{DeviceId, DeviceKind, Error, Rules, Span, Stance, State, Time, UserId};
+use rollcall_api::call::{Beat, Choosing, Departure, Reason, Stroke};
+use rollcall_core::{ConversationId, DeviceId, DeviceKind, Error, Rules, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::Shards;
-use rollcall_tests::{component, on_a_worker, root};
+use rollcall_functions::subscribe::{Place, Update};
+use rollcall_host::engine::Feed;
+use rollcall_tests::{Bench, component, on_a_worker, root};
 use wit_parser::decoding::{DecodedWasm, decode};
 use wit_parser::{Resolve, WorldId, WorldItem};
 
@@ -30,7 +33,7 @@ macro_rules! has_a_test {
 
 mod every_component_has_a_test {
     #[allow(unused_imports, reason = "the macro names what it finds here")]
-    use super::{heartbeat, offline_sweep, query};
+    use super::{heartbeat, offline_sweep, query, subscribe, typing};
     for_each_component!(has_a_test);
 }
 
@@ -110,6 +113,136 @@ fn query() {
         let bob = views.into_iter().next().unwrap().unwrap().unwrap().published;
         assert_eq!(bob.state, State::Offline, "derived, although nobody has noticed yet");
         assert_eq!(bob.last_seen, Some(START));
+    });
+}
+
+/// Where one person is, for a viewer.
+async fn place(bench: &Bench, viewer: &str, name: &str) -> Place {
+    let places = bench.crew.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
+    places.into_iter().next().unwrap().unwrap()
+}
+
+fn state(place: &Place) -> State {
+    place.view.as_ref().unwrap().published.state
+}
+
+#[test]
+fn subscribe() {
+    assert_fits_its_world("subscribe");
+    on_a_worker(Rules::default(), &[], async |bench| {
+        bench.crew.beat(beat("bob", "web")).await.unwrap();
+        let asked = vec![user("nobody"), user("bob"), user("bob")];
+        let places = bench.crew.open(Some(user("alice")), 17, asked.clone()).await.unwrap();
+        let places: Vec<_> = places.into_iter().map(Result::unwrap).collect();
+        assert_eq!(places.iter().map(state).collect::<Vec<_>>(), [State::Offline, State::Online, State::Online]);
+        assert!(places.iter().all(|place| place.settled && place.sight.presence && place.sight.last_seen));
+        let above = bench.crew.open(Some(user("alice")), 18, asked).await;
+        assert_eq!(above, Err(Error::TooMany(20)), "with those watched already it is more than the limit");
+
+        let unseen = Choosing { user: user("eve"), stance: Stance::Invisible, for_s: None, note: None };
+        bench.crew.beat(beat("eve", "web")).await.unwrap();
+        bench.crew.choose_many(vec![unseen]).await.unwrap().remove(0).unwrap();
+        let (eve, own) = (place(&bench, "alice", "eve").await, place(&bench, "eve", "eve").await);
+        assert_eq!((state(&eve), eve.settled, eve.view.unwrap().choice), (State::Offline, true, None));
+        assert_eq!(own.view.unwrap().choice.unwrap().stance, Stance::Invisible, "for their own eyes");
+
+        bench.clock.advance(Span::seconds(45));
+        let bob = place(&bench, "alice", "bob").await;
+        assert_eq!((state(&bob), bob.settled), (State::Offline, false), "nobody has published it yet");
+        bench.crew.settle(vec![user("bob")]).await.unwrap();
+        let bob = place(&bench, "alice", "bob").await;
+        assert_eq!((state(&bob), bob.settled), (State::Offline, true));
+    });
+}
+
+/// The next update of a feed: about whom, what is visible, and from where to resume.
+async fn told(feed: &mut Feed) -> (String, State, u64) {
+    let next = tokio::time::timeout(Duration::from_secs(10), feed.next()).await;
+    let Update { presence, version } = next.expect("an update in time").expect("a feed that goes on");
+    (presence.user.into_string(), presence.view.unwrap().published.state, version)
+}
+
+#[test]
+fn subscribe_feeds_what_changes_and_resumes() {
+    on_a_worker(Rules::default(), &[], async |bench| {
+        bench.crew.beat(beat("bob", "web")).await.unwrap();
+        bench.clock.advance(Span::seconds(20));
+        let later = (START + Span::seconds(20)).0 * 1000;
+        let (alice, watched) = (Some(user("alice")), vec![user("bob"), user("eve")]);
+        let mut feed = bench.crew.feed(alice.clone(), watched.clone(), None).await.unwrap();
+        assert_eq!(told(&mut feed).await, ("bob".to_owned(), State::Online, later));
+        assert_eq!(told(&mut feed).await, ("eve".to_owned(), State::Offline, later));
+        bench.clock.advance(Span(5));
+        bench.crew.beat(beat("eve", "web")).await.unwrap();
+        let (name, state, since) = told(&mut feed).await;
+        assert_eq!((name.as_str(), state, since), ("eve", State::Online, later + 5_000));
+
+        // That nobody reads any more is noticed with the next change, and then the watch is let go.
+        let end = tokio::task::spawn_local(feed.end());
+        let busy = Choosing { user: user("eve"), stance: Stance::Busy, for_s: None, note: None };
+        bench.crew.choose_many(vec![busy]).await.unwrap().remove(0).unwrap();
+        let end = tokio::time::timeout(Duration::from_secs(10), end).await;
+        assert_eq!(end.expect("an end in time").unwrap(), Ok(()));
+
+        let mut feed = bench.crew.feed(alice, watched, Some(since)).await.unwrap();
+        let (name, state, _) = told(&mut feed).await;
+        assert_eq!((name.as_str(), state), ("eve", State::Busy), "bob has not changed since");
+        let departure =
+            Departure { user: user("bob"), device: DeviceId::parse("web").unwrap(), reason: Reason::Logout };
+        bench.crew.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
+        let (name, state, _) = told(&mut feed).await;
+        assert_eq!((name.as_str(), state), ("bob", State::Offline));
+
+        let crowd: Vec<_> = (0..21).map(|number| user(&number.to_string())).collect();
+        assert_eq!(bench.crew.feed(None, crowd, None).await.err(), Some(Error::TooMany(20)));
+    });
+}
+
+#[test]
+fn subscribe_feeds_a_slow_reader_only_the_newest() {
+    on_a_worker(Rules::default(), &[], async |bench| {
+        let mut feed = bench.crew.feed(None, vec![user("bob")], None).await.unwrap();
+        let mut last = bench.crew.beat(beat("bob", "web")).await.unwrap().version;
+        for round in 0..100 {
+            bench.clock.advance(Span(1));
+            let stance = if round % 2 == 0 { Stance::Busy } else { Stance::Auto };
+            let choosing = Choosing { user: user("bob"), stance, for_s: None, note: None };
+            last = bench.crew.choose_many(vec![choosing]).await.unwrap().remove(0).unwrap().standing.version;
+        }
+        let mut updates = vec![told(&mut feed).await];
+        while updates.last().is_some_and(|(_, _, version)| *version < last) {
+            updates.push(told(&mut feed).await);
+        }
+        assert_eq!(updates.last().map(|(_, state, _)| *state), Some(State::Online));
+        assert!(updates.len() < 10, "a hundred changes, of which {} were told", updates.len());
+        assert!(updates.is_sorted_by_key(|(_, _, version)| *version));
+    });
+}
+
+#[test]
+fn typing() {
+    assert_fits_its_world("typing");
+    on_a_worker(Rules::default(), &[], async |bench| {
+        let lunch = ConversationId::parse("lunch").unwrap();
+        let stroke = |name: &str, typing| Stroke { user: user(name), conversation: lunch.clone(), typing };
+        let typists = async |viewer: &str| {
+            let asked = vec![lunch.clone(), ConversationId::parse("dinner").unwrap()];
+            let mut found = bench.crew.typists(Some(user(viewer)), asked).await.unwrap();
+            assert_eq!(found.pop().unwrap(), Ok(Vec::new()), "nobody types there");
+            let found = found.pop().unwrap().unwrap().into_iter();
+            found.map(|typist| (typist.user.into_string(), typist.until)).collect::<Vec<_>>()
+        };
+        let started = bench.crew.type_many(vec![stroke("bob", true), stroke("eve", true)]).await.unwrap();
+        assert_eq!(started, [Ok(()), Ok(())]);
+        let until = START + Span::seconds(5);
+        assert_eq!(typists("alice").await, [("bob".to_owned(), until), ("eve".to_owned(), until)]);
+        assert_eq!(typists("bob").await, [("eve".to_owned(), until)], "everybody knows of themselves");
+        bench.clock.advance(Span::seconds(2));
+        bench.crew.type_many(vec![stroke("bob", false)]).await.unwrap().remove(0).unwrap();
+        assert_eq!(typists("alice").await, [("eve".to_owned(), until)]);
+        bench.clock.advance(Span::seconds(3));
+        assert_eq!(typists("alice").await, [], "a start that is not repeated ends by itself");
+        assert_eq!(bench.crew.type_many(vec![stroke("bob", true); 1025]).await, Err(Error::TooMany(1024)));
     });
 }
 

@@ -1,4 +1,4 @@
-//! The servers that tests run against: real ones, so they have to be on the machine.
+//! The servers that tests run against, and a client that is not ours: real ones, so they have to be on the machine.
 //!
 //! Looks whether each program is there, which costs a few looks at folders, and installs the Debian packages of those
 //! that are not. Only `test` and `ci` need them: neither building nor serving does.
@@ -13,15 +13,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{announce, output, run as run_command};
 
-/// A program, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 6] = [
+/// A program, or a library by its first file, and the Debian package that has it.
+const PROGRAMS: [(&str, &str); 7] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
     ("initdb", "postgresql"),
     ("postgres", "postgresql"),
     ("psql", "postgresql"),
+    ("websockets/__init__.py", "python3-websockets"),
 ];
+
+/// Where Debian keeps the libraries of its Python.
+const PYTHON_LIBRARIES: &str = "/usr/lib/python3/dist-packages";
 
 /// Where Debian keeps the programs of each version of PostgreSQL, off the `PATH`.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
@@ -59,7 +63,8 @@ pub(crate) fn run() -> Result<()> {
 fn folders() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir(POSTGRES_VERSIONS).into_iter().flatten().filter_map(Result::ok);
-    env::split_paths(&path).chain(versions.map(|version| version.path().join("bin"))).collect()
+    let versions = versions.map(|version| version.path().join("bin"));
+    env::split_paths(&path).chain(versions).chain([PYTHON_LIBRARIES.into()]).collect()
 }
 
 /// The programs that are in none of the folders, each with its package.
@@ -85,7 +90,7 @@ fn advice(missing: &[(&'static str, &'static str)]) -> String {
     format!(
         "the tests need programs that are missing: {}.\n  \
          Debian, Ubuntu: sudo apt-get install {}\n  \
-         macOS:          brew install redis postgresql\n",
+         macOS:          brew install redis postgresql; /usr/bin/python3 -m pip install --user websockets\n",
         listed(missing),
         packages(missing).join(" ")
     )
@@ -116,9 +121,10 @@ mod tests {
     /// A folder with these programs in it.
     fn folder(name: &str, programs: &[&str]) -> Result<PathBuf> {
         let folder = env::temp_dir().join(format!("rollcall-xtask-{}-servers-{name}", std::process::id()));
-        fs::create_dir_all(&folder)?;
         for program in programs {
-            fs::write(folder.join(program), "")?;
+            let file = folder.join(program);
+            fs::create_dir_all(file.parent().unwrap_or(&folder))?;
+            fs::write(file, "")?;
         }
         Ok(folder)
     }
@@ -126,9 +132,9 @@ mod tests {
     #[test]
     fn programs_may_be_spread_over_folders() -> Result<()> {
         let one = folder("one", &["redis-server", "redis-cli", "redis-benchmark"])?;
-        let other = folder("other", &["initdb", "postgres", "psql"])?;
+        let other = folder("other", &["initdb", "postgres", "psql", "websockets/__init__.py"])?;
         assert!(missing(&[one.clone(), other.clone()]).is_empty());
-        assert_eq!(packages(&missing(std::slice::from_ref(&one))), ["postgresql"]);
+        assert_eq!(packages(&missing(std::slice::from_ref(&one))), ["postgresql", "python3-websockets"]);
         fs::remove_file(one.join("redis-cli"))?;
         assert_eq!(missing(&[one.clone(), other.clone()]), [("redis-cli", "redis-tools")]);
         fs::remove_dir_all(one)?;
@@ -137,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_package_is_installed_once() {
-        assert_eq!(packages(&missing(&[])), ["redis-server", "redis-tools", "postgresql"]);
+        assert_eq!(packages(&missing(&[])), ["redis-server", "redis-tools", "postgresql", "python3-websockets"]);
     }
 
     #[test]

@@ -2,10 +2,7 @@
 
 use rollcall_core::{Error, UserId};
 use rollcall_functions::query::{Presence, look_up};
-use rollcall_guest::wit::types;
-use rollcall_guest::{
-    PlatformArchive, PlatformSessions, PlatformVerdicts, choice_out, error_out, published_out, rules,
-};
+use rollcall_guest::{PlatformArchive, PlatformSessions, PlatformVerdicts, error_out, presence_out, rules};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
 mod bindings {
@@ -37,17 +34,7 @@ impl wit::Guest for Component {
         let users = users.into_iter().map(|user| UserId::parse(user).map_err(Error::from)).collect();
         let platform = (&PlatformSessions, &PlatformArchive, &PlatformVerdicts);
         let answers = look_up(platform, &rules(), viewer, users).await.map_err(error_out)?;
-        Ok(answers.into_iter().map(|answer| answer.map(presence_out).map_err(error_out)).collect())
+        let presence = |presence: Presence| presence_out(presence.user.into_string(), presence.view);
+        Ok(answers.into_iter().map(|answer| answer.map(presence).map_err(error_out)).collect())
     }
-}
-
-fn presence_out(presence: Presence) -> types::Presence {
-    let view = match presence.view {
-        None => types::View::Hidden,
-        Some(view) => types::View::Shown(types::Shown {
-            published: published_out(view.published),
-            choice: view.choice.map(choice_out),
-        }),
-    };
-    types::Presence { user: presence.user.into_string(), view }
 }

@@ -2,6 +2,7 @@
 
 use rollcall_core as core;
 use rollcall_core::{DeviceId, Id, Ids, Invalid, Span, Time};
+use rollcall_functions::query::View;
 
 use crate::wit::types as wit;
 
@@ -153,6 +154,18 @@ pub fn published_out(published: core::Published) -> wit::Published {
         last_seen: time_out(published.last_seen),
         version: published.version,
     }
+}
+
+/// What a viewer may know of a person, for the caller.
+pub fn presence_out(user: String, view: Option<View>) -> wit::Presence {
+    let view = match view {
+        None => wit::View::Hidden,
+        Some(view) => wit::View::Shown(wit::Shown {
+            published: published_out(view.published),
+            choice: view.choice.map(choice_out),
+        }),
+    };
+    wit::Presence { user, view }
 }
 
 /// A device as the store keeps it. The store checked the id when it came in.

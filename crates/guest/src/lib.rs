@@ -8,12 +8,14 @@ mod archive;
 mod codec;
 mod sessions;
 mod settings;
+mod topics;
 mod verdicts;
 
 pub use archive::PlatformArchive;
-pub use codec::{choice_out, error_in, error_out, kind_in, published_out, refused, stance_in, state_out};
+pub use codec::{choice_out, error_in, error_out, kind_in, presence_out, published_out, refused, stance_in, state_out};
 pub use sessions::PlatformSessions;
 pub use settings::rules;
+pub use topics::{PlatformChanges, PlatformTopics};
 pub use verdicts::PlatformVerdicts;
 
 /// The bindings of everything a function may import. Components map their own bindings onto these.
@@ -28,6 +30,7 @@ pub mod bindings {
                 import rollcall:presence/settings@0.1.0;
                 import rollcall:presence/sessions@0.1.0;
                 import rollcall:presence/archive@0.1.0;
+                import rollcall:presence/topics@0.1.0;
                 import rollcall:presence/restriction-check@0.1.0;
             }
         ",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use rollcall_functions::capabilities::Shards;
-use rollcall_store::memory::Options;
+use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store};
 
 use crate::config::Config;
@@ -13,6 +13,7 @@ use crate::rounds::{Plan, Turn};
 /// The embedded store and what it keeps on disk.
 pub(super) struct Embedded {
     pub(super) memory: Arc<Memory>,
+    pub(super) topics: LocalTopics,
     file: Arc<SqliteArchive>,
 }
 
@@ -23,9 +24,11 @@ impl Embedded {
         if !saved.sessions.is_empty() {
             tracing::info!(sessions = saved.sessions.len(), "goes on where the last run ended");
         }
-        let options = Options { shards: config.shards, clock, listener: None, keeper: Some(file.clone()) };
+        let topics = LocalTopics::new(clock.clone());
+        let options =
+            Options { shards: config.shards, clock, listener: Some(topics.listener()), keeper: Some(file.clone()) };
         let memory = Arc::new(Memory::restored(options, saved, config.rules().alive_for()));
-        Ok(Self { memory, file })
+        Ok(Self { memory, topics, file })
     }
 
     pub(super) fn plan(&self, turn: Turn) -> Plan {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use rollcall_store::{LastSeen, PostgresArchive, SqliteArchive, Store};
+use rollcall_store::{LastSeen, PostgresArchive, SqliteArchive, Store, Topics};
 
 use crate::config::{ArchiveUrl, Config, StoreUrl};
 use crate::metrics::Metrics;
@@ -17,12 +17,14 @@ use crate::rounds::{Plan, Turn};
 use embedded::Embedded;
 use redis::Shared;
 
-/// The store and the archive.
+/// The store, the archive and the topics.
 pub(crate) struct Backing {
     /// Where sessions are.
     pub(crate) store: Arc<dyn Store>,
     /// Where last seen is kept for ever.
     pub(crate) archive: Arc<dyn LastSeen>,
+    /// Where what changes can be watched.
+    pub(crate) topics: Arc<dyn Topics>,
     hot: Hot,
     /// Held for as long as the data directory is ours.
     _lock: Option<File>,
@@ -46,7 +48,8 @@ impl Backing {
                     ArchiveUrl::Postgres(url) => Arc::new(PostgresArchive::open(url.reveal()).await?),
                 };
                 let store = Arc::clone(&embedded.memory) as Arc<dyn Store>;
-                Ok(Self { store, archive, hot: Hot::Embedded(embedded), _lock: lock })
+                let topics = Arc::new(embedded.topics.clone());
+                Ok(Self { store, archive, topics, hot: Hot::Embedded(embedded), _lock: lock })
             }
             StoreUrl::Redis(url) => {
                 let shared = Shared::open(config, url).await?;
@@ -56,7 +59,8 @@ impl Backing {
                     ArchiveUrl::Postgres(url) => Arc::new(PostgresArchive::open(url.reveal()).await?),
                 };
                 let store = Arc::clone(&shared.store) as Arc<dyn Store>;
-                Ok(Self { store, archive, hot: Hot::Redis(shared), _lock: lock })
+                let topics = Arc::clone(&shared.store) as Arc<dyn Topics>;
+                Ok(Self { store, archive, topics, hot: Hot::Redis(shared), _lock: lock })
             }
         }
     }

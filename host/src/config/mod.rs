@@ -28,6 +28,7 @@ pub use render::example;
 pub use settings::{Config, Group, SETTINGS, Setting};
 pub use values::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Value};
 
+use crate::gateway::Manners;
 use layers::CONFIG_VARIABLE;
 
 /// What the command line says about the configuration.
@@ -114,6 +115,11 @@ impl Config {
             body_bytes: self.body_bytes,
             batch_body_bytes: self.batch_body_bytes,
         }
+    }
+
+    /// How connections that stay are treated.
+    pub(crate) fn manners(&self) -> Manners {
+        Manners { recheck: self.recheck, crowd: self.crowd, crowd_interval: self.crowd_interval }
     }
 
     /// How callers are known. Reads the key file; without one, refuses to serve anything but loopback.

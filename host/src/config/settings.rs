@@ -35,6 +35,8 @@ pub enum Group {
     Times,
     /// Who may call.
     Access,
+    /// How watchers are told.
+    Watching,
     /// How much is too much.
     Limits,
     /// Which functions run.
@@ -50,6 +52,7 @@ impl Group {
             Self::Service => "Service",
             Self::Times => "Times",
             Self::Access => "Access",
+            Self::Watching => "Watching",
             Self::Limits => "Limits",
             Self::Components => "Components",
             Self::Logging => "Logging",
@@ -243,6 +246,18 @@ settings! {
         token_audience: Option<String> = |_| None, "text or none";
     }
 
+    Watching {
+        /// How often everybody who is watched is read again, in case something was lost that nobody noticed: nobody is shown
+        /// wrongly for longer than this.
+        recheck: Duration = |_| Duration::from_secs(30), "duration", Duration::from_millis(50)..=Duration::from_hours(1);
+
+        /// From how many watchers on all hosts a person's changes are told at most once per crowd_interval.
+        crowd: u64 = |_| 10_000, "number", 1..=1_000_000_000;
+
+        /// How often a person is told of whom a crowd watches; in between only the newest state is kept.
+        crowd_interval: Duration = |_| Duration::from_secs(2), "duration", Duration::ZERO..=Duration::from_mins(10);
+    }
+
     Limits {
         /// The most people one viewer may watch at once.
         watch_limit: u32 = |times| times.watch_limit, "number", 1..=1024;
@@ -264,9 +279,9 @@ settings! {
     }
 
     Components {
-        /// A component file in place of one in the binary, by the name of its function: heartbeat, offline-sweep or query.
-        /// As a variable, NAME=FILE pairs with commas between them; as a flag, one pair each time. A list that is given
-        /// again replaces the former as a whole.
+        /// A component file in place of one in the binary, by the name of its function: heartbeat, offline-sweep, query,
+        /// subscribe or typing. As a variable, NAME=FILE pairs with commas between them; as a flag, one pair each time. A
+        /// list that is given again replaces the former as a whole.
         component: Components = |_| Components::default(), "NAME=FILE";
     }
 

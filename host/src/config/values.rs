@@ -17,7 +17,7 @@ use super::names::nearest;
 const NONE: &str = "none";
 
 /// The functions that a component can be given for.
-pub const FUNCTIONS: [&str; 3] = ["heartbeat", "offline-sweep", "query"];
+pub const FUNCTIONS: [&str; 5] = ["heartbeat", "offline-sweep", "query", "subscribe", "typing"];
 
 /// The kind of a setting's value.
 pub trait Value: Sized {
@@ -105,7 +105,7 @@ macro_rules! whole_number {
     )+ };
 }
 
-whole_number!(u32, usize);
+whole_number!(u32, u64, usize);
 
 /// The units of a time, each in milliseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];

@@ -13,6 +13,7 @@ pub mod platform {
                 import rollcall:presence/settings@0.1.0;
                 import rollcall:presence/sessions@0.1.0;
                 import rollcall:presence/archive@0.1.0;
+                import rollcall:presence/topics@0.1.0;
                 import rollcall:presence/restriction-check@0.1.0;
             }
         ",
@@ -35,6 +36,26 @@ pub mod query {
     wasmtime::component::bindgen!({
         path: "../wit",
         world: "rollcall:presence/query-function",
+        with: { "rollcall:presence": super::platform::rollcall::presence },
+        require_store_data_send: true,
+    });
+}
+
+/// The `subscribe` function.
+pub mod subscribe {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "rollcall:presence/subscribe-function",
+        with: { "rollcall:presence": super::platform::rollcall::presence },
+        require_store_data_send: true,
+    });
+}
+
+/// The `typing` function.
+pub mod typing {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "rollcall:presence/typing-function",
         with: { "rollcall:presence": super::platform::rollcall::presence },
         require_store_data_send: true,
     });

@@ -9,6 +9,8 @@ use wasmtime::component::{Component, Linker};
 use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
 use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
 use super::bindings::query::{QueryFunction, QueryFunctionPre};
+use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
+use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::lane::prove;
 use super::platform::{Capabilities, Cell, Platform};
 
@@ -25,7 +27,7 @@ pub enum Source {
 #[derive(Debug, Error)]
 pub enum Misfit {
     /// There is no function of that name.
-    #[error("there is no function named `{0}`; there are heartbeat, query and offline-sweep")]
+    #[error("there is no function named `{0}`; there are heartbeat, query, subscribe, typing and offline-sweep")]
     Unknown(String),
     /// It cannot be read.
     #[error("cannot read component {path}: {error}")]
@@ -74,6 +76,8 @@ pub enum Misfit {
 pub struct Catalog {
     pub(crate) heartbeat: HeartbeatFunctionPre<Cell>,
     pub(crate) query: QueryFunctionPre<Cell>,
+    pub(crate) subscribe: SubscribeFunctionPre<Cell>,
+    pub(crate) typing: TypingFunctionPre<Cell>,
     pub(crate) offline_sweep: OfflineSweepFunctionPre<Cell>,
 }
 
@@ -96,10 +100,14 @@ impl Catalog {
         let export = |function: &str, error| Misfit::Export { function: function.to_owned(), error };
         let heartbeat = link("heartbeat", |l| HeartbeatFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
         let query = link("query", |l| QueryFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+        let subscribe = link("subscribe", |l| SubscribeFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+        let typing = link("typing", |l| TypingFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
         let sweep = link("offline-sweep", |l| OfflineSweepFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
         Ok(Self {
             heartbeat: HeartbeatFunctionPre::new(heartbeat).map_err(|error| export("heartbeat", error))?,
             query: QueryFunctionPre::new(query).map_err(|error| export("query", error))?,
+            subscribe: SubscribeFunctionPre::new(subscribe).map_err(|error| export("subscribe", error))?,
+            typing: TypingFunctionPre::new(typing).map_err(|error| export("typing", error))?,
             offline_sweep: OfflineSweepFunctionPre::new(sweep).map_err(|error| export("offline-sweep", error))?,
         })
     }
@@ -111,6 +119,10 @@ impl Catalog {
         proof.map_err(|error| unborn("heartbeat", error))?;
         let proof = prove::<QueryFunction>(engine, &self.query, platform).await;
         proof.map_err(|error| unborn("query", error))?;
+        let proof = prove::<SubscribeFunction>(engine, &self.subscribe, platform).await;
+        proof.map_err(|error| unborn("subscribe", error))?;
+        let proof = prove::<TypingFunction>(engine, &self.typing, platform).await;
+        proof.map_err(|error| unborn("typing", error))?;
         let proof = prove::<OfflineSweepFunction>(engine, &self.offline_sweep, platform).await;
         proof.map_err(|error| unborn("offline-sweep", error))
     }

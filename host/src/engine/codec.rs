@@ -6,13 +6,17 @@ use rollcall_core as core;
 use rollcall_core::choose::Words;
 use rollcall_core::heartbeat::{Beats, Found, Sign};
 use rollcall_core::settle::Decision;
-use rollcall_core::{Id, Ids, Invalid, Mark, Next, Rules, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sighting, Touched, Touches, Trace};
-use rollcall_functions::sweep;
+use rollcall_core::{ConversationId, Id, Ids, Invalid, Mark, Next, Rules, Span, Time, UserId};
+use rollcall_functions::capabilities::{
+    Change, Commit, Committed, Loaded, Retiree, Sighting, Touched, Touches, Trace, TypingSign, Typist, Verdict,
+};
+use rollcall_functions::{query, subscribe as watching, sweep};
 
 use super::bindings::heartbeat::exports::rollcall::presence::heartbeat;
 use super::bindings::offline_sweep::exports::rollcall::presence::offline_sweep;
-use super::bindings::platform::rollcall::presence::{archive, sessions, settings, types};
+use super::bindings::platform::rollcall::presence::{archive, restriction_check, sessions, settings, topics, types};
+use super::bindings::subscribe::exports::rollcall::presence::subscribe;
+use super::bindings::typing::exports::rollcall::presence::typing;
 
 /// Decodes every item, or refuses them all: a component that sends a bad id is broken, and says so nowhere else.
 pub(crate) fn all<W, T>(items: Vec<W>, decode: impl Fn(W) -> Result<T, Invalid>) -> Result<Vec<T>, types::Error> {
@@ -21,6 +25,10 @@ pub(crate) fn all<W, T>(items: Vec<W>, decode: impl Fn(W) -> Result<T, Invalid>)
 
 pub(crate) fn user_in(user: String) -> Result<UserId, Invalid> {
     UserId::parse(user)
+}
+
+pub(crate) fn conversation_in(conversation: String) -> Result<ConversationId, Invalid> {
+    ConversationId::parse(conversation)
 }
 
 pub(crate) fn error_in(error: types::Error) -> core::Error {
@@ -270,6 +278,29 @@ pub(crate) fn sighting_in(sighting: archive::Sighting) -> Result<Sighting, Inval
     Ok(Sighting { user: UserId::parse(sighting.user)?, last_seen: Time(sighting.last_seen) })
 }
 
+/// The reason is for administrators, and this host's policy gives none but the person's own setting.
+pub(crate) fn verdict_out(verdict: Verdict) -> restriction_check::Verdict {
+    let presence =
+        if verdict.presence { restriction_check::Ruling::Allowed } else { restriction_check::Ruling::Private };
+    restriction_check::Verdict { presence, last_seen: verdict.last_seen }
+}
+
+pub(crate) fn change_out(change: &Change) -> topics::Change {
+    topics::Change { user: change.user.as_str().to_owned(), published: published_out(change.published.clone()) }
+}
+
+pub(crate) fn sign_in(mark: topics::Mark) -> Result<TypingSign, Invalid> {
+    Ok(TypingSign {
+        conversation: ConversationId::parse(mark.conversation)?,
+        user: UserId::parse(mark.user)?,
+        lasts: span(mark.lasts_ms),
+    })
+}
+
+pub(crate) fn typist_out(typist: Typist) -> types::Typist {
+    types::Typist { user: typist.user.into_string(), until: typist.until.0 }
+}
+
 pub(crate) fn outcomes_out(
     outcomes: Vec<Result<Committed, core::Error>>,
 ) -> Vec<Result<sessions::Committed, types::Error>> {
@@ -330,6 +361,30 @@ pub(crate) fn view_in(presence: types::Presence) -> Option<call::View> {
             Some(call::View { published: published_in(shown.published), choice: shown.choice.map(choice_in) })
         }
     }
+}
+
+pub(crate) fn place_in(place: subscribe::Place) -> watching::Place {
+    let view = view_in(place.presence);
+    let sight = Verdict { presence: place.sight.presence, last_seen: place.sight.last_seen };
+    watching::Place { view, sight, settled: place.settled }
+}
+
+pub(crate) fn update_in(update: subscribe::Update) -> Result<watching::Update, Invalid> {
+    let user = UserId::parse(update.presence.user.clone())?;
+    let view = view_in(update.presence);
+    Ok(watching::Update { presence: query::Presence { user, view }, version: update.version })
+}
+
+pub(crate) fn stroke_out(stroke: call::Stroke) -> typing::Stroke {
+    typing::Stroke {
+        user: stroke.user.into_string(),
+        conversation: stroke.conversation.into_string(),
+        typing: stroke.typing,
+    }
+}
+
+pub(crate) fn typist_in(typist: types::Typist) -> Result<Typist, Invalid> {
+    Ok(Typist { user: UserId::parse(typist.user)?, until: Time(typist.until) })
 }
 
 pub(crate) fn settled_in(settled: offline_sweep::Settled) -> sweep::Settled {

@@ -1,16 +1,20 @@
 //! A worker's functions, called as if they were plain async functions.
 
-use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, View};
-use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::Shards;
+use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, Stroke, View};
+use rollcall_core::{ConversationId, Error, UserId};
+use rollcall_functions::capabilities::{Shards, Typist, Verdict};
+use rollcall_functions::subscribe::Place;
 use rollcall_functions::sweep::{Archived, Settled};
 use wasmtime::Engine;
 
 use super::bindings::heartbeat::HeartbeatFunction;
 use super::bindings::offline_sweep::OfflineSweepFunction;
 use super::bindings::query::QueryFunction;
+use super::bindings::subscribe::SubscribeFunction;
+use super::bindings::typing::TypingFunction;
 use super::catalog::Catalog;
-use super::functions::{Answers, HeartbeatCall, QueryCall, SweepCall};
+use super::feeding::Feed;
+use super::functions::{Answers, HeartbeatCall, QueryCall, SubscribeCall, SweepCall, TypingCall};
 use super::lane::Lane;
 use super::platform::Platform;
 
@@ -19,6 +23,8 @@ use super::platform::Platform;
 pub struct Crew {
     heartbeat: Lane<HeartbeatCall>,
     query: Lane<QueryCall>,
+    subscribe: Lane<SubscribeCall>,
+    typing: Lane<TypingCall>,
     sweep: Lane<SweepCall>,
     /// What the functions rest on.
     pub platform: Platform,
@@ -30,6 +36,8 @@ impl Crew {
         Self {
             heartbeat: Lane::start::<HeartbeatFunction>(engine.clone(), catalog.heartbeat.clone(), platform.clone()),
             query: Lane::start::<QueryFunction>(engine.clone(), catalog.query.clone(), platform.clone()),
+            subscribe: Lane::start::<SubscribeFunction>(engine.clone(), catalog.subscribe.clone(), platform.clone()),
+            typing: Lane::start::<TypingFunction>(engine.clone(), catalog.typing.clone(), platform.clone()),
             sweep: Lane::start::<OfflineSweepFunction>(engine.clone(), catalog.offline_sweep.clone(), platform.clone()),
             platform: platform.clone(),
         }
@@ -58,6 +66,40 @@ impl Crew {
     /// Asks who is here.
     pub async fn look_up(&self, viewer: Option<UserId>, users: Vec<UserId>) -> Result<Answers<Option<View>>, Error> {
         self.query.call(|reply| QueryCall::LookUp(viewer, users, reply)).await
+    }
+
+    /// Admits a viewer who watches so many already, and says where these are.
+    pub async fn open(
+        &self,
+        viewer: Option<UserId>,
+        watching: u32,
+        users: Vec<UserId>,
+    ) -> Result<Answers<Place>, Error> {
+        self.subscribe.call(|reply| SubscribeCall::Open(viewer, watching, users, reply)).await
+    }
+
+    /// Feeds a viewer with what changes, as a host without a hub would. This host has one, and does not.
+    pub async fn feed(&self, viewer: Option<UserId>, users: Vec<UserId>, since: Option<u64>) -> Result<Feed, Error> {
+        self.subscribe.call(|reply| SubscribeCall::Feed(viewer, users, since, reply)).await
+    }
+
+    /// Takes signs of typing.
+    pub async fn type_many(&self, strokes: Vec<Stroke>) -> Result<Answers<()>, Error> {
+        self.typing.call(|reply| TypingCall::Type(strokes, reply)).await
+    }
+
+    /// Asks whom the viewer may see typing.
+    pub async fn typists(
+        &self,
+        viewer: Option<UserId>,
+        conversations: Vec<ConversationId>,
+    ) -> Result<Answers<Vec<Typist>>, Error> {
+        self.typing.call(|reply| TypingCall::Typists(viewer, conversations, reply)).await
+    }
+
+    /// Asks what the viewer may see of each.
+    pub async fn verdicts(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+        self.platform.verdicts(viewer, subjects).await
     }
 
     /// Derives people anew.

@@ -1,8 +1,9 @@
 //! The functions that lanes keep warm: which calls each takes, and how a call is made.
 
-use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, View};
-use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::{MAX_BATCH, Shards};
+use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, Stroke, View};
+use rollcall_core::{ConversationId, Error, Invalid, UserId};
+use rollcall_functions::capabilities::{MAX_BATCH, Shards, Typist};
+use rollcall_functions::subscribe::Place;
 use rollcall_functions::sweep;
 use wasmtime::component::Accessor;
 use wasmtime::{Result, Store};
@@ -11,7 +12,10 @@ use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
 use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
 use super::bindings::platform::rollcall::presence::types;
 use super::bindings::query::{QueryFunction, QueryFunctionPre};
+use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
+use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::codec;
+use super::feeding::{Feed, fed};
 use super::lane::{Function, Reply};
 use super::platform::Cell;
 
@@ -149,6 +153,87 @@ impl Function for QueryFunction {
         answer(reply, batch, codec::view_in);
         Ok(())
     }
+}
+
+/// A call of `subscribe`.
+pub(crate) enum SubscribeCall {
+    /// Where are these, for one who begins to watch them?
+    Open(Option<UserId>, u32, Vec<UserId>, Reply<Answers<Place>>),
+    /// Tell what changes.
+    Feed(Option<UserId>, Vec<UserId>, Option<u64>, Reply<Feed>),
+}
+
+impl Function for SubscribeFunction {
+    const NAME: &'static str = "subscribe";
+    type Call = SubscribeCall;
+    type Blueprint = SubscribeFunctionPre<Cell>;
+
+    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
+        blueprint.instantiate_async(store).await
+    }
+
+    async fn serve(&self, accessor: &Accessor<Cell>, call: SubscribeCall) -> Result<()> {
+        let function = self.rollcall_presence_subscribe();
+        match call {
+            SubscribeCall::Open(viewer, watching, users, reply) => {
+                let viewer = viewer.map(UserId::into_string);
+                let users = users.into_iter().map(UserId::into_string).collect();
+                let batch = function.call_open(accessor, viewer, watching, users).await?;
+                answer(reply, batch, codec::place_in);
+            }
+            SubscribeCall::Feed(viewer, users, since, reply) => {
+                let viewer = viewer.map(UserId::into_string);
+                let users = users.into_iter().map(UserId::into_string).collect();
+                let feed = match function.call_feed(accessor, viewer, users, since).await? {
+                    Ok((updates, end)) => Ok(fed(accessor, updates, end)?),
+                    Err(error) => Err(codec::error_in(error)),
+                };
+                let _ = reply.send(feed);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A call of `typing`.
+pub(crate) enum TypingCall {
+    /// These type, or stopped.
+    Type(Vec<Stroke>, Reply<Answers<()>>),
+    /// Who types there?
+    Typists(Option<UserId>, Vec<ConversationId>, Reply<Answers<Vec<Typist>>>),
+}
+
+impl Function for TypingFunction {
+    const NAME: &'static str = "typing";
+    type Call = TypingCall;
+    type Blueprint = TypingFunctionPre<Cell>;
+
+    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
+        blueprint.instantiate_async(store).await
+    }
+
+    async fn serve(&self, accessor: &Accessor<Cell>, call: TypingCall) -> Result<()> {
+        let function = self.rollcall_presence_typing();
+        match call {
+            TypingCall::Type(strokes, reply) => {
+                let strokes = strokes.into_iter().map(codec::stroke_out).collect();
+                answer(reply, function.call_type_many(accessor, strokes).await?, |()| ());
+            }
+            TypingCall::Typists(viewer, conversations, reply) => {
+                let viewer = viewer.map(UserId::into_string);
+                let conversations = conversations.into_iter().map(ConversationId::into_string).collect();
+                let batch = function.call_typists(accessor, viewer, conversations).await?.map_err(codec::error_in);
+                let _ = reply.send(batch.map(|items| items.into_iter().map(typists_in).collect()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Who types in one conversation. The ids are foreign input, as all that a component says.
+fn typists_in(typists: Result<Vec<types::Typist>, types::Error>) -> Result<Vec<Typist>, Error> {
+    let typists = typists.map_err(codec::error_in)?;
+    Ok(typists.into_iter().map(codec::typist_in).collect::<Result<_, Invalid>>()?)
 }
 
 /// A call of `offline-sweep`.

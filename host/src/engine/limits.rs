@@ -16,7 +16,7 @@ pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 /// takes about one millisecond.
 pub const PATIENCE_TICKS: u32 = 25;
 
-/// Instances in the whole process: three functions on each of at most 64 workers, with as many being replaced.
+/// Instances in the whole process: five functions on each of at most 64 workers, with as many being replaced.
 const MAX_INSTANCES: u32 = 1024;
 
 /// The engine of this process.

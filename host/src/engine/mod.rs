@@ -8,13 +8,16 @@ pub mod bindings;
 mod catalog;
 mod codec;
 mod crew;
+mod feeding;
 mod functions;
 mod lane;
 mod limits;
 mod platform;
+mod topics;
 
 pub use catalog::{Catalog, Misfit, Source};
 pub use crew::Crew;
+pub use feeding::Feed;
 pub use lane::Lane;
 pub use limits::{EPOCH_TICK, MEMORY_LIMIT_BYTES, PATIENCE_TICKS, engine, tick};
 pub use platform::Platform;

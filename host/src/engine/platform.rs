@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use rollcall_core::{Error, Rules};
-use rollcall_functions::capabilities::Shards;
-use rollcall_store::{LastSeen, Store};
+use rollcall_core::{Error, Rules, UserId};
+use rollcall_functions::capabilities::{Shards, Verdict};
+use rollcall_store::{LastSeen, Store, Topics};
 use wasmtime::component::{Accessor, HasData};
 use wasmtime::{StoreLimits, StoreLimitsBuilder};
 
@@ -22,10 +22,20 @@ pub struct Platform {
     pub store: Arc<dyn Store>,
     /// Where last seen is kept for ever.
     pub archive: Arc<dyn LastSeen>,
+    /// Where what changes can be watched, and signs of typing are left.
+    pub topics: Arc<dyn Topics>,
     /// The rules in force.
     pub rules: Rules,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+}
+
+impl Platform {
+    /// Who may see whom; whatever asks in this host asks here. It is the empty policy: nothing can restrict, block or hide
+    /// anybody yet, so everybody may see everybody. The `restriction-check` component will take this place.
+    pub(crate) async fn verdicts(&self, _viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+        Ok(vec![Verdict { presence: true, last_seen: true }; subjects.len()])
+    }
 }
 
 /// What one instance carries.
@@ -56,14 +66,14 @@ impl HasData for Capabilities {
     type Data<'a> = &'a mut Cell;
 }
 
-type Access<T> = Accessor<T, Capabilities>;
+pub(crate) type Access<T> = Accessor<T, Capabilities>;
 
-fn platform<T>(accessor: &Access<T>) -> Platform {
+pub(crate) fn platform<T>(accessor: &Access<T>) -> Platform {
     accessor.with(|mut access| access.get().platform.clone())
 }
 
 /// Measures one call of the store, whatever becomes of it.
-async fn timed<T>(
+pub(crate) async fn timed<T>(
     platform: &Platform,
     operation: &'static str,
     answer: impl Future<Output = Result<T, Error>>,
@@ -158,16 +168,16 @@ impl<T> wit::archive::HostWithStore<T> for Capabilities {
     }
 }
 
-/// The empty policy: nothing in this host can restrict, block or hide anybody yet, so everybody may see everybody. The
-/// `restriction-check` component will take this place.
 impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
     async fn check(
-        _: &Access<T>,
-        _viewer: Option<String>,
+        accessor: &Access<T>,
+        viewer: Option<String>,
         subjects: Vec<String>,
     ) -> Result<Vec<wit::restriction_check::Verdict>, wit::types::Error> {
-        let verdict =
-            wit::restriction_check::Verdict { presence: wit::restriction_check::Ruling::Allowed, last_seen: true };
-        Ok(vec![verdict; subjects.len()])
+        let platform = platform(accessor);
+        let viewer = viewer.map(codec::user_in).transpose().map_err(|invalid| codec::error_out(invalid.into()))?;
+        let subjects = codec::all(subjects, codec::user_in)?;
+        let verdicts = platform.verdicts(viewer, subjects).await.map_err(codec::error_out)?;
+        Ok(verdicts.into_iter().map(codec::verdict_out).collect())
     }
 }

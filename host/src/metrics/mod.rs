@@ -1,5 +1,6 @@
 //! What is counted, in one place, in the text format that Prometheus reads.
 
+mod gateway;
 mod redis;
 
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use rollcall_core::{Error, State};
 use rollcall_functions::capabilities::Committed;
 use rollcall_functions::sweep::Settled;
 use rollcall_store::redis::Redis;
+
+use gateway::GatewayMetrics;
 
 /// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,6 +57,8 @@ pub struct Metrics {
     request_seconds: Family<Of, Histogram>,
     archived: Counter,
     connections: Gauge,
+    /// What is counted of connections that stay.
+    pub(crate) gateway: GatewayMetrics,
     sessions: Gauge<i64>,
     here: Gauge<i64>,
 }
@@ -86,6 +91,7 @@ impl Default for Metrics {
             request_seconds: Family::new_with_constructor(seconds),
             archived: Counter::default(),
             connections: Gauge::default(),
+            gateway: GatewayMetrics::default(),
             sessions: Gauge::<i64>::default(),
             here: Gauge::<i64>::default(),
         };
@@ -126,6 +132,7 @@ impl Metrics {
         r.register_with_unit("http_request", help, Unit::Seconds, self.request_seconds.clone());
         r.register("archived", "Last seen written to the archive", self.archived.clone());
         r.register("connections", "Connections open now", self.connections.clone());
+        self.gateway.register(r);
         r.register("sessions", "Sessions in the embedded store", self.sessions.clone());
         r.register("here", "People in the embedded store who are not offline", self.here.clone());
     }

@@ -1,0 +1,110 @@
+//! A feed of `subscribe`, from the component's stream to whoever reads it here.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::StreamExt;
+use futures::channel::{mpsc, oneshot};
+use rollcall_core::Error;
+use rollcall_functions::subscribe::Update;
+use wasmtime::component::{Accessor, FutureConsumer, FutureReader, Source, StreamConsumer, StreamReader, StreamResult};
+use wasmtime::{Result, StoreContextMut};
+
+use super::bindings::platform::rollcall::presence::types;
+use super::bindings::subscribe::exports::rollcall::presence::subscribe as wit;
+use super::codec;
+use super::platform::Cell;
+
+/// When to feed again after the instance was lost: it is replaced in a millisecond.
+const RETRY_MS: u32 = 1000;
+
+/// A viewer being fed. Dropping it ends the feed with the next change.
+#[derive(Debug)]
+pub struct Feed {
+    updates: mpsc::Receiver<Update>,
+    end: oneshot::Receiver<Result<(), Error>>,
+}
+
+impl Feed {
+    /// The next update; none when the feed ended: then [`Feed::end`] says why.
+    pub async fn next(&mut self) -> Option<Update> {
+        self.updates.next().await
+    }
+
+    /// Reads no more, and waits to be told why it ended.
+    pub async fn end(self) -> Result<(), Error> {
+        drop(self.updates);
+        self.end.await.unwrap_or(Err(Error::Unavailable(RETRY_MS)))
+    }
+}
+
+/// Leads a component's stream out of its instance. One update waits to be read; the others wait where they are conflated.
+pub(crate) fn fed(
+    accessor: &Accessor<Cell>,
+    updates: StreamReader<wit::Update>,
+    end: FutureReader<Result<(), types::Error>>,
+) -> Result<Feed> {
+    let (sender, receiver) = mpsc::channel(0);
+    let (why, reason) = oneshot::channel();
+    accessor.with(|mut access| {
+        updates.pipe(&mut access, Outlet(sender))?;
+        end.pipe(&mut access, Ending(Some(why)))
+    })?;
+    Ok(Feed { updates: receiver, end: reason })
+}
+
+/// Where updates leave the instance.
+struct Outlet(mpsc::Sender<Update>);
+
+impl<D: 'static> StreamConsumer<D> for Outlet {
+    type Item = wit::Update;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut store: StoreContextMut<D>,
+        mut source: Source<'_, Self::Item>,
+        finish: bool,
+    ) -> Poll<Result<StreamResult>> {
+        match self.0.poll_ready(context) {
+            Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Ready(Ok(())) => {}
+        }
+        // A write of nothing only asks whether there is room.
+        let mut update = None;
+        if source.remaining(&mut store) > 0 {
+            source.read(&mut store, &mut update)?;
+        }
+        let taken = update.map(codec::update_in).transpose();
+        // A component that names nobody is broken, and so is its feed.
+        let Ok(taken) = taken else { return Poll::Ready(Ok(StreamResult::Dropped)) };
+        match taken.map(|update| self.0.start_send(update)) {
+            Some(Err(_)) => Poll::Ready(Ok(StreamResult::Dropped)),
+            Some(Ok(())) | None => Poll::Ready(Ok(StreamResult::Completed)),
+        }
+    }
+}
+
+/// Where the reason leaves the instance.
+struct Ending(Option<oneshot::Sender<Result<(), Error>>>);
+
+impl<D: 'static> FutureConsumer<D> for Ending {
+    type Item = Result<(), types::Error>;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        store: StoreContextMut<D>,
+        mut source: Source<'_, Self::Item>,
+        _: bool,
+    ) -> Poll<Result<()>> {
+        let mut reason = None;
+        source.read(store, &mut reason)?;
+        if let (Some(reason), Some(end)) = (reason, self.0.take()) {
+            let _ = end.send(reason.map_err(codec::error_in));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,128 @@
+//! What changes, and who types: the contract's `topics`, over whatever store was chosen at start.
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rollcall_core::Error;
+use rollcall_functions::capabilities::MAX_BATCH;
+use rollcall_store::{News, Tap, Topic};
+use tokio::sync::oneshot;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Destination, FutureReader, StreamProducer, StreamReader, StreamResult, VecBuffer};
+
+use super::bindings::platform::rollcall::presence as wit;
+use super::codec;
+use super::platform::{Access, Capabilities, Cell, platform, timed};
+
+/// When to watch again after changes may have been lost: listening works again by then.
+const RETRY_MS: u32 = 100;
+
+/// Changes as they come, and why they ended.
+type Watched = (StreamReader<wit::topics::Change>, FutureReader<Result<(), wit::types::Error>>);
+
+impl wit::topics::Host for Cell {}
+
+impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
+    async fn watch(accessor: &Access<T>, users: Vec<String>) -> Result<Watched, wit::types::Error> {
+        if users.len() > MAX_BATCH {
+            return Err(wit::types::Error::TooMany(MAX_BATCH as u32));
+        }
+        let platform = platform(accessor);
+        let topics: Vec<Topic> = codec::all(users, codec::user_in)?.into_iter().map(Topic::Person).collect();
+        let tap = platform.topics.tap();
+        timed(&platform, "watch", tap.watch(&topics)).await?;
+        let (end, why) = oneshot::channel();
+        // If the stream is dropped before it ended, it ended for no reason at all.
+        let why = async { Ok::<_, wasmtime::Error>(why.await.unwrap_or(Ok(()))) };
+        let listener = Listener { tap: Arc::new(tap), waiting: None, arrived: Vec::new(), end: Some(end) };
+        let pair = accessor.with(|mut access| {
+            let changes = StreamReader::new(&mut access, listener)?;
+            Ok((changes, FutureReader::new(&mut access, why)?))
+        });
+        pair.map_err(|error: wasmtime::Error| wit::types::Error::Other(format!("{error:#}")))
+    }
+
+    async fn mark_many(
+        accessor: &Access<T>,
+        marks: Vec<wit::topics::Mark>,
+    ) -> Result<Vec<Result<(), wit::types::Error>>, wit::types::Error> {
+        let platform = platform(accessor);
+        let signs = codec::all(marks, codec::sign_in)?;
+        let marked = timed(&platform, "mark", platform.topics.mark_many(signs)).await?;
+        Ok(marked.into_iter().map(|marked| marked.map_err(codec::error_out)).collect())
+    }
+
+    async fn typists(
+        accessor: &Access<T>,
+        conversations: Vec<String>,
+    ) -> Result<Vec<Result<Vec<wit::types::Typist>, wit::types::Error>>, wit::types::Error> {
+        let platform = platform(accessor);
+        let conversations = codec::all(conversations, codec::conversation_in)?;
+        let found = timed(&platform, "typists", platform.topics.typists(conversations)).await?;
+        let typists = |typists: Vec<_>| typists.into_iter().map(codec::typist_out).collect();
+        Ok(found.into_iter().map(|found| found.map(typists).map_err(codec::error_out)).collect())
+    }
+}
+
+/// What a component's watch rests on. What comes while the component does not read waits in the tap, where of each person
+/// the newest replaces the one before; dropping the stream drops this and the tap with it.
+struct Listener {
+    tap: Arc<Tap>,
+    /// Kept while a read is given up: what it will bring must not be lost.
+    waiting: Option<Pin<Box<dyn Future<Output = News> + Send>>>,
+    arrived: Vec<wit::topics::Change>,
+    end: Option<oneshot::Sender<Result<(), wit::types::Error>>>,
+}
+
+impl Listener {
+    /// Waits until something arrived; false: something may have been lost instead.
+    fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        while self.arrived.is_empty() {
+            let tap = &self.tap;
+            let waiting = self.waiting.get_or_insert_with(|| {
+                let tap = Arc::clone(tap);
+                Box::pin(async move { tap.next().await })
+            });
+            let news = ready!(waiting.as_mut().poll(context));
+            self.waiting = None;
+            if news.missed {
+                return Poll::Ready(false);
+            }
+            self.arrived = news.changes.iter().map(|change| codec::change_out(change)).collect();
+        }
+        Poll::Ready(true)
+    }
+}
+
+impl<D: 'static> StreamProducer<D> for Listener {
+    type Item = wit::topics::Change;
+    type Buffer = VecBuffer<wit::topics::Change>;
+
+    fn poll_produce<'a>(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        store: StoreContextMut<'a, D>,
+        mut destination: Destination<'a, Self::Item, Self::Buffer>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        match self.poll_arrival(context) {
+            Poll::Pending if finish => Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(false) => {
+                if let Some(end) = self.end.take() {
+                    let _ = end.send(Err(codec::error_out(Error::Unavailable(RETRY_MS))));
+                }
+                Poll::Ready(Ok(StreamResult::Dropped))
+            }
+            Poll::Ready(true) => {
+                // A read of nothing only asks whether there is something.
+                if destination.remaining(store) != Some(0) {
+                    destination.set_buffer(mem::take(&mut self.arrived).into());
+                }
+                Poll::Ready(Ok(StreamResult::Completed))
+            }
+        }
+    }
+}

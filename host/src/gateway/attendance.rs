@@ -1,0 +1,217 @@
+//! A live connection is a heartbeat: here the host beats for its connections, many at a time, and says when they are gone.
+//!
+//! Beats wait for nothing but the batch before them, so the first one of a connection is taken at once and those of
+//! thousands that come together become a few calls. A beat that the store could not take is made again for as long as the
+//! connection lives.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rollcall_api::call::{Beat, Departure, Reason};
+use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
+use rollcall_functions::capabilities::MAX_BATCH;
+use tokio::sync::Notify;
+
+use crate::engine::Crew;
+
+/// Before what the store could not take is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A device that somebody is connected with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Attendee {
+    /// Whose.
+    pub(crate) user: UserId,
+    /// Which.
+    pub(crate) device: DeviceId,
+}
+
+/// Which devices are connected to this process, and by how many connections: a page that reloads connects anew before the
+/// old connection is known to be broken, and that must not count against it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Presences(Arc<Mutex<HashMap<Attendee, u32>>>);
+
+impl Presences {
+    fn enter(&self, attendee: &Attendee) {
+        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *present.entry(attendee.clone()).or_default() += 1;
+    }
+
+    /// True: that was the last connection of this device.
+    fn leave(&self, attendee: &Attendee) -> bool {
+        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match present.get_mut(attendee) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                false
+            }
+            Some(_) => present.remove(attendee).is_some(),
+            None => false,
+        }
+    }
+
+    fn has(&self, attendee: &Attendee) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(attendee)
+    }
+}
+
+/// One worker's connections, as those who attend.
+#[derive(Debug, Default)]
+pub(super) struct Attendance {
+    present: Presences,
+    waiting: RefCell<Waiting>,
+    /// There is something to do.
+    wake: Notify,
+    /// There is nothing left to do.
+    done: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    beats: Vec<Beat>,
+    leaves: Vec<Departure>,
+    /// Being told to the store at this moment.
+    in_hand: usize,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.beats.is_empty() && self.leaves.is_empty() && self.in_hand == 0
+    }
+}
+
+impl Attendance {
+    pub(super) fn new(present: Presences) -> Self {
+        Self { present, ..Self::default() }
+    }
+
+    /// A device comes, or comes once more; `active`: because its person opened it.
+    pub(super) fn enter(self: &Rc<Self>, attendee: Attendee, kind: DeviceKind, active: bool) -> Attending {
+        self.present.enter(&attendee);
+        let attending = Attending { attendance: Rc::clone(self), attendee, kind, leaving: Some(Reason::Dropped) };
+        attending.beat(active);
+        attending
+    }
+
+    /// Beats and says goodbye for whoever asks for it, for ever.
+    pub(super) async fn keep(&self, crew: &Crew) {
+        loop {
+            self.wake.notified().await;
+            while self.hand_over(crew).await {}
+            if self.waiting.borrow().is_empty() {
+                self.done.notify_waiters();
+            }
+        }
+    }
+
+    /// Returns when the store knows everything that it should.
+    pub(super) async fn settled(&self) {
+        loop {
+            let done = self.done.notified();
+            if self.waiting.borrow().is_empty() {
+                return;
+            }
+            done.await;
+        }
+    }
+
+    /// Tells the store of as many as one call takes. False: there was nothing to tell.
+    async fn hand_over(&self, crew: &Crew) -> bool {
+        let (beats, leaves) = {
+            let mut waiting = self.waiting.borrow_mut();
+            let take = |count: usize| count.saturating_sub(MAX_BATCH);
+            let from = take(waiting.beats.len());
+            let beats = waiting.beats.split_off(from);
+            let from = take(waiting.leaves.len());
+            let leaves = waiting.leaves.split_off(from);
+            waiting.in_hand = beats.len() + leaves.len();
+            (beats, leaves)
+        };
+        if beats.is_empty() && leaves.is_empty() {
+            return false;
+        }
+        // First who goes: one who went and came back is here. A beat from before a farewell is not among them.
+        let mut untold_leaves = Vec::new();
+        if !leaves.is_empty() {
+            untold_leaves = untold(&leaves, crew.leave_many(leaves.clone()).await);
+        }
+        let mut untold_beats = Vec::new();
+        if !beats.is_empty() {
+            untold_beats = untold(&beats, crew.beat_many(beats.clone()).await);
+        }
+        crew.platform.metrics.beaten(beats.len() - untold_beats.len());
+        let failed = !untold_beats.is_empty() || !untold_leaves.is_empty();
+        {
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.in_hand = 0;
+            let here = |beat: &Beat| Attendee { user: beat.user.clone(), device: beat.device.clone() };
+            waiting.beats.extend(untold_beats.into_iter().filter(|beat| self.present.has(&here(beat))));
+            // One who was dropped ends by itself; one who logged out wishes to be gone.
+            waiting.leaves.extend(untold_leaves.into_iter().filter(|leave| leave.reason == Reason::Logout));
+        }
+        if failed {
+            tokio::time::sleep(RETRY).await;
+        }
+        true
+    }
+}
+
+/// Those of whom the store could not be told.
+fn untold<T: Clone, A>(asked: &[T], answer: Result<Vec<Result<A, Error>>, Error>) -> Vec<T> {
+    let is_away = |error: &Error| matches!(error, Error::Unavailable(_));
+    match answer {
+        Ok(items) => {
+            let untold = asked.iter().zip(items).filter(|(_, item)| item.as_ref().is_err_and(is_away));
+            untold.map(|(asked, _)| asked.clone()).collect()
+        }
+        Err(error) if is_away(&error) => asked.to_vec(),
+        Err(error) => {
+            tracing::error!("the presence of connections could not be told: {error}");
+            Vec::new()
+        }
+    }
+}
+
+/// One connection that attends; dropping it says goodbye.
+#[derive(Debug)]
+pub(super) struct Attending {
+    attendance: Rc<Attendance>,
+    attendee: Attendee,
+    kind: DeviceKind,
+    /// How it will have left; none: without a word, because we send it away ourselves.
+    leaving: Option<Reason>,
+}
+
+impl Attending {
+    /// A sign of life; `active`: the person used the device.
+    pub(super) fn beat(&self, active: bool) {
+        let Attendee { user, device } = self.attendee.clone();
+        let beat = Beat { user, device, kind: self.kind, active };
+        self.attendance.waiting.borrow_mut().beats.push(beat);
+        self.attendance.wake.notify_one();
+    }
+
+    /// How it will have left when it is dropped; none: without a word.
+    pub(super) fn will_leave(&mut self, how: Option<Reason>) {
+        self.leaving = how;
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        let was_last = self.attendance.present.leave(&self.attendee);
+        let Some(reason) = self.leaving else { return };
+        // Whoever logs out does so with the device; whoever is dropped may be here by another connection.
+        if was_last || reason == Reason::Logout {
+            let Attendee { user, device } = self.attendee.clone();
+            let mut waiting = self.attendance.waiting.borrow_mut();
+            // What it still had to say is taken back: told after the farewell, it would bring the device back.
+            waiting.beats.retain(|beat| beat.device != device || beat.user != user);
+            waiting.leaves.push(Departure { user, device, reason });
+            self.attendance.wake.notify_one();
+        }
+    }
+}

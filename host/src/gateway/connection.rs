@@ -1,0 +1,405 @@
+//! One connection that stays, over either transport: tells it what it watches, beats for it, takes what it says, and sees it
+//! off.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use rollcall_api::call::{Connect, Reason, Stroke, Subscribe};
+use rollcall_api::socket::{Message, decode_message};
+use rollcall_api::{Caller, Close, Kind, LEEWAY_S, Problem, events, renew};
+use rollcall_core::{DeviceId, Error};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
+
+use super::attendance::{Attendee, Attending};
+use super::handshake::{EVENT_STREAM_HEAD, Handshake};
+use super::socket::Socket;
+use super::sse::EventStream;
+use super::{Gateway, Spectator};
+use crate::patient::Patient;
+
+/// Pings without an answer after which a socket counts as dead.
+const MAX_SILENT_PINGS: u32 = 2;
+
+/// Messages that make no sense after which a socket is closed.
+const MAX_NONSENSE: u32 = 20;
+
+/// Messages that a socket may send at once, and how many more each second. A person does nothing that often.
+const BURST: f64 = 60.0;
+const MESSAGES_PER_S: f64 = 20.0;
+
+/// No connection is given up sooner than this, however short the beats.
+const MIN_USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connections are attended to on a common beat, so that what they have to tell the store comes together.
+const GRID: Duration = Duration::from_millis(100);
+
+/// A transport.
+pub(super) trait Wire {
+    /// Whether the other side answers a ping.
+    const ANSWERS: bool;
+
+    /// Adds an event to what is sent next.
+    fn put(&mut self, event: &str, id: Option<&str>, reference: Option<u64>, data: &str);
+    /// Sends what was put.
+    async fn flush(&mut self) -> io::Result<()>;
+    /// Finds out whether the other side is there.
+    async fn ping(&mut self, id: &str) -> io::Result<()>;
+    /// What the other side says. To be called again and again, and dropped while it waits.
+    async fn receive(&mut self) -> Received;
+    /// Tells the other side to come back after a while.
+    async fn reconnect(&mut self, after_ms: u64) -> io::Result<()>;
+    /// Says why it ends, and ends it.
+    async fn close(&mut self, close: Close);
+}
+
+/// What the other side says.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A message.
+    Text(String),
+    /// That it is there.
+    Alive,
+    /// Something for which it is sent away.
+    Unwanted(Close),
+    /// Nothing any more.
+    Gone,
+}
+
+/// Somebody who was let in and whose connection is to be taken over.
+pub(crate) struct Visitor {
+    gateway: Rc<Gateway>,
+    spectator: Spectator,
+    attending: Option<Attending>,
+    caller: Caller,
+    manner: Manner,
+}
+
+/// How a visitor came.
+enum Manner {
+    /// To a stream of events, which begins with this snapshot.
+    Subscribed { snapshot: String },
+    /// By this handshake.
+    Socket(Handshake),
+}
+
+impl Visitor {
+    /// Lets in somebody who subscribes, or says why not.
+    pub(crate) async fn subscribe(gateway: &Rc<Gateway>, subscribe: Subscribe) -> Result<Self, Error> {
+        let Subscribe { connect, users, conversations, since } = subscribe;
+        let spectator = gateway.spectator(connect.viewer.clone());
+        let snapshot = spectator.watch(users, conversations, since).await?;
+        Ok(Self::new(gateway, spectator, connect, Manner::Subscribed { snapshot }))
+    }
+
+    /// Lets in somebody who opens a socket.
+    pub(crate) fn socket(gateway: &Rc<Gateway>, connect: Connect, handshake: Handshake) -> Self {
+        let spectator = gateway.spectator(connect.viewer.clone());
+        Self::new(gateway, spectator, connect, Manner::Socket(handshake))
+    }
+
+    fn new(gateway: &Rc<Gateway>, spectator: Spectator, connect: Connect, manner: Manner) -> Self {
+        let device = connect.device.or_else(nameless).filter(|_| connect.beats);
+        let attending = device.map(|device| {
+            let user = connect.caller.user.clone();
+            gateway.attendance.enter(Attendee { user, device }, connect.kind, connect.active)
+        });
+        Self { gateway: Rc::clone(gateway), spectator, attending, caller: connect.caller, manner }
+    }
+
+    /// The status of the answer by which the connection is taken over.
+    pub(crate) fn status(&self) -> u16 {
+        match self.manner {
+            Manner::Subscribed { .. } => 200,
+            Manner::Socket(_) => 101,
+        }
+    }
+
+    /// Serves the connection to its end; `read` came along with the request.
+    pub(crate) async fn serve(self, mut stream: Patient, read: Bytes, ending: watch::Receiver<bool>) {
+        let Self { gateway, spectator, attending, caller, manner } = self;
+        let period = Duration::from_millis(gateway.crew.platform.rules.interval.0 / 2);
+        // What was sent and is never taken means that nobody is there any more, however long the system would hope.
+        let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
+        let (first, transport) = match &manner {
+            Manner::Subscribed { snapshot } => {
+                let snapshot = events::sse("snapshot", Some(&spectator.id()), snapshot);
+                (EVENT_STREAM_HEAD.to_owned() + &snapshot, "subscribe")
+            }
+            Manner::Socket(handshake) => (handshake.head(), "socket"),
+        };
+        if stream.write_all(first.as_bytes()).await.is_err() {
+            return;
+        }
+        let metrics = Arc::clone(&gateway.crew.platform.metrics);
+        metrics.gateway.opened(transport);
+        let state = State { gateway, spectator, attending, caller, ending, pulse: Pulse::new(period) };
+        let close = match manner {
+            Manner::Subscribed { .. } => Connection::new(EventStream::new(stream), state).run().await,
+            Manner::Socket(_) => Connection::new(Socket::new(stream, read).await, state).run().await,
+        };
+        metrics.gateway.closed(transport, close);
+    }
+}
+
+/// A device that its client gave no name: as many as there are connections.
+fn nameless() -> Option<DeviceId> {
+    DeviceId::parse(format!("connection-{:016x}", fastrand::u64(..))).ok()
+}
+
+/// When a connection is attended to.
+struct Pulse {
+    sleep: Pin<Box<Sleep>>,
+    period: Duration,
+    /// Turns with every pulse: a connection is pinged at each and beats at every other.
+    beats: bool,
+}
+
+impl Pulse {
+    /// The first comes early by chance, so that those who came together are not attended to together for ever.
+    fn new(period: Duration) -> Self {
+        let first = period.mul_f64(0.5 + fastrand::f64() / 2.0);
+        Self {
+            sleep: Box::pin(tokio::time::sleep_until(on_grid(Instant::now() + first, period))),
+            period,
+            beats: false,
+        }
+    }
+
+    /// Sets the next; answers whether a beat is due at this one.
+    fn turn(&mut self) -> bool {
+        let next = on_grid(Instant::now() + self.period, self.period);
+        self.sleep.as_mut().reset(next);
+        self.beats = !self.beats;
+        self.beats
+    }
+}
+
+/// The last common instant before this one.
+fn on_grid(instant: Instant, period: Duration) -> Instant {
+    let grid = GRID.min(period / 8).as_nanos().max(1);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let ahead = instant.saturating_duration_since(Instant::now()).as_nanos();
+    instant - Duration::from_nanos(((since + ahead) % grid) as u64)
+}
+
+/// What a connection is, whatever carries it.
+struct State {
+    gateway: Rc<Gateway>,
+    spectator: Spectator,
+    attending: Option<Attending>,
+    caller: Caller,
+    ending: watch::Receiver<bool>,
+    pulse: Pulse,
+}
+
+/// A connection.
+struct Connection<W> {
+    wire: W,
+    state: State,
+    /// Heard of since the last ping.
+    heard: bool,
+    silent_pings: u32,
+    nonsense: u32,
+    /// Messages that may still be sent, as of when.
+    allowance: f64,
+    allowed_at: Instant,
+}
+
+/// Why a connection ends: none, that it broke.
+type End = Option<Close>;
+
+impl<W: Wire> Connection<W> {
+    fn new(wire: W, state: State) -> Self {
+        let allowed_at = Instant::now();
+        Self { wire, state, heard: true, silent_pings: 0, nonsense: 0, allowance: BURST, allowed_at }
+    }
+
+    /// Serves it to its end. Answers why it ended.
+    async fn run(mut self) -> End {
+        let Err(end) = self.serve().await;
+        if end == Some(Close::Restart) {
+            self.send_away().await;
+        } else if let Some(close) = end {
+            self.wire.close(close).await;
+        }
+        end
+    }
+
+    async fn serve(&mut self) -> Result<std::convert::Infallible, End> {
+        loop {
+            self.tell().await.map_err(|_| None)?;
+            let State { spectator, ending, pulse, .. } = &mut self.state;
+            let what = tokio::select! {
+                biased;
+                _ = ending.wait_for(|ending| *ending) => return Err(Some(Close::Restart)),
+                () = spectator.roused() => continue,
+                received = self.wire.receive() => Some(received),
+                () = pulse.sleep.as_mut() => None,
+            };
+            match what {
+                Some(received) => self.take(received).await?,
+                None => self.attend().await?,
+            }
+        }
+    }
+
+    /// Tells everything that there is to tell, in one go.
+    async fn tell(&mut self) -> io::Result<()> {
+        let news = self.state.spectator.news().await;
+        let told = news.presences.len() + news.typing.len();
+        if told == 0 {
+            return Ok(());
+        }
+        let id = self.state.spectator.id();
+        news.presences.iter().for_each(|presence| self.wire.put("presence", Some(&id), None, presence));
+        news.typing.iter().for_each(|typing| self.wire.put("typing", Some(&id), None, typing));
+        self.state.gateway.crew.platform.metrics.gateway.told(told);
+        self.wire.flush().await
+    }
+
+    /// Looks after the connection: is anybody there, and may they still be?
+    async fn attend(&mut self) -> Result<(), End> {
+        let beats = self.state.pulse.turn();
+        if self.state.caller.expires_at.is_some_and(|at| at.saturating_add(LEEWAY_S) <= unix_now()) {
+            return Err(Some(Close::TokenExpired));
+        }
+        let is_there = !W::ANSWERS || std::mem::take(&mut self.heard);
+        if is_there {
+            self.silent_pings = 0;
+            // A connection beats when it was heard of, so that one which is dead without a word is not kept alive by us.
+            if let (true, Some(attending)) = (beats, &self.state.attending) {
+                attending.beat(false);
+            }
+        } else {
+            self.silent_pings += 1;
+            if self.silent_pings >= MAX_SILENT_PINGS {
+                return Err(Some(Close::Idle));
+            }
+        }
+        let id = self.state.spectator.id();
+        self.wire.ping(&id).await.map_err(|_| None)
+    }
+
+    async fn take(&mut self, received: Received) -> Result<(), End> {
+        self.heard = true;
+        match received {
+            Received::Text(text) => {
+                self.spend()?;
+                self.obey(&text).await
+            }
+            Received::Alive => Ok(()),
+            Received::Unwanted(close) => Err(Some(close)),
+            Received::Gone => Err(None),
+        }
+    }
+
+    /// Takes one message from the allowance.
+    fn spend(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        let earned = now.duration_since(self.allowed_at).as_secs_f64() * MESSAGES_PER_S;
+        self.allowance = (self.allowance + earned).min(BURST) - 1.0;
+        self.allowed_at = now;
+        if self.allowance < 0.0 { Err(Some(Close::TooFast)) } else { Ok(()) }
+    }
+
+    async fn obey(&mut self, text: &str) -> Result<(), End> {
+        let gateway = Rc::clone(&self.state.gateway);
+        let (reference, done) = match decode_message(text, &self.state.caller, &gateway.limits) {
+            Ok((reference, message)) => (reference, self.carry_out(reference, message).await?),
+            Err((reference, problem)) => (reference, Err(problem)),
+        };
+        match done {
+            Ok(Done::Told) => {}
+            Ok(Done::Silently) if reference.is_none() => {}
+            Ok(Done::Silently) => self.wire.put("done", None, reference, &events::done()),
+            Err(problem) => {
+                self.wire.put("error", None, reference, &events::problem(&problem));
+                self.nonsense += u32::from(problem.status().is_client_error());
+            }
+        }
+        self.wire.flush().await.map_err(|_| None)?;
+        if self.nonsense > MAX_NONSENSE { Err(Some(Close::Policy)) } else { Ok(()) }
+    }
+
+    async fn carry_out(&mut self, reference: Option<u64>, message: Message) -> Result<Result<Done, Problem>, End> {
+        let done = match message {
+            Message::Beat { active } => match &self.state.attending {
+                Some(attending) => {
+                    attending.beat(active);
+                    Ok(Done::Silently)
+                }
+                None => Err(Problem::new(Kind::Forbidden, "this connection only watches")),
+            },
+            Message::Watch { users, conversations, since } => {
+                match self.state.spectator.watch(users, conversations, since).await {
+                    Ok(snapshot) => {
+                        let id = self.state.spectator.id();
+                        self.wire.put("snapshot", Some(&id), reference, &snapshot);
+                        Ok(Done::Told)
+                    }
+                    Err(error) => Err(Problem::from(error)),
+                }
+            }
+            Message::Unwatch { users, conversations } => {
+                self.state.spectator.unwatch(&users, &conversations);
+                Ok(Done::Silently)
+            }
+            Message::Typing { conversation, typing } => {
+                let stroke = Stroke { user: self.state.caller.user.clone(), conversation, typing };
+                let typed = self.state.gateway.crew.type_many(vec![stroke]).await;
+                let typed = typed.and_then(|outcomes| outcomes.into_iter().next().unwrap_or(Ok(())));
+                typed.map(|()| Done::Silently).map_err(Problem::from)
+            }
+            Message::Leave => {
+                if let Some(attending) = &mut self.state.attending {
+                    attending.will_leave(Some(Reason::Logout));
+                }
+                return Err(Some(Close::Normal));
+            }
+            Message::Token(token) => self.renew(&token).map(|()| Done::Silently),
+        };
+        Ok(done)
+    }
+
+    /// Goes on with a fresh token of the same person.
+    fn renew(&mut self, token: &str) -> Result<(), Problem> {
+        let State { gateway, spectator, caller, .. } = &mut self.state;
+        *caller = renew(&gateway.access, caller, token, unix_now())?;
+        // Where the person takes part no longer, they see nobody type any more.
+        let mut left = spectator.conversations();
+        left.retain(|conversation| !caller.conversations.allows(conversation));
+        spectator.unwatch(&[], &left);
+        Ok(())
+    }
+
+    /// The service ends, and nobody is to notice: the connection beats once more, so that its device has the whole time to
+    /// come back, and is told when to do so, each at another moment.
+    async fn send_away(&mut self) {
+        if let Some(attending) = &mut self.state.attending {
+            attending.beat(false);
+            attending.will_leave(None);
+        }
+        let spread = self.state.gateway.crew.platform.rules.interval.0 / 3;
+        let _ = self.wire.reconnect(fastrand::u64(0..=spread)).await;
+        self.wire.close(Close::Restart).await;
+    }
+}
+
+/// How a message was carried out.
+enum Done {
+    /// With an answer of its own.
+    Told,
+    /// With nothing to say but that it was.
+    Silently,
+}
+
+/// For tokens, which other people's clocks stamped.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

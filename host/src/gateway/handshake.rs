@@ -1,0 +1,84 @@
+//! From a request to a connection that stays. Once it is admitted, the connection is taken over from the HTTP library as it
+//! is, so that an idle one costs a socket, a task and what it watches.
+
+use http::HeaderMap;
+use http::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use rollcall_api::{Kind, Problem};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+/// The bytes of a key: sixteen, in base64.
+const KEY_BYTES: usize = 24;
+
+/// A WebSocket's opening, found to be in order.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    accept: String,
+}
+
+/// Checks that a request asks for a WebSocket, as RFC 6455 §4.2.1 has it.
+pub(crate) fn handshake(headers: &HeaderMap) -> Result<Handshake, Problem> {
+    let lists = |name, wanted: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
+    };
+    if !lists(UPGRADE, "websocket") || !lists(CONNECTION, "upgrade") {
+        let detail = "this path is a WebSocket: open it with `Connection: Upgrade` and `Upgrade: websocket`";
+        return Err(Problem::new(Kind::UpgradeRequired, detail));
+    }
+    if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err(Problem::new(Kind::UpgradeRequired, "the header `Sec-WebSocket-Version` must be `13`"));
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
+    let Some(key) = key else {
+        return Err(Problem::new(Kind::Malformed, "the header `Sec-WebSocket-Key` is missing or is none"));
+    };
+    Ok(Handshake { accept: derive_accept_key(key.as_bytes()) })
+}
+
+impl Handshake {
+    /// The head of the answer.
+    pub(super) fn head(&self) -> String {
+        let accept = &self.accept;
+        format!(
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\
+             sec-websocket-accept: {accept}\r\n\r\n"
+        )
+    }
+}
+
+/// The head of an answer that is a stream of events. It ends with its connection: that is the framing which costs nothing.
+/// The last line is for nginx, which would otherwise keep events until there are enough of them.
+pub(super) const EVENT_STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+     cache-control: no-store\r\nconnection: close\r\nx-accel-buffering: no\r\n\r\n";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    const GOOD: [(&str, &str); 4] = [
+        ("connection", "keep-alive, Upgrade"),
+        ("upgrade", "WebSocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+
+    #[test]
+    fn the_example_of_the_standard_is_answered_as_there() {
+        let head = handshake(&headers(&GOOD)).unwrap().head();
+        assert!(head.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{head}");
+    }
+
+    #[test]
+    fn what_is_no_opening_is_refused() {
+        for (place, status) in [(0, 426), (1, 426), (2, 426), (3, 400)] {
+            let mut lines = GOOD.to_vec();
+            lines.remove(place);
+            assert_eq!(handshake(&headers(&lines)).unwrap_err().status(), status);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What is known of a person, as JSON that is written once and shared by everybody who is told.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use rollcall_api::call::View;
+use rollcall_api::events;
+use rollcall_core::sight::{Verdict, mask};
+use rollcall_core::{Published, State, UserId};
+
+/// One published presence, and the texts in which it is told.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) published: Published,
+    /// For whoever may see everything.
+    whole: OnceCell<Rc<str>>,
+    /// For whoever may not see when the person was last here.
+    part: OnceCell<Rc<str>>,
+}
+
+impl Known {
+    pub(super) fn new(published: Published) -> Rc<Self> {
+        Rc::new(Self { published, whole: OnceCell::new(), part: OnceCell::new() })
+    }
+
+    /// The text for a viewer with this much sight; none for one who may see nothing.
+    pub(super) fn told(&self, user: &UserId, sight: Verdict) -> Option<Rc<str>> {
+        let text = match sight {
+            Verdict { presence: false, .. } => return None,
+            Verdict { last_seen: true, .. } => &self.whole,
+            Verdict { last_seen: false, .. } => &self.part,
+        };
+        let write = || {
+            let published = mask(self.published.clone(), sight);
+            presence(user, published.map(|published| View { published, choice: None }).as_ref())
+        };
+        Some(Rc::clone(text.get_or_init(write)))
+    }
+}
+
+/// A presence as text.
+pub(super) fn presence(user: &UserId, view: Option<&View>) -> Rc<str> {
+    events::presence(user, view).into()
+}
+
+/// Whether two presences look alike. Where a person is here their last seen moves with every beat, and that is not news.
+pub(super) fn alike(one: &Published, other: &Published) -> bool {
+    let seen = |published: &Published| match published.state {
+        State::Offline => published.last_seen,
+        State::Online | State::Away | State::Busy => None,
+    };
+    one.state == other.state && one.note == other.note && one.since == other.since && seen(one) == seen(other)
+}
+
+/// A number that changes when what a viewer was told of a person changes. Together, by exclusive or, those of all whom a
+/// viewer watches tell whether anything changed while the viewer was away, on whichever host it comes back to.
+///
+/// The version of somebody offline is forgotten after a while, their last seen is not: so that is what counts.
+pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
+    let (kind, value): (u8, u64) = match published {
+        None => (0, 0),
+        Some(published) if published.state == State::Offline => (1, published.last_seen.map_or(0, |time| time.0)),
+        Some(published) => (2, published.version),
+    };
+    // FNV-1a: the same on every host and in every release, which the hash of a map need not be.
+    let bytes = user.as_str().bytes().chain([kind]).chain(value.to_le_bytes());
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    // Its last steps alone hardly reach the upper bits; this spreads them, or likenesses would cancel out.
+    let spread = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    spread ^ (spread >> 29)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use rollcall_core::Time;
+
+    fn published(state: State, last_seen: u64, version: u64) -> Published {
+        Published { state, note: None, since: Some(Time(1)), last_seen: Some(Time(last_seen)), version }
+    }
+
+    #[test]
+    fn beats_of_somebody_who_is_here_are_no_news() {
+        assert!(alike(&published(State::Online, 5, 1), &published(State::Online, 6, 1)));
+        assert!(!alike(&published(State::Offline, 5, 1), &published(State::Offline, 6, 1)));
+        assert!(!alike(&published(State::Online, 5, 1), &published(State::Away, 5, 1)));
+    }
+
+    #[test]
+    fn the_trace_of_somebody_offline_outlives_the_version() {
+        let bob = UserId::parse("bob").unwrap();
+        let trace = |published| trace(&bob, Some(&published));
+        assert_eq!(trace(published(State::Offline, 5, 9)), trace(published(State::Offline, 5, 0)));
+        assert_ne!(trace(published(State::Online, 5, 9)), trace(published(State::Online, 5, 10)));
+        assert_ne!(trace(published(State::Offline, 5, 9)), super::trace(&bob, None));
+    }
+
+    #[test]
+    fn texts_are_written_once_and_hide_what_is_hidden() {
+        let bob = UserId::parse("bob").unwrap();
+        let known = Known::new(published(State::Offline, 5, 9));
+        let all = Verdict { presence: true, last_seen: true };
+        let whole = known.told(&bob, all).unwrap();
+        assert!(Rc::ptr_eq(&whole, &known.told(&bob, all).unwrap()));
+        assert!(whole.contains("\"last_seen\":5"), "{whole}");
+        let part = known.told(&bob, Verdict { presence: true, last_seen: false }).unwrap();
+        assert!(part.contains("\"last_seen\":null"), "{part}");
+        assert_eq!(known.told(&bob, Verdict { presence: false, last_seen: true }), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! What the gateway does although no connection asks for it: takes what the topics tell, repairs what was lost, and counts
+//! crowds.
+
+use std::time::{Duration, Instant};
+
+use rollcall_core::{Error, UserId};
+
+use super::Gateway;
+
+/// People read again in one call.
+const PAGE: usize = 500;
+
+/// Before what could not be read is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// When somebody is read again of whom something was shown that is not published yet: a settling is due within a second.
+const DOUBT: Duration = Duration::from_millis(1500);
+
+/// How often crowds are counted. A count holds for three of these.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// From how many watchers on one worker a person is counted at all: a crowd of 10,000 on 100 workers has as many on one
+/// of them at least.
+const COUNTED_FROM: usize = 100;
+
+impl Gateway {
+    /// Takes what the topics tell to whoever watches.
+    pub(super) async fn listen(&self) {
+        loop {
+            let marching = self.roster.borrow().is_marching();
+            tokio::select! {
+                biased;
+                news = self.tap.next() => {
+                    let (now, time) = (Instant::now(), self.topics.now());
+                    let metrics = &self.crew.platform.metrics.gateway;
+                    for change in &news.changes {
+                        metrics.heard_after(time.0.saturating_sub(change.published.version / 1000));
+                    }
+                    {
+                        let mut roster = self.roster.borrow_mut();
+                        news.changes.iter().for_each(|change| roster.hear(change, now));
+                        news.typed.iter().for_each(|typed| roster.hear_typing(typed));
+                    }
+                    metrics.heard(news.changes.len() + news.typed.len());
+                    if news.missed {
+                        metrics.missed();
+                        self.lost.notify_one();
+                    }
+                }
+                // A slice, then whoever else wants to run, then the next.
+                () = tokio::task::yield_now(), if marching => self.roster.borrow_mut().march(),
+                () = self.time_comes() => {}
+                () = self.stirred.notified() => {}
+            }
+        }
+    }
+
+    /// Waits for the next thing whose time comes, and does it.
+    async fn time_comes(&self) {
+        let typing = self.roster.borrow().typing_ends().map(|until| {
+            // A millisecond more: a sign lasts until its end, that included.
+            Instant::now() + Duration::from_millis((until.0 + 1).saturating_sub(self.topics.now().0))
+        });
+        let release = self.roster.borrow().next_release();
+        let Some(first) = [typing, release].into_iter().flatten().min() else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep_until(first.into()).await;
+        let mut roster = self.roster.borrow_mut();
+        roster.expire_typing(self.topics.now());
+        roster.release(Instant::now());
+    }
+
+    /// Somebody is to be read again in a moment.
+    pub(super) fn doubt(&self, user: UserId) {
+        self.doubtful.borrow_mut().push_back((Instant::now() + DOUBT, user));
+        self.doubted.notify_one();
+    }
+
+    /// Reads those again of whom something was shown that was not published yet.
+    pub(super) async fn resolve_doubts(&self) {
+        loop {
+            let Some(first) = self.doubtful.borrow().front().map(|(at, _)| *at) else {
+                self.doubted.notified().await;
+                continue;
+            };
+            tokio::time::sleep_until(first.into()).await;
+            let now = Instant::now();
+            let mut users = Vec::new();
+            while users.len() < PAGE && self.doubtful.borrow().front().is_some_and(|(at, _)| *at <= now) {
+                users.extend(self.doubtful.borrow_mut().pop_front().map(|(_, user)| user));
+            }
+            let people = self.roster.borrow().present(users);
+            // What fails here is found by the recheck.
+            let _ = self.reread(people).await;
+        }
+    }
+
+    /// Reads everybody again whenever something may have been lost.
+    pub(super) async fn repair(&self) {
+        loop {
+            self.lost.notified().await;
+            self.reread_everybody().await;
+        }
+    }
+
+    /// Reads everybody who is watched, now, and tells what differs: something may have been lost.
+    async fn reread_everybody(&self) {
+        let mut from = Some(0);
+        while let Some(start) = from {
+            let (people, next) = self.roster.borrow().page(start, PAGE);
+            match self.reread(people).await {
+                Ok(()) => from = next,
+                // The store is away again: when it is back, that too is told.
+                Err(Error::Unavailable(_)) => tokio::time::sleep(RETRY).await,
+                Err(error) => {
+                    tracing::error!("people who are watched cannot be read: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads everybody who is watched once in each interval, in case something was lost that nobody noticed.
+    pub(super) async fn recheck(&self) {
+        let mut from = 0;
+        loop {
+            let pages = (self.roster.borrow().sizes().people.max(1) as usize).div_ceil(PAGE);
+            let pause = self.manners.recheck.div_f64(pages as f64);
+            tokio::time::sleep(pause).await;
+            let (people, next) = self.roster.borrow().page(from, PAGE);
+            // What could not be read now is read in the next round.
+            let _ = self.reread(people).await;
+            from = next.unwrap_or(0);
+        }
+    }
+
+    async fn reread(&self, people: Vec<(UserId, u64)>) -> Result<(), Error> {
+        if people.is_empty() {
+            return Ok(());
+        }
+        let users = people.iter().map(|(user, _)| user.clone()).collect();
+        let answers = self.crew.look_up(None, users).await?;
+        let now = Instant::now();
+        let mut repaired = 0;
+        let mut away = None;
+        for ((user, news), answer) in people.into_iter().zip(answers) {
+            match answer {
+                Ok(Some(view)) => {
+                    repaired += usize::from(self.roster.borrow_mut().learn(&user, view.published, news, now));
+                }
+                // A service sees everybody who is not restricted; of those who are, nobody is told anything.
+                Ok(None) => {}
+                Err(error) => away = Some(error),
+            }
+        }
+        if repaired > 0 {
+            // Some may have to be told in slices, or later.
+            self.stirred.notify_one();
+            self.crew.platform.metrics.gateway.repaired(repaired);
+        }
+        away.map_or(Ok(()), Err)
+    }
+
+    /// Says how many watch whom, and learns how many do on all hosts.
+    pub(super) async fn count(&self) {
+        let station = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
+        loop {
+            tokio::time::sleep(COUNT_EVERY).await;
+            let popular = self.roster.borrow().popular(COUNTED_FROM);
+            for counts in popular.chunks(PAGE) {
+                // Without an answer the last count stands; a crowd on this worker alone is seen without one.
+                let Ok(totals) = self.topics.count_watchers(&station, counts.to_vec()).await else { continue };
+                let mut roster = self.roster.borrow_mut();
+                counts.iter().zip(totals).for_each(|((user, _), total)| roster.counted(user, total));
+            }
+        }
+    }
+}

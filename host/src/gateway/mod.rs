@@ -1,0 +1,309 @@
+//! The gateway: connections that stay. Whoever watches is told within milliseconds, and a live connection is a heartbeat.
+//!
+//! Each worker has its own. What is published arrives at the worker's tap, `listening` takes it to the [`Roster`], and
+//! that marks who has to be told; a connection takes what is newest when it can. Of a person whom thousands watch on one
+//! worker there is one subscription on this host, one copy of the text, and one mark per watcher.
+//!
+//! Deliberately absent: a queue per connection, a replay log (the newest state is all there is to replay), and any
+//! decision about who may see whom: that comes from the functions, with every admission.
+
+mod attendance;
+mod connection;
+mod handshake;
+mod known;
+mod listening;
+mod roster;
+mod socket;
+mod sse;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rollcall_api::{Access, Limits, Since, events};
+use rollcall_core::{ConversationId, Error, Published, Span, State, Time, UserId};
+use rollcall_functions::subscribe::Place;
+use rollcall_store::{Tap, Topic, Topics};
+use tokio::sync::Notify;
+
+use crate::engine::Crew;
+use attendance::Attendance;
+use roster::{Added, Crowds, Roster};
+
+pub(crate) use attendance::Presences;
+pub(crate) use connection::Visitor;
+pub(crate) use handshake::handshake;
+pub(crate) use roster::Sizes;
+
+/// How long after its version somebody's change is surely published: longer than any call may take.
+const SURELY_PUBLISHED: Span = Span::seconds(10);
+
+/// How the gateway behaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manners {
+    /// How often everybody who is watched is read again, in case something was lost that nobody noticed.
+    pub(crate) recheck: Duration,
+    /// How many watchers, on all hosts, are a crowd.
+    pub(crate) crowd: u64,
+    /// How often a crowd is told of one person.
+    pub(crate) crowd_interval: Duration,
+}
+
+/// One worker's gateway.
+pub(crate) struct Gateway {
+    pub(crate) crew: Crew,
+    pub(crate) access: Arc<Access>,
+    pub(crate) limits: Limits,
+    manners: Manners,
+    roster: RefCell<Roster>,
+    topics: Arc<dyn Topics>,
+    tap: Tap,
+    attendance: Rc<Attendance>,
+    /// People to be read again soon, because what was shown of them was not published yet.
+    doubtful: RefCell<VecDeque<(Instant, UserId)>>,
+    /// There is somebody to be read again soon.
+    doubted: Notify,
+    /// Something may have been lost.
+    lost: Notify,
+    /// Something became known in another way than by a topic.
+    stirred: Notify,
+    /// What resuming rests on; it never goes back.
+    heard_until: Cell<Time>,
+    /// How many watchers, people and conversations the metrics know of.
+    reported: Cell<Sizes>,
+}
+
+impl Gateway {
+    pub(crate) fn new(
+        crew: Crew,
+        access: Arc<Access>,
+        limits: Limits,
+        manners: Manners,
+        present: Presences,
+    ) -> Rc<Self> {
+        let topics = Arc::clone(&crew.platform.topics);
+        let crowds = Crowds { from: manners.crowd, every: manners.crowd_interval };
+        Rc::new(Self {
+            tap: topics.tap(),
+            topics,
+            crew,
+            access,
+            limits,
+            manners,
+            roster: RefCell::new(Roster::new(crowds)),
+            attendance: Rc::new(Attendance::new(present)),
+            doubtful: RefCell::default(),
+            doubted: Notify::new(),
+            lost: Notify::new(),
+            stirred: Notify::new(),
+            heard_until: Cell::new(Time(0)),
+            reported: Cell::default(),
+        })
+    }
+
+    /// Everything that goes on although no connection asks for it, for ever.
+    pub(crate) async fn run(&self) {
+        let attend = self.attendance.keep(&self.crew);
+        tokio::join!(self.listen(), self.repair(), self.resolve_doubts(), self.recheck(), self.count(), attend);
+    }
+
+    /// Returns when the store knows of every connection what it should.
+    pub(crate) async fn settled(&self) {
+        self.attendance.settled().await;
+    }
+
+    /// A new pair of eyes, which watch nobody yet.
+    pub(crate) fn spectator(self: &Rc<Self>, viewer: Option<UserId>) -> Spectator {
+        let key = self.roster.borrow_mut().enter(viewer.clone());
+        self.report();
+        Spectator { gateway: Rc::clone(self), key, viewer }
+    }
+
+    /// Lets the metrics know how much is watched.
+    fn report(&self) {
+        let sizes = self.roster.borrow().sizes();
+        self.crew.platform.metrics.gateway.watching(self.reported.replace(sizes), sizes);
+    }
+
+    /// From where to resume after all that this watcher was told: everything published before is among it.
+    fn resume_point(&self, watcher: usize) -> Since {
+        let heard = Time(self.tap.heard_until().0.saturating_sub(SURELY_PUBLISHED.0));
+        self.heard_until.set(self.heard_until.get().max(heard));
+        Since { version: self.heard_until.get().0 * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
+    }
+
+    /// Whether this may have come about after the resume point.
+    fn is_since(&self, published: Option<&Published>, since: &Since) -> bool {
+        let Some(published) = published else { return true };
+        if published.version > 0 || published.state != State::Offline {
+            return published.version > since.version;
+        }
+        // The version of somebody long offline is forgotten. They went when their devices died, which is not long after
+        // they were last seen, even if they were pardoned once.
+        let alive = self.crew.platform.rules.alive_for();
+        published.last_seen.is_none_or(|seen| (seen + alive + alive + SURELY_PUBLISHED).0 * 1000 > since.version)
+    }
+}
+
+/// One connection's eyes. Dropping it lets go of everything it watches.
+pub(crate) struct Spectator {
+    gateway: Rc<Gateway>,
+    key: usize,
+    viewer: Option<UserId>,
+}
+
+/// What a watcher is told.
+#[derive(Debug, Default)]
+struct News {
+    presences: Vec<Rc<str>>,
+    typing: Vec<String>,
+}
+
+impl Spectator {
+    /// Begins to watch people and conversations, beside those watched already. Answers the snapshot: all of them, or what
+    /// changed since. On an error nothing is watched that was not before.
+    pub(crate) async fn watch(
+        &self,
+        users: Vec<UserId>,
+        conversations: Vec<ConversationId>,
+        since: Option<Since>,
+    ) -> Result<String, Error> {
+        let gateway = &self.gateway;
+        let limit = gateway.crew.platform.rules.watch_limit;
+        let (watching, seated) = {
+            let roster = gateway.roster.borrow();
+            (roster.watching(self.key), roster.seated(self.key))
+        };
+        if seated + conversations.len() > limit as usize {
+            return Err(Error::TooMany(limit));
+        }
+        let added = gateway.roster.borrow_mut().add(self.key, users, conversations.clone());
+        let admitted = self.admit(&added, watching as u32, conversations, since).await;
+        if admitted.is_err() {
+            self.let_go(gateway.roster.borrow_mut().undo(self.key, &added));
+        }
+        gateway.report();
+        admitted
+    }
+
+    async fn admit(
+        &self,
+        added: &Added,
+        watching: u32,
+        conversations: Vec<ConversationId>,
+        since: Option<Since>,
+    ) -> Result<String, Error> {
+        let gateway = &self.gateway;
+        // First listen, then read: what changes in between is heard.
+        if !added.topics.is_empty() {
+            gateway.tap.watch(&added.topics).await?;
+            gateway.roster.borrow_mut().listened(&added.topics);
+        }
+        let mut shown = self.read(added, watching).await?;
+        let typing = self.read_typing(added, conversations).await?;
+        if let Some(since) = since {
+            let unchanged = since.digest == Some(gateway.roster.borrow().digest(self.key));
+            shown.retain(|shown| !unchanged && gateway.is_since(shown.published.as_ref(), &since));
+        }
+        let presences = shown.iter().map(|shown| &*shown.text);
+        Ok(events::snapshot(presences, typing.iter().map(String::as_str), since.is_some()))
+    }
+
+    /// Asks what the viewer may see of those who were added.
+    async fn read(&self, added: &Added, watching: u32) -> Result<Vec<roster::Shown>, Error> {
+        let gateway = &self.gateway;
+        let users: Vec<UserId> = added.targets.iter().map(|newcomer| newcomer.user.clone()).collect();
+        if users.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places = gateway.crew.open(self.viewer.clone(), watching, users).await?;
+        let mut shown = Vec::with_capacity(places.len());
+        for (newcomer, place) in added.targets.iter().zip(places) {
+            let Place { view, sight, settled } = place?;
+            if !settled {
+                gateway.doubt(newcomer.user.clone());
+            }
+            shown.extend(gateway.roster.borrow_mut().admit(self.key, newcomer, view.as_ref(), sight));
+        }
+        Ok(shown)
+    }
+
+    /// Asks who types where it was added, as far as the viewer may see.
+    async fn read_typing(&self, added: &Added, conversations: Vec<ConversationId>) -> Result<Vec<String>, Error> {
+        if added.seats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gateway = &self.gateway;
+        let rooms = gateway.crew.typists(self.viewer.clone(), conversations.clone()).await?;
+        let mut typing = Vec::new();
+        for (conversation, typists) in conversations.iter().zip(rooms) {
+            let typists: Vec<(UserId, Time)> = typists?.into_iter().map(|typist| (typist.user, typist.until)).collect();
+            typing.extend(typists.iter().map(|(user, until)| events::typing(conversation, user, Some(*until))));
+            gateway.roster.borrow_mut().learn_typing(self.key, conversation, typists);
+        }
+        gateway.stirred.notify_one();
+        Ok(typing)
+    }
+
+    /// Watches these no longer.
+    pub(crate) fn unwatch(&self, users: &[UserId], conversations: &[ConversationId]) {
+        self.let_go(self.gateway.roster.borrow_mut().remove(self.key, users, conversations));
+        self.gateway.report();
+    }
+
+    /// The conversations that are watched.
+    fn conversations(&self) -> Vec<ConversationId> {
+        self.gateway.roster.borrow().conversations(self.key)
+    }
+
+    fn let_go(&self, idle: Vec<Topic>) {
+        if !idle.is_empty() {
+            self.gateway.tap.unwatch(&idle);
+        }
+    }
+
+    /// Returns when there is something to tell.
+    async fn roused(&self) {
+        poll_fn(|context| self.gateway.roster.borrow_mut().poll_news(self.key, context)).await;
+    }
+
+    /// Takes all that there is to tell.
+    async fn news(&self) -> News {
+        let mut news = News::default();
+        let crew = &self.gateway.crew;
+        loop {
+            let collected = self.gateway.roster.borrow_mut().collect(self.key);
+            news.presences.extend(collected.presences);
+            news.typing.extend(collected.typing);
+            if let (true, Some(viewer)) = (collected.itself, &self.viewer) {
+                // One sees more of oneself than others do. If that cannot be read now, the next check finds it.
+                let own = crew.look_up(Some(viewer.clone()), vec![viewer.clone()]).await;
+                let own = own.ok().and_then(|answers| answers.into_iter().next()).and_then(Result::ok);
+                news.presences.extend(own.map(|view| known::presence(viewer, view.as_ref())));
+            }
+            if collected.strangers.is_empty() {
+                return news;
+            }
+            let Ok(verdicts) = crew.verdicts(self.viewer.clone(), collected.strangers.clone()).await else {
+                return news;
+            };
+            let judged = collected.strangers.into_iter().zip(verdicts).map(|(user, verdict)| (user, verdict.presence));
+            self.gateway.roster.borrow_mut().judge(self.key, judged.collect());
+        }
+    }
+
+    /// From where to resume after all that was told so far, as a client keeps it.
+    fn id(&self) -> String {
+        self.gateway.resume_point(self.key).to_string()
+    }
+}
+
+impl Drop for Spectator {
+    fn drop(&mut self) {
+        self.let_go(self.gateway.roster.borrow_mut().leave(self.key));
+        self.gateway.report();
+    }
+}

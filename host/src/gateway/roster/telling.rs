@@ -1,0 +1,278 @@
+//! What comes in, and who is to be told of it.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use rollcall_api::events;
+use rollcall_core::sight::{Verdict, mask};
+use rollcall_core::{ConversationId, Published, Time, UserId};
+use rollcall_functions::capabilities::Change;
+use rollcall_store::Typed;
+
+use super::super::known::trace;
+use super::{Collected, FEW, Parade, Roster, SLICE, Sizes};
+
+impl Roster {
+    /// Takes what a topic tells of a person.
+    pub(in super::super) fn hear(&mut self, change: &Change, now: Instant) {
+        let Some(key) = self.people_by_name.get(&change.user).copied() else { return };
+        if self.people.get_mut(key).is_some_and(|person| person.hear(&change.published)) {
+            self.announce(key, now);
+        }
+    }
+
+    /// Takes what was read of a person, asked for when so much had been heard. True: somebody has to be told.
+    pub(in super::super) fn learn(&mut self, user: &UserId, published: Published, news: u64, now: Instant) -> bool {
+        let Some(key) = self.people_by_name.get(user).copied() else { return false };
+        let is_news = self.people.get_mut(key).is_some_and(|person| person.learn(published, news));
+        if is_news {
+            self.announce(key, now);
+        }
+        is_news
+    }
+
+    /// Marks everybody who watches this person, at once or as soon as may be.
+    fn announce(&mut self, key: usize, now: Instant) {
+        let Some(person) = self.people.get_mut(key) else { return };
+        if person.everywhere.max(person.watchers.len() as u64) > self.crowds.from {
+            if let Some(until) = person.held_until.filter(|until| *until > now) {
+                if !std::mem::replace(&mut person.is_held, true) {
+                    self.held.insert((until, key));
+                }
+                return;
+            }
+            person.held_until = Some(now + self.crowds.every);
+        }
+        if person.watchers.len() > FEW {
+            // One that is on its way is left to end, or those at its end would never be reached; then it goes round again.
+            match self.parades.iter_mut().find(|parade| parade.person == key) {
+                Some(parade) => parade.again |= parade.from > 0,
+                None => self.parades.push_back(Parade { person: key, from: 0, again: false }),
+            }
+            return;
+        }
+        for (_, place) in &person.watchers {
+            if let Some(watcher) = self.watchers.get_mut(place.watcher) {
+                watcher.mark(place.index);
+            }
+        }
+    }
+
+    /// Whether there are watchers still to be marked.
+    pub(in super::super) fn is_marching(&self) -> bool {
+        !self.parades.is_empty()
+    }
+
+    /// Marks the next slice of watchers.
+    pub(in super::super) fn march(&mut self) {
+        let Some(mut parade) = self.parades.pop_front() else { return };
+        let Some(person) = self.people.get(parade.person) else { return };
+        let end = person.watchers.capacity().min(parade.from + SLICE);
+        for place in (parade.from..end).filter_map(|index| person.watchers.get(index)) {
+            if let Some(watcher) = self.watchers.get_mut(place.watcher) {
+                watcher.mark(place.index);
+            }
+        }
+        parade.from = end;
+        if end >= person.watchers.capacity() {
+            if !std::mem::take(&mut parade.again) {
+                return;
+            }
+            parade.from = 0;
+        }
+        self.parades.push_back(parade);
+    }
+
+    /// When somebody who is held may be told of.
+    pub(in super::super) fn next_release(&self) -> Option<Instant> {
+        self.held.first().map(|(at, _)| *at)
+    }
+
+    /// Tells of those who were held until now.
+    pub(in super::super) fn release(&mut self, now: Instant) {
+        while let Some((at, key)) = self.held.first().copied()
+            && at <= now
+        {
+            self.held.remove(&(at, key));
+            if let Some(person) = self.people.get_mut(key) {
+                person.is_held = false;
+            }
+            self.announce(key, now);
+        }
+    }
+
+    /// Takes what a topic tells of somebody typing.
+    pub(in super::super) fn hear_typing(&mut self, typed: &Typed) {
+        let Some(key) = self.rooms_by_name.get(&typed.conversation).copied() else { return };
+        if self.rooms.get_mut(key).is_some_and(|room| room.hear(typed)) {
+            self.stir(key);
+        }
+    }
+
+    /// Takes who types in a conversation as far as this watcher may see, and as it is told at this moment.
+    pub(in super::super) fn learn_typing(
+        &mut self,
+        watcher: usize,
+        conversation: &ConversationId,
+        typists: Vec<(UserId, Time)>,
+    ) {
+        let Some(key) = self.rooms_by_name.get(conversation).copied() else { return };
+        if let Some(eyes) = self.watchers.get_mut(watcher) {
+            eyes.remember(typists.iter().map(|(user, _)| (user.clone(), true)));
+            let seat = eyes.seats.iter_mut().find(|(_, seat)| seat.room == key);
+            seat.into_iter().for_each(|(_, seat)| seat.told.clone_from(&typists));
+        }
+        if self.rooms.get_mut(key).is_some_and(|room| room.learn(typists)) {
+            self.stir(key);
+        }
+    }
+
+    /// When the first sign of typing ends by itself.
+    pub(in super::super) fn typing_ends(&self) -> Option<Time> {
+        let rooms = self.busy_rooms.iter().filter_map(|key| self.rooms.get(*key));
+        rooms.flat_map(|room| room.typists.iter().map(|(_, until)| *until)).min()
+    }
+
+    /// Forgets signs of typing that have ended.
+    pub(in super::super) fn expire_typing(&mut self, now: Time) {
+        let ended: Vec<usize> = self
+            .busy_rooms
+            .iter()
+            .copied()
+            .filter(|key| self.rooms.get_mut(*key).is_some_and(|room| room.expire(now)))
+            .collect();
+        ended.into_iter().for_each(|key| self.stir(key));
+    }
+
+    /// Who types somewhere has changed.
+    fn stir(&mut self, key: usize) {
+        let Some(room) = self.rooms.get(key) else { return };
+        if room.typists.is_empty() {
+            self.busy_rooms.remove(&key);
+        } else {
+            self.busy_rooms.insert(key);
+        }
+        for (_, place) in &room.watchers {
+            if let Some(watcher) = self.watchers.get_mut(place.watcher) {
+                watcher.mark_seat(place.index);
+            }
+        }
+    }
+
+    /// Ready when there is something to tell this watcher, or when it is gone.
+    pub(in super::super) fn poll_news(&mut self, watcher: usize, context: &Context<'_>) -> Poll<()> {
+        let Some(eyes) = self.watchers.get_mut(watcher) else { return Poll::Ready(()) };
+        if eyes.has_news() {
+            return Poll::Ready(());
+        }
+        if !eyes.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            eyes.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Takes everything that there is to tell this watcher: of each person what is newest, and no more than that.
+    pub(in super::super) fn collect(&mut self, watcher: usize) -> Collected {
+        let mut collected = Collected::default();
+        let Some(eyes) = self.watchers.get_mut(watcher) else { return collected };
+        for index in std::mem::take(&mut eyes.dirty) {
+            let Some(target) = eyes.targets.get_mut(index) else { continue };
+            target.is_dirty = false;
+            let Some(person) = self.people.get(target.person) else { continue };
+            let (Some(newest), Some(sight)) = (&person.newest, target.sight) else { continue };
+            if target.told.as_ref().is_some_and(|told| Rc::ptr_eq(told, newest)) {
+                continue;
+            }
+            target.told = Some(Rc::clone(newest));
+            if eyes.viewer.as_ref() == Some(&person.user) {
+                collected.itself = true;
+            } else if let Some(text) = newest.told(&person.user, sight) {
+                collected.presences.push(text);
+            }
+            let trace = seen_trace(&person.user, &newest.published, sight);
+            eyes.digest ^= std::mem::replace(&mut target.trace, trace) ^ trace;
+        }
+        self.collect_typing(watcher, &mut collected);
+        collected
+    }
+
+    fn collect_typing(&mut self, watcher: usize, collected: &mut Collected) {
+        let Some(eyes) = self.watchers.get_mut(watcher) else { return };
+        for index in std::mem::take(&mut eyes.dirty_seats) {
+            let Some(seat) = eyes.seats.get_mut(index) else { continue };
+            seat.is_dirty = false;
+            let Some(room) = self.rooms.get(seat.room) else { continue };
+            let mut seen = Vec::new();
+            for (user, until) in room.typists.iter().filter(|(user, _)| eyes.viewer.as_ref() != Some(user)) {
+                match (&eyes.viewer, eyes.sees.get(user)) {
+                    (None, _) | (Some(_), Some(true)) => seen.push((user.clone(), *until)),
+                    (Some(_), Some(false)) => {}
+                    (Some(_), None) => collected.strangers.push(user.clone()),
+                }
+            }
+            let name = &room.conversation;
+            for (user, _) in seat.told.iter().filter(|(user, _)| !seen.iter().any(|(other, _)| other == user)) {
+                collected.typing.push(events::typing(name, user, None));
+            }
+            for (user, until) in seen.iter().filter(|typist| !seat.told.contains(typist)) {
+                collected.typing.push(events::typing(name, user, Some(*until)));
+            }
+            seat.told = seen;
+        }
+    }
+
+    /// Takes whether a watcher may see these typists.
+    pub(in super::super) fn judge(&mut self, watcher: usize, typists: Vec<(UserId, bool)>) {
+        let Some(eyes) = self.watchers.get_mut(watcher) else { return };
+        eyes.remember(typists);
+        let seats: Vec<usize> = eyes.seats.iter().map(|(index, _)| index).collect();
+        seats.into_iter().for_each(|index| eyes.mark_seat(index));
+    }
+
+    /// What all that this watcher was told comes to: see [`trace`].
+    pub(in super::super) fn digest(&self, watcher: usize) -> u64 {
+        self.watchers.get(watcher).map_or(0, |watcher| watcher.digest)
+    }
+
+    /// A few of the people who are watched, each with how much was heard of them, and where to go on.
+    pub(in super::super) fn page(&self, from: usize, limit: usize) -> (Vec<(UserId, u64)>, Option<usize>) {
+        let end = self.people.capacity().min(from + limit);
+        let people = (from..end).filter_map(|key| self.people.get(key));
+        let page = people.map(|person| (person.user.clone(), person.news)).collect();
+        (page, (end < self.people.capacity()).then_some(end))
+    }
+
+    /// These people, each with how much was heard of them, if they are watched.
+    pub(in super::super) fn present(&self, users: Vec<UserId>) -> Vec<(UserId, u64)> {
+        let news = |user: &UserId| Some(self.people.get(*self.people_by_name.get(user)?)?.news);
+        users.into_iter().filter_map(|user| news(&user).map(|news| (user, news))).collect()
+    }
+
+    /// People with at least so many watchers on this worker, and how many they have.
+    pub(in super::super) fn popular(&self, at_least: usize) -> Vec<(UserId, u32)> {
+        let people = self.people.iter().filter(|(_, person)| person.watchers.len() >= at_least);
+        people.map(|(_, person)| (person.user.clone(), person.watchers.len() as u32)).collect()
+    }
+
+    /// How many watch this person on all hosts.
+    pub(in super::super) fn counted(&mut self, user: &UserId, everywhere: u64) {
+        if let Some(person) = self.people_by_name.get(user).and_then(|key| self.people.get_mut(*key)) {
+            person.everywhere = everywhere;
+        }
+    }
+
+    /// How much is watched.
+    pub(in super::super) fn sizes(&self) -> Sizes {
+        Sizes {
+            watchers: self.watchers.len() as i64,
+            people: self.people.len() as i64,
+            conversations: self.rooms.len() as i64,
+        }
+    }
+}
+
+/// The trace of what a viewer with this much sight sees of a presence.
+pub(super) fn seen_trace(user: &UserId, published: &Published, sight: Verdict) -> u64 {
+    trace(user, mask(published.clone(), sight).as_ref())
+}

@@ -1,0 +1,181 @@
+//! What the roster promises: everybody is told the newest, once, and nothing else.
+
+use std::time::{Duration, Instant};
+
+use rollcall_api::call::View;
+use rollcall_core::sight::Verdict;
+use rollcall_core::{ConversationId, Published, State, Time, UserId};
+use rollcall_functions::capabilities::Change;
+use rollcall_store::{Topic, Typed};
+
+use super::{Crowds, FEW, Roster, SLICE};
+
+const ALL: Verdict = Verdict { presence: true, last_seen: true };
+const NOTHING: Verdict = Verdict { presence: false, last_seen: false };
+
+fn id(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+fn published(state: State, version: u64) -> Published {
+    Published { state, note: None, since: Some(Time(version)), last_seen: Some(Time(version)), version }
+}
+
+fn change(user: &str, state: State, version: u64) -> Change {
+    Change { user: id(user), published: published(state, version) }
+}
+
+fn roster() -> Roster {
+    Roster::new(Crowds { from: 1_000_000, every: Duration::from_secs(1) })
+}
+
+/// A watcher of these people, of whom nothing was known before.
+fn watcher(roster: &mut Roster, users: &[&str], sight: Verdict) -> usize {
+    let key = roster.enter(Some(id("viewer")));
+    let added = roster.add(key, users.iter().map(|user| id(user)).collect(), Vec::new());
+    for newcomer in &added.targets {
+        let view = View { published: published(State::Offline, 0), choice: None };
+        roster.admit(key, newcomer, Some(&view).filter(|_| sight.presence), sight);
+    }
+    key
+}
+
+fn told(roster: &mut Roster, key: usize) -> Vec<String> {
+    roster.collect(key).presences.iter().map(|text| text.to_string()).collect()
+}
+
+#[test]
+fn a_slow_watcher_is_told_the_newest_state_and_no_other() {
+    let mut roster = roster();
+    let slow = watcher(&mut roster, &["bob", "carol"], ALL);
+    for version in 1..100 {
+        roster
+            .hear(&change("bob", if version % 2 == 0 { State::Online } else { State::Away }, version), Instant::now());
+    }
+    let texts = told(&mut roster, slow);
+    assert_eq!(texts.len(), 1);
+    assert!(texts[0].contains("\"version\":99"), "{}", texts[0]);
+    assert!(told(&mut roster, slow).is_empty());
+}
+
+#[test]
+fn whoever_may_see_nothing_is_told_nothing() {
+    let mut roster = roster();
+    let (blind, seeing) = (watcher(&mut roster, &["bob"], NOTHING), watcher(&mut roster, &["bob"], ALL));
+    let before = roster.digest(blind);
+    roster.hear(&change("bob", State::Online, 5), Instant::now());
+    assert!(told(&mut roster, blind).is_empty());
+    assert_eq!(roster.digest(blind), before, "not even by what it resumes from");
+    assert_eq!(told(&mut roster, seeing).len(), 1);
+}
+
+#[test]
+fn news_between_the_reading_and_the_admission_is_shown_at_once() {
+    let mut roster = roster();
+    let key = roster.enter(None);
+    let added = roster.add(key, vec![id("bob")], Vec::new());
+    roster.hear(&change("bob", State::Busy, 7), Instant::now());
+    let view = View { published: published(State::Online, 6), choice: None };
+    let shown = roster.admit(key, &added.targets[0], Some(&view), ALL).unwrap();
+    assert!(shown.text.contains("busy"), "{}", shown.text);
+    assert!(told(&mut roster, key).is_empty(), "and not once more");
+}
+
+#[test]
+fn a_topic_is_let_go_with_its_last_watcher() {
+    let mut roster = roster();
+    let (one, other) = (watcher(&mut roster, &["bob"], ALL), watcher(&mut roster, &["bob", "carol"], ALL));
+    assert_eq!(roster.leave(one), []);
+    assert_eq!(roster.remove(other, &[id("bob"), id("nobody")], &[]), [Topic::Person(id("bob"))]);
+    assert_eq!(roster.leave(other), [Topic::Person(id("carol"))]);
+    assert_eq!(roster.sizes(), super::Sizes::default());
+}
+
+#[test]
+fn whom_one_watches_already_is_not_added_again() {
+    let mut roster = roster();
+    let key = watcher(&mut roster, &["bob"], ALL);
+    roster.listened(&[Topic::Person(id("bob"))]);
+    let added = roster.add(key, vec![id("bob"), id("carol")], Vec::new());
+    assert_eq!(added.topics, [Topic::Person(id("carol"))]);
+    assert_eq!(roster.undo(key, &added), [Topic::Person(id("carol"))]);
+    assert_eq!(roster.watching(key), 1);
+}
+
+#[test]
+fn a_parade_reaches_everybody_even_if_the_person_changes_meanwhile() {
+    let mut roster = roster();
+    let watchers: Vec<usize> = (0..FEW + SLICE * 2).map(|_| watcher(&mut roster, &["star"], ALL)).collect();
+    let mut version = 0;
+    let mut reached = std::collections::HashSet::new();
+    for _ in 0..40 {
+        version += 1;
+        roster.hear(&change("star", State::Online, version), Instant::now());
+        roster.march();
+        reached.extend(watchers.iter().copied().filter(|key| !told(&mut roster, *key).is_empty()));
+    }
+    assert_eq!(reached.len(), watchers.len(), "the last are not overtaken for ever");
+    while roster.is_marching() {
+        roster.march();
+    }
+    for key in &watchers {
+        told(&mut roster, *key);
+        let newest = format!("{:016x}", roster.digest(*key));
+        assert_eq!(newest, format!("{:016x}", roster.digest(watchers[0])), "all end with the same");
+    }
+}
+
+#[test]
+fn a_crowd_is_told_once_per_interval_and_then_the_newest() {
+    let mut roster = Roster::new(Crowds { from: 1, every: Duration::from_secs(1) });
+    let watchers = [watcher(&mut roster, &["star"], ALL), watcher(&mut roster, &["star"], ALL)];
+    let start = Instant::now();
+    roster.hear(&change("star", State::Online, 1), start);
+    assert!(watchers.iter().all(|key| told(&mut roster, *key).len() == 1));
+    for version in 2..10 {
+        roster.hear(&change("star", State::Away, version), start + Duration::from_millis(version * 50));
+    }
+    assert!(watchers.iter().all(|key| told(&mut roster, *key).is_empty()));
+    assert_eq!(roster.next_release(), Some(start + Duration::from_secs(1)));
+    roster.release(start + Duration::from_secs(1));
+    assert!(watchers.iter().all(|key| told(&mut roster, *key)[0].contains("\"version\":9")));
+    assert_eq!(roster.next_release(), None);
+}
+
+#[test]
+fn typists_are_told_once_each_and_taken_back_when_they_end() {
+    let mut roster = roster();
+    let room = ConversationId::parse("c").unwrap();
+    let key = roster.enter(None);
+    roster.add(key, Vec::new(), vec![room.clone()]);
+    let typed =
+        |user: &str, until: Option<u64>| Typed { conversation: room.clone(), user: id(user), until: until.map(Time) };
+    roster.hear_typing(&typed("bob", Some(100)));
+    roster.hear_typing(&typed("carol", Some(200)));
+    assert_eq!(roster.collect(key).typing.len(), 2);
+    roster.hear_typing(&typed("bob", Some(100)));
+    assert!(roster.collect(key).typing.is_empty(), "nothing new");
+    assert_eq!(roster.typing_ends(), Some(Time(100)));
+    roster.expire_typing(Time(100));
+    let ended = roster.collect(key).typing;
+    assert!(ended.len() == 1 && ended[0].contains("bob") && ended[0].contains("false"), "{ended:?}");
+    roster.hear_typing(&typed("carol", None));
+    assert!(roster.collect(key).typing[0].contains("carol"));
+    assert_eq!(roster.typing_ends(), None);
+}
+
+#[test]
+fn a_typist_is_shown_only_once_it_is_known_that_the_viewer_may_see_them() {
+    let mut roster = roster();
+    let room = ConversationId::parse("c").unwrap();
+    let key = roster.enter(Some(id("viewer")));
+    roster.add(key, Vec::new(), vec![room.clone()]);
+    for user in ["viewer", "bob", "mallory"] {
+        roster.hear_typing(&Typed { conversation: room.clone(), user: id(user), until: Some(Time(9)) });
+    }
+    let asked = roster.collect(key);
+    assert_eq!((asked.typing.len(), asked.strangers), (0, vec![id("bob"), id("mallory")]));
+    roster.judge(key, vec![(id("bob"), true), (id("mallory"), false)]);
+    let told = roster.collect(key);
+    assert!(told.strangers.is_empty() && told.typing.len() == 1 && told.typing[0].contains("bob"), "{told:?}");
+}

@@ -1,0 +1,104 @@
+//! A watcher: one connection's eyes. What it was told of each person, and of whom there is something new.
+//!
+//! There is no queue. Of each person there is a mark that something changed, and what is told is what is newest when
+//! the connection can take it; so a connection that reads slowly costs no more memory than one that reads at once.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::task::Waker;
+
+use rollcall_core::sight::Verdict;
+use rollcall_core::{Time, UserId};
+use slab::Slab;
+
+use super::super::known::Known;
+
+/// Verdicts on typists that one watcher remembers; beyond that it asks anew.
+const MAX_REMEMBERED: usize = 256;
+
+/// Somebody who is watched by one watcher.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) person: usize,
+    /// Where the person keeps this watcher.
+    pub(super) place: usize,
+    /// None: not admitted yet.
+    pub(super) sight: Option<Verdict>,
+    /// What was newest when the watcher was last told.
+    pub(super) told: Option<Rc<Known>>,
+    /// The trace of what it was told: see [`super::super::known::trace`].
+    pub(super) trace: u64,
+    pub(super) is_dirty: bool,
+}
+
+/// A conversation that is watched by one watcher.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) room: usize,
+    /// Where the room keeps this watcher.
+    pub(super) place: usize,
+    /// Who types, as the watcher was told.
+    pub(super) told: Vec<(UserId, Time)>,
+    pub(super) is_dirty: bool,
+}
+
+/// One connection's eyes.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    /// Through whose eyes; none: a service's.
+    pub(super) viewer: Option<UserId>,
+    pub(super) targets: Slab<Target>,
+    pub(super) seats: Slab<Seat>,
+    /// Targets to look at, each once.
+    pub(super) dirty: Vec<usize>,
+    /// Seats to look at, each once.
+    pub(super) dirty_seats: Vec<usize>,
+    pub(super) waker: Option<Waker>,
+    /// All traces together.
+    pub(super) digest: u64,
+    /// Which typists the viewer may see, as far as anybody asked.
+    pub(super) sees: HashMap<UserId, bool>,
+}
+
+impl Watcher {
+    /// Marks a target, and wakes the connection. False: it was marked already, or is not admitted yet.
+    pub(super) fn mark(&mut self, index: usize) -> bool {
+        let Some(target) = self.targets.get_mut(index) else { return false };
+        if target.is_dirty || target.sight.is_none() {
+            return false;
+        }
+        target.is_dirty = true;
+        self.dirty.push(index);
+        self.rouse();
+        true
+    }
+
+    /// Marks a seat, and wakes the connection.
+    pub(super) fn mark_seat(&mut self, index: usize) {
+        let Some(seat) = self.seats.get_mut(index) else { return };
+        if !std::mem::replace(&mut seat.is_dirty, true) {
+            self.dirty_seats.push(index);
+            self.rouse();
+        }
+    }
+
+    /// Remembers whether these typists may be seen.
+    pub(super) fn remember(&mut self, typists: impl IntoIterator<Item = (UserId, bool)>) {
+        for (user, seen) in typists {
+            if self.sees.len() >= MAX_REMEMBERED {
+                self.sees.clear();
+            }
+            self.sees.insert(user, seen);
+        }
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        !self.dirty.is_empty() || !self.dirty_seats.is_empty()
+    }
+
+    fn rouse(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! WebSockets: both ways.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use rollcall_api::{Close, MAX_MESSAGE_BYTES, events};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::error::{CapacityError, Error as SocketError, ProtocolError};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+
+use super::connection::{Received, Wire};
+use crate::patient::Patient;
+
+/// What an idle socket keeps ready for what comes in; more is taken when it comes.
+const READ_BUFFER_BYTES: usize = 512;
+
+/// What goes out is written together up to this, and whenever there is no more.
+const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+
+/// How long the other side may take to answer a farewell.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A WebSocket.
+pub(super) struct Socket {
+    socket: WebSocketStream<Patient>,
+    waiting: Vec<Message>,
+}
+
+impl Socket {
+    /// A socket whose opening was answered; `read` came along with it.
+    pub(super) async fn new(stream: Patient, read: Bytes) -> Self {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER_BYTES)
+            .write_buffer_size(WRITE_BUFFER_BYTES)
+            .max_message_size(Some(MAX_MESSAGE_BYTES))
+            .max_frame_size(Some(MAX_MESSAGE_BYTES));
+        let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
+        Self { socket, waiting: Vec::new() }
+    }
+}
+
+impl Wire for Socket {
+    const ANSWERS: bool = true;
+
+    fn put(&mut self, event: &str, id: Option<&str>, reference: Option<u64>, data: &str) {
+        self.waiting.push(Message::text(events::socket(event, id, reference, data)));
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        for message in std::mem::take(&mut self.waiting) {
+            self.socket.feed(message).await.map_err(broken)?;
+        }
+        self.socket.flush().await.map_err(broken)
+    }
+
+    async fn ping(&mut self, _id: &str) -> io::Result<()> {
+        self.waiting.push(Message::Ping(Bytes::new()));
+        self.flush().await
+    }
+
+    async fn receive(&mut self) -> Received {
+        match self.socket.next().await {
+            Some(Ok(Message::Text(text))) => Received::Text(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(_))) => Received::Unwanted(Close::Unsupported),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Received::Alive,
+            Some(Ok(Message::Close(_))) | None => Received::Gone,
+            Some(Err(SocketError::Capacity(CapacityError::MessageTooLong { .. }))) => Received::Unwanted(Close::TooBig),
+            Some(Err(SocketError::Utf8(_))) => Received::Unwanted(Close::NotText),
+            Some(Err(SocketError::Protocol(error))) => match error {
+                ProtocolError::ResetWithoutClosingHandshake => Received::Gone,
+                _ => Received::Unwanted(Close::Protocol),
+            },
+            Some(Err(_)) => Received::Gone,
+        }
+    }
+
+    async fn reconnect(&mut self, after_ms: u64) -> io::Result<()> {
+        self.put("reconnect", None, None, &events::reconnect(after_ms));
+        self.flush().await
+    }
+
+    async fn close(&mut self, close: Close) {
+        let _ = self.flush().await;
+        let frame = CloseFrame { code: CloseCode::from(close.code()), reason: close.reason().into() };
+        // Whoever is gone does not hear why; and nobody is waited for who does not answer.
+        let closing = async {
+            if self.socket.close(Some(frame)).await.is_ok() {
+                while let Some(Ok(_)) = self.socket.next().await {}
+            }
+        };
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, closing).await;
+    }
+}
+
+fn broken(error: SocketError) -> io::Error {
+    match error {
+        SocketError::Io(error) => error,
+        error => io::Error::other(error),
+    }
+}

@@ -1,0 +1,68 @@
+//! Server-sent events: one way, over plain HTTP, for whoever cannot have a WebSocket.
+
+use std::io;
+
+use rollcall_api::Close;
+use rollcall_api::events;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::connection::{Received, Wire};
+use crate::patient::Patient;
+
+/// A stream of events.
+pub(super) struct EventStream {
+    stream: Patient,
+    waiting: String,
+}
+
+impl EventStream {
+    pub(super) fn new(stream: Patient) -> Self {
+        Self { stream, waiting: String::new() }
+    }
+}
+
+impl Wire for EventStream {
+    const ANSWERS: bool = false;
+
+    fn put(&mut self, event: &str, id: Option<&str>, _reference: Option<u64>, data: &str) {
+        self.waiting.push_str(&events::sse(event, id, data));
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        // What was told is let go, or a busy moment would be paid for in memory for ever.
+        let waiting = std::mem::take(&mut self.waiting);
+        self.stream.write_all(waiting.as_bytes()).await
+    }
+
+    /// Moves the point from which the client resumes, without an event; and finds out whether anybody is there.
+    async fn ping(&mut self, id: &str) -> io::Result<()> {
+        self.waiting.push_str(&events::sse_id(id));
+        self.flush().await
+    }
+
+    /// A client has nothing to say here but that it goes.
+    async fn receive(&mut self) -> Received {
+        let mut nothing = [0; 64];
+        loop {
+            match self.stream.read(&mut nothing).await {
+                Ok(0) | Err(_) => return Received::Gone,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    async fn reconnect(&mut self, after_ms: u64) -> io::Result<()> {
+        self.waiting.push_str(&format!("retry: {after_ms}\n"));
+        self.put("reconnect", None, None, &events::reconnect(after_ms));
+        self.flush().await
+    }
+
+    async fn close(&mut self, close: Close) {
+        // Whoever is gone does not hear why.
+        if close != Close::Restart {
+            self.put("close", None, None, &events::close(close));
+        }
+        let _ = self.flush().await;
+        let _ = self.stream.shutdown().await;
+    }
+}
