@@ -11,7 +11,7 @@
 -- Race:    a heartbeat or another commit between the load and this one: either moved the mark, so this changes nothing.
 --          The mark of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
 
-local mark = redis.call('HMGET', KEYS[1], 'c', 't')
+local mark = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
 if (mark[1] or '0') ~= ARGV[1] or (mark[2] or '0') ~= ARGV[2] then return 0 end
 
 local publishes, chooses = ARGV[10] ~= '', ARGV[16] ~= ''
@@ -27,13 +27,14 @@ local function set(field, value)
   fields[#fields + 1] = value
 end
 if not mark[2] then set('t', ARGV[5]) end
-if publishes or chooses then
-  local found = redis.call('HGET', KEYS[1], 'f') or 'off 0'
-  local record, stance = string.match(found, '^(%S+ %S+) ?(.*)$')
-  if publishes then record = ARGV[10] end
-  if chooses then stance = ARGV[17] end
-  set('f', stance == '' and record or record .. ' ' .. stance)
-end
+-- What a touch finds says by when the session is due, so it is written whatever changes. Nothing but a commit moves a
+-- deadline away, so it is due no later than what stands here.
+local record, rest = string.match(mark[3] or 'off 0', '^(%S+ %S+) ?(.*)$')
+local stance = string.match(rest, '(%S+ %S+)$') or ''
+if publishes then record = ARGV[10] end
+if chooses then stance = ARGV[17] end
+if ARGV[7] == 'settle' then record = record .. ' ' .. ARGV[8] end
+set('f', stance == '' and record or record .. ' ' .. stance)
 if publishes then set('r', ARGV[11]) end
 if publishes and ARGV[12] ~= '' then set('n', ARGV[12]) end
 if chooses then set('h', ARGV[16]) end

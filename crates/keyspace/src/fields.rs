@@ -10,12 +10,13 @@ use rollcall_core::{Choice, Device, DeviceId, DeviceKind, Note, Published, Stanc
 use serde::{Deserialize, Serialize};
 
 use crate::reply::Garbled;
+use crate::touch::Finding;
 
 /// Every field, as `docs/KEYSPACE.md` lists them.
 pub const FIELDS: [&str; 9] = ["f", "r", "n", "h", "w", "c", "t", "d:<device>", "a:<device>"];
 
-/// What a touch finds, and so all that it reads: `state version`, and `stance until` unless the devices decide for
-/// ever.
+/// What a touch finds, and so all that it reads: `state version`, then the instant by which the session is due if it is,
+/// then `stance until` unless the devices decide for ever.
 pub(crate) const FOUND: &str = "f";
 /// The rest of the published record: `since seen`, the latter in milliseconds after the former if there is one. It is
 /// there if anything was published.
@@ -90,18 +91,24 @@ pub(crate) fn rest_text(published: &Published) -> String {
     format!("{} {seen}", time_text(published.since))
 }
 
-pub(crate) fn found_of(text: &str) -> Result<Found, Garbled> {
+pub(crate) fn found_of(text: &str) -> Result<Finding, Garbled> {
     let read = || {
         let mut words = text.split(' ');
         let (state, version) = (state_of(words.next()?)?, words.next()?.parse().ok()?);
-        let found = Found { state, version, ..NOTHING_FOUND };
-        match (words.next(), words.next(), words.next()) {
-            (None, None, None) => Some(found),
-            (Some(stance), Some(until), None) => {
-                Some(Found { stance: stance_of(stance)?, stance_until: time_of(until)?, ..found })
-            }
-            _ => None,
+        // Each part that can be missing has its own number of words, so how many there are says which.
+        let (due_by, stance) = match (words.next(), words.next(), words.next(), words.next()) {
+            (None, ..) => (None, None),
+            (Some(due), None, ..) => (Some(due), None),
+            (Some(stance), Some(until), None, _) => (None, Some((stance, until))),
+            (Some(due), Some(stance), Some(until), None) => (Some(due), Some((stance, until))),
+            _ => return None,
+        };
+        let mut found = Found { state, version, ..NOTHING_FOUND };
+        if let Some((stance, until)) = stance {
+            (found.stance, found.stance_until) = (stance_of(stance)?, time_of(until)?);
         }
+        let due_by = due_by.map(str::parse).transpose().ok()?.map(Time);
+        Some(Finding { found, due_by })
     };
     read().ok_or(Garbled("the field `f`"))
 }
@@ -189,13 +196,16 @@ mod tests {
             for stance in [Stance::Auto, Stance::Away, Stance::Busy, Stance::Invisible] {
                 for until in [None, Some(Time(u64::MAX))] {
                     let choice = Choice { stance, at: Time(1), until, note: None };
-                    let text = format!("{} {}", record_text(&published(state, u64::MAX)), stance_text(&choice));
                     let found = Found { state, version: u64::MAX, stance, stance_until: until };
-                    assert_eq!(found_of(text.trim_end()), Ok(found), "{text}");
+                    for (due, due_by) in [("", None), (" 7", Some(Time(7)))] {
+                        let record = record_text(&published(state, u64::MAX));
+                        let text = format!("{record}{due} {}", stance_text(&choice));
+                        assert_eq!(found_of(text.trim_end()), Ok(Finding { found, due_by }), "{text}");
+                    }
                 }
             }
         }
-        assert_eq!(found_of("off 0"), Ok(NOTHING_FOUND));
+        assert_eq!(found_of("off 0"), Ok(Finding { found: NOTHING_FOUND, due_by: None }));
     }
 
     #[test]
@@ -216,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_refused_and_never_a_panic() {
-        for bad in ["", "on", "on x", "here 1", "on 1 busy", "on 1 busy x", "on 1 busy - x", "é"] {
+        for bad in ["", "on", "on x", "here 1", "on 1 busy", "on 1 busy x", "on 1 busy - x", "on 1 2 busy - x", "é"] {
             assert!(found_of(bad).is_err(), "{bad}");
             assert!(device_of("x", bad).is_err(), "{bad}");
             assert!(note_of(bad).is_err(), "{bad}");

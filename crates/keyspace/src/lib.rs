@@ -36,6 +36,6 @@ pub use script::Script;
 pub use session::{Pardon, decode_pardon, decode_session};
 pub use shard::{DEFAULT_SHARDS, shard_of};
 pub use slot::{SLOTS, slot_of};
-pub use touch::{Sent, decode_found};
+pub use touch::{Deadline, Finding, Sent, Touching, decode_found};
 pub use typing::{Signing, decode_typed, decode_typists, decode_wait};
 pub use watchers::decode_count;

@@ -120,7 +120,7 @@ impl<'a> Parts<'a> {
     fn into_session(self, next: Next) -> Result<Session, Garbled> {
         let mut session = self.session;
         session.next = next;
-        let found = self.found.map_or(Ok(NOTHING_FOUND), found_of)?;
+        let found = self.found.map(found_of).transpose()?.map_or(NOTHING_FOUND, |finding| finding.found);
         if let Some(rest) = self.rest {
             let (since, last_seen) = rest_of(rest)?;
             let note = self.note.map(note_of).transpose()?;

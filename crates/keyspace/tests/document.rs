@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rollcall_core::{DeviceKind, Span};
 use rollcall_functions::capabilities::Trace;
-use rollcall_keyspace::{Commands, FIELDS, KEYS, Keyspace, Script, Stamped};
+use rollcall_keyspace::{Commands, Deadline, FIELDS, KEYS, Keyspace, Script, Stamped, Touching};
 
 fn document() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/KEYSPACE.md")).unwrap()
@@ -56,7 +56,7 @@ fn the_beat_that_is_shown_is_the_beat_that_is_sent() {
     let mut commands = Commands::default();
     let beat = Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
     let at = Stamped { now_us: 1_700_000_000_000_000, stamp: 1 << 62 };
-    keys.touch(&mut commands, "bob", "web-1", beat, at);
+    keys.touch(&mut commands, Touching { user: "bob", device: "web-1", trace: beat }, at, Deadline::Set);
     let quoted = |arg: &[u8]| {
         let text = String::from_utf8(arg.to_vec()).unwrap();
         if text.contains(' ') { format!("\"{text}\"") } else { text }

@@ -135,6 +135,24 @@ async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
     works(&store, "bob").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
+    let mut server = servers::Redis::start().unwrap();
+    let store = Redis::open(&server.url(), Options { retire_after: Span::seconds(60), ..options() }).await.unwrap();
+    for _ in 0..2 {
+        touch_one(&store, beat("bob", "web-1")).await;
+    }
+    server.kill();
+    until_refused(&store).await;
+    server.restart().unwrap();
+    until(&store, "it to come back", is_up).await;
+    let at = touch_one(&store, beat("bob", "web-1")).await;
+    assert_eq!(load(&store, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
+    let calls = server.ask(&["INFO", "commandstats"]).unwrap();
+    let at = |command: &str| calls.lines().any(|line| line.starts_with(&format!("cmdstat_{command}:calls=1,")));
+    assert!(at("zadd") && at("hset"), "the deadline is said with the trace: {calls}");
+}
+
 #[tokio::test]
 async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
     let logbook = Logbook::open();

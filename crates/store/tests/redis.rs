@@ -20,10 +20,10 @@ use rollcall_core::{MAX_DEVICES, Mark, Next, Note, Rules, Session, Span, State, 
 use rollcall_functions::capabilities::{Commit, Committed, Retiree, Shards, Trace};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep;
-use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace};
+use rollcall_keyspace::{Commands, DEFAULT_SHARDS, Deadline, Keyspace, Stamped, Touching};
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::{Listening, Options, Redis};
-use rollcall_store::{NativeArchive, NativeSessions, SqliteArchive, Store};
+use rollcall_store::{Clock, NativeArchive, NativeSessions, SqliteArchive, Store};
 
 use remote::{PATIENCE, Remote, Topics, fresh_prefix};
 use suite::{
@@ -58,9 +58,11 @@ fn calls(server: &servers::Redis) -> HashMap<String, u64> {
 }
 
 #[tokio::test]
-async fn a_steady_beat_is_three_plain_commands_and_no_script() {
+async fn a_steady_beat_is_two_plain_commands_and_no_script() {
     let server = servers::Redis::start().unwrap();
-    let store = Arc::new(open(&server).await);
+    let clock = Clock::manual(Time(1_700_000_000_000));
+    let options = Options { clock: Some(clock.clone()), retire_after: Span::seconds(60), ..Options::default() };
+    let store = Arc::new(Redis::open(&server.url(), options).await.unwrap());
     let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
     let beats = || {
         let beat = |index: usize| Beat {
@@ -71,16 +73,132 @@ async fn a_steady_beat_is_three_plain_commands_and_no_script() {
         };
         (0..100).map(beat).collect()
     };
+    // Nothing is believed of the instant at which a connection was made.
+    clock.advance(Span::seconds(1));
     for _ in 0..2 {
         beat_many(&native, &Rules::STANDARD, beats()).await.unwrap();
     }
+    let counted = async || {
+        server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
+        beat_many(&native, &Rules::STANDARD, beats()).await.unwrap();
+        let mut calls = calls(&server);
+        // Asking, and what goes on in the background.
+        calls.retain(|name, _| !["info", "config|resetstat", "time", "get", "client|setinfo"].contains(&name.as_str()));
+        calls
+    };
+    let hundred = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 100)).collect::<HashMap<_, _>>();
+    assert_eq!(counted().await, hundred(&["hset", "hget"]));
+    clock.advance(Span::seconds(30));
+    assert_eq!(counted().await, hundred(&["hset", "hget"]), "one interval later too");
+    clock.advance(Span::seconds(58));
+    assert_eq!(counted().await, hundred(&["zadd", "hset", "hget"]), "whoever was silent may have been dropped");
+}
+
+/// Two processes on the same data, and their clock.
+async fn two_processes(server: &servers::Redis) -> (Redis, Redis, Clock, Keyspace) {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(Time(1_700_000_000_000)));
+    let options = Options {
+        prefix: prefix.clone(),
+        clock: Some(clock.clone()),
+        retire_after: Span::seconds(60),
+        ..Options::default()
+    };
+    let one = Redis::open(&server.url(), options.clone()).await.unwrap();
+    let other = Redis::open(&server.url(), options).await.unwrap();
+    (one, other, clock, Keyspace::new(&prefix, DEFAULT_SHARDS).unwrap())
+}
+
+/// Bob is online by the word of one process, which takes him to be due from then on.
+async fn bring_bob_online(store: &Redis, clock: &Clock) {
+    // Nothing is believed of the instant at which a connection was made, or data were found to be lost.
+    clock.advance(Span::seconds(1));
+    let at = touch_one(store, beat("bob", "web-1")).await;
+    settle(store, "bob", publish(State::Online, at)).await;
+    let before = store.stats().commands.get();
+    for _ in 0..20 {
+        touch_one(store, beat("bob", "web-1")).await;
+    }
+    // Two for each, not three; and a few for the time, which is sampled meanwhile.
+    assert!(store.stats().commands.get() - before < 60, "the deadline is taken to stand");
+}
+
+#[tokio::test]
+async fn whoever_was_dropped_by_another_process_is_due_after_the_next_beat() {
+    let (one, other, clock, _) = two_processes(server()).await;
+    for next in [Next::Nothing, Next::Retire(Time(u64::MAX)), Next::Settle(Time(u64::MAX))] {
+        bring_bob_online(&one, &clock).await;
+        settle(&other, "bob", wait_for(next)).await;
+        let at = touch_one(&one, beat("bob", "web-1")).await;
+        assert_eq!(load(&other, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR), "waited for {next:?}");
+    }
+    bring_bob_online(&one, &clock).await;
+    let mark = load(&other, "bob").await.mark;
+    assert_eq!(retire(&other, "bob", mark).await, Committed::Applied);
+    let at = touch_one(&one, beat("bob", "web-1")).await;
+    assert_eq!(load(&other, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
+}
+
+#[tokio::test]
+async fn a_beat_of_a_process_that_died_before_its_commit_is_found_by_the_other() {
+    let (one, other, clock, _) = two_processes(server()).await;
+    bring_bob_online(&one, &clock).await;
+    let sweeping = NativeSessions(Arc::new(other));
+    let everywhere = Shards { first: 0, end: DEFAULT_SHARDS };
+    clock.advance(suite::ALIVE_FOR);
+    let swept = sweep::sweep(&sweeping, &Rules::STANDARD, everywhere, 10).await.unwrap();
+    assert_eq!(swept.published, 1, "bob is offline");
+    // The beat that would bring him back, and nothing after it.
+    let at = touch_one(&one, beat("bob", "web-1")).await;
+    drop(one);
+    clock.advance(suite::ALIVE_FOR);
+    let swept = sweep::sweep(&sweeping, &Rules::STANDARD, everywhere, 10).await.unwrap();
+    assert_eq!((swept.examined, swept.published), (1, 1));
+    assert_eq!(load(&*sweeping.0, "bob").await.published.unwrap().last_seen, Some(at));
+}
+
+/// The one moment in which a session is not due although it was touched: the process that took it to be so was killed
+/// between the trace and what it found. It waits for its retirement then, and that finds the trace.
+#[tokio::test]
+async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_retirement() {
+    let (one, other, clock, keys) = two_processes(server()).await;
+    bring_bob_online(&one, &clock).await;
+    drop(one);
+    let rules = Rules { retire_after: Span::seconds(60), ..Rules::STANDARD };
+    let sweeping = NativeSessions(Arc::new(other));
+    let archive = NativeArchive(Arc::new(SqliteArchive::in_memory().unwrap()));
+    let everywhere = Shards { first: 0, end: DEFAULT_SHARDS };
+    clock.advance(suite::ALIVE_FOR);
+    assert_eq!(sweep::sweep(&sweeping, &rules, everywhere, 10).await.unwrap().published, 1);
+    clock.advance(Span::seconds(5));
+    let at = clock.now();
+    let mut trace = Commands::default();
+    let beat = Touching { user: "bob", device: "web-1", trace: beat("bob", "web-1").trace };
+    keys.touch(&mut trace, beat, Stamped { now_us: at.0 * 1000, stamp: 5 }, Deadline::Trusted);
+    let args: Vec<String> = trace.get(0).unwrap().args().map(|arg| String::from_utf8(arg.to_vec()).unwrap()).collect();
+    server().ask(&args.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    assert!(suite::due(&*sweeping.0).await.is_empty());
+    clock.advance(rules.retire_after);
+    sweep::archive(&sweeping, &archive, &rules, everywhere, 10).await.unwrap();
+    assert_eq!(load(&*sweeping.0, "bob").await.published.unwrap().last_seen, Some(at), "it is put right");
+}
+
+#[tokio::test]
+async fn data_that_were_flushed_leave_nobody_undue() {
+    let server = servers::Redis::start().unwrap();
+    let (store, _, clock, _) = two_processes(&server).await;
+    clock.advance(Span::seconds(1));
+    let names = ["bob", "eve"];
+    for _ in 0..2 {
+        touch(&store, names.iter().map(|name| beat(name, "web-1")).collect()).await;
+    }
+    server.ask(&["FLUSHALL"]).unwrap();
+    let at = touch_one(&store, beat("bob", "web-1")).await;
+    assert_eq!(load(&store, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
+    // Whoever finds that data were lost believes nothing of what it knew, of nobody.
     server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
-    beat_many(&native, &Rules::STANDARD, beats()).await.unwrap();
-    let mut calls = calls(&server);
-    // Asking, and what goes on in the background.
-    calls.retain(|name, _| !["info", "config|resetstat", "time", "get", "client|setinfo"].contains(&name.as_str()));
-    let expected = ["zadd", "hset", "hget"].map(|name| (name.to_owned(), 100)).into_iter().collect();
-    assert_eq!(calls, expected);
+    touch_one(&store, beat("eve", "web-1")).await;
+    assert_eq!(calls(&server).get("zadd"), Some(&1));
+    assert_eq!(load(&store, "eve").await.next, Next::Settle(at + suite::ALIVE_FOR));
 }
 
 #[tokio::test]
@@ -97,19 +215,21 @@ async fn a_load_of_two_hundred_is_one_round_trip() {
 
 #[tokio::test]
 async fn forgotten_scripts_are_loaded_again_and_order_is_kept() {
-    let store = open(server()).await;
+    // Its own: whoever opens a store at the same server loads the scripts.
+    let server = servers::Redis::start().unwrap();
+    let store = open(&server).await;
     let at = touch_one(&store, beat("bob", "web-1")).await;
-    server().ask(&["SCRIPT", "FLUSH"]).unwrap();
+    server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     settle(&store, "bob", publish(State::Online, at)).await;
     assert!(store.stats().scripts_reloaded.get() >= 1);
     // The departure in the middle is what the server forgot; the beat after it must still come after it.
-    server().ask(&["SCRIPT", "FLUSH"]).unwrap();
+    server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     let touches = vec![beat("bob", "web-1"), traced("bob", "web-1", Trace::Logout), idle_beat("bob", "web-1")];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));
     assert!(bob.devices[0].expires_at > at, "it came back after it left");
-    server().ask(&["SCRIPT", "FLUSH"]).unwrap();
+    server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     assert_eq!(retire(&store, "bob", bob.mark).await, Committed::Applied);
 }
 

@@ -156,6 +156,8 @@ impl Fleet {
         if !by_shard.iter().zip(&*old.by_shard).all(same) {
             let masters: Vec<String> = links.iter().map(|link| link.endpoint.to_string()).collect();
             tracing::info!(?masters, "the Cluster's slots are served by these masters");
+            // A replica that took over may lack the newest of what its master had.
+            self.around.dues.forget(self.around.time.now());
             *place = Arc::new(Topology { links, by_shard: by_shard.into() });
             drop(place);
             self.changed.send_modify(|version| *version += 1);

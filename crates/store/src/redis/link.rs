@@ -13,6 +13,7 @@ use rollcall_keyspace::{Command, Commands};
 use tokio::sync::Notify;
 
 use super::address::Endpoint;
+use super::dues::Dues;
 use super::stats::Stats;
 use super::time::RedisTime;
 use super::trouble::Trouble;
@@ -22,6 +23,8 @@ use super::trouble::Trouble;
 pub(super) struct Surroundings {
     pub(super) time: RedisTime,
     pub(super) stats: Stats,
+    /// Whom this process left due; forgotten whenever the servers may have other data than they had.
+    pub(super) dues: Dues,
     /// Wakes whoever tends the store.
     pub(super) wake: Notify,
     pub(super) connect_timeout: Duration,
@@ -127,6 +130,8 @@ impl Link {
         let generation = match &*state {
             State::Up { generation, .. } | State::Down(Down { generation, .. }) => generation + 1,
         };
+        // Also what was sent to a server that took the place of another, until this one is used.
+        self.around.dues.forget(self.around.time.now());
         *state = State::Up { connection: fresh.0, generation };
     }
 
@@ -160,6 +165,7 @@ impl Link {
             return;
         }
         tracing::warn!(server = %self.endpoint, "Redis is away: {trouble}");
+        self.around.dues.forget(self.around.time.now());
         *state = State::Down(Down { since: Some(self.last_good()), trouble, generation });
         drop(state);
         self.around.stats.outages.add(1);

@@ -12,6 +12,7 @@
 mod address;
 mod agenda;
 mod batch;
+mod dues;
 mod expiries;
 mod fleet;
 mod link;
@@ -21,6 +22,7 @@ mod stats;
 mod tending;
 mod time;
 mod topics;
+mod touch;
 mod trouble;
 
 use std::fmt;
@@ -31,11 +33,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
-use rollcall_core::{Amnesty, Error, Moment, Span, Time, UserId};
+use rollcall_core::{Amnesty, Error, Moment, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
 use rollcall_keyspace::{
-    BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Sent, Stamped, decode_found, decode_outcome,
-    decode_session,
+    BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Stamped, decode_outcome, decode_session,
 };
 use thiserror::Error as ThisError;
 use tokio::sync::Notify;
@@ -47,6 +48,7 @@ use crate::{Answer, Outcomes, Store};
 use address::{Address, Kind};
 use agenda::Agenda;
 use batch::{Batch, piece, pieces};
+use dues::Dues;
 use fleet::Fleet;
 use link::Surroundings;
 use tending::Tended;
@@ -66,6 +68,9 @@ pub struct Options {
     pub shards: u32,
     /// How long people have to beat again after the store was away: one full `d + ε`. Default: 45 s.
     pub pardon: Span,
+    /// How long a session is kept after it went offline: the rules' `retire_after`, on every host the same. The longer,
+    /// the more beats need not say when they end: see `docs/adr/0011-a-deadline-known-to-stand.md`. Default: 5 s.
+    pub retire_after: Span,
     /// How long a connection may take to be made. Default: 1 s.
     pub connect_timeout: Duration,
     /// How long an answer may take before the server counts as away. Default: 1.5 s.
@@ -82,6 +87,7 @@ impl Default for Options {
             prefix: "rc".to_owned(),
             shards: DEFAULT_SHARDS,
             pardon: Span::seconds(45),
+            retire_after: Rules::STANDARD.retire_after,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(1500),
             ca: None,
@@ -176,6 +182,7 @@ impl Redis {
         let around = Arc::new(Surroundings {
             time: RedisTime::new(options.clock),
             stats: Stats::default(),
+            dues: Dues::new(options.retire_after, options.response_timeout),
             wake: Notify::new(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
@@ -285,50 +292,6 @@ impl Inner {
     fn garbled(&self, garbled: &Garbled) -> Error {
         self.complain(&garbled.to_string());
         Error::Other(garbled.to_string())
-    }
-
-    async fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
-        bounded(&touches.traces)?;
-        let now_us = self.around.time.now_us();
-        let mut batch = Batch::with_capacity(touches.traces.len(), touches.traces.len() * 3);
-        let mut sent = Vec::with_capacity(touches.traces.len());
-        for (user, device, trace) in touches.iter() {
-            let at = self.stamped(now_us);
-            let add = |to: &mut _| self.keys.touch(to, user, device, trace, at);
-            sent.push((user, device, batch.add(user, self.keys.shard_of(user), add)));
-        }
-        let replies = self.run(&batch).await;
-        let mut found = Vec::with_capacity(sent.len());
-        let mut came = Vec::new();
-        for (item, (user, device, sent)) in replies.items().zip(sent) {
-            found.push(item.and_then(|values| {
-                if values.get(1).is_some_and(|written| sent.may_crowd(piece(written))) {
-                    came.push((user, device));
-                }
-                let found =
-                    values.get(Sent::found_at(sent)).map_or(Err(Garbled("a reply")), |v| decode_found(piece(v)));
-                found.map_err(|error| self.garbled(&error))
-            }));
-        }
-        self.trim(&came).await;
-        Ok(Touched { now: Time(now_us / 1000), found })
-    }
-
-    /// Keeps people's devices within their bound, after these came. That it failed is nothing that the toucher could do
-    /// about: the next device that comes does it.
-    async fn trim(&self, came: &[(&str, &str)]) {
-        if came.is_empty() {
-            return;
-        }
-        let dead_by = self.moment().surely_dead_by();
-        let mut batch = Batch::default();
-        for (index, (user, _)) in came.iter().enumerate() {
-            if came.iter().take(index).all(|(earlier, _)| earlier != user) {
-                let devices = came.iter().filter(|(one, _)| one == user).map(|(_, device)| *device);
-                batch.add(user, self.keys.shard_of(user), |to| self.keys.trim(to, user, dead_by, devices));
-            }
-        }
-        self.run(&batch).await;
     }
 
     async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
