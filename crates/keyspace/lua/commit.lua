@@ -11,6 +11,20 @@
 -- Race:    a heartbeat or another commit between the load and this one: either moved the mark, so this changes nothing.
 --          The mark of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
 
+-- A device's newest beat: the one without use (d) or the one with it (a), of which only the time is left (and that is
+-- no beat) once the device departed. Within a millisecond the one that lasts longer counts.
+local function newest(d, a)
+  local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
+  local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
+  if used and beat then
+    local later = tonumber(used) - tonumber(beat)
+    if later == 0 then later = (tonumber(lasts) or -1) - (tonumber(life) or -1) end
+    if later < 0 then used = nil end
+  end
+  if used then return used, lasts, sort end
+  return beat, life, kind
+end
+
 local mark = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
 if (mark[1] or '0') ~= ARGV[1] or (mark[2] or '0') ~= ARGV[2] then return 0 end
 
@@ -46,13 +60,14 @@ if chooses and ARGV[18] == '' then redis.call('HDEL', KEYS[1], 'w') end
 
 local prune_by = tonumber(ARGV[9])
 if prune_by > 0 then
-  local all = redis.call('HGETALL', KEYS[1])
-  for i = 1, #all, 2 do
-    local device = string.match(all[i], '^d:(.*)$')
+  local all, kept = redis.call('HGETALL', KEYS[1]), {}
+  for i = 1, #all, 2 do kept[all[i]] = all[i + 1] end
+  for field in pairs(kept) do
+    local device = string.match(field, '^[ad]:(.*)$')
     if device then
-      local beat, life = string.match(all[i + 1], '^(%d+) (%S+)')
-      if life == '-' or tonumber(beat) + tonumber(life) <= prune_by then
-        redis.call('HDEL', KEYS[1], all[i], 'a:' .. device)
+      local beat, life = newest(kept['d:' .. device], kept['a:' .. device])
+      if not beat or life == '-' or tonumber(beat) + tonumber(life) <= prune_by then
+        redis.call('HDEL', KEYS[1], 'd:' .. device, 'a:' .. device)
       end
     end
   end
@@ -72,7 +87,7 @@ else
     -- What waits for nothing and says nothing is not worth a key.
     local idle = true
     for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-      if field == 'r' or field == 'h' or string.sub(field, 1, 2) == 'd:' then idle = false end
+      if field == 'r' or field == 'h' or string.find(field, '^[ad]:') then idle = false end
     end
     if idle then redis.call('DEL', KEYS[1]) end
   end

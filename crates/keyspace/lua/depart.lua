@@ -4,14 +4,28 @@
 -- Reply:   what a touch finds (field f), or nothing
 -- Race:    the device is pruned, or beats, between asking whether it is there and writing that it left.
 
-local kept = redis.call('HMGET', KEYS[1], 'f', 't', 'c', 'd:' .. ARGV[2])
+-- A device's newest beat: the one without use (d) or the one with it (a), of which only the time is left (and that is
+-- no beat) once the device departed. Within a millisecond the one that lasts longer counts.
+local function newest(d, a)
+  local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
+  local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
+  if used and beat then
+    local later = tonumber(used) - tonumber(beat)
+    if later == 0 then later = (tonumber(lasts) or -1) - (tonumber(life) or -1) end
+    if later < 0 then used = nil end
+  end
+  if used then return used, lasts, sort end
+  return beat, life, kind
+end
+
+local kept = redis.call('HMGET', KEYS[1], 'f', 't', 'c', 'd:' .. ARGV[2], 'a:' .. ARGV[2])
 -- A departure of somebody who is not here leaves nothing behind.
 if not kept[2] and not kept[3] then return kept[1] end
-if not kept[4] then
+local beat, life, kind = newest(kept[4], kept[5])
+if not beat then
   redis.call('HSET', KEYS[1], 't', ARGV[3])
   return kept[1]
 end
-local beat, life, kind = string.match(kept[4], '^(%d+) (%S+) (%S+)$')
 local now, due = tonumber(ARGV[4]), nil
 if ARGV[5] == '-' then
   life, due = '-', now
@@ -20,7 +34,12 @@ else
   if life ~= '-' then life = string.format('%.0f', math.max(math.min(tonumber(life), due - tonumber(beat)), 0)) end
 end
 redis.call('HSET', KEYS[1], 't', ARGV[3], 'd:' .. ARGV[2], beat .. ' ' .. life .. ' ' .. kind)
--- Its last use goes with it, lest it pass to a device that comes back under the same name.
-if ARGV[5] == '-' then redis.call('HDEL', KEYS[1], 'a:' .. ARGV[2]) end
+-- What it left as a beat with use is none any longer. After a logout its last use goes too, lest it pass to a device that
+-- comes back under the same name.
+if ARGV[5] == '-' then
+  redis.call('HDEL', KEYS[1], 'a:' .. ARGV[2])
+elseif kept[5] then
+  redis.call('HSET', KEYS[1], 'a:' .. ARGV[2], string.match(kept[5], '^%d+'))
+end
 redis.call('ZADD', KEYS[2], 'LT', string.format('%.0f', due), ARGV[1])
 return kept[1]

@@ -4,16 +4,33 @@
 -- Reply:   how many went
 -- Race:    two newcomers at once: each is trimmed after it came, so whoever is trimmed last sees both.
 
+-- A device's newest beat: the one without use (d) or the one with it (a), of which only the time is left (and that is
+-- no beat) once the device departed. Within a millisecond the one that lasts longer counts.
+local function newest(d, a)
+  local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
+  local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
+  if used and beat then
+    local later = tonumber(used) - tonumber(beat)
+    if later == 0 then later = (tonumber(lasts) or -1) - (tonumber(life) or -1) end
+    if later < 0 then used = nil end
+  end
+  if used then return used, lasts, sort end
+  return beat, life, kind
+end
+
 local most = tonumber(ARGV[1])
 if redis.call('HLEN', KEYS[1]) <= most then return 0 end
 local came = {}
 for i = 3, #ARGV do came[ARGV[i]] = true end
-local devices = {}
+local devices, kept = {}, {}
 local all = redis.call('HGETALL', KEYS[1])
-for i = 1, #all, 2 do
-  local id = string.match(all[i], '^d:(.*)$')
-  if id then
-    local beat, life = string.match(all[i + 1], '^(%d+) (%S+)')
+for i = 1, #all, 2 do kept[all[i]] = all[i + 1] end
+for field in pairs(kept) do
+  local sort, id = string.match(field, '^([ad]):(.*)$')
+  -- Once for each: by its `d` if it has both.
+  if id and (sort == 'd' or not kept['d:' .. id]) then
+    local beat, life = newest(kept['d:' .. id], kept['a:' .. id])
+    beat, life = beat or '0', life or '-'
     local dead = life == '-' or tonumber(beat) + tonumber(life) <= tonumber(ARGV[2])
     -- In the order of going: whoever just came goes last.
     local rank = came[id] and 2 or dead and 0 or 1

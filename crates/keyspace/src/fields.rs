@@ -31,9 +31,11 @@ pub(crate) const WORDS: &str = "w";
 pub(crate) const COMMITS: &str = "c";
 /// Moves with every touch.
 pub(crate) const TOUCHES: &str = "t";
-/// Before a device's id: `beat life kind`. A life of `-` is over whatever pardon is in force.
+/// Before a device's id, of its newest beat without use: `beat life kind`. A life of `-` is over whatever pardon is in
+/// force.
 pub(crate) const DEVICE: &str = "d:";
-/// Before a device's id: when it was last used.
+/// Before a device's id, the same of its newest beat with use; the newer of the two says how it is. So a beat writes one
+/// of them and need not read the other. Once the device departed only the time of its last use is left here.
 pub(crate) const ACTIVE: &str = "a:";
 
 /// Stands for none.

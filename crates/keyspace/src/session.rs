@@ -1,6 +1,6 @@
 //! Loading sessions, and the pardon.
 
-use rollcall_core::{Amnesty, Choice, Device, DeviceId, Next, Published, Session, Time};
+use rollcall_core::{Amnesty, Choice, Device, Next, Published, Session, Time};
 
 use crate::agenda::decode_score;
 use crate::command::Commands;
@@ -92,7 +92,7 @@ struct Parts<'a> {
     note: Option<&'a str>,
     chosen: Option<&'a str>,
     words: Option<&'a str>,
-    active: Vec<(&'a str, Time)>,
+    used: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Parts<'a> {
@@ -110,7 +110,7 @@ impl<'a> Parts<'a> {
                 if let Some(id) = field.strip_prefix(DEVICE) {
                     self.session.devices.push(device_of(id, value)?);
                 } else if let Some(id) = field.strip_prefix(ACTIVE) {
-                    self.active.push((id, Time(number_of(value)?)));
+                    self.used.push((id, value));
                 }
             }
         }
@@ -131,17 +131,36 @@ impl<'a> Parts<'a> {
             let (at, stance, until) = (Time(number_of(chosen)?), found.stance, found.stance_until);
             session.choice = Some(Choice { stance, at, until, note });
         }
-        let last_use = |id: &DeviceId| self.active.iter().find(|(known, _)| *known == id.as_str()).map(|(_, at)| *at);
-        session.devices.iter_mut().for_each(|device: &mut Device| device.active_at = last_use(&device.id));
+        self.used.iter().try_for_each(|(id, value)| merge(&mut session.devices, id, value))?;
         Ok(session)
     }
+}
+
+/// Adds what is known of a device's use. Of its two newest beats the newer counts; within a millisecond the one that
+/// lasts longer, as in the scripts.
+fn merge(devices: &mut Vec<Device>, id: &str, value: &str) -> Result<(), Garbled> {
+    let known = devices.iter_mut().find(|device| device.id.as_str() == id);
+    let Some((use_at, _)) = value.split_once(' ') else {
+        let at = Time(number_of(value)?);
+        known.into_iter().for_each(|device| device.active_at = Some(at));
+        return Ok(());
+    };
+    let used = Device { active_at: Some(Time(number_of(use_at)?)), ..device_of(id, value)? };
+    match known {
+        Some(device) if (device.beat_at, device.expires_at) > (used.beat_at, used.expires_at) => {
+            device.active_at = used.active_at;
+        }
+        Some(device) => *device = used,
+        None => devices.push(used),
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
-    use rollcall_core::{DeviceKind, Mark, Note, Stance, State};
+    use rollcall_core::{DeviceId, DeviceKind, Mark, Note, Stance, State};
 
     fn pieces<'a>(texts: &[&'a str]) -> Vec<Piece<'a>> {
         texts.iter().map(|text| Piece::Bytes(text.as_bytes())).collect()

@@ -20,13 +20,14 @@ use crate::keys::Keyspace;
 use crate::reply::{Garbled, Piece};
 use crate::script::Script;
 
+/// How many fields a beat writes: its stamp, and one for its device.
+const BEAT_FIELDS: i64 = 2;
+
 /// The commands that one touch was sent as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Two plain commands, or three; the last but one writes so many fields.
+    /// Two plain commands, or three; the last but one writes the fields.
     Beat {
-        /// How many fields are written.
-        fields: u8,
         /// Whether the deadline is among them.
         deadline: Deadline,
     },
@@ -79,7 +80,7 @@ impl Sent {
     /// before. None: the person is known here with this device. All: the person was not known at all.
     pub fn may_crowd(self, written: Piece<'_>) -> bool {
         match (self, written) {
-            (Self::Beat { fields, .. }, Piece::Int(new)) => new > 0 && new < i64::from(fields),
+            (Self::Beat { .. }, Piece::Int(new)) => new > 0 && new < BEAT_FIELDS,
             _ => false,
         }
     }
@@ -87,7 +88,7 @@ impl Sent {
     /// Whether nothing was kept of the person before.
     pub fn is_first(self, written: Piece<'_>) -> bool {
         match (self, written) {
-            (Self::Beat { fields, .. }, Piece::Int(new)) => new == i64::from(fields),
+            (Self::Beat { .. }, Piece::Int(new)) => new == BEAT_FIELDS,
             _ => false,
         }
     }
@@ -125,13 +126,11 @@ impl Keyspace {
                 if deadline == Deadline::Set {
                     self.leave_due(to, user, at.now() + alive_for);
                 }
-                to.begin("HSET").key(key).text(TOUCHES).number(at.stamp).format(format_args!("{DEVICE}{device}"));
+                let field = if active { ACTIVE } else { DEVICE };
+                to.begin("HSET").key(key).text(TOUCHES).number(at.stamp).format(format_args!("{field}{device}"));
                 to.format(format_args!("{} {} {}", at.now().0, alive_for.0, kind_word(kind)));
-                if active {
-                    to.format(format_args!("{ACTIVE}{device}")).number(at.now().0);
-                }
                 to.begin("HGET").key(key).text(FOUND);
-                Sent::Beat { fields: if active { 3 } else { 2 }, deadline }
+                Sent::Beat { deadline }
             }
         }
     }
@@ -177,18 +176,18 @@ mod tests {
     fn a_beat_is_three_plain_commands() {
         let beat = |active| Trace::Beat { kind: DeviceKind::Web, active, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat(true), Deadline::Set);
-        assert_eq!(sent_as, Sent::Beat { fields: 3, deadline: Deadline::Set });
+        assert_eq!(sent_as, Sent::Beat { deadline: Deadline::Set });
         assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.found_at()), (3, Some(1), 2));
         assert_eq!(
             commands,
             [
                 "ZADD|rc:{111}:due|LT|1700000045000|bob",
-                "HSET|rc:{111}:user:bob|t|42|d:web-1|1700000000000 45000 w|a:web-1|1700000000000",
+                "HSET|rc:{111}:user:bob|t|42|a:web-1|1700000000000 45000 w",
                 "HGET|rc:{111}:user:bob|f",
             ]
         );
         let (sent_as, commands) = sent(beat(false), Deadline::Set);
-        assert_eq!(sent_as, Sent::Beat { fields: 2, deadline: Deadline::Set });
+        assert_eq!(sent_as, Sent::Beat { deadline: Deadline::Set });
         assert_eq!(commands[1], "HSET|rc:{111}:user:bob|t|42|d:web-1|1700000000000 45000 w", "the last use stays");
     }
 
@@ -214,11 +213,11 @@ mod tests {
 
     #[test]
     fn only_a_device_that_joins_others_is_a_reason_to_count() {
-        let sent = Sent::Beat { fields: 3, deadline: Deadline::Set };
-        let crowds: Vec<bool> = (0..=3).map(|new| sent.may_crowd(Piece::Int(new))).collect();
-        assert_eq!(crowds, [false, true, true, false]);
-        let firsts: Vec<bool> = (0..=3).map(|new| sent.is_first(Piece::Int(new))).collect();
-        assert_eq!(firsts, [false, false, false, true]);
+        let sent = Sent::Beat { deadline: Deadline::Set };
+        let crowds: Vec<bool> = (0..=2).map(|new| sent.may_crowd(Piece::Int(new))).collect();
+        assert_eq!(crowds, [false, true, false]);
+        let firsts: Vec<bool> = (0..=2).map(|new| sent.is_first(Piece::Int(new))).collect();
+        assert_eq!(firsts, [false, false, true]);
         assert!(!Sent::Departure.may_crowd(Piece::Int(1)) && !Sent::Departure.is_first(Piece::Int(3)));
     }
 
