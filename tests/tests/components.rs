@@ -263,7 +263,7 @@ fn offline_sweep() {
         let again = bench.crew.sweep(EVERYWHERE, 100).await.unwrap();
         assert_eq!(again.examined, 0, "published once");
 
-        bench.clock.advance(Span::seconds(5));
+        bench.clock.advance(Rules::default().retire_after);
         let archived = bench.crew.archive(EVERYWHERE, 100).await.unwrap();
         assert_eq!((archived.kept, archived.dropped, bench.memory.sessions()), (1, 1, 0));
         let views = bench.crew.look_up(None, vec![user("bob")]).await.unwrap();

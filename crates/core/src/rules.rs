@@ -29,9 +29,9 @@ impl Rules {
         idle_after: Span::seconds(300),
         grace: Span::seconds(30),
         typing_ttl: Span::seconds(5),
-        // Long enough that a reload is not an archive write, short enough that a crash of the embedded store loses
-        // little.
-        retire_after: Span::seconds(5),
+        // Long enough that a reload is not an archive write, and that on Redis a steady beat knows its deadline to stand:
+        // an interval, its tolerance and 3 s (ADR 11). Short enough that a kill of the embedded store loses little.
+        retire_after: Span::seconds(60),
         watch_limit: 20,
     };
 

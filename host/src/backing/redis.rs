@@ -32,7 +32,9 @@ impl Shared {
             Some(path) => Some(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?),
             None => None,
         };
-        let options = Options { shards: config.shards, pardon: config.rules().alive_for(), ca, ..Options::default() };
+        let rules = config.rules();
+        let (pardon, retire_after) = (rules.alive_for(), rules.retire_after);
+        let options = Options { shards: config.shards, pardon, retire_after, ca, ..Options::default() };
         let store = Arc::new(Redis::open(url.reveal(), options).await?);
         let name = name();
         let alone = Share::of(0, 1, store.shards());

@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use rollcall_core::{Rules, Time};
+use rollcall_core::{Rules, Span, Time};
 use rollcall_functions::query;
 
 use crate::agents::Agents;
@@ -171,6 +171,8 @@ impl World {
     fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
         let rules = random.pick(&[Rules::STANDARD, Rules::STANDARD, Rules::LENIENT, Rules::BRISK]);
+        // Briefer than the product's, so that retirements often meet whoever comes back.
+        let rules = Rules { retire_after: Span::seconds(5), ..rules };
         let store = Store::new(Time(EPOCH), plan.broken, Witness::new(rules, plan.users));
         let ground = Rc::new(Ground {
             store: RefCell::new(store),

@@ -69,7 +69,7 @@ pub struct Options {
     /// How long people have to beat again after the store was away: one full `d + ε`. Default: 45 s.
     pub pardon: Span,
     /// How long a session is kept after it went offline: the rules' `retire_after`, on every host the same. The longer,
-    /// the more beats need not say when they end: see `docs/adr/0011-a-deadline-known-to-stand.md`. Default: 5 s.
+    /// the more beats need not say when they end: see `docs/adr/0011-a-deadline-known-to-stand.md`. Default: 1 min.
     pub retire_after: Span,
     /// How long a connection may take to be made. Default: 1 s.
     pub connect_timeout: Duration,
