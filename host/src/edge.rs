@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -20,6 +20,7 @@ use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
 use crate::engine::Crew;
 use crate::gateway::{Gateway, Visitor, handshake};
+use crate::origins::{Origins, from_here, is_preflight, preflight, stamp};
 
 /// How long a client may take to send a body: the largest is a megabyte.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +37,8 @@ pub(crate) struct Edge {
     pub(crate) crew: Crew,
     /// Who may ask.
     pub(crate) access: Arc<Access>,
+    /// From which pages.
+    pub(crate) origins: Arc<Origins>,
     /// How much at once.
     pub(crate) limits: Limits,
     /// Where connections that stay are served.
@@ -61,6 +64,10 @@ impl Edge {
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
         let began = Instant::now();
         let head_only = request.method() == Method::HEAD;
+        let origin = self.origins.allowed(&self.access, request.headers()).cloned();
+        if let (Some(origin), true) = (&origin, is_preflight(request.method(), request.headers())) {
+            return Answer::Reply(preflight(origin).map(Full::from));
+        }
         let (template, called) = self.dispatch(request).await;
         let status = match &called {
             Called::Reply(reply) => reply.status().as_u16(),
@@ -68,10 +75,11 @@ impl Edge {
         };
         self.crew.platform.metrics.answered(template, status, began.elapsed());
         match called {
-            Called::Reply(reply) => {
+            Called::Reply(mut reply) => {
+                origin.iter().for_each(|origin| stamp(reply.headers_mut(), origin));
                 Answer::Reply(reply.map(|body| if head_only { Full::default() } else { Full::from(body) }))
             }
-            Called::Visit(visitor) => Answer::Visit(visitor),
+            Called::Visit(visitor) => Answer::Visit(visitor.of(origin)),
         }
     }
 
@@ -193,24 +201,6 @@ impl Edge {
         self.crew.settle(vec![user]).await?;
         Ok(())
     }
-}
-
-/// Without a key, whoever reaches the loopback is believed. A browser on this machine reaches it on behalf of any page
-/// it shows, so a request that another site's page made, or that came by a name made to point here, is refused.
-fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
-    let host = |authority: &str| {
-        let name = authority.strip_prefix('[').and_then(|rest| rest.split(']').next());
-        let name = name.or_else(|| authority.split(':').next()).unwrap_or_default();
-        name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-    };
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let by_name = text(HOST).is_none_or(host);
-    let by_page = text(ORIGIN).is_none_or(|origin| origin.split_once("://").is_some_and(|(_, rest)| host(rest)));
-    if by_name && by_page {
-        return Ok(());
-    }
-    let detail = "no key is configured, so only programs and pages of this machine are served";
-    Err(Problem::new(Kind::Forbidden, detail))
 }
 
 /// Logs a failure of ours before it becomes a problem, which tells the caller nothing of it.

@@ -10,6 +10,7 @@ mod edge;
 pub mod engine;
 mod gateway;
 pub mod metrics;
+mod origins;
 mod patient;
 mod rounds;
 pub mod serve;

@@ -45,6 +45,7 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
         catalog,
         platform,
         access: Arc::clone(&access),
+        origins: Arc::new(config.origins.clone()),
         limits: config.limits(),
         manners: config.manners(),
         present: Presences::default(),

@@ -22,6 +22,7 @@ use crate::edge::{Answer, Edge};
 use crate::engine::{Catalog, Crew, Platform};
 use crate::gateway::{Gateway, Manners, Presences};
 use crate::metrics::Metrics;
+use crate::origins::Origins;
 use crate::patient::Patient;
 use crate::rounds::Plan;
 
@@ -41,6 +42,7 @@ pub(crate) struct Worker {
     pub(crate) catalog: Catalog,
     pub(crate) platform: Platform,
     pub(crate) access: Arc<Access>,
+    pub(crate) origins: Arc<Origins>,
     pub(crate) limits: Limits,
     /// How connections that stay are treated.
     pub(crate) manners: Manners,
@@ -76,7 +78,8 @@ impl Worker {
             let gateway = Rc::clone(&gateway);
             async move { gateway.run().await }
         });
-        let edge = Rc::new(Edge { crew, access: self.access, limits: self.limits, gateway: Rc::clone(&gateway) });
+        let Self { access, origins, limits, .. } = self;
+        let edge = Rc::new(Edge { crew, access, origins, limits, gateway: Rc::clone(&gateway) });
         let open = Rc::new(Open::default());
         let watched = ending.clone();
         let welcome = |(stream, permit): Arrival| {

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use rollcall_api::{Access, Expect, Keys, Limits};
 use rollcall_core::Rules;
 
+pub use crate::origins::Origins;
 pub use fault::{Fault, Origin};
 pub use layers::Layer;
 pub use places::{ArchiveUrl, StoreUrl, Url};

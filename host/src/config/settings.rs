@@ -16,6 +16,7 @@ use super::fault::Fault;
 use super::layers::Layer;
 use super::places::{ArchiveUrl, StoreUrl};
 use super::values::{Components, LogFilter, LogFormat, Notice, Preset, Value};
+use crate::origins::Origins;
 
 /// The engine's pool of instances is sized for as many workers and no more.
 const MAX_WORKERS: usize = 64;
@@ -244,6 +245,11 @@ settings! {
 
         /// The audience that tokens must name.
         token_audience: Option<String> = |_| None, "text or none";
+
+        /// The origins whose web pages may call this service, such as https://app.example.com, or * for all. Without a token_key,
+        /// pages of this machine may in any case, and no others. As a variable with commas between them; as a flag, one each
+        /// time.
+        origins: Origins = |_| Origins::default(), "origin";
     }
 
     Watching {

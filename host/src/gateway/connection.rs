@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use http::HeaderValue;
 use rollcall_api::call::{Connect, Reason, Stroke, Subscribe};
 use rollcall_api::socket::{Message, decode_message};
 use rollcall_api::{Caller, Close, Kind, LEEWAY_S, Problem, events, renew};
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use super::attendance::{Attendee, Attending};
-use super::handshake::{EVENT_STREAM_HEAD, Handshake};
+use super::handshake::{Handshake, event_stream_head};
 use super::socket::Socket;
 use super::sse::EventStream;
 use super::{Gateway, Spectator};
@@ -78,6 +79,8 @@ pub(crate) struct Visitor {
     attending: Option<Attending>,
     caller: Caller,
     manner: Manner,
+    /// The origin of the page that is let in to read the answer.
+    origin: Option<HeaderValue>,
 }
 
 /// How a visitor came.
@@ -109,7 +112,13 @@ impl Visitor {
             let user = connect.caller.user.clone();
             gateway.attendance.enter(Attendee { user, device }, connect.kind, connect.active)
         });
-        Self { gateway: Rc::clone(gateway), spectator, attending, caller: connect.caller, manner }
+        let (gateway, caller) = (Rc::clone(gateway), connect.caller);
+        Self { gateway, spectator, attending, caller, manner, origin: None }
+    }
+
+    /// The same, from a page of this origin.
+    pub(crate) fn of(self, origin: Option<HeaderValue>) -> Self {
+        Self { origin, ..self }
     }
 
     /// The status of the answer by which the connection is taken over.
@@ -122,14 +131,14 @@ impl Visitor {
 
     /// Serves the connection to its end; `read` came along with the request.
     pub(crate) async fn serve(self, mut stream: Patient, read: Bytes, ending: watch::Receiver<bool>) {
-        let Self { gateway, spectator, attending, caller, manner } = self;
+        let Self { gateway, spectator, attending, caller, manner, origin } = self;
         let period = Duration::from_millis(gateway.crew.platform.rules.interval.0 / 2);
         // What was sent and is never taken means that nobody is there any more, however long the system would hope.
         let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
         let (first, transport) = match &manner {
             Manner::Subscribed { snapshot } => {
                 let snapshot = events::sse("snapshot", Some(&spectator.id()), snapshot);
-                (EVENT_STREAM_HEAD.to_owned() + &snapshot, "subscribe")
+                (event_stream_head(origin.as_ref()) + &snapshot, "subscribe")
             }
             Manner::Socket(handshake) => (handshake.head(), "socket"),
         };

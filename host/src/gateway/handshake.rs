@@ -1,10 +1,12 @@
 //! From a request to a connection that stays. Once it is admitted, the connection is taken over from the HTTP library as it
 //! is, so that an idle one costs a socket, a task and what it watches.
 
-use http::HeaderMap;
 use http::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::{HeaderMap, HeaderValue};
 use rollcall_api::{Kind, Problem};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use crate::origins::stamp;
 
 /// The bytes of a key: sixteen, in base64.
 const KEY_BYTES: usize = 24;
@@ -46,10 +48,24 @@ impl Handshake {
     }
 }
 
-/// The head of an answer that is a stream of events. It ends with its connection: that is the framing which costs nothing.
-/// The last line is for nginx, which would otherwise keep events until there are enough of them.
-pub(super) const EVENT_STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
-     cache-control: no-store\r\nconnection: close\r\nx-accel-buffering: no\r\n\r\n";
+/// The head of an answer that is a stream of events, for a page of this origin. It ends with its connection: that is the
+/// framing which costs nothing. One line is for nginx, which would otherwise keep events until there are enough of them.
+pub(super) fn event_stream_head(origin: Option<&HeaderValue>) -> String {
+    let mut headers = HeaderMap::new();
+    for (name, value) in
+        [("content-type", "text/event-stream"), ("cache-control", "no-store"), ("x-accel-buffering", "no")]
+    {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    origin.into_iter().for_each(|origin| stamp(&mut headers, origin));
+    let mut head = "HTTP/1.1 200 OK\r\n".to_owned();
+    for (name, value) in &headers {
+        // What is not text was not let in.
+        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
+    }
+    head + "\r\n"
+}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
