@@ -12,14 +12,14 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use rollcall_api::call::{Call, Departure, Reason, Settled};
 use rollcall_api::{
-    Access, Body, Function, Kind, Limits, Page, Problem, Query, Reply, Route, decode, identify, openapi, responses,
-    route, too_large,
+    Access, Body, Function, Kind, Limits, Page, Problem, Query, Reply, Route, decode, events, identify, openapi,
+    responses, route, too_large,
 };
 use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
 use crate::engine::Crew;
-use crate::gateway::{Gateway, Visitor, handshake};
+use crate::gateway::{Gateway, Visitor, handshake, retry_ms};
 use crate::origins::{Origins, from_here, is_preflight, preflight, stamp};
 
 /// How long a client may take to send a body: the largest is a megabyte.
@@ -112,9 +112,13 @@ impl Edge {
         let bytes = if limit == 0 { Bytes::new() } else { read(body, headers, limit).await? };
         let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes, last_event_id: text(LAST_EVENT_ID) };
         match decode(function, &query, &caller, body, &self.limits)? {
-            Call::Subscribe(subscribe) => {
-                Ok(Called::Visit(Visitor::subscribe(&self.gateway, subscribe).await.map_err(logged)?))
-            }
+            Call::Subscribe(subscribe) => match Visitor::subscribe(&self.gateway, subscribe).await {
+                Ok(visitor) => Ok(Called::Visit(visitor)),
+                // A browser that resumes by itself gives up for ever on anything but a stream: it gets one that tells it when
+                // to come back.
+                Err(Error::Unavailable(_)) if headers.contains_key(LAST_EVENT_ID) => Ok(Called::Reply(come_back())),
+                Err(error) => Err(logged(error).into()),
+            },
             Call::Socket(connect) => Ok(Called::Visit(Visitor::socket(&self.gateway, connect, handshake(headers)?))),
             call => Ok(Called::Reply(self.call(call).await.map_err(logged)?)),
         }
@@ -201,6 +205,12 @@ impl Edge {
         self.crew.settle(vec![user]).await?;
         Ok(())
     }
+}
+
+fn come_back() -> Reply {
+    let mut reply = plain(StatusCode::OK, &events::sse_retry(retry_ms()));
+    reply.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
+    reply
 }
 
 /// Logs a failure of ours before it becomes a problem, which tells the caller nothing of it.

@@ -166,9 +166,10 @@ impl Guest {
         if let Some(admitted) = admitted.await {
             let http1::Parts { io, read_buf, .. } = connection.into_parts();
             // In a task of its own, which has no room for what HTTP needs.
+            let serving = admitted.serve(io.into_inner(), read_buf, ending);
             tokio::task::spawn_local(async move {
                 let _place = place;
-                admitted.serve(io.into_inner(), read_buf, ending).await;
+                serving.await;
             });
         }
     }

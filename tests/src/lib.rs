@@ -14,20 +14,30 @@
 
 mod client;
 pub mod crowd;
+mod deafening;
 pub mod diary;
 mod host;
 mod lane;
+pub mod line;
 mod recorder;
 mod resp;
+mod socket;
+pub mod stage;
+mod stream;
+pub mod swarm;
 pub mod vigil;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use client::{Answer, Client};
+pub use deafening::Deafening;
 pub use host::{Host, binary};
 pub use lane::{Bench, on_a_worker};
 pub use recorder::{Event, Heard, Recorder};
+pub use socket::Socket;
+pub use stage::Stage;
+pub use stream::Stream;
 
 /// The workspace.
 pub fn root() -> PathBuf {

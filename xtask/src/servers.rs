@@ -1,7 +1,7 @@
-//! The servers that tests run against, and a client that is not ours: real ones, so they have to be on the machine.
+//! The servers that tests run against, and clients that are not ours: real ones, so they have to be on the machine.
 //!
-//! Looks whether each program is there, which costs a few looks at folders, and installs the Debian packages of those
-//! that are not. Only `test` and `ci` need them: neither building nor serving does.
+//! Looks whether each is there, which costs a few looks at folders, and installs the Debian packages of those that are
+//! not. Only `test` and `ci` need them: neither building nor serving does.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{announce, output, run as run_command};
 
 /// A program, or a library by its first file, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -22,10 +22,11 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("postgres", "postgresql"),
     ("psql", "postgresql"),
     ("websockets/__init__.py", "python3-websockets"),
+    ("chromium", "chromium"),
 ];
 
-/// Where Debian keeps the libraries of its Python.
-const PYTHON_LIBRARIES: &str = "/usr/lib/python3/dist-packages";
+/// The system's Python, whatever else is on the `PATH`: it knows where its libraries are.
+const PYTHON: [&str; 3] = ["/usr/bin/python3", "-c", "import sys; print('\\n'.join(sys.path))"];
 
 /// Where Debian keeps the programs of each version of PostgreSQL, off the `PATH`.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
@@ -64,7 +65,10 @@ fn folders() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir(POSTGRES_VERSIONS).into_iter().flatten().filter_map(Result::ok);
     let versions = versions.map(|version| version.path().join("bin"));
-    env::split_paths(&path).chain(versions).chain([PYTHON_LIBRARIES.into()]).collect()
+    let [python, args @ ..] = PYTHON;
+    // Where there is no Python there is no library of it.
+    let libraries = output(Command::new(python).args(args)).unwrap_or_default();
+    env::split_paths(&path).chain(versions).chain(libraries.lines().map(PathBuf::from)).collect()
 }
 
 /// The programs that are in none of the folders, each with its package.
@@ -90,7 +94,7 @@ fn advice(missing: &[(&'static str, &'static str)]) -> String {
     format!(
         "the tests need programs that are missing: {}.\n  \
          Debian, Ubuntu: sudo apt-get install {}\n  \
-         macOS:          brew install redis postgresql; /usr/bin/python3 -m pip install --user websockets\n",
+         macOS:          brew install redis postgresql chromium; /usr/bin/python3 -m pip install --user websockets\n",
         listed(missing),
         packages(missing).join(" ")
     )
@@ -132,9 +136,9 @@ mod tests {
     #[test]
     fn programs_may_be_spread_over_folders() -> Result<()> {
         let one = folder("one", &["redis-server", "redis-cli", "redis-benchmark"])?;
-        let other = folder("other", &["initdb", "postgres", "psql", "websockets/__init__.py"])?;
+        let other = folder("other", &["initdb", "postgres", "psql", "websockets/__init__.py", "chromium"])?;
         assert!(missing(&[one.clone(), other.clone()]).is_empty());
-        assert_eq!(packages(&missing(std::slice::from_ref(&one))), ["postgresql", "python3-websockets"]);
+        assert_eq!(packages(&missing(std::slice::from_ref(&one))), ["postgresql", "python3-websockets", "chromium"]);
         fs::remove_file(one.join("redis-cli"))?;
         assert_eq!(missing(&[one.clone(), other.clone()]), [("redis-cli", "redis-tools")]);
         fs::remove_dir_all(one)?;
@@ -143,7 +147,10 @@ mod tests {
 
     #[test]
     fn a_package_is_installed_once() {
-        assert_eq!(packages(&missing(&[])), ["redis-server", "redis-tools", "postgresql", "python3-websockets"]);
+        assert_eq!(
+            packages(&missing(&[])),
+            ["redis-server", "redis-tools", "postgresql", "python3-websockets", "chromium"]
+        );
     }
 
     #[test]

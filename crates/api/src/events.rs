@@ -103,6 +103,11 @@ pub fn sse_id(id: &str) -> String {
     frame
 }
 
+/// The lines that tell a browser after how long to connect again, once the stream has ended for whatever reason.
+pub fn sse_retry(after_ms: u64) -> String {
+    format!("retry: {after_ms}\n\n")
+}
+
 /// An event on a socket: `data`, one of the objects above, with the event's name, its id, and the `ref` of the message
 /// that it answers in front.
 pub fn socket(event: &str, id: Option<&str>, reference: Option<u64>, data: &str) -> String {

@@ -26,7 +26,7 @@ pub async fn look_up(
 ) -> Answers<Presence> {
     let read = read(platform, rules, viewer.as_ref(), users).await?;
     let presence = |glimpse: Glimpse| Presence { view: glimpse.view(), user: glimpse.user };
-    Ok(read.glimpses.into_iter().map(|glimpse| glimpse.map(presence)).collect())
+    Ok(read.glimpses.into_iter().map(|glimpse| glimpse?.whole().map(presence)).collect())
 }
 
 /// Everybody asked about, at one instant.
@@ -49,9 +49,19 @@ pub(crate) struct Glimpse {
     pub(crate) verdict: Verdict,
     /// The person's own setting, if it is the person who looks.
     pub(crate) choice: Option<Choice>,
+    /// Why the archive could not be asked, if it should have been: then when they were last seen is not known.
+    pub(crate) lacking: Option<Error>,
 }
 
 impl Glimpse {
+    /// The same, if it lacks nothing.
+    pub(crate) fn whole(self) -> Result<Self, Error> {
+        match self.lacking {
+            None => Ok(self),
+            Some(error) => Err(error),
+        }
+    }
+
     /// What is left of it for the viewer.
     pub(crate) fn view(&self) -> Option<View> {
         let masked = sight::mask(self.published.clone(), self.verdict);
@@ -81,7 +91,7 @@ pub(crate) async fn read(
             strangers.push(user);
         }
     }
-    // An archive that is away fails those whom only it knows, and nobody else.
+    // An archive that is away leaves a gap with those whom only it knows, and with nobody else.
     let remembered = if strangers.is_empty() { Ok(Vec::new()) } else { archive.get_many(strangers).await };
     let mut remembered = remembered.map(Vec::into_iter);
     let mut answers = rulings.into_iter().zip(&loaded.sessions);
@@ -91,9 +101,12 @@ pub(crate) async fn read(
         let session = session.as_ref().map_err(Clone::clone)?;
         let mut published = looks(session);
         // Also of one whom the sessions know, but only for a choice made after the rest was archived.
+        let mut lacking = None;
         if asks_archive(&published) {
-            let last_seen = remembered.as_mut().map_err(|error| error.clone())?.next().flatten();
-            published = sight::remembered(published, last_seen);
+            match &mut remembered {
+                Ok(remembered) => published = sight::remembered(published, remembered.next().flatten()),
+                Err(error) => lacking = Some(error.clone()),
+            }
         }
         let own = viewer == Some(&user);
         Ok(Glimpse {
@@ -103,6 +116,7 @@ pub(crate) async fn read(
             settled: !derive(session, &loaded.moment, rules).differs_from(session.published.as_ref()),
             verdict: if own { Verdict { presence: true, last_seen: true } } else { verdict },
             choice: session.choice.clone().filter(|choice| own && choice.matters_at(loaded.moment.now)),
+            lacking,
         })
     };
     Ok(Read { moment: Some(loaded.moment), glimpses: users.into_iter().map(glimpse).collect() })

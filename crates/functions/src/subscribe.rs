@@ -55,7 +55,8 @@ pub trait Audience {
 }
 
 /// Admits a viewer who watches so many already: checks the limit, and reads where everybody is, in the order asked. The
-/// hidden take the same road as the shown, which is that of a query.
+/// hidden take the same road as the shown, which is that of a query. Where the archive is away, those whom only it knows are
+/// shown without a last seen, and as not settled: nobody is kept from watching by that.
 pub async fn open(
     platform: (&impl Sessions, &impl Archive, &impl Verdicts),
     rules: &Rules,
@@ -65,7 +66,10 @@ pub async fn open(
 ) -> Answers<Place> {
     admit(rules, watching, users.len())?;
     let read = read(platform, rules, viewer.as_ref(), users).await?;
-    let place = |glimpse: Glimpse| Place { view: glimpse.view(), sight: glimpse.verdict, settled: glimpse.settled };
+    let place = |glimpse: Glimpse| {
+        let settled = glimpse.settled && glimpse.lacking.is_none();
+        Place { view: glimpse.view(), sight: glimpse.verdict, settled }
+    };
     Ok(read.glimpses.into_iter().map(|glimpse| glimpse.map(place)).collect())
 }
 
@@ -125,7 +129,8 @@ async fn read_settled(
         settle_users(platform.0, rules, unsettled).await?;
         all = read(platform, rules, viewer, asked()).await?;
     }
-    Ok((all.moment, all.glimpses.into_iter().collect::<Result<_, _>>()?))
+    let whole = all.glimpses.into_iter().map(|glimpse| glimpse?.whole());
+    Ok((all.moment, whole.collect::<Result<_, _>>()?))
 }
 
 /// Whether a viewer who knows everything up to `since` may not know this.

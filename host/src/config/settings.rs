@@ -225,7 +225,8 @@ settings! {
         /// How long after its last use a live device counts as idle, which is away.
         idle_after: Span = |times| times.idle_after, "duration";
 
-        /// How long a device outlives a broken connection, so that a reload does not flicker.
+        /// How long a device outlives a broken connection, so that a reload does not flicker. With less than the interval, one
+        /// that moves to another host still may.
         grace: Span = |times| times.grace, "duration";
 
         /// How long one sign of typing lasts.
@@ -257,7 +258,8 @@ settings! {
         /// wrongly for longer than this.
         recheck: Duration = |_| Duration::from_secs(30), "duration", Duration::from_millis(50)..=Duration::from_hours(1);
 
-        /// From how many watchers on all hosts a person's changes are told at most once per crowd_interval.
+        /// Above how many watchers on all hosts a person's changes are told at most once per crowd_interval. They are counted on up
+        /// to a hundred workers.
         crowd: u64 = |_| 10_000, "number", 1..=1_000_000_000;
 
         /// How often a person is told of whom a crowd watches; in between only the newest state is kept.
@@ -265,7 +267,7 @@ settings! {
     }
 
     Limits {
-        /// The most people one viewer may watch at once.
+        /// The most people one connection may watch at once, and the most conversations.
         watch_limit: u32 = |times| times.watch_limit, "number", 1..=1024;
 
         /// The most ids in one query, duplicates counted.

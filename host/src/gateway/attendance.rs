@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rollcall_api::call::{Beat, Departure, Reason};
+use rollcall_core::heartbeat::Sign;
 use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
 use tokio::sync::Notify;
@@ -71,7 +72,8 @@ pub(super) struct Attendance {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    beats: Vec<Beat>,
+    /// One for each device, however often it had to say so.
+    beats: HashMap<Attendee, Sign>,
     leaves: Vec<Departure>,
     /// Being told to the store at this moment.
     in_hand: usize,
@@ -118,44 +120,50 @@ impl Attendance {
         }
     }
 
-    /// Tells the store of as many as one call takes. False: there was nothing to tell.
+    /// Tells the store of everybody who waits, in as many calls as it takes. False: there was nothing to tell.
     async fn hand_over(&self, crew: &Crew) -> bool {
         let (beats, leaves) = {
             let mut waiting = self.waiting.borrow_mut();
-            let take = |count: usize| count.saturating_sub(MAX_BATCH);
-            let from = take(waiting.beats.len());
-            let beats = waiting.beats.split_off(from);
-            let from = take(waiting.leaves.len());
-            let leaves = waiting.leaves.split_off(from);
+            let beats = std::mem::take(&mut waiting.beats);
+            let leaves = std::mem::take(&mut waiting.leaves);
             waiting.in_hand = beats.len() + leaves.len();
             (beats, leaves)
         };
         if beats.is_empty() && leaves.is_empty() {
             return false;
         }
+        let beat = |(Attendee { user, device }, Sign { kind, active })| Beat { user, device, kind, active };
+        let beats: Vec<Beat> = beats.into_iter().map(beat).collect();
+        let mut failed = false;
         // First who goes: one who went and came back is here. A beat from before a farewell is not among them.
-        let mut untold_leaves = Vec::new();
-        if !leaves.is_empty() {
-            untold_leaves = untold(&leaves, crew.leave_many(leaves.clone()).await);
-        }
-        let mut untold_beats = Vec::new();
-        if !beats.is_empty() {
-            untold_beats = untold(&beats, crew.beat_many(beats.clone()).await);
-        }
-        crew.platform.metrics.beaten(beats.len() - untold_beats.len());
-        let failed = !untold_beats.is_empty() || !untold_leaves.is_empty();
-        {
-            let mut waiting = self.waiting.borrow_mut();
-            waiting.in_hand = 0;
-            let here = |beat: &Beat| Attendee { user: beat.user.clone(), device: beat.device.clone() };
-            waiting.beats.extend(untold_beats.into_iter().filter(|beat| self.present.has(&here(beat))));
+        for leaves in leaves.chunks(MAX_BATCH) {
+            let untold = untold(leaves, crew.leave_many(leaves.to_vec()).await);
+            failed |= !untold.is_empty();
             // One who was dropped ends by itself; one who logged out wishes to be gone.
-            waiting.leaves.extend(untold_leaves.into_iter().filter(|leave| leave.reason == Reason::Logout));
+            let untold = untold.into_iter().filter(|leave| leave.reason == Reason::Logout);
+            self.waiting.borrow_mut().leaves.extend(untold);
         }
+        for beats in beats.chunks(MAX_BATCH) {
+            let untold = untold(beats, crew.beat_many(beats.to_vec()).await);
+            failed |= !untold.is_empty();
+            crew.platform.metrics.beaten(beats.len() - untold.len());
+            untold.into_iter().for_each(|beat| self.wait(beat));
+        }
+        self.waiting.borrow_mut().in_hand = 0;
         if failed {
             tokio::time::sleep(RETRY).await;
         }
         true
+    }
+
+    /// Puts a beat among those that wait, if its device is still connected.
+    fn wait(&self, beat: Beat) {
+        let Beat { user, device, kind, active } = beat;
+        let attendee = Attendee { user, device };
+        if self.present.has(&attendee) {
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.beats.entry(attendee).or_insert(Sign { kind, active }).active |= active;
+        }
     }
 }
 
@@ -189,8 +197,7 @@ impl Attending {
     /// A sign of life; `active`: the person used the device.
     pub(super) fn beat(&self, active: bool) {
         let Attendee { user, device } = self.attendee.clone();
-        let beat = Beat { user, device, kind: self.kind, active };
-        self.attendance.waiting.borrow_mut().beats.push(beat);
+        self.attendance.wait(Beat { user, device, kind: self.kind, active });
         self.attendance.wake.notify_one();
     }
 
@@ -209,7 +216,7 @@ impl Drop for Attending {
             let Attendee { user, device } = self.attendee.clone();
             let mut waiting = self.attendance.waiting.borrow_mut();
             // What it still had to say is taken back: told after the farewell, it would bring the device back.
-            waiting.beats.retain(|beat| beat.device != device || beat.user != user);
+            waiting.beats.remove(&self.attendee);
             waiting.leaves.push(Departure { user, device, reason });
             self.attendance.wake.notify_one();
         }

@@ -2,6 +2,7 @@
 //! off.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ const MAX_NONSENSE: u32 = 20;
 /// Messages that a socket may send at once, and how many more each second. A person does nothing that often.
 const BURST: f64 = 60.0;
 const MESSAGES_PER_S: f64 = 20.0;
+
+/// A browser keeps to the last such time that it was told, also when nobody answers: so never a very short one.
+const RETRY_MS: RangeInclusive<u64> = 1000..=3000;
 
 /// No connection is given up sooner than this, however short the beats.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,30 +134,51 @@ impl Visitor {
     }
 
     /// Serves the connection to its end; `read` came along with the request.
-    pub(crate) async fn serve(self, mut stream: Patient, read: Bytes, ending: watch::Receiver<bool>) {
+    pub(crate) fn serve(self, stream: Patient, read: Bytes, ending: watch::Receiver<bool>) -> Serving<()> {
+        let metrics = Arc::clone(&self.gateway.crew.platform.metrics);
+        let transport = match self.manner {
+            Manner::Subscribed { .. } => "subscribe",
+            Manner::Socket(_) => "socket",
+        };
+        // In pieces, so that what is needed to open a connection is let go: it may stay open for days.
+        let opening = Box::pin(self.open(stream, read, ending));
+        Box::pin(async move {
+            let Ok(serving) = opening.await else { return };
+            metrics.gateway.opened(transport);
+            metrics.gateway.closed(transport, serving.await);
+        })
+    }
+
+    /// Answers the request, and goes over to what the connection is for.
+    async fn open(self, mut stream: Patient, read: Bytes, ending: watch::Receiver<bool>) -> io::Result<Serving<End>> {
         let Self { gateway, spectator, attending, caller, manner, origin } = self;
-        let period = Duration::from_millis(gateway.crew.platform.rules.interval.0 / 2);
+        // Two of these are somewhat less than an interval, so that a beat is never late, whatever else is going on; and so that
+        // who moved to another host has beaten there before the grace of the connection that broke here is over.
+        let period = Duration::from_millis(gateway.crew.platform.rules.interval.0 * 9 / 20);
         // What was sent and is never taken means that nobody is there any more, however long the system would hope.
         let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
-        let (first, transport) = match &manner {
+        let first = match &manner {
             Manner::Subscribed { snapshot } => {
                 let snapshot = events::sse("snapshot", Some(&spectator.id()), snapshot);
-                (event_stream_head(origin.as_ref()) + &snapshot, "subscribe")
+                event_stream_head(origin.as_ref()) + &events::sse_retry(retry_ms()) + &snapshot
             }
-            Manner::Socket(handshake) => (handshake.head(), "socket"),
+            Manner::Socket(handshake) => handshake.head(),
         };
-        if stream.write_all(first.as_bytes()).await.is_err() {
-            return;
-        }
-        let metrics = Arc::clone(&gateway.crew.platform.metrics);
-        metrics.gateway.opened(transport);
+        stream.write_all(first.as_bytes()).await?;
         let state = State { gateway, spectator, attending, caller, ending, pulse: Pulse::new(period) };
-        let close = match manner {
-            Manner::Subscribed { .. } => Connection::new(EventStream::new(stream), state).run().await,
-            Manner::Socket(_) => Connection::new(Socket::new(stream, read).await, state).run().await,
-        };
-        metrics.gateway.closed(transport, close);
+        Ok(match manner {
+            Manner::Subscribed { .. } => Box::pin(Connection::new(EventStream::new(stream), state).run()),
+            Manner::Socket(_) => Box::pin(Connection::new(Socket::new(stream, read).await, state).run()),
+        })
     }
+}
+
+/// A connection being served.
+pub(crate) type Serving<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// When a browser whose stream broke comes back: each at another moment, or all would come at once.
+pub(crate) fn retry_ms() -> u64 {
+    fastrand::u64(RETRY_MS)
 }
 
 /// A device that its client gave no name: as many as there are connections.
@@ -232,6 +257,10 @@ impl<W: Wire> Connection<W> {
     /// Serves it to its end. Answers why it ended.
     async fn run(mut self) -> End {
         let Err(end) = self.serve().await;
+        // Whoever logged out is gone now, however long the other side takes to hear of it.
+        if end == Some(Close::Normal) {
+            self.state.attending = None;
+        }
         if end == Some(Close::Restart) {
             self.send_away().await;
         } else if let Some(close) = end {
@@ -242,18 +271,22 @@ impl<W: Wire> Connection<W> {
 
     async fn serve(&mut self) -> Result<std::convert::Infallible, End> {
         loop {
-            self.tell().await.map_err(|_| None)?;
+            if self.state.spectator.has_news() {
+                Box::pin(self.tell()).await.map_err(|_| None)?;
+            }
             let State { spectator, ending, pulse, .. } = &mut self.state;
             let what = tokio::select! {
                 biased;
                 _ = ending.wait_for(|ending| *ending) => return Err(Some(Close::Restart)),
-                () = spectator.roused() => continue,
-                received = self.wire.receive() => Some(received),
+                // Before the news, of which there may be no end for a connection that takes them slowly.
                 () = pulse.sleep.as_mut() => None,
+                received = self.wire.receive() => Some(received),
+                () = spectator.roused() => continue,
             };
+            // What a connection does now and then is put aside, so that an idle one has no room for it.
             match what {
-                Some(received) => self.take(received).await?,
-                None => self.attend().await?,
+                Some(received) => Box::pin(self.take(received)).await?,
+                None => Box::pin(self.attend()).await?,
             }
         }
     }
@@ -286,6 +319,8 @@ impl<W: Wire> Connection<W> {
                 attending.beat(false);
             }
         } else {
+            // A beat that was due is made up for as soon as there is an answer.
+            self.state.pulse.beats &= !beats;
             self.silent_pings += 1;
             if self.silent_pings >= MAX_SILENT_PINGS {
                 return Err(Some(Close::Idle));
@@ -302,7 +337,7 @@ impl<W: Wire> Connection<W> {
                 self.spend()?;
                 self.obey(&text).await
             }
-            Received::Alive => Ok(()),
+            Received::Alive => self.spend(),
             Received::Unwanted(close) => Err(Some(close)),
             Received::Gone => Err(None),
         }
@@ -394,8 +429,8 @@ impl<W: Wire> Connection<W> {
             attending.beat(false);
             attending.will_leave(None);
         }
-        let spread = self.state.gateway.crew.platform.rules.interval.0 / 3;
-        let _ = self.wire.reconnect(fastrand::u64(0..=spread)).await;
+        let interval = self.state.gateway.crew.platform.rules.interval.0;
+        let _ = self.wire.reconnect(fastrand::u64(interval / 30..=interval / 3)).await;
         self.wire.close(Close::Restart).await;
     }
 }

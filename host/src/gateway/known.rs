@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rollcall_api::call::View;
 use rollcall_api::events;
+use rollcall_api::responses::state_name;
 use rollcall_core::sight::{Verdict, mask};
 use rollcall_core::{Published, State, UserId};
 
@@ -57,18 +58,50 @@ pub(super) fn alike(one: &Published, other: &Published) -> bool {
 ///
 /// The version of somebody offline is forgotten after a while, their last seen is not: so that is what counts.
 pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
-    let (kind, value): (u8, u64) = match published {
-        None => (0, 0),
-        Some(published) if published.state == State::Offline => (1, published.last_seen.map_or(0, |time| time.0)),
-        Some(published) => (2, published.version),
-    };
-    // FNV-1a: the same on every host and in every release, which the hash of a map need not be.
-    let bytes = user.as_str().bytes().chain([kind]).chain(value.to_le_bytes());
-    let hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    // Its last steps alone hardly reach the upper bits; this spreads them, or likenesses would cancel out.
-    let spread = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    spread ^ (spread >> 29)
+    let mut hash = Fnv::default();
+    hash.text(user.as_str());
+    if let Some(published) = published {
+        let moving = match published.state {
+            State::Offline => published.last_seen.map_or(0, |time| time.0),
+            State::Online | State::Away | State::Busy => published.version,
+        };
+        hash.text(state_name(published.state));
+        hash.bytes(&moving.to_le_bytes());
+        if let Some(note) = &published.note {
+            hash.text(&note.text);
+            hash.text(&note.emoji);
+        }
+    }
+    hash.spread()
+}
+
+/// FNV-1a: the same on every host and in every release, which the hash of a map need not be.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// A text and its end, so that two do not run together.
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+        self.bytes(&[0xff]);
+    }
+
+    /// Its last steps alone hardly reach the upper bits; this spreads them, or likenesses would cancel out.
+    fn spread(self) -> u64 {
+        let spread = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        spread ^ (spread >> 29)
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +128,17 @@ mod tests {
         assert_eq!(trace(published(State::Offline, 5, 9)), trace(published(State::Offline, 5, 0)));
         assert_ne!(trace(published(State::Online, 5, 9)), trace(published(State::Online, 5, 10)));
         assert_ne!(trace(published(State::Offline, 5, 9)), super::trace(&bob, None));
+        let noted = Published { note: Some(note("out")), ..published(State::Offline, 5, 9) };
+        assert_ne!(trace(noted), trace(published(State::Offline, 5, 9)), "a note is news, also of somebody offline");
+        assert_ne!(
+            trace(published(State::Online, 5, 9)),
+            trace(published(State::Away, 5, 9)),
+            "so is what was derived"
+        );
+    }
+
+    fn note(text: &str) -> rollcall_core::Note {
+        rollcall_core::Note { text: text.to_owned(), emoji: String::new(), until: None }
     }
 
     #[test]

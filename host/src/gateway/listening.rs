@@ -19,9 +19,8 @@ const DOUBT: Duration = Duration::from_millis(1500);
 /// How often crowds are counted. A count holds for three of these.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
-/// From how many watchers on one worker a person is counted at all: a crowd of 10,000 on 100 workers has as many on one
-/// of them at least.
-const COUNTED_FROM: usize = 100;
+/// On how many workers a crowd is noticed for certain: one spread over more may have on each of them fewer than are counted.
+const WORKERS: u64 = 100;
 
 impl Gateway {
     /// Takes what the topics tell to whoever watches.
@@ -90,9 +89,11 @@ impl Gateway {
             while users.len() < PAGE && self.doubtful.borrow().front().is_some_and(|(at, _)| *at <= now) {
                 users.extend(self.doubtful.borrow_mut().pop_front().map(|(_, user)| user));
             }
-            let people = self.roster.borrow().present(users);
+            let people = self.roster.borrow().present(users.clone());
             // What fails here is found by the recheck.
             let _ = self.reread(people).await;
+            let mut roster = self.roster.borrow_mut();
+            users.iter().for_each(|user| roster.remind(user, now));
         }
     }
 
@@ -104,34 +105,43 @@ impl Gateway {
         }
     }
 
-    /// Reads everybody who is watched, now, and tells what differs: something may have been lost.
+    /// Reads everybody who is watched, now, and tells what differs: something may have been lost. Whoever cannot be read is
+    /// tried again, without keeping the others waiting.
     async fn reread_everybody(&self) {
-        let mut from = Some(0);
-        while let Some(start) = from {
-            let (people, next) = self.roster.borrow().page(start, PAGE);
-            match self.reread(people).await {
-                Ok(()) => from = next,
-                // The store is away again: when it is back, that too is told.
-                Err(Error::Unavailable(_)) => tokio::time::sleep(RETRY).await,
-                Err(error) => {
-                    tracing::error!("people who are watched cannot be read: {error}");
-                    return;
-                }
+        loop {
+            let began = self.topics.now();
+            let mut failed = None;
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let (people, next) = self.roster.borrow().page(start, PAGE);
+                failed = self.reread(people).await.err().or(failed);
+                from = next;
+            }
+            match failed {
+                None => return self.sure_until.set(self.sure_until.get().max(began)),
+                Some(Error::Unavailable(_)) => tokio::time::sleep(RETRY).await,
+                Some(error) => return tracing::error!("people who are watched cannot be read: {error}"),
             }
         }
     }
 
     /// Reads everybody who is watched once in each interval, in case something was lost that nobody noticed.
     pub(super) async fn recheck(&self) {
-        let mut from = 0;
         loop {
-            let pages = (self.roster.borrow().sizes().people.max(1) as usize).div_ceil(PAGE);
-            let pause = self.manners.recheck.div_f64(pages as f64);
-            tokio::time::sleep(pause).await;
-            let (people, next) = self.roster.borrow().page(from, PAGE);
-            // What could not be read now is read in the next round.
-            let _ = self.reread(people).await;
-            from = next.unwrap_or(0);
+            let began = self.topics.now();
+            let pause = self.manners.recheck.div_f64(self.roster.borrow().pages(PAGE) as f64);
+            let mut failed = false;
+            let mut from = Some(0);
+            while let Some(start) = from {
+                tokio::time::sleep(pause).await;
+                let (people, next) = self.roster.borrow().page(start, PAGE);
+                // What could not be read now is read in the next round.
+                failed |= self.reread(people).await.is_err();
+                from = next;
+            }
+            if !failed {
+                self.sure_until.set(self.sure_until.get().max(began));
+            }
         }
     }
 
@@ -165,9 +175,11 @@ impl Gateway {
     /// Says how many watch whom, and learns how many do on all hosts.
     pub(super) async fn count(&self) {
         let station = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let counted_from = (self.manners.crowd / WORKERS).clamp(1, 100) as usize;
         loop {
             tokio::time::sleep(COUNT_EVERY).await;
-            let popular = self.roster.borrow().popular(COUNTED_FROM);
+            self.roster.borrow_mut().uncount(counted_from);
+            let popular = self.roster.borrow().popular(counted_from);
             for counts in popular.chunks(PAGE) {
                 // Without an answer the last count stands; a crowd on this worker alone is seen without one.
                 let Ok(totals) = self.topics.count_watchers(&station, counts.to_vec()).await else { continue };

@@ -34,7 +34,7 @@ use attendance::Attendance;
 use roster::{Added, Crowds, Roster};
 
 pub(crate) use attendance::Presences;
-pub(crate) use connection::Visitor;
+pub(crate) use connection::{Visitor, retry_ms};
 pub(crate) use handshake::handshake;
 pub(crate) use roster::Sizes;
 
@@ -70,8 +70,8 @@ pub(crate) struct Gateway {
     lost: Notify,
     /// Something became known in another way than by a topic.
     stirred: Notify,
-    /// What resuming rests on; it never goes back.
-    heard_until: Cell<Time>,
+    /// Everybody who is watched has been read since then. It never goes back.
+    sure_until: Cell<Time>,
     /// How many watchers, people and conversations the metrics know of.
     reported: Cell<Sizes>,
 }
@@ -85,6 +85,7 @@ impl Gateway {
         present: Presences,
     ) -> Rc<Self> {
         let topics = Arc::clone(&crew.platform.topics);
+        let sure_until = topics.now();
         let crowds = Crowds { from: manners.crowd, every: manners.crowd_interval };
         Rc::new(Self {
             tap: topics.tap(),
@@ -99,7 +100,7 @@ impl Gateway {
             doubted: Notify::new(),
             lost: Notify::new(),
             stirred: Notify::new(),
-            heard_until: Cell::new(Time(0)),
+            sure_until: Cell::new(sure_until),
             reported: Cell::default(),
         })
     }
@@ -128,23 +129,25 @@ impl Gateway {
         self.crew.platform.metrics.gateway.watching(self.reported.replace(sizes), sizes);
     }
 
-    /// From where to resume after all that this watcher was told: everything published before is among it.
+    /// From where to resume after all that this watcher was told.
+    ///
+    /// Everything published before is among it: everybody who is watched was read since, so that not even what was lost on
+    /// the way is missing; less what a call takes between its decision and its publication, and what a crowd waits.
     fn resume_point(&self, watcher: usize) -> Since {
-        let heard = Time(self.tap.heard_until().0.saturating_sub(SURELY_PUBLISHED.0));
-        self.heard_until.set(self.heard_until.get().max(heard));
-        Since { version: self.heard_until.get().0 * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
+        let crowd = Span(self.manners.crowd_interval.as_millis() as u64);
+        let sure = self.sure_until.get().0.saturating_sub(SURELY_PUBLISHED.0 + crowd.0);
+        Since { version: sure * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
     }
 
     /// Whether this may have come about after the resume point.
     fn is_since(&self, published: Option<&Published>, since: &Since) -> bool {
         let Some(published) = published else { return true };
         if published.version > 0 || published.state != State::Offline {
-            return published.version > since.version;
+            // Two people may have the same version: whoever heard of one need not have heard of the other.
+            return published.version >= since.version;
         }
-        // The version of somebody long offline is forgotten. They went when their devices died, which is not long after
-        // they were last seen, even if they were pardoned once.
-        let alive = self.crew.platform.rules.alive_for();
-        published.last_seen.is_none_or(|seen| (seen + alive + alive + SURELY_PUBLISHED).0 * 1000 > since.version)
+        // The version of somebody offline is told for so long and no longer, so whatever it was, it is at least as old.
+        Time(since.version / 1000) + self.crew.platform.rules.retire_after < self.topics.now()
     }
 }
 
@@ -177,11 +180,13 @@ impl Spectator {
             let roster = gateway.roster.borrow();
             (roster.watching(self.key), roster.seated(self.key))
         };
-        if seated + conversations.len() > limit as usize {
-            return Err(Error::TooMany(limit));
-        }
         let added = gateway.roster.borrow_mut().add(self.key, users, conversations.clone());
-        let admitted = self.admit(&added, watching as u32, conversations, since).await;
+        // The function says so too, but there is no need to listen to anybody before that.
+        let most = (watching + added.targets.len()).max(seated + added.seats.len());
+        let admitted = match most > limit as usize {
+            true => Err(Error::TooMany(limit)),
+            false => self.admit(&added, watching as u32, conversations, since).await,
+        };
         if admitted.is_err() {
             self.let_go(gateway.roster.borrow_mut().undo(self.key, &added));
         }
@@ -226,8 +231,10 @@ impl Spectator {
             if !settled {
                 gateway.doubt(newcomer.user.clone());
             }
-            shown.extend(gateway.roster.borrow_mut().admit(self.key, newcomer, view.as_ref(), sight));
+            let now = Instant::now();
+            shown.extend(gateway.roster.borrow_mut().admit(self.key, newcomer, view.as_ref(), sight, now));
         }
+        gateway.stirred.notify_one();
         Ok(shown)
     }
 
@@ -265,6 +272,11 @@ impl Spectator {
         }
     }
 
+    /// Whether there is something to tell.
+    fn has_news(&self) -> bool {
+        self.gateway.roster.borrow().has_news(self.key)
+    }
+
     /// Returns when there is something to tell.
     async fn roused(&self) {
         poll_fn(|context| self.gateway.roster.borrow_mut().poll_news(self.key, context)).await;
@@ -274,15 +286,21 @@ impl Spectator {
     async fn news(&self) -> News {
         let mut news = News::default();
         let crew = &self.gateway.crew;
-        loop {
+        // Once for what is known, and once more for whom had to be asked about.
+        for _ in 0..2 {
             let collected = self.gateway.roster.borrow_mut().collect(self.key);
             news.presences.extend(collected.presences);
             news.typing.extend(collected.typing);
             if let (true, Some(viewer)) = (collected.itself, &self.viewer) {
-                // One sees more of oneself than others do. If that cannot be read now, the next check finds it.
+                // One sees more of oneself than others do.
                 let own = crew.look_up(Some(viewer.clone()), vec![viewer.clone()]).await;
-                let own = own.ok().and_then(|answers| answers.into_iter().next()).and_then(Result::ok);
-                news.presences.extend(own.map(|view| known::presence(viewer, view.as_ref())));
+                match own.ok().and_then(|answers| answers.into_iter().next()).and_then(Result::ok) {
+                    Some(view) => news.presences.push(known::presence(viewer, view.as_ref())),
+                    None => {
+                        self.gateway.roster.borrow_mut().untold(self.key, viewer);
+                        self.gateway.doubt(viewer.clone());
+                    }
+                }
             }
             if collected.strangers.is_empty() {
                 return news;
@@ -293,6 +311,7 @@ impl Spectator {
             let judged = collected.strangers.into_iter().zip(verdicts).map(|(user, verdict)| (user, verdict.presence));
             self.gateway.roster.borrow_mut().judge(self.key, judged.collect());
         }
+        news
     }
 
     /// From where to resume after all that was told so far, as a client keeps it.

@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use rollcall_api::{Close, MAX_MESSAGE_BYTES, events};
+use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error as SocketError, ProtocolError};
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::connection::{Received, Wire};
@@ -18,16 +20,14 @@ use crate::patient::Patient;
 /// What an idle socket keeps ready for what comes in; more is taken when it comes.
 const READ_BUFFER_BYTES: usize = 512;
 
-/// What goes out is written together up to this, and whenever there is no more.
-const WRITE_BUFFER_BYTES: usize = 4 * 1024;
-
 /// How long the other side may take to answer a farewell.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A WebSocket.
 pub(super) struct Socket {
     socket: WebSocketStream<Patient>,
-    waiting: Vec<Message>,
+    /// Frames to be sent, written by ourselves: the library would keep the room for the largest that there ever was.
+    waiting: Vec<u8>,
 }
 
 impl Socket {
@@ -35,11 +35,16 @@ impl Socket {
     pub(super) async fn new(stream: Patient, read: Bytes) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
-            .write_buffer_size(WRITE_BUFFER_BYTES)
+            .write_buffer_size(0)
             .max_message_size(Some(MAX_MESSAGE_BYTES))
             .max_frame_size(Some(MAX_MESSAGE_BYTES));
         let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
         Self { socket, waiting: Vec::new() }
+    }
+
+    fn frame(&mut self, frame: Frame) {
+        // Writing to memory cannot fail.
+        let _ = frame.format(&mut self.waiting);
     }
 }
 
@@ -47,18 +52,19 @@ impl Wire for Socket {
     const ANSWERS: bool = true;
 
     fn put(&mut self, event: &str, id: Option<&str>, reference: Option<u64>, data: &str) {
-        self.waiting.push(Message::text(events::socket(event, id, reference, data)));
+        let text = events::socket(event, id, reference, data);
+        self.frame(Frame::message(text, OpCode::Data(Data::Text), true));
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        for message in std::mem::take(&mut self.waiting) {
-            self.socket.feed(message).await.map_err(broken)?;
-        }
-        self.socket.flush().await.map_err(broken)
+        // First what the library has to say, such as the answer to a ping: frames are whole, whoever wrote them.
+        self.socket.flush().await.map_err(broken)?;
+        let waiting = std::mem::take(&mut self.waiting);
+        self.socket.get_mut().write_all(&waiting).await
     }
 
     async fn ping(&mut self, _id: &str) -> io::Result<()> {
-        self.waiting.push(Message::Ping(Bytes::new()));
+        self.frame(Frame::ping(Bytes::new()));
         self.flush().await
     }
 
@@ -67,7 +73,12 @@ impl Wire for Socket {
             Some(Ok(Message::Text(text))) => Received::Text(text.as_str().to_owned()),
             Some(Ok(Message::Binary(_))) => Received::Unwanted(Close::Unsupported),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Received::Alive,
-            Some(Ok(Message::Close(_))) | None => Received::Gone,
+            Some(Ok(Message::Close(_))) => {
+                // The answer to a farewell waits to be sent.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.socket.flush()).await;
+                Received::Gone
+            }
+            None => Received::Gone,
             Some(Err(SocketError::Capacity(CapacityError::MessageTooLong { .. }))) => Received::Unwanted(Close::TooBig),
             Some(Err(SocketError::Utf8(_))) => Received::Unwanted(Close::NotText),
             Some(Err(SocketError::Protocol(error))) => match error {

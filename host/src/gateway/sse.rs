@@ -13,11 +13,16 @@ use crate::patient::Patient;
 pub(super) struct EventStream {
     stream: Patient,
     waiting: String,
+    /// What the client has sent although nobody reads it.
+    unread_bytes: usize,
 }
+
+/// How much a client may send to a stream that nobody reads: pipelined requests, at most.
+const MAX_UNREAD_BYTES: usize = 4096;
 
 impl EventStream {
     pub(super) fn new(stream: Patient) -> Self {
-        Self { stream, waiting: String::new() }
+        Self { stream, waiting: String::new(), unread_bytes: 0 }
     }
 }
 
@@ -46,13 +51,14 @@ impl Wire for EventStream {
         loop {
             match self.stream.read(&mut nothing).await {
                 Ok(0) | Err(_) => return Received::Gone,
-                Ok(_) => {}
+                Ok(_) if self.unread_bytes > MAX_UNREAD_BYTES => return Received::Unwanted(Close::Policy),
+                Ok(count) => self.unread_bytes += count,
             }
         }
     }
 
     async fn reconnect(&mut self, after_ms: u64) -> io::Result<()> {
-        self.waiting.push_str(&format!("retry: {after_ms}\n"));
+        self.waiting.push_str(&events::sse_retry(after_ms));
         self.put("reconnect", None, None, &events::reconnect(after_ms));
         self.flush().await
     }

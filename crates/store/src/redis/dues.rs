@@ -75,8 +75,13 @@ impl Dues {
     pub(super) fn holds(&self, user: &str, now: Time) -> bool {
         let Some(lines) = self.lines.get() else { return false };
         let (Some(Line(places)), tag) = self.places(lines, user) else { return false };
+        let forgotten = Time(self.forgotten_ms.load(Ordering::SeqCst));
+        // The store's time may have been set back since: then nothing is believed until it has caught up.
+        if now <= forgotten {
+            return false;
+        }
         let now = units(now);
-        let since_forgotten = now.wrapping_sub(units(Time(self.forgotten_ms.load(Ordering::SeqCst))));
+        let since_forgotten = now.wrapping_sub(units(forgotten));
         let believed = self.believed.min(since_forgotten);
         let kept = places.iter().map(|place| place.load(Ordering::Relaxed)).find(|kept| kept >> 32 == tag);
         kept.is_some_and(|kept| now.wrapping_sub(kept as u32) < believed)

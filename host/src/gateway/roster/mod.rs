@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_api::call::View;
 use rollcall_core::sight::{Verdict, mask};
-use rollcall_core::{ConversationId, Published, UserId};
+use rollcall_core::{ConversationId, Published, Time, UserId};
 use rollcall_store::Topic;
 use slab::Slab;
 
@@ -22,7 +22,7 @@ use person::{Person, Place};
 use room::Room;
 use watcher::{Seat, Target, Watcher};
 
-/// A person with more watchers than this on one worker is told of in slices, with everything else in between.
+/// What more than this watch on one worker is told in slices, with everything else in between.
 const FEW: usize = 1000;
 
 /// Watchers in a slice: what they are told takes a worker a millisecond or two to write, and so long anybody else waits.
@@ -57,21 +57,30 @@ pub(super) struct Roster {
     rooms_by_name: HashMap<ConversationId, usize, foldhash::fast::RandomState>,
     /// Rooms in which somebody types.
     busy_rooms: BTreeSet<usize>,
+    /// No sign of typing ends before this.
+    typing_ends: Option<Time>,
     watchers: Slab<Watcher>,
-    /// Of whom some watchers have been marked and some not, each once.
+    /// Where some watchers have been marked and some not, each once.
     parades: VecDeque<Parade>,
     /// People who changed while they are held, by when they may be told of.
     held: BTreeSet<(Instant, usize)>,
     crowds: Crowds,
 }
 
-/// How far the watchers of a person have been marked.
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Person(usize),
+    Room(usize),
+}
+
+/// How far the watchers of somebody, or of a conversation, have been marked.
 #[derive(Debug)]
 struct Parade {
-    person: usize,
+    subject: Subject,
     /// From which place on they have not.
     from: usize,
-    /// The person changed after it began, so that it has to go round once more.
+    /// There was another change after it began, so that it has to go round once more.
     again: bool,
 }
 
@@ -114,6 +123,7 @@ impl Roster {
             rooms: Slab::new(),
             rooms_by_name: HashMap::default(),
             busy_rooms: BTreeSet::new(),
+            typing_ends: None,
             watchers: Slab::new(),
             parades: VecDeque::new(),
             held: BTreeSet::new(),
@@ -268,7 +278,7 @@ impl Roster {
         let person = self.people.try_remove(key)?;
         self.people_by_name.remove(&person.user);
         self.held.retain(|(_, held)| *held != key);
-        self.parades.retain(|parade| parade.person != key);
+        self.parades.retain(|parade| parade.subject != Subject::Person(key));
         Some(Topic::Person(person.user))
     }
 
@@ -282,6 +292,7 @@ impl Roster {
         let room = self.rooms.try_remove(key)?;
         self.rooms_by_name.remove(&room.conversation);
         self.busy_rooms.remove(&key);
+        self.parades.retain(|parade| parade.subject != Subject::Room(key));
         Some(Topic::Conversation(room.conversation))
     }
 
@@ -293,15 +304,18 @@ impl Roster {
         newcomer: &Newcomer,
         view: Option<&View>,
         sight: Verdict,
+        now: Instant,
     ) -> Option<Shown> {
         let eyes = self.watchers.get_mut(watcher)?;
         let itself = eyes.viewer.as_ref() == Some(&newcomer.user);
         let target = eyes.targets.get_mut(newcomer.index)?;
         let person = self.people.get_mut(target.person)?;
         // Only whoever may see everything brings what everybody can be told.
+        let mut is_news = false;
         if let (Some(view), Verdict { presence: true, last_seen: true }) = (view, sight) {
-            person.learn(view.published.clone(), newcomer.news);
+            is_news = person.learn(view.published.clone(), newcomer.news);
         }
+        let key = target.person;
         target.sight = Some(sight);
         target.told.clone_from(&person.newest);
         let newer = person.newest.as_ref().filter(|newest| {
@@ -317,6 +331,10 @@ impl Roster {
             Some(text) => text,
             None => super::known::presence(&newcomer.user, view),
         };
+        // Those who watched before have not been told of what the newcomer found.
+        if is_news {
+            self.announce(key, now);
+        }
         Some(Shown { text, published })
     }
 }

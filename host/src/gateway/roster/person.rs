@@ -66,20 +66,21 @@ impl Person {
         true
     }
 
-    /// Takes what was read, if nothing was heard since `news`. False: nothing changed by it.
+    /// Takes what was read, asked for when so much had been heard. False: nothing changed by it.
     ///
-    /// What was read is newer than what was heard at the same version: it is derived, at a later time. Of somebody long
-    /// offline the version is told as 0: then it is newer only if the topic was silent meanwhile.
+    /// If the topic was silent since, what was read is the truth, whatever its version: it is derived at a later time, the
+    /// version of somebody long offline is told as 0, and a store that failed over may have lost what it had published. If
+    /// not, only a newer version counts.
     pub(super) fn learn(&mut self, published: Published, news: u64) -> bool {
-        let Some(newest) = &self.newest else {
-            self.newest = Some(Known::new(published));
-            return true;
-        };
-        let version = newest.published.version;
-        let is_overtaken = if published.version == 0 { news != self.news } else { published.version < version };
-        if is_overtaken || (alike(&newest.published, &published) && published.version <= version) {
-            return false;
+        if let Some(newest) = &self.newest {
+            let version = newest.published.version;
+            let is_overtaken = news != self.news && published.version <= version;
+            let is_known = alike(&newest.published, &published) && published.version <= version;
+            if is_overtaken || is_known {
+                return false;
+            }
         }
+        self.news += 1;
         self.newest = Some(Known::new(published));
         true
     }
@@ -109,8 +110,18 @@ mod tests {
         assert!(person.hear(&published(State::Online, 5)));
         assert!(!person.hear(&published(State::Offline, 4)));
         assert!(!person.hear(&published(State::Offline, 5)));
-        assert!(!person.learn(published(State::Offline, 4), person.news));
+        assert!(!person.learn(published(State::Offline, 4), person.news - 1), "news came since it was asked");
         assert_eq!(state(&person), State::Online);
+    }
+
+    #[test]
+    fn what_the_store_lost_is_taken_back() {
+        let mut person = person();
+        person.hear(&published(State::Online, 5));
+        person.hear(&published(State::Busy, 6));
+        assert!(person.learn(published(State::Online, 5), person.news), "a replica that never had it was promoted");
+        assert_eq!(state(&person), State::Online);
+        assert!(person.hear(&published(State::Away, 7)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What comes in, and who is to be told of it.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -9,9 +10,18 @@ use rollcall_core::sight::{Verdict, mask};
 use rollcall_core::{ConversationId, Published, Time, UserId};
 use rollcall_functions::capabilities::Change;
 use rollcall_store::Typed;
+use slab::Slab;
 
 use super::super::known::trace;
-use super::{Collected, FEW, Parade, Roster, SLICE, Sizes};
+use super::person::Place;
+use super::watcher::Watcher;
+use super::{Collected, FEW, Parade, Roster, SLICE, Sizes, Subject};
+
+/// Verdicts on typists that one watcher remembers, unless more than that type.
+const MAX_REMEMBERED: usize = 256;
+
+/// Typists whom a watcher is told of in one conversation: more at once nobody could read.
+const MAX_SHOWN: usize = 64;
 
 impl Roster {
     /// Takes what a topic tells of a person.
@@ -33,7 +43,7 @@ impl Roster {
     }
 
     /// Marks everybody who watches this person, at once or as soon as may be.
-    fn announce(&mut self, key: usize, now: Instant) {
+    pub(super) fn announce(&mut self, key: usize, now: Instant) {
         let Some(person) = self.people.get_mut(key) else { return };
         if person.everywhere.max(person.watchers.len() as u64) > self.crowds.from {
             if let Some(until) = person.held_until.filter(|until| *until > now) {
@@ -44,18 +54,26 @@ impl Roster {
             }
             person.held_until = Some(now + self.crowds.every);
         }
-        if person.watchers.len() > FEW {
+        self.mark(Subject::Person(key));
+    }
+
+    /// Marks everybody who watches this, at once if they are few.
+    fn mark(&mut self, subject: Subject) {
+        let watchers = match subject {
+            Subject::Person(key) => self.people.get(key).map(|person| &person.watchers),
+            Subject::Room(key) => self.rooms.get(key).map(|room| &room.watchers),
+        };
+        let Some(watchers) = watchers else { return };
+        if watchers.len() > FEW {
             // One that is on its way is left to end, or those at its end would never be reached; then it goes round again.
-            match self.parades.iter_mut().find(|parade| parade.person == key) {
+            match self.parades.iter_mut().find(|parade| parade.subject == subject) {
                 Some(parade) => parade.again |= parade.from > 0,
-                None => self.parades.push_back(Parade { person: key, from: 0, again: false }),
+                None => self.parades.push_back(Parade { subject, from: 0, again: false }),
             }
             return;
         }
-        for (_, place) in &person.watchers {
-            if let Some(watcher) = self.watchers.get_mut(place.watcher) {
-                watcher.mark(place.index);
-            }
+        for (_, place) in watchers {
+            touch(&mut self.watchers, subject, *place);
         }
     }
 
@@ -67,15 +85,17 @@ impl Roster {
     /// Marks the next slice of watchers.
     pub(in super::super) fn march(&mut self) {
         let Some(mut parade) = self.parades.pop_front() else { return };
-        let Some(person) = self.people.get(parade.person) else { return };
-        let end = person.watchers.capacity().min(parade.from + SLICE);
-        for place in (parade.from..end).filter_map(|index| person.watchers.get(index)) {
-            if let Some(watcher) = self.watchers.get_mut(place.watcher) {
-                watcher.mark(place.index);
-            }
+        let watchers = match parade.subject {
+            Subject::Person(key) => self.people.get(key).map(|person| &person.watchers),
+            Subject::Room(key) => self.rooms.get(key).map(|room| &room.watchers),
+        };
+        let Some(watchers) = watchers else { return };
+        let end = watchers.capacity().min(parade.from + SLICE);
+        for place in (parade.from..end).filter_map(|index| watchers.get(index)) {
+            touch(&mut self.watchers, parade.subject, *place);
         }
         parade.from = end;
-        if end >= person.watchers.capacity() {
+        if end >= watchers.capacity() {
             if !std::mem::take(&mut parade.again) {
                 return;
             }
@@ -118,8 +138,8 @@ impl Roster {
         typists: Vec<(UserId, Time)>,
     ) {
         let Some(key) = self.rooms_by_name.get(conversation).copied() else { return };
+        self.remember(watcher, typists.iter().map(|(user, _)| (user.clone(), true)).collect());
         if let Some(eyes) = self.watchers.get_mut(watcher) {
-            eyes.remember(typists.iter().map(|(user, _)| (user.clone(), true)));
             let seat = eyes.seats.iter_mut().find(|(_, seat)| seat.room == key);
             seat.into_iter().for_each(|(_, seat)| seat.told.clone_from(&typists));
         }
@@ -128,21 +148,28 @@ impl Roster {
         }
     }
 
-    /// When the first sign of typing ends by itself.
+    /// Before this no sign of typing ends by itself; then it is worth looking.
     pub(in super::super) fn typing_ends(&self) -> Option<Time> {
-        let rooms = self.busy_rooms.iter().filter_map(|key| self.rooms.get(*key));
-        rooms.flat_map(|room| room.typists.iter().map(|(_, until)| *until)).min()
+        self.typing_ends
     }
 
     /// Forgets signs of typing that have ended.
     pub(in super::super) fn expire_typing(&mut self, now: Time) {
-        let ended: Vec<usize> = self
-            .busy_rooms
-            .iter()
-            .copied()
-            .filter(|key| self.rooms.get_mut(*key).is_some_and(|room| room.expire(now)))
-            .collect();
-        ended.into_iter().for_each(|key| self.stir(key));
+        if self.typing_ends.is_none_or(|ends| ends > now) {
+            return;
+        }
+        self.typing_ends = None;
+        for key in std::mem::take(&mut self.busy_rooms) {
+            let Some(room) = self.rooms.get_mut(key) else { continue };
+            let changed = room.expire(now);
+            if changed {
+                self.stir(key);
+            } else {
+                let ends = room.typists.iter().map(|(_, until)| *until).min();
+                self.typing_ends = self.typing_ends.into_iter().chain(ends).min();
+                self.busy_rooms.insert(key);
+            }
+        }
     }
 
     /// Who types somewhere has changed.
@@ -153,11 +180,14 @@ impl Roster {
         } else {
             self.busy_rooms.insert(key);
         }
-        for (_, place) in &room.watchers {
-            if let Some(watcher) = self.watchers.get_mut(place.watcher) {
-                watcher.mark_seat(place.index);
-            }
-        }
+        let ends = room.typists.iter().map(|(_, until)| *until).min();
+        self.typing_ends = self.typing_ends.into_iter().chain(ends).min();
+        self.mark(Subject::Room(key));
+    }
+
+    /// Whether there is something to tell this watcher.
+    pub(in super::super) fn has_news(&self, watcher: usize) -> bool {
+        self.watchers.get(watcher).is_some_and(Watcher::has_news)
     }
 
     /// Ready when there is something to tell this watcher, or when it is gone.
@@ -205,6 +235,9 @@ impl Roster {
             let Some(room) = self.rooms.get(seat.room) else { continue };
             let mut seen = Vec::new();
             for (user, until) in room.typists.iter().filter(|(user, _)| eyes.viewer.as_ref() != Some(user)) {
+                if seen.len() + collected.strangers.len() >= MAX_SHOWN {
+                    break;
+                }
                 match (&eyes.viewer, eyes.sees.get(user)) {
                     (None, _) | (Some(_), Some(true)) => seen.push((user.clone(), *until)),
                     (Some(_), Some(false)) => {}
@@ -224,15 +257,49 @@ impl Roster {
 
     /// Takes whether a watcher may see these typists.
     pub(in super::super) fn judge(&mut self, watcher: usize, typists: Vec<(UserId, bool)>) {
+        self.remember(watcher, typists);
         let Some(eyes) = self.watchers.get_mut(watcher) else { return };
-        eyes.remember(typists);
         let seats: Vec<usize> = eyes.seats.iter().map(|(index, _)| index).collect();
         seats.into_iter().for_each(|index| eyes.mark_seat(index));
+    }
+
+    /// Remembers whether a watcher may see these typists, and forgets those who do not type, where there are many: what is
+    /// asked for at this moment is never forgotten, or it would be asked for for ever.
+    fn remember(&mut self, watcher: usize, typists: Vec<(UserId, bool)>) {
+        let Some(eyes) = self.watchers.get_mut(watcher) else { return };
+        if eyes.sees.len() + typists.len() > MAX_REMEMBERED {
+            let rooms = eyes.seats.iter().filter_map(|(_, seat)| self.rooms.get(seat.room));
+            let now: HashSet<&UserId> = rooms.flat_map(|room| room.typists.iter().map(|(user, _)| user)).collect();
+            eyes.sees.retain(|user, _| now.contains(user));
+        }
+        eyes.sees.extend(typists);
     }
 
     /// What all that this watcher was told comes to: see [`trace`].
     pub(in super::super) fn digest(&self, watcher: usize) -> u64 {
         self.watchers.get(watcher).map_or(0, |watcher| watcher.digest)
+    }
+
+    /// Tells whoever watches this person and was not told of what is newest.
+    pub(in super::super) fn remind(&mut self, user: &UserId, now: Instant) {
+        if let Some(key) = self.people_by_name.get(user).copied() {
+            self.announce(key, now);
+        }
+    }
+
+    /// A watcher could not be told of this person after all.
+    pub(in super::super) fn untold(&mut self, watcher: usize, user: &UserId) {
+        let (Some(eyes), Some(key)) = (self.watchers.get_mut(watcher), self.people_by_name.get(user)) else { return };
+        let target = eyes.targets.iter_mut().find(|(_, target)| target.person == *key);
+        if let Some((_, target)) = target {
+            target.told = None;
+            eyes.digest ^= std::mem::take(&mut target.trace);
+        }
+    }
+
+    /// How many pages of so many people there are: see [`Roster::page`].
+    pub(in super::super) fn pages(&self, limit: usize) -> usize {
+        self.people.capacity().div_ceil(limit).max(1)
     }
 
     /// A few of the people who are watched, each with how much was heard of them, and where to go on.
@@ -262,6 +329,12 @@ impl Roster {
         }
     }
 
+    /// Of whoever has fewer watchers than that on this worker, nobody counts how many there are elsewhere.
+    pub(in super::super) fn uncount(&mut self, fewer_than: usize) {
+        let few = self.people.iter_mut().filter(|(_, person)| person.watchers.len() < fewer_than);
+        few.for_each(|(_, person)| person.everywhere = 0);
+    }
+
     /// How much is watched.
     pub(in super::super) fn sizes(&self) -> Sizes {
         Sizes {
@@ -269,6 +342,15 @@ impl Roster {
             people: self.people.len() as i64,
             conversations: self.rooms.len() as i64,
         }
+    }
+}
+
+/// Marks one watcher.
+fn touch(watchers: &mut Slab<Watcher>, subject: Subject, place: Place) {
+    let Some(watcher) = watchers.get_mut(place.watcher) else { return };
+    match subject {
+        Subject::Person(_) => watcher.mark(place.index),
+        Subject::Room(_) => watcher.mark_seat(place.index),
     }
 }
 

@@ -35,7 +35,7 @@ fn watcher(roster: &mut Roster, users: &[&str], sight: Verdict) -> usize {
     let added = roster.add(key, users.iter().map(|user| id(user)).collect(), Vec::new());
     for newcomer in &added.targets {
         let view = View { published: published(State::Offline, 0), choice: None };
-        roster.admit(key, newcomer, Some(&view).filter(|_| sight.presence), sight);
+        roster.admit(key, newcomer, Some(&view).filter(|_| sight.presence), sight, Instant::now());
     }
     key
 }
@@ -76,9 +76,43 @@ fn news_between_the_reading_and_the_admission_is_shown_at_once() {
     let added = roster.add(key, vec![id("bob")], Vec::new());
     roster.hear(&change("bob", State::Busy, 7), Instant::now());
     let view = View { published: published(State::Online, 6), choice: None };
-    let shown = roster.admit(key, &added.targets[0], Some(&view), ALL).unwrap();
+    let shown = roster.admit(key, &added.targets[0], Some(&view), ALL, Instant::now()).unwrap();
     assert!(shown.text.contains("busy"), "{}", shown.text);
     assert!(told(&mut roster, key).is_empty(), "and not once more");
+}
+
+#[test]
+fn what_a_newcomer_finds_is_told_to_those_who_watched_before() {
+    let mut roster = roster();
+    let old = watcher(&mut roster, &["bob"], ALL);
+    let new = roster.enter(None);
+    let added = roster.add(new, vec![id("bob")], Vec::new());
+    let view = View { published: published(State::Busy, 6), choice: None };
+    roster.admit(new, &added.targets[0], Some(&view), ALL, Instant::now()).unwrap();
+    roster.hear(&change("bob", State::Busy, 6), Instant::now());
+    assert!(told(&mut roster, old)[0].contains("busy"), "the message alone was no news any more");
+    assert!(told(&mut roster, new).is_empty());
+}
+
+#[test]
+fn many_typists_are_asked_about_once_each() {
+    let mut roster = roster();
+    let room = ConversationId::parse("c").unwrap();
+    let key = roster.enter(Some(id("viewer")));
+    roster.add(key, Vec::new(), (0..10).map(|n| ConversationId::parse(format!("c{n}")).unwrap()).collect());
+    roster.add(key, Vec::new(), vec![room.clone()]);
+    for n in 0..600 {
+        let conversation = ConversationId::parse(format!("c{}", n % 10)).unwrap();
+        roster.hear_typing(&Typed { conversation, user: id(&format!("u{n}")), until: Some(Time(9)) });
+    }
+    for round in 0.. {
+        let collected = roster.collect(key);
+        if collected.strangers.is_empty() {
+            break;
+        }
+        assert!(round < 20, "it goes on for ever");
+        roster.judge(key, collected.strangers.into_iter().map(|user| (user, true)).collect());
+    }
 }
 
 #[test]
@@ -161,6 +195,7 @@ fn typists_are_told_once_each_and_taken_back_when_they_end() {
     assert!(ended.len() == 1 && ended[0].contains("bob") && ended[0].contains("false"), "{ended:?}");
     roster.hear_typing(&typed("carol", None));
     assert!(roster.collect(key).typing[0].contains("carol"));
+    roster.expire_typing(Time(200));
     assert_eq!(roster.typing_ends(), None);
 }
 

@@ -13,9 +13,6 @@ use slab::Slab;
 
 use super::super::known::Known;
 
-/// Verdicts on typists that one watcher remembers; beyond that it asks anew.
-const MAX_REMEMBERED: usize = 256;
-
 /// Somebody who is watched by one watcher.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -61,16 +58,13 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Marks a target, and wakes the connection. False: it was marked already, or is not admitted yet.
-    pub(super) fn mark(&mut self, index: usize) -> bool {
-        let Some(target) = self.targets.get_mut(index) else { return false };
-        if target.is_dirty || target.sight.is_none() {
-            return false;
+    /// Marks a target that is admitted, and wakes the connection.
+    pub(super) fn mark(&mut self, index: usize) {
+        let Some(target) = self.targets.get_mut(index) else { return };
+        if target.sight.is_some() && !std::mem::replace(&mut target.is_dirty, true) {
+            self.dirty.push(index);
+            self.rouse();
         }
-        target.is_dirty = true;
-        self.dirty.push(index);
-        self.rouse();
-        true
     }
 
     /// Marks a seat, and wakes the connection.
@@ -79,16 +73,6 @@ impl Watcher {
         if !std::mem::replace(&mut seat.is_dirty, true) {
             self.dirty_seats.push(index);
             self.rouse();
-        }
-    }
-
-    /// Remembers whether these typists may be seen.
-    pub(super) fn remember(&mut self, typists: impl IntoIterator<Item = (UserId, bool)>) {
-        for (user, seen) in typists {
-            if self.sees.len() >= MAX_REMEMBERED {
-                self.sees.clear();
-            }
-            self.sees.insert(user, seen);
         }
     }
 

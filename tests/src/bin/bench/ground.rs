@@ -13,8 +13,8 @@ use rollcall_functions::capabilities::{
 use rollcall_functions::heartbeat;
 use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
-use rollcall_store::memory::Options;
-use rollcall_store::{LastSeen, Memory, SqliteArchive, Store};
+use rollcall_store::memory::{LocalTopics, Options};
+use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 
 use crate::people;
 use crate::sample::Duel;
@@ -46,11 +46,20 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> R
         let engine = engine().map_err(anyhow::Error::from)?;
         tick(&engine)?;
         let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Options::default()));
+        let clock = Clock::system();
+        let topics = LocalTopics::new(clock.clone());
+        let options = Options { clock, listener: Some(topics.listener()), ..Options::default() };
+        let store: Arc<dyn Store> = Arc::new(Memory::new(options));
         let archive: Arc<dyn LastSeen> = Arc::new(SqliteArchive::in_memory()?);
         let rules = Rules::default();
         let metrics = Arc::new(Metrics::default());
-        let platform = Platform { store: Arc::clone(&store), archive: Arc::clone(&archive), rules, metrics };
+        let platform = Platform {
+            store: Arc::clone(&store),
+            archive: Arc::clone(&archive),
+            topics: Arc::new(topics),
+            rules,
+            metrics,
+        };
         let crew = Crew::start(&engine, &catalog, &platform);
         let native = Native { store, archive };
         populate(&native, &rules, people).await?;

@@ -1,11 +1,12 @@
 //! `cargo xtask bench [names]`: measures what is promised in ratios, side by side in one run, and says how it went.
 //!
-//! A name chooses a benchmark, or a chapter of them: `host` or `redis`; none means all. A chapter's page in `docs/bench/`
+//! A name chooses a benchmark, or a chapter of them: `host`, `redis` or `gateway`; none means all. A chapter's page in `docs/bench/`
 //! is written when all of it was measured, so that a part never replaces the whole. A wrong answer stops the run.
 //! Slowness never does: machines are shared and noisy, so this reports and does not judge.
 
 mod empty;
 mod functions;
+mod gateway;
 mod ground;
 mod http;
 mod lag;
@@ -26,7 +27,7 @@ use report::{Machine, Section};
 type Benchmark = (&'static str, fn() -> Result<Section>);
 
 /// Every benchmark by its chapter, in the order of the reports.
-const CHAPTERS: [(&str, &[Benchmark]); 2] = [
+const CHAPTERS: [(&str, &[Benchmark]); 3] = [
     (
         "host",
         &[
@@ -44,6 +45,15 @@ const CHAPTERS: [(&str, &[Benchmark]); 2] = [
             ("redis-http", redis::over_http),
             ("redis-hosts", redis::hosts),
             ("redis-lag", redis::lag),
+        ],
+    ),
+    (
+        "gateway",
+        &[
+            ("push", gateway::push),
+            ("fan-out", gateway::fan_out),
+            ("idle", gateway::idle),
+            ("opening", gateway::opening),
         ],
     ),
 ];

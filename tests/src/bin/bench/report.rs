@@ -129,6 +129,7 @@ pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> R
     let page = format!("docs/bench/{chapter}.md");
     let title = match chapter {
         "redis" => "The host on Redis, measured",
+        "gateway" => "The gateway, measured",
         _ => "The host, measured",
     };
     let path = rollcall_tests::root().join(&page);

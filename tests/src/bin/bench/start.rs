@@ -17,7 +17,7 @@ use crate::sample::Spread;
 const RUNS: usize = 20;
 
 /// The functions in the binary.
-const FUNCTIONS: [&str; 3] = ["heartbeat", "query", "offline-sweep"];
+const FUNCTIONS: [&str; 5] = ["heartbeat", "query", "subscribe", "typing", "offline-sweep"];
 
 /// Starts the host and the empty server in turn.
 pub(crate) fn run() -> Result<Section> {

@@ -12,7 +12,7 @@ use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
-use rollcall_store::{LastSeen, SqliteArchive, Store};
+use rollcall_store::{LastSeen, SqliteArchive, Store, Topics};
 use rollcall_tests::Host;
 
 use crate::http::Rivals;
@@ -105,8 +105,9 @@ fn crew(store: Arc<Redis>) -> Result<Crew> {
     tick(&engine)?;
     let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
     let archive: Arc<dyn LastSeen> = Arc::new(SqliteArchive::in_memory()?);
+    let topics = Arc::clone(&store) as Arc<dyn Topics>;
     let store = store as Arc<dyn Store>;
-    let platform = Platform { store, archive, rules: Rules::default(), metrics: Arc::new(Metrics::default()) };
+    let platform = Platform { store, archive, topics, rules: Rules::default(), metrics: Arc::new(Metrics::default()) };
     Ok(Crew::start(&engine, &catalog, &platform))
 }
 

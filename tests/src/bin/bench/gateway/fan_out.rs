@@ -1,0 +1,54 @@
+//! One person, ten thousand watchers: what it costs to tell them all.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rollcall_tests::line::Transport;
+use rollcall_tests::swarm::{Plan, Swarm};
+use serde_json::json;
+
+use crate::process::cpu_us;
+use crate::report::{Goal, Section, number};
+
+const WATCHERS: usize = 10_000;
+
+/// Changes of the person.
+const ROUNDS: usize = 20;
+
+pub(crate) fn run() -> Result<Section> {
+    let columns = ["transport", "deliveries per second of one core", "all told, median ms", "deliveries/s"];
+    let mut section = Section::new("Fan-out: one person, 10,000 watchers", &columns);
+    for transport in [Transport::Events, Transport::Socket] {
+        let host = super::host(&[]);
+        let plan = Plan::watching(transport, host.address(), "star", WATCHERS);
+        let swarm = Swarm::gather(plan, Duration::from_secs(120));
+        let star = host.client("star");
+        star.beat("d");
+        let mut took = Vec::new();
+        let mut cpu = 0.0;
+        for round in 0..=ROUNDS {
+            swarm.tally().deliveries.clear();
+            let (before, sent) = (cpu_us(host.pid())?, Instant::now());
+            let choice = if round % 2 == 0 { "busy" } else { "auto" };
+            let answer = star.put("/v1/status", json!({ "choice": choice }));
+            let version = answer.json["version"].as_u64().with_context(|| answer.text.clone())?;
+            let last = swarm.until_all_told(version, Duration::from_secs(30));
+            // The first warms up and does not count.
+            if round > 0 {
+                took.push(last.saturating_duration_since(sent).as_secs_f64());
+                cpu += cpu_us(host.pid())? - before;
+            }
+        }
+        took.sort_by(f64::total_cmp);
+        let median = took.get(ROUNDS / 2).copied().unwrap_or_default();
+        let per_core = (WATCHERS * ROUNDS) as f64 / (cpu / 1e6);
+        let rate = WATCHERS as f64 / median;
+        let cells = [super::name(transport).to_owned(), number(per_core), number(median * 1000.0), number(rate)];
+        section.row(cells, Goal::None, per_core);
+    }
+    section.note(
+        "Every watcher is told of every change: what counts as a crowd is set out of reach. The watchers share the two cores \
+         with the host, so the time until all are told is mostly theirs.",
+    );
+    Ok(section)
+}

@@ -1,0 +1,69 @@
+//! What a connection takes on which nothing happens.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rollcall_tests::line::Transport;
+use rollcall_tests::swarm::{Plan, Swarm};
+use serde_json::json;
+
+use crate::process::resident_bytes;
+use crate::report::{Goal, Section, number};
+
+/// People whom each connection watches, out of so many.
+const EACH: usize = 10;
+const PEOPLE: usize = 1000;
+
+/// Connections before it is counted. What the first take is mostly what a host has anyway once it is in use: instances, stacks,
+/// the allocator's own room.
+const BEFORE: usize = 1000;
+
+pub(crate) fn run() -> Result<Section> {
+    let columns = ["transport", "further connections", "resident bytes each", "the same, if they also beat"];
+    let mut section = Section::new("Idle connections: resident memory of the host", &columns);
+    for transport in [Transport::Events, Transport::Socket] {
+        for count in [1000, super::at_most(super::MOST_CONNECTIONS - BEFORE)] {
+            let watching = measure(transport, count, "watch_only=true")?;
+            let beating = measure(transport, count, "watch_only=false")?;
+            let cells = [super::name(transport).to_owned(), number(count as f64), number(watching), number(beating)];
+            section.row(cells, Goal::AtMost(8192.0), beating);
+        }
+    }
+    section.note(
+        "On top of a thousand connections that are there already. Each watches ten people out of a thousand. The last column is of connections that are heartbeats too: it includes the \
+         person's session in the embedded store, and is what the target is held against.",
+    );
+    Ok(section)
+}
+
+fn measure(transport: Transport, count: usize, manner: &str) -> Result<f64> {
+    let host = super::host(&[]);
+    let gather = |first: usize, count: usize| {
+        Swarm::gather(plan(transport, host.address(), first, count, manner), Duration::from_secs(180))
+    };
+    let _before = gather(0, BEFORE);
+    let before = resident_bytes(host.pid())?;
+    let _after = gather(BEFORE, count);
+    Ok((resident_bytes(host.pid())? as f64 - before as f64) / count as f64)
+}
+
+/// Connections that watch a few of the same people.
+pub(super) fn plan(transport: Transport, address: &str, first: usize, count: usize, manner: &str) -> Plan {
+    let mut plan = Plan::watching(transport, address, "nobody", count);
+    for (index, path) in plan.paths.iter_mut().enumerate() {
+        let watcher = first + index;
+        let people: Vec<String> = (0..EACH).map(|place| format!("p{}", (watcher * 7 + place * 101) % PEOPLE)).collect();
+        match transport {
+            Transport::Events => {
+                *path = format!("/v1/subscribe?{manner}&users={}&as=watcher-{watcher}", people.join(","));
+            }
+            Transport::Socket => {
+                *path = format!("/v1/socket?{manner}&as=watcher-{watcher}");
+                if let Some(message) = plan.messages.get_mut(index) {
+                    *message = json!({ "op": "watch", "users": people }).to_string();
+                }
+            }
+        }
+    }
+    plan
+}

@@ -1,0 +1,38 @@
+//! What it costs to let a watcher in: a connection, a request, an admission by the component, a snapshot of ten people.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rollcall_servers::redis::Redis;
+use rollcall_tests::line::Transport;
+use rollcall_tests::swarm::Swarm;
+
+use crate::process::cpu_us;
+use crate::report::{Goal, Section, number};
+
+const WATCHERS: usize = 5000;
+
+pub(crate) fn run() -> Result<Section> {
+    let columns = ["store", "transport", "watchers admitted/s", "host µs of processor time each"];
+    let mut section = Section::new("Opening: watchers of ten people each, 128 handshakes at once", &columns);
+    let redis = Redis::start()?;
+    let store = redis.url();
+    for (name, arguments) in [("embedded", vec![]), ("Redis", vec!["--store", store.as_str()])] {
+        for transport in [Transport::Events, Transport::Socket] {
+            let host = super::host(&arguments);
+            let _warm = Swarm::gather(plan(transport, &host, 0, 500), Duration::from_secs(60));
+            let (cpu, began) = (cpu_us(host.pid())?, Instant::now());
+            let _swarm = Swarm::gather(plan(transport, &host, 500, WATCHERS), Duration::from_secs(120));
+            let took = began.elapsed().as_secs_f64();
+            let each = (cpu_us(host.pid())? - cpu) / WATCHERS as f64;
+            let rate = WATCHERS as f64 / took;
+            let cells = [name.to_owned(), super::name(transport).to_owned(), number(rate), number(each)];
+            section.row(cells, Goal::None, rate);
+        }
+    }
+    Ok(section)
+}
+
+fn plan(transport: Transport, host: &rollcall_tests::Host, first: usize, count: usize) -> rollcall_tests::swarm::Plan {
+    super::idle::plan(transport, host.address(), first, count, "watch_only=true")
+}

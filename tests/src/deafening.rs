@@ -1,0 +1,142 @@
+//! A way to Redis on which messages can get lost without anybody noticing: connections stay open, commands are answered,
+//! and what is published does not arrive. So it is where a server drops what a slow subscriber does not take, or fails
+//! over between a publication and its delivery.
+
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What a server calls what was published.
+const MESSAGES: [&[u8]; 3] = [b"$7\r\nmessage\r\n", b"$8\r\npmessage\r\n", b"$8\r\nsmessage\r\n"];
+
+/// The way.
+pub struct Deafening {
+    port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_deaf: AtomicBool,
+    lost: AtomicUsize,
+}
+
+impl Deafening {
+    /// A way to the Redis at this port.
+    pub fn before(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let way = Self { port: listener.local_addr().expect("an address").port(), state: Arc::default() };
+        let state = Arc::clone(&way.state);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                carry(client, server, &state).expect("two sockets");
+            }
+        });
+        way
+    }
+
+    /// The address as a store takes it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on messages are lost, or no longer.
+    pub fn set_deaf(&self, is_deaf: bool) {
+        self.state.is_deaf.store(is_deaf, Ordering::SeqCst);
+    }
+
+    /// How many were lost.
+    pub fn lost(&self) -> usize {
+        self.state.lost.load(Ordering::SeqCst)
+    }
+}
+
+/// Carries both ways, each in a thread of its own, until either side ends.
+fn carry(client: TcpStream, server: TcpStream, state: &Arc<State>) -> Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut asking, mut asked) = (client.try_clone()?, server.try_clone()?);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut asking, &mut asked);
+        let _ = asked.shutdown(Shutdown::Both);
+    });
+    let state = Arc::clone(state);
+    std::thread::spawn(move || {
+        let mut to = client;
+        let _ = pass_on(&mut BufReader::new(server), &mut to, &state);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+    Ok(())
+}
+
+fn pass_on(from: &mut BufReader<TcpStream>, to: &mut TcpStream, state: &State) -> Result<()> {
+    let mut reply = Vec::new();
+    loop {
+        reply.clear();
+        read(from, &mut reply)?;
+        // After `*3\r\n` or `>3\r\n`.
+        let kind = reply.get(4..).unwrap_or_default();
+        let is_message = MESSAGES.iter().any(|message| kind.starts_with(message));
+        if is_message && state.is_deaf.load(Ordering::SeqCst) {
+            state.lost.fetch_add(1, Ordering::SeqCst);
+        } else {
+            to.write_all(&reply)?;
+        }
+    }
+}
+
+/// Reads one reply, of either version of the protocol, as it stands.
+fn read(from: &mut impl BufRead, reply: &mut Vec<u8>) -> Result<()> {
+    let start = reply.len();
+    if from.read_until(b'\n', reply)? == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let line = String::from_utf8_lossy(&reply[start..]).into_owned();
+    let (kind, rest) = line.split_at(1);
+    let count = || rest.trim_end().parse::<i64>().map_err(|_| Error::new(ErrorKind::InvalidData, line.clone()));
+    match kind {
+        "$" | "=" | "!" => {
+            let length = count()?;
+            if length >= 0 {
+                from.take(length as u64 + 2).read_to_end(reply)?;
+            }
+        }
+        "*" | "~" | ">" => (0..count()?).try_for_each(|_| read(from, reply))?,
+        "%" => (0..2 * count()?).try_for_each(|_| read(from, reply))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_servers::redis::Redis;
+
+    use super::*;
+    use crate::resp::{Reply, hear, say};
+
+    #[test]
+    fn messages_are_lost_and_nothing_else() {
+        let redis = Redis::start().expect("a Redis");
+        let way = Deafening::before(redis.port());
+        let mut line = TcpStream::connect(("127.0.0.1", way.port)).expect("a way");
+        line.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a socket");
+        let mut answers = BufReader::new(line.try_clone().expect("a socket"));
+        let mut answer = |line: &mut TcpStream, words: &[&str]| {
+            say(line, words).expect("a connection");
+            hear(&mut answers).expect("an answer")
+        };
+        assert!(matches!(answer(&mut line, &["SUBSCRIBE", "news"]), Reply::List(_)));
+        way.set_deaf(true);
+        assert_eq!(redis.ask(&["PUBLISH", "news", "lost"]).expect("a number"), "1");
+        let pong = Reply::List(vec![Reply::Text("pong".to_owned()), Reply::Text(String::new())]);
+        assert_eq!(answer(&mut line, &["PING"]), pong);
+        assert_eq!(way.lost(), 1);
+        way.set_deaf(false);
+        assert_eq!(redis.ask(&["PUBLISH", "news", "heard"]).expect("a number"), "1");
+        let Reply::List(message) = hear(&mut answers).expect("a message") else { panic!("no message") };
+        assert_eq!(message.last().and_then(Reply::text), Some("heard"));
+    }
+}

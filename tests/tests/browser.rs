@@ -1,0 +1,214 @@
+//! A real browser: Debian's Chromium, without a screen, shows a page of another origin that watches, types, beats and leaves
+//! as any web page would. The page, `tests/browser/page.html`, looks for itself whether it is told the right things.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Error, Read, Result, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rollcall_tests::line::{FENCE, Transport, Watcher, states};
+use rollcall_tests::{Host, root};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A browser that starts on a busy machine takes its time, and the page waits for as long as 20 s for one thing.
+const STEP: Duration = Duration::from_secs(60);
+
+/// Longer than the grace, and far shorter than a beat lives.
+const GONE: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_page_watches_types_and_leaves_by_a_web_socket() {
+    let host = Host::start(&[]);
+    let mut tab = Tab::open(&host, "scene=socket");
+    let watching = tab.reaches("alice watches bob");
+    assert_eq!(host.client("bob").state("alice"), "online", "a socket is a heartbeat");
+    assert_eq!(host.client("bob").beat("phone").status, 200);
+    watching.go_on("");
+    let left = tab.reaches("alice left");
+    assert_eq!(host.client("bob").state("alice"), "offline", "at once");
+    left.go_on("");
+    tab.reaches("the end").go_on("");
+}
+
+#[test]
+fn a_page_of_another_origin_uses_the_whole_api() {
+    let host = Host::start(&[]);
+    Tab::open(&host, "scene=calls").reaches("the end").go_on("");
+}
+
+#[test]
+fn a_page_that_watches_events_notices_no_restart() {
+    // The browser comes back within a third of the interval; Bob, whose page does so too, has all of the tolerance.
+    let times = ["--interval", "1s", "--tolerance", "10s"];
+    let data = tempfile::tempdir().unwrap();
+    let host = Host::start_in(data.path(), &times);
+    let mut tab = Tab::open(&host, "scene=events");
+    let watching = tab.reaches("carol watches bob");
+    let address = host.address().to_owned();
+    host.stop();
+    let host = Host::start_in(data.path(), &[&times[..], &["--listen", &address]].concat());
+    watching.go_on("");
+    let told = tab.reaches("carol was told nothing but what bob did");
+    assert!(told.data["failures"].as_u64().unwrap() > 0, "the stream did break: {}", told.data);
+    told.go_on("");
+    tab.reaches("the end").go_on("");
+    drop(tab);
+    host.stop();
+}
+
+#[test]
+fn a_page_may_be_reloaded_and_whoever_closes_it_is_gone_after_the_grace() {
+    let host = Host::start(&["--grace", "5s"]);
+    let people = ["alice", "carol", "erin", "frank"];
+    let mut dana = Transport::Events.watch(&host, "dana", &format!("{},{FENCE}", people.join(",")));
+    let mut reloaded = Tab::open(&host, "scene=tab&people=alice,carol");
+    let mut killed = Tab::open(&host, "scene=tab&people=erin,frank");
+    killed.reaches("both are here").go_on("");
+    reloaded.reaches("both are here").go_on("reload");
+    let reload = reloaded.reaches("both are here");
+    let told = dana.up_to_now(&host);
+    assert_eq!(people.map(|user| states(&told, user)), [["online"]; 4], "a reload is no event: {told:?}");
+
+    // Once these are gone, whatever the reload broke off before would be over, too.
+    drop(killed);
+    both_go(&mut dana, ["erin", "frank"]);
+    assert_eq!(dana.up_to_now(&host), [], "nor is one after the grace");
+    reload.go_on("go elsewhere");
+    both_go(&mut dana, ["alice", "carol"]);
+    drop(reloaded);
+    host.stop();
+}
+
+/// Waits until both are told to be offline, and nothing else of anybody.
+fn both_go(watcher: &mut Watcher, users: [&str; 2]) {
+    let mut told = watcher.until("the first is gone", GONE, |told| told.state() == "offline");
+    told.extend(watcher.until("the second is gone", GONE, |told| told.state() == "offline"));
+    assert_eq!(users.map(|user| states(&told, user)), [["offline"], ["offline"]], "{told:?}");
+    assert_eq!(told.len(), 2, "{told:?}");
+}
+
+/// A browser of its own that shows the page, and the server that the page is from. Dropping it kills the browser.
+struct Tab {
+    browser: Child,
+    /// The browser's profile, which is fresh, and what it logs.
+    folder: TempDir,
+    steps: Receiver<Reached>,
+}
+
+/// A step that the page reached: it waits there.
+#[must_use]
+struct Reached {
+    step: String,
+    data: Value,
+    page: TcpStream,
+}
+
+impl Tab {
+    /// Shows the page, which plays a scene: `scene=socket`.
+    fn open(host: &Host, scene: &str) -> Self {
+        let (address, steps) = serve_page();
+        let folder = tempfile::tempdir().unwrap();
+        let log = File::create(folder.path().join("log")).unwrap();
+        let browser = Command::new("chromium")
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"])
+            .args(["--no-first-run", "--disable-background-networking", "--disable-component-update"])
+            .args(["--disable-sync", "--no-proxy-server", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+            .arg(format!("http://{address}/page.html?host={}&{scene}", host.address()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            // So that all its processes can be told to end.
+            .process_group(0)
+            .spawn()
+            .expect("Chromium starts; `cargo xtask test` installs it");
+        Self { browser, folder, steps }
+    }
+
+    /// Waits until the page reaches its next step, which must be this one.
+    fn reaches(&mut self, step: &str) -> Reached {
+        let reached = self.steps.recv_timeout(STEP);
+        let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let reached = reached.unwrap_or_else(|_| panic!("{step}: not within {STEP:?}; the browser:\n{}", log()));
+        let found = &reached.step;
+        assert_eq!(found, step, "{}\nthe browser:\n{}", reached.data.as_str().unwrap_or_default(), log());
+        reached
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.browser.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.browser.wait();
+    }
+}
+
+impl Reached {
+    /// Lets the page go on, with a word about how.
+    fn go_on(mut self, word: &str) {
+        answer(&mut self.page, "200 OK", "text/plain", word).expect("the page is there");
+    }
+}
+
+/// Serves the page, and nothing else, until the process ends. What the page says arrives in order.
+fn serve_page() -> (SocketAddr, Receiver<Reached>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, steps) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let sender = sender.clone();
+            // A browser opens connections before it needs them. How one breaks is its business.
+            std::thread::spawn(move || converse(stream, &sender));
+        }
+    });
+    (address, steps)
+}
+
+/// Answers one request. A step that was reached is answered by the test.
+fn converse(mut stream: TcpStream, steps: &Sender<Reached>) -> Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut line, mut length) = (String::new(), 0);
+    reader.read_line(&mut line)?;
+    let request = line.clone();
+    while !line.trim().is_empty() {
+        line.clear();
+        reader.read_line(&mut line)?;
+        if let Some(("content-length", value)) = line.to_ascii_lowercase().trim().split_once(": ") {
+            length = value.parse().map_err(Error::other)?;
+        }
+    }
+    if request.starts_with("POST /reached ") {
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let Value::Object(mut said) = serde_json::from_slice(&body)? else { return Ok(()) };
+        let step = said["step"].as_str().unwrap_or_default().to_owned();
+        // The test may have failed already.
+        let _ = steps.send(Reached { step, data: said["data"].take(), page: stream });
+        Ok(())
+    } else if request.starts_with("GET /page.html?") {
+        let page = std::fs::read_to_string(root().join("tests/browser/page.html"))?;
+        answer(&mut stream, "200 OK", "text/html", &page)
+    } else {
+        answer(&mut stream, "404 Not Found", "text/plain", "")
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -> Result<()> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close");
+    stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+}

@@ -1,0 +1,438 @@
+//! Watchers while hosts are killed, Redis cuts them off or restarts, messages are lost, and some never read: nobody stays
+//! wrong, nobody has to reconnect for it, and nobody else pays for it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rollcall_servers::redis::Redis;
+use rollcall_tests::diary::now_ms;
+use rollcall_tests::line::{Line, Told, Transport, Watcher};
+use rollcall_tests::stage::BRISK;
+use rollcall_tests::swarm::{Piece, Reader, masked, opening};
+use rollcall_tests::{Client, Deafening, Host, Stage, eventually};
+use serde_json::json;
+
+/// From the last beat to the word that somebody is gone, by the promise; and what a busy machine may add.
+const GONE: Duration = Duration::from_millis(2500 + 2500);
+
+/// A host tries a lost store every 150 ms and reads again what it watches.
+const REPAIRED: Duration = Duration::from_secs(10);
+
+fn choose(client: &Client, text: &str) -> bool {
+    let body = json!({ "choice": "busy", "text": text }).to_string();
+    let answer = client.try_send("PUT", "/v1/status", Some(body.as_bytes()));
+    answer.is_ok_and(|answer| answer.status == 200)
+}
+
+/// What a watcher believes of each person, by their notes: that of the snapshot, and whatever was told since.
+#[derive(Default)]
+struct Belief(BTreeMap<String, (u64, String)>);
+
+impl Belief {
+    fn take(&mut self, presence: &serde_json::Value) {
+        let user = presence["user"].as_str().unwrap().to_owned();
+        let version = presence["version"].as_u64().unwrap();
+        let before = self.0.get(&user).map_or(0, |(version, _)| *version);
+        assert!(version >= before, "{user}: {version} after {before}");
+        self.0.insert(user, (version, presence["note"]["text"].as_str().unwrap_or_default().to_owned()));
+    }
+
+    /// Listens until everybody is believed to say this, and never heard an older word after a newer one.
+    fn until(&mut self, line: &mut Line, users: &[String], text: &str, within: Duration) {
+        let end = Instant::now() + within;
+        while !users.iter().all(|user| self.0.get(user).is_some_and(|(_, note)| note == text)) {
+            let told = line.try_next(end.saturating_duration_since(Instant::now()));
+            let Some(told) = told else { panic!("not everybody says {text} within {within:?}: {:?}", self.0) };
+            match told.event.as_str() {
+                "snapshot" => told.data["presences"].as_array().unwrap().iter().for_each(|one| self.take(one)),
+                "presence" => self.take(&told.data),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn people(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("p{index}")).collect()
+}
+
+/// Watchers of everybody here, over both transports.
+fn watchers(host: &Host, users: &[String]) -> Vec<(Watcher, Belief)> {
+    let watch = |transport: Transport| (transport.watch(host, "alice", &users.join(",")), Belief::default());
+    Transport::BOTH.into_iter().map(watch).collect()
+}
+
+fn all_say(watchers: &mut [(Watcher, Belief)], users: &[String], text: &str, within: Duration) {
+    for (watcher, belief) in watchers {
+        belief.until(watcher, users, text, within);
+        assert!(watcher.is_open());
+    }
+}
+
+#[test]
+fn a_killed_host_takes_its_connections_along_and_others_are_told() {
+    let mut stage = Stage::redis(&BRISK);
+    let bobs = Transport::BOTH.map(|transport| {
+        let bob = format!("bob-{transport:?}");
+        let mut watcher = transport.watch_as(stage.there(), &bob, "device=tab", &[("users", "alice")]);
+        watcher.snapshot();
+        (bob, watcher)
+    });
+    let names: Vec<&str> = bobs.iter().map(|(bob, _)| bob.as_str()).collect();
+    stage.there().client("carol").beat("web");
+    let mut alices = Transport::BOTH.map(|t| t.watch(stage.here(), "alice", &format!("{},carol", names.join(","))));
+    for alice in &mut alices {
+        let states = alice.snapshot()["presences"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["state"].clone())
+            .collect::<Vec<_>>();
+        assert_eq!(states, ["online", "online", "online"]);
+    }
+    let killed = now_ms();
+    stage.hosts.pop().unwrap().kill();
+    for alice in &mut alices {
+        let mut left = names.clone();
+        left.push("carol");
+        let end = Instant::now() + GONE;
+        while !left.is_empty() {
+            let told = alice.try_next(end.saturating_duration_since(Instant::now()));
+            let told = told.unwrap_or_else(|| panic!("not told to be gone: {left:?}"));
+            assert_eq!(told.state(), "offline", "{told:?}");
+            left.retain(|name| !told.is_of(name));
+        }
+    }
+    println!("told to be gone {} ms after their host was killed", now_ms() - killed);
+    for (_, mut bob) in bobs {
+        bob.ending(Duration::from_secs(5));
+    }
+    stage.end();
+}
+
+#[test]
+fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
+    let stage = Stage::redis(&[]);
+    let users = people(12);
+    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let mut watchers = watchers(stage.here(), &users);
+    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
+    let redis = stage.redis.as_ref().unwrap();
+    for kind in ["pubsub", "normal"] {
+        let (mut turn, mut all_taken) = (0, 0);
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            turn += 1;
+            // A change that is refused meanwhile is made again below.
+            let taken = clients.iter().filter(|client| choose(client, &format!("{kind} {turn}"))).count();
+            all_taken += usize::from(taken == clients.len());
+            if turn % 3 == 0 {
+                redis.ask(&["CLIENT", "KILL", "TYPE", kind]).unwrap();
+            }
+        }
+        redis.ask(&["CLIENT", "KILL", "TYPE", kind]).unwrap();
+        assert!(all_taken > 0, "people changed meanwhile");
+        let last = format!("{kind} is over");
+        for client in &clients {
+            eventually("a change is taken", REPAIRED, || choose(client, &last));
+        }
+        all_say(&mut watchers, &users, &last, REPAIRED);
+    }
+    assert!(stage.here().metric("rollcall_topics_missed_total") >= 1.0, "it was noticed");
+    stage.end();
+}
+
+#[test]
+fn a_redis_that_restarts_is_no_event_for_watchers() {
+    let mut stage = Stage::durable_redis(&[]);
+    let users = people(12);
+    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let mut watchers = watchers(stage.here(), &users);
+    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
+    clients.iter().for_each(|client| assert!(choose(client, "before")));
+    all_say(&mut watchers, &users, "before", REPAIRED);
+    for turn in 0..2 {
+        stage.server().kill();
+        eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
+        stage.server().restart().unwrap();
+        // As soon as one host takes it, whether the other listens again or not.
+        let last = format!("restarted {turn}");
+        for client in &clients {
+            eventually("a change is taken", REPAIRED, || choose(client, &last));
+        }
+        all_say(&mut watchers, &users, &last, REPAIRED);
+    }
+    stage.end();
+}
+
+#[test]
+fn a_redis_that_hangs_is_no_event_for_watchers() {
+    let mut stage = Stage::redis(&[]);
+    let users = people(12);
+    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let mut watchers = watchers(stage.here(), &users);
+    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
+    stage.server().pause().unwrap();
+    eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
+    stage.server().resume().unwrap();
+    for client in &clients {
+        eventually("a change is taken", REPAIRED, || choose(client, "resumed"));
+    }
+    all_say(&mut watchers, &users, "resumed", REPAIRED);
+    stage.end();
+}
+
+#[test]
+fn a_redis_that_comes_back_empty_is_told_of_everybody_who_is_connected() {
+    let mut stage = Stage::redis(&BRISK);
+    let bobs = Transport::BOTH.map(|transport| {
+        let bob = format!("bob-{transport:?}");
+        let mut watcher = transport.watch_as(stage.there(), &bob, "device=tab", &[("users", "alice")]);
+        watcher.snapshot();
+        (bob, watcher)
+    });
+    let names: Vec<String> = bobs.iter().map(|(bob, _)| bob.clone()).collect();
+    let mut alices = Transport::BOTH.map(|transport| transport.watch(stage.here(), "alice", &names.join(",")));
+    for alice in &mut alices {
+        alice.snapshot();
+    }
+    let client = stage.there().client("carol");
+    stage.server().kill();
+    eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
+    stage.server().restart().unwrap();
+    eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
+    let viewer = stage.here().client("viewer");
+    // Away, if they have not used it since: that they did before is lost.
+    let is_here = |state: &str| ["online", "away"].contains(&state);
+    let state = |bob: &String| viewer.get(&format!("/v1/presence/{bob}")).json["state"].clone();
+    eventually("everybody who is connected is here", REPAIRED, || {
+        names.iter().all(|bob| state(bob).as_str().is_some_and(is_here))
+    });
+    for alice in &mut alices {
+        let mut left: Vec<&String> = names.iter().collect();
+        let end = Instant::now() + REPAIRED;
+        while !left.is_empty() {
+            let told = alice.try_next(end.saturating_duration_since(Instant::now()));
+            let told = told.unwrap_or_else(|| panic!("not told to be here again: {left:?}"));
+            left.retain(|bob| !told.is_of(bob) || !is_here(told.state()));
+        }
+    }
+    stage.end();
+}
+
+#[test]
+fn a_cluster_that_fails_over_is_no_event_for_watchers() {
+    let mut stage = Stage::cluster(&[]);
+    let users = people(16);
+    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let mut watchers = watchers(stage.here(), &users);
+    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
+    clients.iter().for_each(|client| assert!(choose(client, "before")));
+    all_say(&mut watchers, &users, "before", REPAIRED);
+    stage.cluster.as_mut().unwrap().kill(0).unwrap();
+    for client in &clients {
+        eventually("a change is taken", 2 * REPAIRED, || choose(client, "after"));
+    }
+    all_say(&mut watchers, &users, "after", REPAIRED);
+    clients.iter().for_each(|client| assert!(choose(client, "long after")));
+    all_say(&mut watchers, &users, "long after", REPAIRED);
+    stage.end();
+}
+
+#[test]
+fn whoever_subscribes_while_the_store_is_away_is_told_to_come_back() {
+    let mut stage = Stage::durable_redis(&[]);
+    let mut socket = rollcall_tests::Socket::open(stage.here(), "alice", "watch_only=true");
+    stage.server().kill();
+    let client = stage.here().client("bob");
+    eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
+    let answer = rollcall_tests::Stream::try_subscribe(stage.here(), "alice", "users=bob").unwrap_err();
+    assert_eq!((answer.status, answer.header("retry-after").is_some()), (503, true), "{}", answer.text);
+    let watch = json!({ "op": "watch", "users": ["bob"] });
+    assert_eq!(socket.refused(&watch)["status"], 503);
+    stage.server().restart().unwrap();
+    eventually("it can be watched again", REPAIRED, || socket.ask(&watch).event == "snapshot");
+    eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
+    socket.presence("bob", "online");
+    stage.end();
+}
+
+#[test]
+fn messages_that_are_lost_unnoticed_are_found_by_the_recheck() {
+    let redis = Redis::start().unwrap();
+    let way = Deafening::before(redis.port());
+    let (deaf, direct) = (way.url(), redis.url());
+    let here = Host::start(&["--store", &deaf, "--recheck", "500ms"]);
+    let there = Host::start(&["--store", &direct]);
+    let users = people(5);
+    let clients: Vec<Client> = users.iter().map(|user| there.client(user)).collect();
+    clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
+    let mut watchers = watchers(&here, &users);
+    clients.iter().for_each(|client| assert!(choose(client, "heard")));
+    all_say(&mut watchers, &users, "heard", REPAIRED);
+    assert_eq!(here.metric("rollcall_repaired_total"), 0.0);
+
+    way.set_deaf(true);
+    clients.iter().for_each(|client| assert!(choose(client, "lost")));
+    all_say(&mut watchers, &users, "lost", REPAIRED);
+    assert!(way.lost() >= users.len(), "{} were lost", way.lost());
+    assert!(here.metric("rollcall_repaired_total") >= users.len() as f64, "found without a word");
+    way.set_deaf(false);
+    clients.iter().for_each(|client| assert!(choose(client, "heard again")));
+    all_say(&mut watchers, &users, "heard again", REPAIRED);
+    [here, there].into_iter().for_each(Host::stop);
+}
+
+/// A client that reads only when it is told to, over a connection like that of a phone: small segments, a small window.
+struct Slow {
+    stream: TcpStream,
+    reader: Reader,
+    /// Events that it has read.
+    read: usize,
+}
+
+impl Slow {
+    fn open(host: &Host, transport: Transport, users: &[String]) -> Self {
+        let stream = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        stream.set_recv_buffer_size(4096).unwrap();
+        stream.set_tcp_mss(1400).unwrap();
+        let address: std::net::SocketAddr = host.address().parse().unwrap();
+        stream.connect(&address.into()).unwrap();
+        let mut stream = TcpStream::from(stream);
+        let path = match transport {
+            Transport::Events => format!("/v1/subscribe?watch_only=true&as=slow&users={}", users.join(",")),
+            Transport::Socket => "/v1/socket?watch_only=true&as=slow".to_owned(),
+        };
+        stream.write_all(opening(transport, host.address(), &path).as_bytes()).unwrap();
+        if transport == Transport::Socket {
+            let message = json!({ "op": "watch", "users": users }).to_string();
+            stream.write_all(&masked(1, message.as_bytes())).unwrap();
+        }
+        Self { stream, reader: Reader::new(transport), read: 0 }
+    }
+
+    /// Reads until every person's newest version was told; true: they were, false: the connection ended before.
+    fn catches_up(&mut self, newest: &BTreeMap<String, u64>, within: Duration) -> bool {
+        self.stream.set_read_timeout(Some(within)).unwrap();
+        let (mut told, mut buffer) = (BTreeMap::new(), [0; 65536]);
+        while newest.iter().any(|(user, version)| told.get(user) != Some(version)) {
+            match self.stream.read(&mut buffer) {
+                Ok(count) if count > 0 => self.reader.take(&buffer[..count], |piece| {
+                    let Piece::Event(text) = piece else { return };
+                    self.read += 1;
+                    let data = text.split_once("data: ").map_or(text, |(_, data)| data);
+                    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+                    if let (Some(user), Some(version)) = (data["user"].as_str(), data["version"].as_u64()) {
+                        told.insert(user.to_owned(), version);
+                    }
+                }),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came within {within:?}"),
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// How much memory a host has in use.
+fn resident_kb(host: &Host) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Everybody changes so often, with notes about as long as they may be, none of which was there before.
+fn flap(clients: &[Client], turns: usize) {
+    let long = "x".repeat(110);
+    for turn in 0..turns {
+        clients.iter().for_each(|client| assert!(choose(client, &format!("{long} {turn} {}", now_ms()))));
+    }
+}
+
+fn newest(host: &Host, users: &[String]) -> BTreeMap<String, u64> {
+    let client = host.client("viewer");
+    users.iter().map(|user| (user.clone(), client.presence(user)["version"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn one_that_does_not_read_costs_nothing_and_is_told_the_newest_when_it_does() {
+    let host = Host::start(&["--workers", "1"]);
+    let users = people(10);
+    let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
+    clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
+    let mut slow: Vec<Slow> = (0..20).map(|index| Slow::open(&host, Transport::BOTH[index % 2], &users)).collect();
+    let mut quick = Transport::Socket.watch(&host, "quick", &users.join(","));
+    quick.snapshot();
+    flap(&clients, 5);
+    let before = resident_kb(&host);
+    // What is told to one that reads is 10 people × 80 turns × 0.3 KB, more than twice what the system keeps for one that
+    // does not.
+    let mut latest = 0;
+    let began = now_ms();
+    for _ in 0..8 {
+        flap(&clients, 10);
+        let newest = newest(&host, &users);
+        let is_newest = |told: &Told| told.is_of("p9") && told.version() == newest["p9"];
+        let told = quick.until("the quick one is told the newest", Duration::from_secs(5), is_newest).pop().unwrap();
+        latest = latest.max(told.at_ms.saturating_sub(told.version() / 1000));
+    }
+    assert!(now_ms() - began < 18_000, "the slow ones are closed after 20 s, which would prove nothing");
+    let grown = resident_kb(&host).saturating_sub(before);
+    println!("{grown} KB more for {} that do not read; the quick one was told after {latest} ms at most", slow.len());
+    assert!(grown < 20 * 200, "{grown} KB more: what is told to them is not kept for them");
+    let newest = newest(&host, &users);
+    for one in &mut slow {
+        assert!(one.catches_up(&newest, Duration::from_secs(5)), "it was closed");
+        assert!(one.read < 600, "{} events of 850 changes: the system took them all, which proves nothing", one.read);
+    }
+    host.stop();
+}
+
+#[test]
+fn one_that_never_reads_is_closed_in_the_end() {
+    // The system gives up on it after ten seconds where beats are frequent, and the host after twenty where they are not.
+    let hosts = [Host::start(&["--interval", "1s", "--tolerance", "1s"]), Host::start(&[])];
+    let users = people(10);
+    let mut slow = Vec::new();
+    for host in &hosts {
+        slow.extend(Transport::BOTH.map(|transport| Slow::open(host, transport, &users)));
+        eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watchers") == 2.0);
+    }
+    let clients: Vec<Client> = hosts.iter().flat_map(|host| users.iter().map(|user| host.client(user))).collect();
+    let began = Instant::now();
+    for host in &hosts {
+        eventually("both are closed", Duration::from_secs(40), || {
+            flap(&clients, 1);
+            host.metric("rollcall_watchers") == 0.0
+        });
+        println!("closed after {:?}", began.elapsed());
+    }
+    let unreachable = BTreeMap::from([("nobody".to_owned(), 1)]);
+    for one in &mut slow {
+        assert!(!one.catches_up(&unreachable, Duration::from_secs(5)), "what was sent is followed by the end");
+    }
+    hosts.into_iter().for_each(Host::stop);
+}
+
+#[test]
+fn one_that_does_not_read_cannot_keep_a_host_from_ending() {
+    let host = Host::start(&["--drain", "1s"]);
+    let users = people(10);
+    let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
+    let _slow = Transport::BOTH.map(|transport| Slow::open(&host, transport, &users));
+    eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watched_people") >= 10.0);
+    flap(&clients, 40);
+    let began = Instant::now();
+    host.stop();
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}

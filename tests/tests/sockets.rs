@@ -1,0 +1,285 @@
+//! What a socket may and may not do: limits that leave everything as it was, closings that say why, tokens that expire and
+//! are renewed, conversations for those who take part; and a client of another stack.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rollcall_api::MAX_MESSAGE_BYTES;
+use rollcall_tests::line::{Ending, FENCE, Transport, states};
+use rollcall_tests::swarm::{Piece, Reader, opening};
+use rollcall_tests::{Client, Host, Socket, Stage, Stream, binary, root};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+/// How long a host may take to close what it does not want.
+const CLOSED: Duration = Duration::from_secs(5);
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("u{index}")).collect()
+}
+
+#[test]
+fn one_too_many_is_refused_and_changes_nothing() {
+    Stage::everywhere(&[], |stage| {
+        let too_many = "urn:rollcall:problem:too-many";
+        let users = names(21);
+        let answer = Stream::try_subscribe(stage.here(), "alice", &format!("users={}", users.join(","))).unwrap_err();
+        assert_eq!((answer.status, &answer.json["type"]), (400, &json!(too_many)), "{}", answer.text);
+        assert!(answer.text.contains("20"), "it says how many may be: {}", answer.text);
+
+        let mut alice = Socket::open(stage.here(), "alice", "watch_only=true");
+        let watch = |users: &[String]| json!({ "op": "watch", "users": users });
+        assert_eq!(alice.refused(&watch(&users))["type"], too_many);
+        assert_eq!(stage.here().metric("rollcall_watched_people"), 0.0, "none of the twenty-one");
+        let first: Vec<String> = users[..19].iter().cloned().chain([FENCE.to_owned()]).collect();
+        assert_eq!(alice.ask(&watch(&first)).data["presences"].as_array().unwrap().len(), 20);
+        assert_eq!(alice.refused(&watch(&users[19..]))["type"], too_many);
+        assert_eq!(stage.here().metric("rollcall_watched_people"), 20.0, "neither of the two");
+        assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "who is watched already is none more");
+
+        stage.there().client("u20").beat("web");
+        stage.there().client("u18").beat("web");
+        let told = alice.up_to_now(stage.there());
+        assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec!["online"], vec![]));
+        alice.done(&json!({ "op": "unwatch", "users": ["u18"] }));
+        assert_eq!(alice.ask(&watch(&users[20..])).data["presences"][0]["state"], "online");
+        stage.there().client("u18").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+        stage.there().client("u20").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+        let told = alice.up_to_now(stage.there());
+        assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec![], vec!["offline"]));
+
+        let rooms = names(21);
+        assert_eq!(alice.refused(&json!({ "op": "watch", "conversations": rooms }))["type"], too_many);
+    });
+}
+
+#[test]
+fn whoever_is_watched_no_longer_costs_nothing() {
+    Stage::everywhere(&[], |stage| {
+        let mut alice = Socket::open(stage.here(), "alice", "watch_only=true");
+        let other = Stream::subscribe(stage.here(), "other", "users=bob&conversations=c1&watch_only=true");
+        alice.ask(&json!({ "op": "watch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));
+        let watched = || {
+            let metric = |name: &str| stage.here().metric(name);
+            (metric("rollcall_watchers"), metric("rollcall_watched_people"), metric("rollcall_watched_conversations"))
+        };
+        assert_eq!(watched().0, 2.0);
+        alice.done(&json!({ "op": "unwatch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));
+        assert_eq!(watched(), (2.0, 1.0, 1.0), "what the other watches stays");
+        drop(other);
+        drop(alice);
+        rollcall_tests::eventually("nothing is left", CLOSED, || watched() == (0.0, 0.0, 0.0));
+    });
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_and_too_much_of_it_ends_the_socket() {
+    let host = Host::start(&[]);
+    let mut alice = Socket::open(&host, "alice", "");
+    for (message, field) in [
+        (json!({ "op": "dance" }), "op"),
+        (json!({}), "op"),
+        (json!({ "op": "watch" }), "users"),
+        (json!({ "op": "watch", "users": ["bob", ""] }), "users[1]"),
+        (json!({ "op": "watch", "users": ["bob"], "since": "once" }), "since"),
+        (json!({ "op": "beat", "active": 1 }), "active"),
+        (json!({ "op": "beat", "users": [] }), "users"),
+        (json!({ "op": "typing", "typing": true }), "conversation"),
+        (json!({ "op": "typing", "conversation": "c1" }), "typing"),
+        (json!({ "op": "leave", "mood": "sad" }), "mood"),
+        (json!({ "op": "token" }), "token"),
+    ] {
+        let refusal = alice.refused(&message);
+        assert_eq!((&refusal["status"], refusal["field"].as_str()), (&json!(400), Some(field)), "{message}: {refusal}");
+    }
+    for text in ["", "{", "[]", "7", "null", "{\"op\":\"beat\",\"ref\":-1}", "{\"op\":\"beat\",\"ref\":\"one\"}"] {
+        alice.say(Message::text(text));
+        let answer = alice.next_told();
+        assert_eq!((answer.event.as_str(), &answer.data["status"]), ("error", &json!(400)), "{text}: {answer:?}");
+        assert_eq!(answer.reference, None);
+    }
+    alice.done(&json!({ "op": "beat" }));
+    for _ in 0..3 {
+        alice.say(Message::text("nonsense"));
+    }
+    assert_eq!(alice.ending(CLOSED).code(), 1008);
+    host.stop();
+}
+
+#[test]
+fn messages_that_no_client_should_send_end_the_socket_with_the_reason() {
+    let host = Host::start(&[]);
+    let code = |message: Message| {
+        let mut socket = Socket::open(&host, "alice", "");
+        socket.say(message);
+        socket.ending(CLOSED).code()
+    };
+    let long = |length: usize| Message::text(format!("{{\"op\":\"beat\"{}}}", " ".repeat(length - 13)));
+    assert_eq!(code(long(MAX_MESSAGE_BYTES + 1)), 1009);
+    assert_eq!(code(Message::text("x".repeat(10_000_000))), 1009, "without reading all of it");
+    assert_eq!(code(Message::binary(vec![0; 10])), 1003);
+    let mut socket = Socket::open(&host, "alice", "");
+    socket.say(long(MAX_MESSAGE_BYTES));
+    socket.done(&json!({ "op": "beat" }));
+    socket.say(Message::Close(None));
+    socket.ending(CLOSED);
+    assert_eq!(raw(&host, &[0x81, 0x82, 0, 0, 0, 0, 0xff, 0xfe]), Some(1007), "text that is none");
+    assert_eq!(raw(&host, &[0x81, 0x02, b'{', b'}']), Some(1002), "a client's frames are masked");
+    assert_eq!(raw(&host, &[0xf1, 0x82, 0, 0, 0, 0, b'{', b'}']), Some(1002), "bits that mean nothing");
+    host.stop();
+}
+
+/// Opens a socket, sends these bytes and nothing else ever, and answers with which code it is closed.
+fn raw(host: &Host, bytes: &[u8]) -> Option<u16> {
+    let mut stream = TcpStream::connect(host.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let path = "/v1/socket?device=tab&as=mute";
+    stream.write_all(opening(Transport::Socket, host.address(), path).as_bytes()).unwrap();
+    stream.write_all(bytes).unwrap();
+    let (mut reader, mut code, mut buffer) = (Reader::new(Transport::Socket), None, [0; 4096]);
+    let end = Instant::now() + Duration::from_secs(10);
+    while code.is_none() && Instant::now() < end {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => reader.take(&buffer[..count], |piece| {
+                if let Piece::Close(closed) = piece {
+                    code = Some(closed);
+                }
+            }),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+    code
+}
+
+#[test]
+fn a_flood_of_messages_ends_the_socket_and_nobody_elses() {
+    let host = Host::start(&[]);
+    let (mut flood, mut other) = (Socket::open(&host, "alice", ""), Socket::open(&host, "bob", ""));
+    for _ in 0..400 {
+        flood.send(&json!({ "op": "beat" }));
+    }
+    other.done(&json!({ "op": "beat" }));
+    assert_eq!(flood.ending(CLOSED).code(), 4429);
+    other.done(&json!({ "op": "beat" }));
+    host.stop();
+}
+
+#[test]
+fn whoever_answers_no_ping_is_not_kept_alive() {
+    Stage::everywhere(&["--interval", "1s", "--tolerance", "500ms", "--grace", "200ms"], |stage| {
+        let mut alice = Transport::Events.watch(stage.here(), "alice", "mute");
+        let code = raw(stage.there(), &[]);
+        assert_eq!(code, Some(4408));
+        alice.presence("mute", "online");
+        alice.presence("mute", "offline");
+    });
+}
+
+#[test]
+fn a_page_that_is_not_of_this_machine_opens_no_socket() {
+    let host = Host::start(&[]);
+    let open = |headers: &[(&str, &str)]| Socket::get(host.address(), "/v1/socket?as=alice", headers);
+    assert_eq!(open(&[("Origin", "http://elsewhere.example")]).unwrap_err().status, 403);
+    assert!(open(&[("Origin", "http://localhost:3000")]).is_ok());
+    let plain = host.client("alice").get("/v1/socket");
+    assert_eq!((plain.status, plain.header("upgrade")), (426, Some("websocket")), "{}", plain.text);
+    host.stop();
+}
+
+/// A secret in a file of its own.
+fn secret(folder: &Path) -> String {
+    let file = folder.join("key");
+    std::fs::write(&file, "a secret that is surely long enough to sign with").unwrap();
+    file.display().to_string()
+}
+
+fn token(key: &str, user: &str, further: &[&str]) -> String {
+    let mut command = Command::new(binary());
+    let output = command.args(["token", "--key", key, "--user", user]).args(further).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn open(host: &Host, token: &str) -> Socket {
+    Socket::get(host.address(), "/v1/socket", &[("Authorization", &format!("Bearer {token}"))]).unwrap()
+}
+
+#[test]
+fn a_connection_ends_with_its_token_unless_a_fresh_one_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = secret(folder.path());
+    let host = Host::brisk(&["--token-key", &key]);
+    let brief = || token(&key, "alice", &["--ttl", "1s"]);
+    let mut stream = Stream::get(host.address(), &format!("/v1/subscribe?users=bob&token={}", brief()), &[]).unwrap();
+    let (mut ending, mut renewed) = (open(&host, &brief()), open(&host, &brief()));
+    let bobs = renewed.refused(&json!({ "op": "token", "token": token(&key, "bob", &[]) }));
+    assert!([401, 403].map(Value::from).contains(&bobs["status"]), "a token of somebody else: {bobs}");
+    let nonsense = renewed.refused(&json!({ "op": "token", "token": "nonsense" }));
+    assert_eq!(nonsense["status"], 401, "{nonsense}");
+    renewed.done(&json!({ "op": "token", "token": token(&key, "alice", &[]) }));
+    // A second, the leeway of five for clocks that differ, and until the host looks.
+    assert_eq!(ending.ending(Duration::from_secs(15)).code(), 4401);
+    let last = stream.until("the stream says why", Duration::from_secs(5), |told| told.event == "close").pop().unwrap();
+    assert_eq!(last.data["code"], 4401, "{last:?}");
+    assert_eq!(stream.ending(CLOSED), Ending::Broken);
+    renewed.done(&json!({ "op": "beat" }));
+    let refused = Socket::get(host.address(), &format!("/v1/socket?token={}", "nonsense"), &[]).unwrap_err();
+    assert_eq!(refused.status, 401);
+    host.stop();
+}
+
+#[test]
+fn a_conversation_is_for_those_who_take_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = secret(folder.path());
+    let host = Host::start(&["--token-key", &key]);
+    let outsider = token(&key, "mallory", &["--conversation", "c2"]);
+    let mut socket = open(&host, &outsider);
+    let refused = |refusal: &Value, field: &str| {
+        assert_eq!((&refusal["status"], refusal["field"].as_str()), (&json!(403), Some(field)), "{refusal}");
+    };
+    refused(&socket.refused(&json!({ "op": "typing", "conversation": "c1", "typing": true })), "conversation");
+    refused(&socket.refused(&json!({ "op": "watch", "conversations": ["c2", "c1"] })), "conversations[1]");
+    assert_eq!(host.metric("rollcall_watched_conversations"), 0.0);
+    let path = |conversation: &str| format!("/v1/subscribe?conversations={conversation}&token={outsider}");
+    let answer = Stream::get(host.address(), &path("c1"), &[]).unwrap_err();
+    refused(&answer.json, "conversations[0]");
+    assert!(Stream::get(host.address(), &path("c2"), &[]).is_ok());
+    let client = Client::with_token(host.base(), &outsider);
+    for method in ["GET", "PUT", "DELETE"] {
+        refused(&client.send(method, "/v1/typing/c1", None).json, "conversation");
+        assert_eq!(client.send(method, "/v1/typing/c2", None).status, 200, "{method}");
+    }
+    let anywhere = Client::with_token(host.base(), &token(&key, "bob", &["--conversation", "*"]));
+    assert_eq!(anywhere.send("PUT", "/v1/typing/c1", None).status, 200);
+    socket.done(&json!({ "op": "token", "token": token(&key, "mallory", &["--conversation", "c1"]) }));
+    let snapshot = socket.ask(&json!({ "op": "watch", "conversations": ["c1"] }));
+    assert_eq!(snapshot.data["typing"][0]["user"], "bob", "{snapshot:?}");
+    host.stop();
+}
+
+#[test]
+fn a_client_of_another_stack_does_all_of_it() {
+    Stage::everywhere(&["--typing-ttl", "1s"], |stage| {
+        let script = root().join("tests/python/watcher.py");
+        let mut python = Command::new("/usr/bin/python3");
+        let run = python.arg(script).args([stage.here().address(), stage.there().address()]).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(
+            run.status.success(),
+            "is Debian's python3-websockets installed? `cargo xtask test` does that.\n{said}"
+        );
+    });
+}

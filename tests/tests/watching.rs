@@ -1,0 +1,381 @@
+//! Watching, over both transports, on the embedded store and from host to host: what others do is told as it happens, in
+//! order, once, and nothing that may not be seen; and whoever comes back is told what changed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::time::Duration;
+
+use rollcall_tests::diary::now_ms;
+use rollcall_tests::line::{FENCE, Line, Told, Transport, states};
+use rollcall_tests::stage::BRISK;
+use rollcall_tests::{Host, Socket, Stage, Stream, eventually};
+use serde_json::{Value, json};
+
+/// By the promise: a beat lives for 1.5 s, and the end of it is told at most a second later.
+const GHOST_BOUND_MS: u64 = 2500;
+
+/// What a busy machine may add to what is promised of an idle one.
+const BUSY_MS: u64 = 1000;
+
+/// How far back a resume point lies at most behind what was heard, and a little more.
+const SURELY_HEARD_MS: u64 = 12_000;
+
+fn leave(host: &Host, user: &str, device: &str) {
+    let left = host.client(user).post("/v1/leave", json!({ "device": device, "reason": "logout" }));
+    assert_eq!(left.status, 200, "{}", left.text);
+}
+
+fn choose(host: &Host, user: &str, wish: Value) {
+    let chosen = host.client(user).put("/v1/status", wish);
+    assert_eq!(chosen.status, 200, "{}", chosen.text);
+}
+
+fn beat(host: &Host, user: &str) {
+    let beaten = host.client(user).beat("web");
+    assert_eq!(beaten.status, 200, "{}", beaten.text);
+}
+
+/// All of a presence but these.
+fn without(presence: &Value, names: &[&str]) -> Value {
+    let mut presence = presence.clone();
+    let fields = presence.as_object_mut().unwrap();
+    names.iter().for_each(|name| drop(fields.remove(*name)));
+    presence
+}
+
+/// The users of a snapshot, with their states.
+fn shown(snapshot: &Value) -> Vec<(&str, &str)> {
+    let presences = snapshot["presences"].as_array().unwrap().iter();
+    presences.map(|p| (p["user"].as_str().unwrap(), p["state"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn a_watcher_is_told_what_happens_in_order_and_nothing_else() {
+    Stage::everywhere(&[], |stage| {
+        for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
+            let mut alice = transport.watch(stage.here(), "alice", &format!("{user},{FENCE}"));
+            let snapshot = alice.snapshot();
+            assert_eq!((&snapshot["resumed"], shown(&snapshot)[0]), (&json!(false), (user, "offline")));
+            beat(stage.there(), user);
+            let online = alice.presence(user, "online");
+            assert_eq!(without(&online.data, &["last_seen"]), without(&seen(stage, user), &["last_seen"]));
+            assert!(online.id.is_some(), "every event says where to resume: {online:?}");
+
+            stage.there().client(user).beat("phone");
+            stage.there().client(user).beat("web");
+            assert_eq!(alice.up_to_now(stage.there()), [], "a second device, or another beat, is no news");
+            let note = json!({ "choice": "busy", "text": "data: \u{2028}id: 1", "emoji": "📅" });
+            choose(stage.there(), user, note);
+            choose(stage.there(), user, json!({ "choice": "auto" }));
+            leave(stage.there(), user, "web");
+            leave(stage.there(), user, "phone");
+            let told = alice.until("offline is told", Duration::from_secs(5), |told| told.state() == "offline");
+            assert_eq!(states(&told, user).last(), Some(&"offline"));
+            let mut versions: Vec<u64> = told.iter().map(Told::version).collect();
+            versions.insert(0, online.version());
+            assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
+            assert_eq!(alice.up_to_now(stage.there()), []);
+        }
+    });
+}
+
+fn seen(stage: &Stage, user: &str) -> Value {
+    stage.here().client("alice").presence(user)
+}
+
+#[test]
+fn every_state_is_told_to_one_who_keeps_up() {
+    Stage::everywhere(&[], |stage| {
+        for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
+            let mut alice = transport.watch(stage.here(), "alice", user);
+            alice.snapshot();
+            beat(stage.there(), user);
+            alice.presence(user, "online");
+            choose(
+                stage.there(),
+                user,
+                json!({ "choice": "busy", "text": "in a \"meeting\"\u{2028}until \\n ten", "emoji": "📅" }),
+            );
+            let busy = alice.presence(user, "busy");
+            assert_eq!(busy.data["note"]["text"], "in a \"meeting\"\u{2028}until \\n ten");
+            assert_eq!(busy.data["note"]["emoji"], "📅");
+            assert_eq!(without(&busy.data, &["last_seen"]), without(&seen(stage, user), &["last_seen"]));
+            choose(stage.there(), user, json!({ "choice": "away" }));
+            alice.presence(user, "away");
+            choose(stage.there(), user, json!({ "choice": "auto" }));
+            alice.presence(user, "online");
+            leave(stage.there(), user, "web");
+            alice.presence(user, "offline");
+        }
+    });
+}
+
+#[test]
+fn an_end_without_a_word_is_told_within_the_ghost_bound() {
+    Stage::everywhere(&BRISK, |stage| {
+        for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
+            let mut alice = transport.watch(stage.here(), "alice", user);
+            beat(stage.there(), user);
+            let last_beat = alice.presence(user, "online").data["last_seen"].as_u64().unwrap();
+            let offline = alice.presence(user, "offline");
+            assert_eq!(offline.data["last_seen"], last_beat, "the beat, not when it was noticed");
+            let late = offline.at_ms - last_beat;
+            assert!((1500..=GHOST_BOUND_MS + BUSY_MS).contains(&late), "told {late} ms after the last beat");
+        }
+    });
+}
+
+#[test]
+fn an_invisible_person_looks_offline_in_every_event_and_snapshot() {
+    Stage::everywhere(&[], |stage| {
+        for transport in Transport::BOTH {
+            let names = ["bob", "carol"].map(|name| format!("{name}-{transport:?}"));
+            let [bob, carol] = names.each_ref().map(String::as_str);
+            let mut alice = transport.watch(stage.here(), "alice", &format!("{bob},{carol},{FENCE}"));
+            for user in [bob, carol] {
+                beat(stage.there(), user);
+                alice.presence(user, "online");
+            }
+            choose(stage.there(), bob, json!({ "choice": "invisible" }));
+            let hidden = alice.presence(bob, "offline");
+            leave(stage.there(), carol, "web");
+            let gone = alice.presence(carol, "offline");
+            let times = ["user", "since", "last_seen", "version"];
+            assert_eq!(without(&hidden.data, &times), without(&gone.data, &times));
+
+            beat(stage.there(), bob);
+            stage.there().client(bob).beat("phone");
+            choose(stage.there(), bob, json!({ "choice": "invisible" }));
+            assert_eq!(alice.up_to_now(stage.there()), [], "nothing that an invisible person does shows");
+            let snapshot = transport.watch(stage.here(), "dave", &format!("{bob},{carol}")).snapshot();
+            let [hidden, gone] = [0, 1].map(|place| snapshot["presences"][place].clone());
+            assert_eq!(without(&hidden, &times), without(&gone, &times));
+            assert_eq!(hidden["version"] == 0, gone["version"] == 0, "{snapshot}");
+
+            choose(stage.there(), bob, json!({ "choice": "auto" }));
+            alice.presence(bob, "online");
+            choose(stage.there(), bob, json!({ "choice": "invisible" }));
+            alice.presence(bob, "offline");
+            choose(stage.there(), bob, json!({ "choice": "busy" }));
+            assert_eq!(alice.presence(bob, "busy").data.get("choice"), None, "a choice is for one's own eyes");
+        }
+    });
+}
+
+#[test]
+fn one_sees_more_of_oneself_than_others_do() {
+    Stage::everywhere(&[], |stage| {
+        for transport in Transport::BOTH {
+            let user = format!("self-{transport:?}");
+            let mut own = transport.watch(stage.here(), &user, &user);
+            own.snapshot();
+            beat(stage.there(), &user);
+            own.presence(&user, "online");
+            choose(stage.there(), &user, json!({ "choice": "busy" }));
+            assert_eq!(own.presence(&user, "busy").data["choice"]["choice"], "busy");
+            choose(stage.there(), &user, json!({ "choice": "invisible" }));
+            let is_hidden = |told: &Told| told.data["choice"]["choice"] == "invisible";
+            own.until("one's own hiding is told", Duration::from_secs(5), is_hidden);
+        }
+    });
+}
+
+#[test]
+fn on_a_cluster_people_of_every_node_are_told_of() {
+    let stage = Stage::cluster(&["--typing-ttl", "1s"]);
+    let users: Vec<String> = (0..18).map(|index| format!("u{index}")).collect();
+    for transport in Transport::BOTH {
+        let watched = [("users", &*users.join(",")), ("conversations", "c1")];
+        let mut alice = transport.watch_as(stage.here(), "alice", "watch_only=true", &watched);
+        assert_eq!(alice.snapshot()["presences"].as_array().unwrap().len(), users.len());
+        for user in &users {
+            beat(stage.there(), user);
+            alice.presence(user, "online");
+        }
+        assert_eq!(stage.there().client("u0").send("PUT", "/v1/typing/c1", None).status, 200);
+        alice.until("typing is told", Duration::from_secs(5), |told| told.data["typing"] == true);
+        alice.until("its end is told", Duration::from_secs(5), |told| told.data["typing"] == false);
+        for user in &users {
+            leave(stage.there(), user, "web");
+            alice.presence(user, "offline");
+        }
+    }
+    stage.end();
+}
+
+#[test]
+fn a_stream_is_plain_http_with_the_right_names() {
+    let host = Host::start(&[]);
+    let answer = Stream::try_subscribe(&host, "alice", "").unwrap_err();
+    assert_eq!((answer.status, &answer.json["field"]), (400, &json!("users")), "{}", answer.text);
+    for (query, field) in [
+        ("users=bob&since=yesterday", "since"),
+        ("users=bob&since=-1", "since"),
+        ("users=bob&watch_only=perhaps", "watch_only"),
+        ("users=bob&kind=toaster", "kind"),
+        ("users=bob&device=", "device"),
+        ("users=bob&people=carol", "people"),
+        ("users=b%00b", "users[0]"),
+    ] {
+        let answer = Stream::try_subscribe(&host, "alice", query).unwrap_err();
+        assert_eq!((answer.status, answer.json["field"].as_str()), (400, Some(field)), "{query}: {}", answer.text);
+    }
+    let headers = [("Rollcall-User", "alice"), ("Last-Event-ID", "the one before")];
+    let answer = Stream::get(host.address(), "/v1/subscribe?users=bob", &headers).unwrap_err();
+    assert_eq!((answer.status, &answer.json["field"]), (400, &json!("Last-Event-ID")), "{}", answer.text);
+    let head = host.client("alice").send("HEAD", "/v1/subscribe?users=bob", None);
+    assert_eq!(head.status, 405, "a head alone opens nothing");
+    assert_eq!(host.metric("rollcall_watchers"), 0.0);
+    host.stop();
+}
+
+/// Comes back from where it left off.
+fn resume(transport: Transport, host: &Host, users: &str, since: &str) -> Value {
+    match transport {
+        Transport::Events => {
+            let headers = [("Rollcall-User", "alice"), ("Last-Event-ID", since)];
+            let path = format!("/v1/subscribe?watch_only=true&since=1&users={users}");
+            Stream::get(host.address(), &path, &headers).unwrap().snapshot()
+        }
+        Transport::Socket => {
+            let users: Value = users.split(',').collect();
+            let mut socket = Socket::open(host, "alice", "watch_only=true");
+            socket.ask(&json!({ "op": "watch", "users": users, "since": since })).data
+        }
+    }
+}
+
+#[test]
+fn whoever_comes_back_is_told_only_what_changed() {
+    Stage::everywhere(&["--recheck", "200ms", "--crowd-interval", "0ms"], |stage| {
+        let users = ["ann", "ben", "cat", "dan"];
+        let list = users.join(",");
+        users.iter().for_each(|user| beat(stage.there(), user));
+        let known = now_ms();
+        eventually("what was told is surely published", Duration::from_secs(20), || now_ms() > known + SURELY_HEARD_MS);
+        for (transport, word) in Transport::BOTH.into_iter().zip(["one", "two"]) {
+            let mut alice = transport.watch(stage.here(), "alice", &list);
+            assert_eq!(shown(&alice.snapshot()).len(), users.len());
+            let since = alice.last_id().unwrap();
+            drop(alice);
+            for host in &stage.hosts {
+                let resumed = resume(transport, host, &list, &since);
+                assert_eq!((&resumed["resumed"], shown(&resumed)), (&json!(true), vec![]), "nothing changed");
+            }
+            if word == "one" {
+                choose(stage.there(), "ben", json!({ "choice": "busy", "text": word }));
+                for host in &stage.hosts {
+                    let resumed = resume(transport, host, &list, &since);
+                    assert_eq!(shown(&resumed), [("ben", "busy")], "one changed");
+                }
+            }
+            users.iter().for_each(|user| choose(stage.there(), user, json!({ "choice": "away", "text": word })));
+            for host in &stage.hosts {
+                let resumed = resume(transport, host, &list, &since);
+                assert_eq!(shown(&resumed), users.map(|user| (user, "away")), "all changed");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_version_is_a_place_to_resume_from() {
+    Stage::everywhere(&[], |stage| {
+        let versions = ["ann", "ben", "cat"].map(|user| {
+            // Each in a millisecond of its own, or they would have the same version.
+            let before = now_ms();
+            eventually("time passes", Duration::from_secs(1), || now_ms() > before);
+            stage.there().client(user).beat("web").json["version"].as_u64()
+        });
+        let since = versions[1].unwrap().to_string();
+        let mut alice = Stream::subscribe(stage.here(), "alice", &format!("users=ann,ben,cat&since={since}"));
+        let snapshot = alice.snapshot();
+        let expected = vec![("ben", "online"), ("cat", "online")];
+        assert_eq!(
+            (&snapshot["resumed"], shown(&snapshot)),
+            (&json!(true), expected),
+            "that version, and what came after"
+        );
+        choose(stage.there(), "ann", json!({ "choice": "busy" }));
+        alice.presence("ann", "busy");
+    });
+}
+
+#[test]
+fn a_state_that_ended_while_nobody_looked_is_in_what_is_resumed() {
+    Stage::everywhere(&BRISK, |stage| {
+        beat(stage.there(), "bob");
+        let mut alice = Transport::Events.watch(stage.here(), "alice", "bob");
+        assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
+        let since = alice.last_id().unwrap();
+        drop(alice);
+        eventually("bob is gone and archived", Duration::from_secs(10), || {
+            stage.hosts.iter().any(|host| host.metric("rollcall_archived_total") > 0.0)
+        });
+        for host in &stage.hosts {
+            assert_eq!(shown(&resume(Transport::Events, host, "bob", &since)), [("bob", "offline")]);
+        }
+    });
+}
+
+#[test]
+fn a_restart_is_nothing_to_be_told_of() {
+    let data = tempfile::tempdir().unwrap();
+    let host = Host::start_in(data.path(), &[]);
+    beat(&host, "bob");
+    let mut alice = Transport::Events.watch(&host, "alice", "bob");
+    assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
+    let since = alice.last_id().unwrap();
+    host.stop();
+    let reconnect = alice.next_told();
+    assert_eq!(reconnect.event, "reconnect");
+    assert_eq!(alice.retry_ms(), reconnect.data["after_ms"].as_u64(), "a browser waits as long");
+    alice.ending(Duration::from_secs(5));
+    let host = Host::start_in(data.path(), &[]);
+    let resumed = resume(Transport::Events, &host, "bob", &since);
+    assert_eq!((&resumed["resumed"], shown(&resumed)), (&json!(true), vec![]));
+    choose(&host, "bob", json!({ "choice": "busy" }));
+    assert_eq!(shown(&resume(Transport::Socket, &host, "bob", &since)), [("bob", "busy")]);
+    host.stop();
+}
+
+#[test]
+fn whatever_happens_while_one_subscribes_is_told() {
+    Stage::everywhere(&[], |stage| {
+        std::thread::scope(|scope| {
+            let flapping = scope.spawn(|| {
+                for turn in 0..150 {
+                    choose(stage.there(), "bob", json!({ "choice": "busy", "text": format!("turn {turn}") }));
+                }
+            });
+            beat(stage.there(), "bob");
+            let mut watchers = Vec::new();
+            while !flapping.is_finished() && watchers.len() < 60 {
+                let transport = Transport::BOTH[watchers.len() % 2];
+                watchers.push(transport.watch(stage.here(), &format!("w{}", watchers.len()), "bob"));
+            }
+            flapping.join().unwrap();
+            let newest = seen(stage, "bob")["version"].as_u64().unwrap();
+            for watcher in &mut watchers {
+                assert!(ends_at(watcher, newest), "a watcher missed the last state");
+            }
+        });
+    });
+}
+
+/// Whether a watcher, whose snapshot has not been taken, is told this version last, and versions in order before it.
+fn ends_at(line: &mut Line, newest: u64) -> bool {
+    let mut told = line.snapshot()["presences"][0]["version"].as_u64().unwrap();
+    while told != newest {
+        let Some(next) = line.try_next(Duration::from_secs(5)) else { return false };
+        assert!(next.version() > told, "{} after {told}", next.version());
+        told = next.version();
+    }
+    true
+}
