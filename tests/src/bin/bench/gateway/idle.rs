@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<Section> {
     let columns = ["transport", "further connections", "resident bytes each", "the same, if they also beat"];
     let mut section = Section::new("Idle connections: resident memory of the host", &columns);
     for transport in [Transport::Events, Transport::Socket] {
-        for count in [1000, super::at_most(super::MOST_CONNECTIONS - BEFORE)] {
+        for count in [1000, super::at_most(super::MOST_CONNECTIONS) - BEFORE] {
             let watching = measure(transport, count, "watch_only=true")?;
             let beating = measure(transport, count, "watch_only=false")?;
             let cells = [super::name(transport).to_owned(), number(count as f64), number(watching), number(beating)];
