@@ -262,7 +262,10 @@ impl Inner {
     }
 
     fn moment(&self) -> Moment {
-        let now = self.around.time.now();
+        self.moment_at(self.around.time.now())
+    }
+
+    fn moment_at(&self, now: Time) -> Moment {
         Moment { now, amnesty: self.amnesty.lock().filter(|amnesty| now < amnesty.until) }
     }
 
@@ -296,8 +299,9 @@ impl Inner {
 
     async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
         bounded(users)?;
-        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read.
-        let moment = self.moment();
+        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read; the pardon
+        // last, because a server that was away may have come back in between, and then it had been recorded before.
+        let now = self.around.time.now();
         let mut batch = Batch::with_capacity(users.len(), users.len() * Keyspace::LOAD_COMMANDS);
         for user in users.iter().map(UserId::as_str) {
             batch.add("", self.keys.shard_of(user), |to| self.keys.load(to, user));
@@ -308,7 +312,7 @@ impl Inner {
             _ => Err(Garbled("a reply")),
         };
         let sessions = replies.items().map(|item| session(item?).map_err(|error| self.garbled(&error))).collect();
-        Ok(Loaded { moment, sessions })
+        Ok(Loaded { moment: self.moment_at(now), sessions })
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Outcomes, Error> {

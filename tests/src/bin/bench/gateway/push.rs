@@ -8,7 +8,7 @@ use rollcall_servers::redis::Redis;
 use rollcall_tests::line::Transport;
 use rollcall_tests::swarm::{Kind, Plan, Swarm};
 use rollcall_tests::{Client, Host};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number};
@@ -118,9 +118,9 @@ fn beat(client: &Client, next: &mut usize, rate: usize, seconds: u64) -> Result<
         let beats: Vec<_> = people.iter().map(|(_, user)| json!({ "user": user, "device": "d" })).collect();
         let at = Instant::now();
         let answer = client.post("/v1/heartbeats", json!({ "beats": beats }));
-        let outcomes = answer.json["outcomes"].as_array().with_context(|| answer.text.clone())?;
+        let outcomes = answer.json.get("outcomes").and_then(Value::as_array).with_context(|| answer.text.clone())?;
         for ((connection, _), outcome) in people.iter().zip(outcomes) {
-            let version = outcome["version"].as_u64().with_context(|| answer.text.clone())?;
+            let version = outcome.get("version").and_then(Value::as_u64).with_context(|| answer.text.clone())?;
             sent.insert((*connection, version), at);
         }
     }
