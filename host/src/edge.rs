@@ -46,22 +46,19 @@ pub(crate) struct Edge {
 }
 
 /// What comes of a request.
-pub(crate) enum Answer {
-    /// An answer.
-    Reply(Response<Full<Bytes>>),
+pub(crate) enum Answer<B> {
+    /// An answer, with such a body.
+    Reply(Response<B>),
     /// A connection that stays, to be taken over.
     Visit(Visitor),
 }
 
-/// What comes of a call.
-enum Called {
-    Reply(Reply),
-    Visit(Visitor),
-}
+/// The same, before it is on its way.
+type Called = Answer<Vec<u8>>;
 
 impl Edge {
     /// Answers one request, whatever it is.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer<Full<Bytes>> {
         let began = Instant::now();
         let head_only = request.method() == Method::HEAD;
         let origin = self.origins.allowed(&self.access, request.headers()).cloned();
@@ -265,6 +262,6 @@ fn plain(status: StatusCode, text: &str) -> Reply {
 }
 
 /// For tokens, which other people's clocks stamped. Presence itself never reads this clock.
-fn unix_now() -> u64 {
+pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

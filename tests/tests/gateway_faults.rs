@@ -62,8 +62,16 @@ impl Belief {
     }
 }
 
-fn people(count: usize) -> Vec<String> {
+fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("p{index}")).collect()
+}
+
+/// So many people who are here by the other host, and the clients by which they are.
+fn people(stage: &Stage, count: usize) -> (Vec<String>, Vec<Client>) {
+    let users = names(count);
+    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
+    clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
+    (users, clients)
 }
 
 /// Watchers of everybody here, over both transports.
@@ -123,10 +131,8 @@ fn a_killed_host_takes_its_connections_along_and_others_are_told() {
 #[test]
 fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
     let stage = Stage::redis(&[]);
-    let users = people(12);
-    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let (users, clients) = people(&stage, 12);
     let mut watchers = watchers(stage.here(), &users);
-    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
     let redis = stage.redis.as_ref().unwrap();
     for kind in ["pubsub", "normal"] {
         let (mut turn, mut all_taken) = (0, 0);
@@ -155,10 +161,8 @@ fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
 #[test]
 fn a_redis_that_restarts_is_no_event_for_watchers() {
     let mut stage = Stage::durable_redis(&[]);
-    let users = people(12);
-    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let (users, clients) = people(&stage, 12);
     let mut watchers = watchers(stage.here(), &users);
-    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
     clients.iter().for_each(|client| assert!(choose(client, "before")));
     all_say(&mut watchers, &users, "before", REPAIRED);
     for turn in 0..2 {
@@ -178,10 +182,8 @@ fn a_redis_that_restarts_is_no_event_for_watchers() {
 #[test]
 fn a_redis_that_hangs_is_no_event_for_watchers() {
     let mut stage = Stage::redis(&[]);
-    let users = people(12);
-    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let (users, clients) = people(&stage, 12);
     let mut watchers = watchers(stage.here(), &users);
-    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
     stage.server().pause().unwrap();
     eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
     stage.server().resume().unwrap();
@@ -233,10 +235,8 @@ fn a_redis_that_comes_back_empty_is_told_of_everybody_who_is_connected() {
 #[test]
 fn a_cluster_that_fails_over_is_no_event_for_watchers() {
     let mut stage = Stage::cluster(&[]);
-    let users = people(16);
-    users.iter().for_each(|user| assert_eq!(stage.there().client(user).beat("web").status, 200));
+    let (users, clients) = people(&stage, 16);
     let mut watchers = watchers(stage.here(), &users);
-    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
     clients.iter().for_each(|client| assert!(choose(client, "before")));
     all_say(&mut watchers, &users, "before", REPAIRED);
     stage.cluster.as_mut().unwrap().kill(0).unwrap();
@@ -274,7 +274,7 @@ fn messages_that_are_lost_unnoticed_are_found_by_the_recheck() {
     let (deaf, direct) = (way.url(), redis.url());
     let here = Host::start(&["--store", &deaf, "--recheck", "500ms"]);
     let there = Host::start(&["--store", &direct]);
-    let users = people(5);
+    let users = names(5);
     let clients: Vec<Client> = users.iter().map(|user| there.client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     let mut watchers = watchers(&here, &users);
@@ -367,7 +367,7 @@ fn newest(host: &Host, users: &[String]) -> BTreeMap<String, u64> {
 #[test]
 fn one_that_does_not_read_costs_nothing_and_is_told_the_newest_when_it_does() {
     let host = Host::start(&["--workers", "1"]);
-    let users = people(10);
+    let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     let mut slow: Vec<Slow> = (0..20).map(|index| Slow::open(&host, Transport::BOTH[index % 2], &users)).collect();
@@ -402,7 +402,7 @@ fn one_that_does_not_read_costs_nothing_and_is_told_the_newest_when_it_does() {
 fn one_that_never_reads_is_closed_in_the_end() {
     // The system gives up on it after ten seconds where beats are frequent, and the host after twenty where they are not.
     let hosts = [Host::start(&["--interval", "1s", "--tolerance", "1s"]), Host::start(&[])];
-    let users = people(10);
+    let users = names(10);
     let mut slow = Vec::new();
     for host in &hosts {
         slow.extend(Transport::BOTH.map(|transport| Slow::open(host, transport, &users)));
@@ -427,7 +427,7 @@ fn one_that_never_reads_is_closed_in_the_end() {
 #[test]
 fn one_that_does_not_read_cannot_keep_a_host_from_ending() {
     let host = Host::start(&["--drain", "1s"]);
-    let users = people(10);
+    let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
     let _slow = Transport::BOTH.map(|transport| Slow::open(&host, transport, &users));
     eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watched_people") >= 10.0);

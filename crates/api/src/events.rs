@@ -147,12 +147,8 @@ pub enum Close {
     Policy,
     /// A message above [`MAX_MESSAGE_BYTES`](crate::MAX_MESSAGE_BYTES).
     TooBig,
-    /// A failure of ours.
-    Internal,
     /// The server goes: connect again.
     Restart,
-    /// The store is away: connect again later.
-    TryAgain,
     /// The token expired and no fresh one came: get one first.
     TokenExpired,
     /// Nothing came for too long, not even the answer to a ping.
@@ -162,6 +158,20 @@ pub enum Close {
 }
 
 impl Close {
+    /// Every one.
+    pub const ALL: [Close; 10] = [
+        Close::Normal,
+        Close::Protocol,
+        Close::Unsupported,
+        Close::NotText,
+        Close::Policy,
+        Close::TooBig,
+        Close::Restart,
+        Close::TokenExpired,
+        Close::Idle,
+        Close::TooFast,
+    ];
+
     /// The close code: below 4000 as RFC 6455 and its registry have it, above after the HTTP status that says the same.
     pub fn code(self) -> u16 {
         match self {
@@ -171,9 +181,7 @@ impl Close {
             Close::NotText => 1007,
             Close::Policy => 1008,
             Close::TooBig => 1009,
-            Close::Internal => 1011,
             Close::Restart => 1012,
-            Close::TryAgain => 1013,
             Close::TokenExpired => 4401,
             Close::Idle => 4408,
             Close::TooFast => 4429,
@@ -189,9 +197,7 @@ impl Close {
             Close::NotText => "not_text",
             Close::Policy => "nonsense",
             Close::TooBig => "too_big",
-            Close::Internal => "internal",
             Close::Restart => "restart",
-            Close::TryAgain => "try_again",
             Close::TokenExpired => "token_expired",
             Close::Idle => "idle",
             Close::TooFast => "too_fast",
@@ -207,9 +213,7 @@ impl Close {
             Close::Unsupported => "only text messages are understood",
             Close::Policy => "too many messages made no sense",
             Close::TooBig => "a message was too long",
-            Close::Internal => "something failed on our side",
             Close::Restart => "the server is going: connect again",
-            Close::TryAgain => "the store is away: connect again later",
             Close::TokenExpired => "the token expired: connect again with a fresh one",
             Close::Idle => "nothing came for too long",
             Close::TooFast => "too many messages came at once",

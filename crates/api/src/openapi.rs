@@ -206,20 +206,7 @@ mod tests {
             assert!(streamed.contains(&format!("`{event}`")) && pushed.contains(&format!("`{event}`")), "{event}");
         }
         assert!(pushed.contains(&format!("`{}`", events::DONE)) && streamed.contains(&format!("`{}`", events::CLOSE)));
-        for close in [
-            Close::Normal,
-            Close::Protocol,
-            Close::Unsupported,
-            Close::NotText,
-            Close::Policy,
-            Close::TooBig,
-            Close::Internal,
-            Close::Restart,
-            Close::TryAgain,
-            Close::TokenExpired,
-            Close::Idle,
-            Close::TooFast,
-        ] {
+        for close in Close::ALL {
             assert!(pushed.contains(&format!("`{}`", close.code())), "{close:?}");
         }
         let described = document["paths"]["/v1/socket"]["get"]["description"].as_str().unwrap();

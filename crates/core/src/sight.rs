@@ -1,7 +1,7 @@
 //! What is seen of a person, and by whom.
 
 use crate::derive::derive;
-use crate::{Choice, Moment, Published, Rules, Session, State, Time};
+use crate::{Choice, Moment, Published, Rules, Session, Span, State, Time};
 
 /// What anybody could see of this person now, with the version of the record that it rests on.
 ///
@@ -21,6 +21,20 @@ pub fn remembered(published: Published, archived: Option<Time>) -> Published {
     let last_seen = published.last_seen.or(archived);
     let since = if published.state == State::Offline { last_seen } else { published.since };
     Published { since, last_seen, ..published }
+}
+
+/// Within this after its version a change is surely published: a version is the time of a decision, which comes out a
+/// little later, and no call lives for longer.
+pub const SURELY_PUBLISHED: Span = Span::seconds(10);
+
+/// Whether somebody who looks like this may have changed at this version or after it. Two people may have the same one, so
+/// whoever heard of one of them need not have heard of the other.
+pub fn may_be_since(published: &Published, version: u64, now: Time, rules: &Rules) -> bool {
+    if published.state == State::Offline && published.version == 0 {
+        // Its version is told for so long and no longer: whatever it was, it is at least as old as that.
+        return Time(version / 1000) + rules.retire_after < now;
+    }
+    published.version >= version
 }
 
 /// What a viewer may see.
@@ -70,6 +84,19 @@ mod tests {
         let masked = mask(online.clone(), Verdict { presence: true, last_seen: false });
         assert_eq!(masked, Some(Published { last_seen: None, ..online }), "being online is not the last time seen");
         assert_eq!(mask(offline, Verdict { presence: false, last_seen: true }), None);
+    }
+
+    #[test]
+    fn what_may_have_changed_since_is_never_left_out() {
+        let rules = Rules::default();
+        let (then, now) = (Time(1_000_000), Time(1_000_000) + rules.retire_after);
+        let online = |version| Published { state: State::Online, note: None, since: None, last_seen: None, version };
+        let since = |published: &Published| may_be_since(published, then.0 * 1000, now, &rules);
+        assert!(since(&online(then.0 * 1000)), "the same version may be another person's");
+        assert!(!since(&online(then.0 * 1000 - 1)));
+        let gone = Published { state: State::Offline, ..online(0) };
+        assert!(!since(&gone), "if it had changed since, its version would still be told");
+        assert!(may_be_since(&gone, then.0 * 1000 - 1000, now, &rules));
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //!
 //! Every `await` is a call of a capability: a crash or a race can come between any two of them, and nowhere else.
 
+#[cfg(test)]
+mod at_once;
 pub mod capabilities;
 pub mod columns;
 pub mod heartbeat;

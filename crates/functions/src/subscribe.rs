@@ -5,16 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rollcall_core::{Choice, Error, Moment, Published, Rules, Span, State, Time, UserId, sight};
+use rollcall_core::{Choice, Error, Moment, Published, Rules, Time, UserId, sight};
 
 use crate::capabilities::{Archive, Change, Changes, Sessions, Verdict, Verdicts, Watching};
 use crate::heartbeat::Answers;
 use crate::query::{Glimpse, Presence, View, read, short_answer};
 use crate::sweep::settle_users;
-
-/// How far before the place asked for a feed resumes. A version is the time of a decision, and the decision is published
-/// a little later: one made before that place may have come out after it. No call lives for longer than this.
-const OVERLAP: Span = Span::seconds(10);
 
 /// The verdict of people about themselves.
 const OWN: Verdict = Verdict { presence: true, last_seen: true };
@@ -139,13 +135,9 @@ fn changed_after(glimpse: &Glimpse, since: u64, moment: &Moment, rules: &Rules) 
         // Always, or its being told again would tell something of one who is hidden.
         return true;
     }
-    let since = since.saturating_sub(OVERLAP.0.saturating_mul(1000));
-    let told = &glimpse.published;
-    if told.state == State::Offline && told.version == 0 {
-        // Offline for as long as `retire_after`, and when it began is not told of anybody.
-        return Time(since / 1000) + rules.retire_after < moment.now;
-    }
-    !glimpse.settled || told.version > since
+    // One decided before that place may have come out after it.
+    let since = since.saturating_sub(sight::SURELY_PUBLISHED.0.saturating_mul(1000));
+    !glimpse.settled || sight::may_be_since(&glimpse.published, since, moment.now, rules)
 }
 
 /// A viewer being fed.

@@ -11,20 +11,6 @@
 -- Race:    a heartbeat or another commit between the load and this one: either moved the mark, so this changes nothing.
 --          The mark of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
 
--- A device's newest beat: the one without use (d) or the one with it (a), of which only the time is left (and that is
--- no beat) once the device departed. Within a millisecond the one that lasts longer counts.
-local function newest(d, a)
-  local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
-  local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
-  if used and beat then
-    local later = tonumber(used) - tonumber(beat)
-    if later == 0 then later = (tonumber(lasts) or -1) - (tonumber(life) or -1) end
-    if later < 0 then used = nil end
-  end
-  if used then return used, lasts, sort end
-  return beat, life, kind
-end
-
 local mark = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
 if (mark[1] or '0') ~= ARGV[1] or (mark[2] or '0') ~= ARGV[2] then return 0 end
 

@@ -4,20 +4,6 @@
 -- Reply:   what a touch finds (field f), or nothing
 -- Race:    the device is pruned, or beats, between asking whether it is there and writing that it left.
 
--- A device's newest beat: the one without use (d) or the one with it (a), of which only the time is left (and that is
--- no beat) once the device departed. Within a millisecond the one that lasts longer counts.
-local function newest(d, a)
-  local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
-  local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
-  if used and beat then
-    local later = tonumber(used) - tonumber(beat)
-    if later == 0 then later = (tonumber(lasts) or -1) - (tonumber(life) or -1) end
-    if later < 0 then used = nil end
-  end
-  if used then return used, lasts, sort end
-  return beat, life, kind
-end
-
 local kept = redis.call('HMGET', KEYS[1], 'f', 't', 'c', 'd:' .. ARGV[2], 'a:' .. ARGV[2])
 -- A departure of somebody who is not here leaves nothing behind.
 if not kept[2] and not kept[3] then return kept[1] end

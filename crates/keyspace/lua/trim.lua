@@ -4,20 +4,6 @@
 -- Reply:   how many went
 -- Race:    two newcomers at once: each is trimmed after it came, so whoever is trimmed last sees both.
 
--- A device's newest beat: the one without use (d) or the one with it (a), of which only the time is left (and that is
--- no beat) once the device departed. Within a millisecond the one that lasts longer counts.
-local function newest(d, a)
-  local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
-  local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
-  if used and beat then
-    local later = tonumber(used) - tonumber(beat)
-    if later == 0 then later = (tonumber(lasts) or -1) - (tonumber(life) or -1) end
-    if later < 0 then used = nil end
-  end
-  if used then return used, lasts, sort end
-  return beat, life, kind
-end
-
 local most = tonumber(ARGV[1])
 if redis.call('HLEN', KEYS[1]) <= most then return 0 end
 local came = {}

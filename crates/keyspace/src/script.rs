@@ -19,10 +19,21 @@ pub enum Script {
     Watchers,
 }
 
+/// A script that also has to know which of a device's two beats is the newer: Redis runs each by itself, so each brings
+/// that along.
+macro_rules! with_newest {
+    ($name:literal) => {
+        concat!(include_str!("../lua/newest.lua"), "\n", include_str!(concat!("../lua/", $name, ".lua")))
+    };
+}
+
 impl Script {
     /// All of them.
     pub const ALL: [Script; 7] =
         [Self::Commit, Self::Retire, Self::Depart, Self::Trim, Self::Pardon, Self::Sign, Self::Watchers];
+
+    /// The files that are part of several scripts.
+    pub const SHARED: [&str; 1] = ["newest"];
 
     /// The name of its file.
     pub fn name(self) -> &'static str {
@@ -40,10 +51,10 @@ impl Script {
     /// Its text, for `SCRIPT LOAD`.
     pub fn source(self) -> &'static str {
         match self {
-            Self::Commit => include_str!("../lua/commit.lua"),
+            Self::Commit => with_newest!("commit"),
             Self::Retire => include_str!("../lua/retire.lua"),
-            Self::Depart => include_str!("../lua/depart.lua"),
-            Self::Trim => include_str!("../lua/trim.lua"),
+            Self::Depart => with_newest!("depart"),
+            Self::Trim => with_newest!("trim"),
             Self::Pardon => include_str!("../lua/pardon.lua"),
             Self::Sign => include_str!("../lua/sign.lua"),
             Self::Watchers => include_str!("../lua/watchers.lua"),
@@ -86,7 +97,10 @@ mod tests {
     #[test]
     fn every_script_says_what_it_is_for() {
         for script in Script::ALL {
-            let header: Vec<&str> = script.source().lines().take_while(|line| line.starts_with("--")).collect();
+            // What it shares with others comes first, and says itself what it is for.
+            let shared = include_str!("../lua/newest.lua");
+            let own = script.source().strip_prefix(shared).map_or(script.source(), str::trim_start);
+            let header: Vec<&str> = own.lines().take_while(|line| line.starts_with("--")).collect();
             for part in ["-- Purpose:", "-- KEYS:", "-- ARGV:", "-- Reply:", "-- Race:"] {
                 assert!(header.iter().any(|line| line.starts_with(part)), "{} lacks {part}", script.name());
             }

@@ -23,6 +23,7 @@ use super::handshake::{Handshake, event_stream_head};
 use super::socket::Socket;
 use super::sse::EventStream;
 use super::{Gateway, Spectator};
+use crate::edge::unix_now;
 use crate::patient::Patient;
 
 /// Pings without an answer after which a socket counts as dead.
@@ -159,7 +160,7 @@ impl Visitor {
         let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
         let first = match &manner {
             Manner::Subscribed { snapshot } => {
-                let snapshot = events::sse("snapshot", Some(&spectator.id()), snapshot);
+                let snapshot = events::sse(events::SNAPSHOT, Some(&spectator.id()), snapshot);
                 event_stream_head(origin.as_ref()) + &events::sse_retry(retry_ms()) + &snapshot
             }
             Manner::Socket(handshake) => handshake.head(),
@@ -299,8 +300,8 @@ impl<W: Wire> Connection<W> {
             return Ok(());
         }
         let id = self.state.spectator.id();
-        news.presences.iter().for_each(|presence| self.wire.put("presence", Some(&id), None, presence));
-        news.typing.iter().for_each(|typing| self.wire.put("typing", Some(&id), None, typing));
+        news.presences.iter().for_each(|presence| self.wire.put(events::PRESENCE, Some(&id), None, presence));
+        news.typing.iter().for_each(|typing| self.wire.put(events::TYPING, Some(&id), None, typing));
         self.state.gateway.crew.platform.metrics.gateway.told(told);
         self.wire.flush().await
     }
@@ -361,9 +362,9 @@ impl<W: Wire> Connection<W> {
         match done {
             Ok(Done::Told) => {}
             Ok(Done::Silently) if reference.is_none() => {}
-            Ok(Done::Silently) => self.wire.put("done", None, reference, &events::done()),
+            Ok(Done::Silently) => self.wire.put(events::DONE, None, reference, &events::done()),
             Err(problem) => {
-                self.wire.put("error", None, reference, &events::problem(&problem));
+                self.wire.put(events::ERROR, None, reference, &events::problem(&problem));
                 self.nonsense += u32::from(problem.status().is_client_error());
             }
         }
@@ -384,7 +385,7 @@ impl<W: Wire> Connection<W> {
                 match self.state.spectator.watch(users, conversations, since).await {
                     Ok(snapshot) => {
                         let id = self.state.spectator.id();
-                        self.wire.put("snapshot", Some(&id), reference, &snapshot);
+                        self.wire.put(events::SNAPSHOT, Some(&id), reference, &snapshot);
                         Ok(Done::Told)
                     }
                     Err(error) => Err(Problem::from(error)),
@@ -441,9 +442,4 @@ enum Done {
     Told,
     /// With nothing to say but that it was.
     Silently,
-}
-
-/// For tokens, which other people's clocks stamped.
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -24,7 +24,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rollcall_api::{Access, Limits, Since, events};
-use rollcall_core::{ConversationId, Error, Published, Span, State, Time, UserId};
+use rollcall_core::sight::{SURELY_PUBLISHED, may_be_since};
+use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
 use rollcall_functions::subscribe::Place;
 use rollcall_store::{Tap, Topic, Topics};
 use tokio::sync::Notify;
@@ -37,9 +38,6 @@ pub(crate) use attendance::Presences;
 pub(crate) use connection::{Visitor, retry_ms};
 pub(crate) use handshake::handshake;
 pub(crate) use roster::Sizes;
-
-/// How long after its version somebody's change is surely published: longer than any call may take.
-const SURELY_PUBLISHED: Span = Span::seconds(10);
 
 /// How the gateway behaves.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +84,7 @@ impl Gateway {
     ) -> Rc<Self> {
         let topics = Arc::clone(&crew.platform.topics);
         let sure_until = topics.now();
-        let crowds = Crowds { from: manners.crowd, every: manners.crowd_interval };
+        let crowds = Crowds { above: manners.crowd, every: manners.crowd_interval };
         Rc::new(Self {
             tap: topics.tap(),
             topics,
@@ -139,15 +137,10 @@ impl Gateway {
         Since { version: sure * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
     }
 
-    /// Whether this may have come about after the resume point.
+    /// Whether this may have come about after the resume point. Of whoever is hidden nobody learns.
     fn is_since(&self, published: Option<&Published>, since: &Since) -> bool {
-        let Some(published) = published else { return true };
-        if published.version > 0 || published.state != State::Offline {
-            // Two people may have the same version: whoever heard of one need not have heard of the other.
-            return published.version >= since.version;
-        }
-        // The version of somebody offline is told for so long and no longer, so whatever it was, it is at least as old.
-        Time(since.version / 1000) + self.crew.platform.rules.retire_after < self.topics.now()
+        let rules = &self.crew.platform.rules;
+        published.is_none_or(|published| may_be_since(published, since.version, self.topics.now(), rules))
     }
 }
 

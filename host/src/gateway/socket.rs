@@ -90,7 +90,7 @@ impl Wire for Socket {
     }
 
     async fn reconnect(&mut self, after_ms: u64) -> io::Result<()> {
-        self.put("reconnect", None, None, &events::reconnect(after_ms));
+        self.put(events::RECONNECT, None, None, &events::reconnect(after_ms));
         self.flush().await
     }
 

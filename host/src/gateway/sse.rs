@@ -59,14 +59,14 @@ impl Wire for EventStream {
 
     async fn reconnect(&mut self, after_ms: u64) -> io::Result<()> {
         self.waiting.push_str(&events::sse_retry(after_ms));
-        self.put("reconnect", None, None, &events::reconnect(after_ms));
+        self.put(events::RECONNECT, None, None, &events::reconnect(after_ms));
         self.flush().await
     }
 
     async fn close(&mut self, close: Close) {
         // Whoever is gone does not hear why.
         if close != Close::Restart {
-            self.put("close", None, None, &events::close(close));
+            self.put(events::CLOSE, None, None, &events::close(close));
         }
         let _ = self.flush().await;
         let _ = self.stream.shutdown().await;

@@ -129,20 +129,7 @@ fn no_data_has_a_member_that_the_frame_puts_in_front() {
 
 #[test]
 fn every_close_has_its_own_code_and_a_reason_that_fits_its_frame() {
-    let all = [
-        Close::Normal,
-        Close::Protocol,
-        Close::Unsupported,
-        Close::NotText,
-        Close::Policy,
-        Close::TooBig,
-        Close::Internal,
-        Close::Restart,
-        Close::TryAgain,
-        Close::TokenExpired,
-        Close::Idle,
-        Close::TooFast,
-    ];
+    let all = Close::ALL;
     assert_eq!(all.iter().map(|close| close.code()).collect::<HashSet<_>>().len(), all.len());
     // A control frame holds 125 bytes, of which the code takes two.
     assert!(all.iter().all(|close| (1..=123).contains(&close.reason().len())));

@@ -4,26 +4,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
-use rollcall_core::{Device, DeviceId, DeviceKind, Session, Stance};
+use rollcall_core::{Device, DeviceId, DeviceKind, Session, Span, Stance, State};
 
 use super::*;
+use crate::at_once::now;
 use crate::capabilities::{Commit, Committed, Loaded, Retiree, Shards, Sighting, Touched, Touches};
 
 const NOW: Time = Time(1_700_000_000_000);
 const RULES: Rules = Rules::STANDARD;
 const SERVICE: Option<UserId> = None;
-
-/// Nothing here ever waits, so one look at a future is enough.
-fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("waits"),
-    }
-}
 
 fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()

@@ -3,24 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use std::cell::RefCell;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use rollcall_core::{Choice, Moment, Session, Time};
 
 use super::*;
+use crate::at_once::now;
 use crate::capabilities::{Commit, Committed, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches, Verdict};
 
 const RULES: Rules = Rules::STANDARD;
 const SOON: Time = Time(5_000);
-
-/// Nothing here ever waits, so one look at a future is enough.
-fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("waits"),
-    }
-}
 
 fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()

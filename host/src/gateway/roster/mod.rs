@@ -31,8 +31,8 @@ const SLICE: usize = 128;
 /// When too many watch somebody for every change to be told at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crowds {
-    /// From how many watchers on, on all hosts.
-    pub(super) from: u64,
+    /// Above how many watchers, on all hosts.
+    pub(super) above: u64,
     /// How often such a person is told of at most.
     pub(super) every: Duration,
 }

@@ -13,7 +13,8 @@ use rollcall_store::Typed;
 use slab::Slab;
 
 use super::super::known::trace;
-use super::person::Place;
+use super::person::{Person, Place};
+use super::room::Room;
 use super::watcher::Watcher;
 use super::{Collected, FEW, Parade, Roster, SLICE, Sizes, Subject};
 
@@ -45,7 +46,7 @@ impl Roster {
     /// Marks everybody who watches this person, at once or as soon as may be.
     pub(super) fn announce(&mut self, key: usize, now: Instant) {
         let Some(person) = self.people.get_mut(key) else { return };
-        if person.everywhere.max(person.watchers.len() as u64) > self.crowds.from {
+        if person.everywhere.max(person.watchers.len() as u64) > self.crowds.above {
             if let Some(until) = person.held_until.filter(|until| *until > now) {
                 if !std::mem::replace(&mut person.is_held, true) {
                     self.held.insert((until, key));
@@ -59,11 +60,7 @@ impl Roster {
 
     /// Marks everybody who watches this, at once if they are few.
     fn mark(&mut self, subject: Subject) {
-        let watchers = match subject {
-            Subject::Person(key) => self.people.get(key).map(|person| &person.watchers),
-            Subject::Room(key) => self.rooms.get(key).map(|room| &room.watchers),
-        };
-        let Some(watchers) = watchers else { return };
+        let Some(watchers) = places(&self.people, &self.rooms, subject) else { return };
         if watchers.len() > FEW {
             // One that is on its way is left to end, or those at its end would never be reached; then it goes round again.
             match self.parades.iter_mut().find(|parade| parade.subject == subject) {
@@ -85,11 +82,7 @@ impl Roster {
     /// Marks the next slice of watchers.
     pub(in super::super) fn march(&mut self) {
         let Some(mut parade) = self.parades.pop_front() else { return };
-        let watchers = match parade.subject {
-            Subject::Person(key) => self.people.get(key).map(|person| &person.watchers),
-            Subject::Room(key) => self.rooms.get(key).map(|room| &room.watchers),
-        };
-        let Some(watchers) = watchers else { return };
+        let Some(watchers) = places(&self.people, &self.rooms, parade.subject) else { return };
         let end = watchers.capacity().min(parade.from + SLICE);
         for place in (parade.from..end).filter_map(|index| watchers.get(index)) {
             touch(&mut self.watchers, parade.subject, *place);
@@ -233,9 +226,9 @@ impl Roster {
             let Some(seat) = eyes.seats.get_mut(index) else { continue };
             seat.is_dirty = false;
             let Some(room) = self.rooms.get(seat.room) else { continue };
-            let mut seen = Vec::new();
+            let (mut seen, asked_before) = (Vec::new(), collected.strangers.len());
             for (user, until) in room.typists.iter().filter(|(user, _)| eyes.viewer.as_ref() != Some(user)) {
-                if seen.len() + collected.strangers.len() >= MAX_SHOWN {
+                if seen.len() + collected.strangers.len() - asked_before >= MAX_SHOWN {
                     break;
                 }
                 match (&eyes.viewer, eyes.sees.get(user)) {
@@ -342,6 +335,14 @@ impl Roster {
             people: self.people.len() as i64,
             conversations: self.rooms.len() as i64,
         }
+    }
+}
+
+/// The places of everybody who watches this.
+fn places<'a>(people: &'a Slab<Person>, rooms: &'a Slab<Room>, subject: Subject) -> Option<&'a Slab<Place>> {
+    match subject {
+        Subject::Person(key) => people.get(key).map(|person| &person.watchers),
+        Subject::Room(key) => rooms.get(key).map(|room| &room.watchers),
     }
 }
 
