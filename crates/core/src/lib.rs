@@ -1,11 +1,10 @@
-//! The rules of presence: states, merging, transitions, deadlines.
+//! The rules of presence: states, merging, transitions, deadlines, and who may see whom.
 //!
 //! Everything here is a pure function of its arguments. There is no I/O, no clock and no async: `now` is always an
 //! argument, and it is always the store's. What a person's state *is* follows from [`derive`]; when it can change by
 //! itself follows from [`deadline`]; what to do about it follows from [`settle`] and [`choose`].
 //!
-//! Deliberately absent: serialisation (the edge owns the wire), storage (the keyspace owns the keys), and who may see
-//! whom, which is a decision of its own.
+//! Deliberately absent: serialisation (the edge owns the wire) and storage (the keyspace owns the keys).
 
 mod error;
 mod id;
@@ -18,6 +17,7 @@ pub mod choose;
 pub mod deadline;
 pub mod derive;
 pub mod heartbeat;
+pub mod policy;
 pub mod settle;
 pub mod sight;
 pub mod typing;

@@ -62,9 +62,10 @@ pub fn mask(mut published: Published, verdict: Verdict) -> Option<Published> {
     }
     if !verdict.last_seen {
         published.last_seen = None;
-        // An offline person's `since` is the last time seen, under another name.
+        // An offline person's `since` is the last time seen, under another name, and the version is the same to the microsecond.
         if published.state == State::Offline {
             published.since = None;
+            published.version = 0;
         }
     }
     Some(published)
@@ -79,7 +80,7 @@ mod tests {
         let at = Some(Time(5));
         let offline = Published { state: State::Offline, note: None, since: at, last_seen: at, version: 7 };
         let masked = mask(offline.clone(), Verdict { presence: true, last_seen: false });
-        assert_eq!(masked, Some(Published { since: None, last_seen: None, ..offline.clone() }));
+        assert_eq!(masked, Some(Published { since: None, last_seen: None, version: 0, ..offline.clone() }));
         let online = Published { state: State::Online, ..offline.clone() };
         let masked = mask(online.clone(), Verdict { presence: true, last_seen: false });
         assert_eq!(masked, Some(Published { last_seen: None, ..online }), "being online is not the last time seen");

@@ -12,6 +12,7 @@
 
 mod histories;
 mod model;
+mod policy;
 mod sessions;
 mod typing;
 

@@ -1,0 +1,202 @@
+//! A filter in front of the exact tables: whoever stands as all do, and is in no block with the viewer, is told from it alone.
+//!
+//! It is a blocked Bloom filter: all bits of a key are in one cache line, so that a look is one access to memory. It never
+//! denies a key that was added; of others it affirms a few, and whoever asks looks again in the exact tables. How it was chosen,
+//! and what it costs, is in `docs/adr/0014-blocks-behind-a-filter.md`.
+//!
+//! A removed key leaves its bits behind. So a part of the filter is rebuilt from the exact tables when a quarter of its keys
+//! are such, and when it outgrows its size: [`Filter::add`] and [`Filter::remove`] say when.
+
+use super::hashing::{SHARDS, shard_of};
+use super::lines::Lines;
+
+/// Bits per key when a part is full. Then one look in two hundred is in vain; right after a rebuild, with half as many
+/// more bits, one in a thousand.
+pub const BITS_PER_KEY: f64 = 12.0;
+
+/// The fewest keys that a part has room for, and the fewest removed ones that it is rebuilt for: a part with few keys may have
+/// many people, all of whom a rebuild looks through.
+const FEWEST_KEYS: u32 = 64;
+
+/// A set of 64-bit keys, of which it affirms also a few that it does not have. Keys are hashes: evenly spread over all bits.
+pub struct Filter {
+    shards: Box<[Shard]>,
+}
+
+#[derive(Default)]
+struct Shard {
+    lines: Lines,
+    /// For how many keys the lines were made.
+    room: u32,
+    live: u32,
+    /// Keys that were removed, whose bits remain.
+    stale: u32,
+}
+
+/// What has to follow a change of the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Upkeep {
+    /// Nothing.
+    None,
+    /// The part must be rebuilt from all its keys, by [`Filter::rebuild`], before it is asked again.
+    Rebuild(usize),
+}
+
+/// How large a filter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterStats {
+    /// Keys in it, without those that were removed.
+    pub keys: u64,
+    /// Bits that it has.
+    pub bits: u64,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    }
+}
+
+impl Filter {
+    /// Whether a key may be in it. A no is certain.
+    #[inline]
+    pub fn may_contain(&self, key: u64) -> bool {
+        self.shards.get(shard_of(key)).is_some_and(|shard| shard.lines.may_contain(key))
+    }
+
+    /// Touches where a key would be, so that a look that comes soon finds it in the cache.
+    #[inline]
+    pub(super) fn touch(&self, key: u64) -> u64 {
+        self.shards.get(shard_of(key)).map_or(0, |shard| shard.lines.touch(key))
+    }
+
+    /// Adds a key that is not in it.
+    pub fn add(&mut self, key: u64) -> Upkeep {
+        let number = shard_of(key);
+        let Some(shard) = self.shards.get_mut(number) else { return Upkeep::None };
+        shard.live += 1;
+        if shard.live + shard.stale > shard.room {
+            return Upkeep::Rebuild(number);
+        }
+        shard.lines.set(key);
+        Upkeep::None
+    }
+
+    /// Removes a key that is in it.
+    pub fn remove(&mut self, key: u64) -> Upkeep {
+        let number = shard_of(key);
+        let Some(shard) = self.shards.get_mut(number) else { return Upkeep::None };
+        shard.live = shard.live.saturating_sub(1);
+        shard.stale += 1;
+        if shard.live == 0 {
+            *shard = Shard::default();
+        } else if shard.stale > FEWEST_KEYS.max(shard.live / 3) {
+            return Upkeep::Rebuild(number);
+        }
+        Upkeep::None
+    }
+
+    /// Rebuilds a part from all the keys that it has now, with room for half as many more.
+    pub fn rebuild(&mut self, shard: usize, keys: impl Iterator<Item = u64>) {
+        if let Some(shard) = self.shards.get_mut(shard) {
+            let room = shard.live.saturating_add(shard.live / 2).max(FEWEST_KEYS);
+            *shard = Shard { live: shard.live, lines: Lines::new(room, BITS_PER_KEY), room, stale: 0 };
+            keys.for_each(|key| shard.lines.set(key));
+        }
+    }
+
+    /// How large it is.
+    pub fn stats(&self) -> FilterStats {
+        let bits = self.shards.iter().map(|shard| shard.lines.bits()).sum();
+        let keys = self.shards.iter().map(|shard| u64::from(shard.live)).sum();
+        FilterStats { keys, bits }
+    }
+
+    /// What it takes of memory.
+    pub fn bytes(&self) -> u64 {
+        size_of_val(&*self.shards) as u64 + self.stats().bits / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::hashing::mix;
+    use super::*;
+
+    /// A filter with the exact set that it stands in front of.
+    #[derive(Default)]
+    struct Both {
+        filter: Filter,
+        keys: HashSet<u64>,
+        rebuilt: u32,
+    }
+
+    impl Both {
+        fn change(&mut self, key: u64, add: bool) {
+            let upkeep = match add {
+                true if self.keys.insert(key) => self.filter.add(key),
+                false if self.keys.remove(&key) => self.filter.remove(key),
+                true | false => Upkeep::None,
+            };
+            if let Upkeep::Rebuild(shard) = upkeep {
+                self.rebuilt += 1;
+                self.filter.rebuild(shard, self.keys.iter().copied().filter(|key| shard_of(*key) == shard));
+            }
+        }
+    }
+
+    #[test]
+    fn few_are_affirmed_in_vain_however_many_there_are_and_were() {
+        let mut both = Both::default();
+        (0..200_000).for_each(|number| both.change(mix(number), true));
+        let vain = |both: &Both| (1_000_000..2_000_000).filter(|number| both.filter.may_contain(mix(*number))).count();
+        assert!(vain(&both) < 5_000, "{} of a million", vain(&both));
+        let stats = both.filter.stats();
+        assert_eq!(stats.keys, 200_000);
+        assert!((12.0..18.5).contains(&(stats.bits as f64 / 200_000.0)), "{stats:?}");
+        (0..190_000).for_each(|number| both.change(mix(number), false));
+        assert!(vain(&both) < 10_000, "{} of a million", vain(&both));
+        assert!((190_000..200_000).all(|number| both.filter.may_contain(mix(number))));
+        assert!(both.filter.stats().bits < stats.bits / 4);
+        (190_000..200_000).for_each(|number| both.change(mix(number), false));
+        assert_eq!(both.filter.stats(), FilterStats { keys: 0, bits: 0 });
+    }
+
+    #[test]
+    fn rebuilds_are_rare() {
+        let mut both = Both::default();
+        // All in one part.
+        (0..1000).for_each(|number| both.change(mix(number) & !(0xff << 48), true));
+        assert!(both.rebuilt < 10, "from 64 by half each time: {}", both.rebuilt);
+        let before = both.rebuilt;
+        for number in 1000..11_000 {
+            both.change(mix(number) & !(0xff << 48), true);
+            both.change(mix(number) & !(0xff << 48), false);
+        }
+        assert!(both.rebuilt - before <= 10_000 / 300, "{}", both.rebuilt - before);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_in_it_is_never_denied(
+            steps in vec((0..300_u64, any::<bool>()), 0..2000),
+            seed: u64,
+            shards in prop_oneof![Just(1_u64), Just(3)],
+        ) {
+            let mut both = Both::default();
+            for (number, add) in steps {
+                both.change(mix(number ^ seed) & !(0xff << 48) | (number % shards) << 48, add);
+            }
+            prop_assert!(both.keys.iter().all(|key| both.filter.may_contain(*key)));
+            prop_assert_eq!(both.filter.stats().keys, both.keys.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Sets of ordered pairs of people: who blocked whom, who listed whom.
+//!
+//! A pair is eight bytes, and both orders of it hash alike: whether either of two blocked the other is one look. In which
+//! part a pair is kept is the caller's to say, always the same for the same two, so that the filter's parts can be rebuilt from
+//! those of the blocks.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use super::hashing::{SHARDS, mix, shrink};
+use super::names::Handle;
+
+type Pair = (Handle, Handle);
+
+/// A set of ordered pairs.
+pub(super) struct Pairs {
+    shards: Box<[HashTable<Pair>]>,
+    len: u64,
+}
+
+impl Pairs {
+    pub(super) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let tables = self.shards.iter().map(HashTable::allocation_size).sum::<usize>();
+        (size_of_val(&*self.shards) + tables) as u64
+    }
+
+    /// Adds a pair; whether it was new.
+    pub(super) fn insert(&mut self, shard: usize, pair: Pair) -> bool {
+        let Some(table) = self.shards.get_mut(shard) else { return false };
+        match table.entry(hash(&pair), |found| *found == pair, hash) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(pair);
+                self.len += 1;
+                true
+            }
+        }
+    }
+
+    /// Takes a pair out; whether it was there.
+    pub(super) fn remove(&mut self, shard: usize, pair: Pair) -> bool {
+        let Some(table) = self.shards.get_mut(shard) else { return false };
+        let Ok(entry) = table.find_entry(hash(&pair), |found| *found == pair) else { return false };
+        entry.remove();
+        shrink(table, hash);
+        self.len -= 1;
+        true
+    }
+
+    /// Whether this pair is there, in this order.
+    pub(super) fn contains(&self, shard: usize, pair: Pair) -> bool {
+        self.shards.get(shard).is_some_and(|table| table.find(hash(&pair), |found| *found == pair).is_some())
+    }
+
+    /// Whether this pair is there, in either order.
+    pub(super) fn contains_either(&self, shard: usize, pair: Pair) -> bool {
+        let reverse = (pair.1, pair.0);
+        let either = |found: &Pair| *found == pair || *found == reverse;
+        self.shards.get(shard).is_some_and(|table| table.find(hash(&pair), either).is_some())
+    }
+
+    /// All of a part.
+    pub(super) fn iter(&self, shard: usize) -> impl Iterator<Item = Pair> {
+        self.shards.get(shard).into_iter().flatten().copied()
+    }
+}
+
+/// Alike for both orders. Handles are given out by us, in the order of salted hashes: nobody outside can choose them.
+fn hash(pair: &Pair) -> u64 {
+    let (first, last) = (pair.0.min(pair.1), pair.0.max(pair.1));
+    mix(u64::from(first.number()) << 32 | u64::from(last.number()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::names::Names;
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn it_is_the_set_that_it_stands_for(steps in vec((any::<bool>(), 0..12_usize, 0..12_usize), 0..200)) {
+            let mut names = Names::new();
+            let people = (0..12).map(|number| names.intern(number << 48, "x").unwrap()).collect::<Vec<_>>();
+            let who = |number: usize| people.get(number).copied().unwrap();
+            let shard = |one: usize, other: usize| (one + other) % SHARDS;
+            let mut pairs = Pairs::new();
+            let mut model = HashSet::new();
+            let floor = pairs.bytes();
+            for (set, one, other) in steps {
+                let pair = (who(one), who(other));
+                if set {
+                    prop_assert_eq!(pairs.insert(shard(one, other), pair), model.insert((one, other)));
+                } else {
+                    prop_assert_eq!(pairs.remove(shard(one, other), pair), model.remove(&(one, other)));
+                }
+                prop_assert_eq!(pairs.len(), model.len() as u64);
+            }
+            for (one, other) in (0..12).flat_map(|one| (0..12).map(move |other| (one, other))) {
+                let (there, back) = (model.contains(&(one, other)), model.contains(&(other, one)));
+                let pair = (who(one), who(other));
+                prop_assert_eq!(pairs.contains(shard(one, other), pair), there);
+                prop_assert_eq!(pairs.contains_either(shard(one, other), pair), there || back);
+                prop_assert_eq!(pairs.iter(shard(one, other)).any(|found| found == pair), there);
+            }
+            for (one, other) in model {
+                prop_assert!(pairs.remove(shard(one, other), (who(one), who(other))));
+            }
+            prop_assert_eq!((pairs.len(), pairs.bytes()), (0, floor));
+        }
+    }
+}

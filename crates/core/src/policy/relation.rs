@@ -1,0 +1,136 @@
+//! How a viewer stands to a subject, and what follows from it.
+
+use crate::sight::Verdict;
+
+/// Who may see a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    /// Anybody who is not blocked.
+    #[default]
+    Everyone,
+    /// Only those whom the person listed as contacts.
+    Contacts,
+    /// Only the person.
+    Nobody,
+}
+
+impl Audience {
+    fn includes(self, contact: bool) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Contacts => contact,
+            Self::Nobody => false,
+        }
+    }
+}
+
+/// What a person lets others see. Whoever never chose lets everyone see both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Privacy {
+    /// The state and the note.
+    pub presence: Audience,
+    /// When the person was last here.
+    pub last_seen: Audience,
+}
+
+/// All that a verdict about a viewer and a subject depends on. The default is that of strangers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Relation {
+    /// An administrator restricted the subject's account.
+    pub restricted: bool,
+    /// The viewer blocked the subject, or the subject the viewer.
+    pub blocked: bool,
+    /// The subject listed the viewer as a contact.
+    pub contact: bool,
+    /// What the subject lets others see.
+    pub privacy: Privacy,
+}
+
+/// A ruling and its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ruling {
+    /// The viewer may see.
+    Allowed,
+    /// The subject's account is restricted.
+    Restricted,
+    /// One of the two blocked the other.
+    Blocked,
+    /// The subject's own setting excludes the viewer.
+    Private,
+}
+
+/// What a viewer may see, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judgement {
+    /// The state and the note.
+    pub presence: Ruling,
+    /// When the subject was last here.
+    pub last_seen: bool,
+}
+
+impl Judgement {
+    /// Everything may be seen.
+    pub const OPEN: Self = Self { presence: Ruling::Allowed, last_seen: true };
+
+    /// Without the reason, which is not for viewers.
+    pub fn verdict(self) -> Verdict {
+        Verdict { presence: self.presence == Ruling::Allowed, last_seen: self.last_seen }
+    }
+}
+
+impl Relation {
+    /// The rule, for a viewer who is not the subject: the stronger reason first.
+    pub fn judged(self) -> Judgement {
+        let hidden = |presence| Judgement { presence, last_seen: false };
+        if self.restricted {
+            return hidden(Ruling::Restricted);
+        }
+        if self.blocked {
+            return hidden(Ruling::Blocked);
+        }
+        if !self.privacy.presence.includes(self.contact) {
+            return hidden(Ruling::Private);
+        }
+        Judgement { presence: Ruling::Allowed, last_seen: self.privacy.last_seen.includes(self.contact) }
+    }
+
+    /// The rule for a service, which sees everybody who is not restricted.
+    pub fn judged_by_service(self) -> Judgement {
+        Relation { restricted: self.restricted, ..Relation::default() }.judged()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stronger_reason_is_the_one_given() {
+        let all = Relation {
+            restricted: true,
+            blocked: true,
+            contact: false,
+            privacy: Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody },
+        };
+        assert_eq!(all.judged().presence, Ruling::Restricted);
+        assert_eq!(Relation { restricted: false, ..all }.judged().presence, Ruling::Blocked);
+        assert_eq!(Relation { restricted: false, blocked: false, ..all }.judged().presence, Ruling::Private);
+        assert_eq!(Relation::default().judged(), Judgement::OPEN);
+        assert_eq!(all.judged_by_service().presence, Ruling::Restricted);
+        assert_eq!(Relation { restricted: false, ..all }.judged_by_service(), Judgement::OPEN);
+    }
+
+    #[test]
+    fn presence_and_last_seen_have_audiences_of_their_own() {
+        let judged = |presence, last_seen, contact| {
+            let judged = Relation { contact, privacy: Privacy { presence, last_seen }, ..Relation::default() }.judged();
+            (judged.verdict().presence, judged.last_seen)
+        };
+        assert_eq!(judged(Audience::Everyone, Audience::Contacts, false), (true, false));
+        assert_eq!(judged(Audience::Everyone, Audience::Contacts, true), (true, true));
+        assert_eq!(judged(Audience::Contacts, Audience::Everyone, true), (true, true));
+        assert_eq!(judged(Audience::Contacts, Audience::Everyone, false), (false, false), "hidden is hidden whole");
+        assert_eq!(judged(Audience::Nobody, Audience::Everyone, true), (false, false));
+        assert_eq!(judged(Audience::Everyone, Audience::Nobody, true), (true, false));
+    }
+}

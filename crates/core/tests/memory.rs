@@ -1,0 +1,81 @@
+//! What a book says that it takes, against what the allocator handed out.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use rollcall_core::UserId;
+use rollcall_core::policy::{Audience, Book, Change, Numbers, PAGE_BYTES, Privacy};
+
+thread_local! {
+    /// Bytes that this thread allocated, less those that it gave back: tests run side by side.
+    static ALLOCATED: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(bytes: i64) {
+    ALLOCATED.set(ALLOCATED.get() + bytes);
+}
+
+#[expect(unsafe_code, reason = "an allocator is; it hands everything on, and counts")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn user(name: String) -> UserId {
+    UserId::parse(name).expect("a fit id")
+}
+
+/// Asserts that a book owns up to what it took, within two hundredths.
+fn honest(book: &Book, before: i64, when: &str) {
+    let (said, taken) = (book.bytes() as f64, (ALLOCATED.get() - before) as f64);
+    assert!((said / taken - 1.0).abs() < 0.02, "{when}: {said} said, {taken} taken");
+}
+
+#[test]
+fn a_book_owns_up_to_what_it_takes() {
+    let before = ALLOCATED.get();
+    let mut book = Book::new(5);
+    honest(&book, before, "empty");
+    for number in 0..50_000_u32 {
+        let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
+        book.apply(&Change::Block(pair.0.clone(), pair.1.clone()));
+        book.apply(&Change::Befriend(pair.1, pair.0));
+    }
+    honest(&book, before, "pairs");
+    for number in 0..50_000_u32 {
+        book.apply(&Change::Restrict(user((number * 7919).to_string())));
+        let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
+        book.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), privacy));
+    }
+    for page in 0..100 {
+        let numbers = Numbers::new(page, vec![0xff; PAGE_BYTES]).expect("fit bits");
+        book.apply(&Change::RestrictMany(numbers));
+    }
+    honest(&book, before, "full");
+    let full = book.bytes();
+    for number in 0..45_000_u32 {
+        let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
+        book.apply(&Change::Unblock(pair.0.clone(), pair.1.clone()));
+        book.apply(&Change::Unfriend(pair.1, pair.0));
+        book.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), Privacy::default()));
+        book.apply(&Change::Unrestrict(user((number * 7919).to_string())));
+    }
+    honest(&book, before, "nearly empty again");
+    assert!(book.bytes() < full);
+    drop(book);
+    assert_eq!(ALLOCATED.get(), before);
+}

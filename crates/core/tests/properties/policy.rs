@@ -1,0 +1,238 @@
+//! Who may see whom: the book against sets of strings.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rollcall_core::UserId;
+use rollcall_core::policy::{
+    Audience, Book, Census, Change, Judgement, Numbers, PAGE_BYTES, Privacy, Relation, Ruling, number_of,
+};
+
+use crate::config;
+
+/// Names, numbers at the edges of pages, and what only looks like a number.
+const PEOPLE: [&str; 16] = [
+    "alice",
+    "bob",
+    "carol",
+    "名前@例.jp",
+    "user-000000000042",
+    "0",
+    "7",
+    "007",
+    "65535",
+    "65536",
+    "4294967295",
+    "4294967296",
+    "175928847299117063",
+    "523234320",
+    "-1",
+    "+7",
+];
+
+/// What was set, too simple to be wrong.
+#[derive(Default)]
+struct Model {
+    restricted: HashSet<String>,
+    blocks: HashSet<(String, String)>,
+    contacts: HashSet<(String, String)>,
+    privacies: HashMap<String, Privacy>,
+}
+
+impl Model {
+    fn apply(&mut self, change: &Change) {
+        let text = |user: &UserId| user.as_str().to_owned();
+        let pair = |one, other| (text(one), text(other));
+        match change {
+            Change::Restrict(user) => drop(self.restricted.insert(text(user))),
+            Change::Unrestrict(user) => drop(self.restricted.remove(user.as_str())),
+            Change::RestrictMany(numbers) => self.restricted.extend(each(numbers)),
+            Change::UnrestrictMany(numbers) => self.restricted = &self.restricted - &each(numbers).collect(),
+            Change::Block(one, other) => drop(self.blocks.insert(pair(one, other))),
+            Change::Unblock(one, other) => drop(self.blocks.remove(&pair(one, other))),
+            Change::Befriend(one, other) => drop(self.contacts.insert(pair(one, other))),
+            Change::Unfriend(one, other) => drop(self.contacts.remove(&pair(one, other))),
+            Change::SetPrivacy(user, privacy) => drop(self.privacies.insert(text(user), *privacy)),
+        }
+    }
+
+    fn relation(&self, viewer: Option<&str>, subject: &str) -> Relation {
+        let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        Relation {
+            restricted: self.restricted.contains(subject),
+            blocked: viewer.is_some_and(|viewer| {
+                self.blocks.contains(&pair(viewer, subject)) || self.blocks.contains(&pair(subject, viewer))
+            }),
+            contact: viewer.is_some_and(|viewer| self.contacts.contains(&pair(subject, viewer))),
+            privacy: self.privacies.get(subject).copied().unwrap_or_default(),
+        }
+    }
+
+    fn judgement(&self, viewer: Option<&str>, subject: &str) -> Judgement {
+        let relation = self.relation(viewer, subject);
+        match viewer {
+            None => relation.judged_by_service(),
+            Some(viewer) if viewer == subject => Judgement::OPEN,
+            Some(_) => relation.judged(),
+        }
+    }
+
+    fn census(&self) -> Census {
+        let paired = self.blocks.iter().chain(&self.contacts).flat_map(|(one, other)| [one, other]);
+        let hiding = self.privacies.iter().filter(|(_, privacy)| **privacy != Privacy::default()).map(|(user, _)| user);
+        let restricted = self.restricted.iter().filter(|user| number_of(user).is_none());
+        Census {
+            restricted: self.restricted.len() as u64,
+            blocks: self.blocks.len() as u64,
+            contacts: self.contacts.len() as u64,
+            people: paired.chain(hiding).chain(restricted).collect::<HashSet<_>>().len() as u64,
+        }
+    }
+
+    /// What undoes everything.
+    fn undoing(&self) -> Vec<Change> {
+        let pair = |(one, other): &(String, String)| (user(one), user(other));
+        let unblock = self.blocks.iter().map(pair).map(|(one, other)| Change::Unblock(one, other));
+        let unfriend = self.contacts.iter().map(pair).map(|(one, other)| Change::Unfriend(one, other));
+        let unrestrict = self.restricted.iter().map(|name| Change::Unrestrict(user(name)));
+        let forget = self.privacies.keys().map(|name| Change::SetPrivacy(user(name), Privacy::default()));
+        unblock.chain(unfriend).chain(unrestrict).chain(forget).collect()
+    }
+}
+
+fn each(numbers: &Numbers) -> impl Iterator<Item = String> {
+    let set = |(place, byte): (usize, &u8)| {
+        let byte = *byte;
+        (0..8).filter(move |bit| byte & 0x80 >> bit != 0).map(move |bit| place * 8 + bit)
+    };
+    let first = numbers.page() as usize * PAGE_BYTES * 8;
+    numbers.bits().iter().enumerate().flat_map(set).map(move |low| (first + low).to_string())
+}
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).expect("a fit id")
+}
+
+fn anybody() -> impl Strategy<Value = UserId> {
+    (0..PEOPLE.len()).prop_map(|place| user(PEOPLE[place]))
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let audience = || prop_oneof![Just(Audience::Everyone), Just(Audience::Contacts), Just(Audience::Nobody)];
+    let privacy = (audience(), audience()).prop_map(|(presence, last_seen)| Privacy { presence, last_seen });
+    let sparse = (0..PAGE_BYTES, any::<u8>()).prop_map(|(place, byte)| [vec![0; place], vec![byte]].concat());
+    // 4,800 in a row are more than a page lists.
+    let bits = prop_oneof![6 => vec(any::<u8>(), 0..4), 6 => sparse, 1 => Just(vec![0xff; 600])];
+    let page = prop_oneof![Just(0_u32), Just(1), Just(7983), Just(65_535)];
+    let numbers = (page, bits).prop_map(|(page, bits)| Numbers::new(page, bits).expect("fit bits"));
+    prop_oneof![
+        3 => anybody().prop_map(Change::Restrict),
+        2 => anybody().prop_map(Change::Unrestrict),
+        1 => numbers.clone().prop_map(Change::RestrictMany),
+        1 => numbers.prop_map(Change::UnrestrictMany),
+        6 => (anybody(), anybody()).prop_map(|(one, other)| Change::Block(one, other)),
+        4 => (anybody(), anybody()).prop_map(|(one, other)| Change::Unblock(one, other)),
+        6 => (anybody(), anybody()).prop_map(|(one, other)| Change::Befriend(one, other)),
+        4 => (anybody(), anybody()).prop_map(|(one, other)| Change::Unfriend(one, other)),
+        4 => (anybody(), privacy).prop_map(|(who, privacy)| Change::SetPrivacy(who, privacy)),
+    ]
+}
+
+/// A service, and everybody.
+fn viewers() -> impl Iterator<Item = Option<&'static str>> {
+    std::iter::once(None).chain(PEOPLE.into_iter().map(Some)).chain([Some("nobody-in-particular")])
+}
+
+fn judged(book: &Book, viewer: Option<&str>) -> Vec<Judgement> {
+    let mut judgements = Vec::new();
+    book.judge(viewer, PEOPLE, &mut judgements);
+    judgements
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn the_book_says_what_the_sets_say(changes in vec(change(), 0..120), salts: [u64; 2]) {
+        let mut model = Model::default();
+        let mut books = salts.map(Book::new);
+        let floor = books[0].bytes();
+        for change in &changes {
+            model.apply(change);
+            books.iter_mut().for_each(|book| book.apply(change));
+        }
+        for book in &mut books {
+            prop_assert_eq!(book.census(), model.census());
+            for viewer in viewers() {
+                for subject in PEOPLE {
+                    prop_assert_eq!(book.relation(viewer, subject), model.relation(viewer, subject), "{:?} {}", viewer, subject);
+                }
+                let expected = PEOPLE.map(|subject| model.judgement(viewer, subject));
+                prop_assert_eq!(judged(book, viewer), expected, "{:?}", viewer);
+            }
+            model.undoing().iter().for_each(|change| book.apply(change));
+            prop_assert_eq!(book.census(), Census::default());
+            prop_assert_eq!(book.bytes(), floor);
+        }
+    }
+
+    #[test]
+    fn to_hear_the_last_changes_again_changes_nothing(changes in vec(change(), 0..60), from in 0..60_usize) {
+        let mut once = Book::new(1);
+        changes.iter().for_each(|change| once.apply(change));
+        let mut twice = Book::new(1);
+        changes.iter().for_each(|change| twice.apply(change));
+        changes.iter().skip(from).for_each(|change| twice.apply(change));
+        prop_assert_eq!(once.census(), twice.census());
+        for viewer in viewers() {
+            prop_assert_eq!(judged(&once, viewer), judged(&twice, viewer));
+        }
+    }
+}
+
+#[test]
+fn strangers_who_come_and_go_leave_nothing_behind() {
+    let mut book = Book::new(3);
+    let lasting = |number: u32| (user(&format!("lasting-{number}")), user(&format!("other-{number}")));
+    (0..1000).map(lasting).for_each(|(one, other)| book.apply(&Change::Block(one, other)));
+    let mut most = 0;
+    for number in 0..100_000 {
+        let (one, other) = (user(&format!("passing-{number}")), user(&format!("passer-by-{number}")));
+        book.apply(&Change::Block(one.clone(), other.clone()));
+        book.apply(&Change::Unblock(one, other));
+        if number == 1000 {
+            most = book.bytes() * 5 / 4;
+        }
+    }
+    assert!(book.bytes() < most, "{} where {most} was room enough for a hundredth", book.bytes());
+    assert_eq!(book.census(), Census { blocks: 1000, people: 2000, ..Census::default() });
+    for number in 0..1000 {
+        let (one, other) = lasting(number);
+        let mut judgements = Vec::new();
+        book.judge(Some(other.as_str()), [one.as_str()], &mut judgements);
+        assert_eq!(judgements[0].presence, Ruling::Blocked);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_blocks_hide_those_two_and_nobody_else() {
+    let mut book = Book::new(9);
+    let name = |number: u32| format!("user-{number:011}");
+    // Each blocks the next.
+    for number in 0..100_000 {
+        book.apply(&Change::Block(user(&name(number)), user(&name(number + 1))));
+    }
+    for number in (1..100_000).step_by(997) {
+        let subjects = (0..1000).map(|offset| name(number + offset - 1)).collect::<Vec<_>>();
+        let mut judgements = Vec::new();
+        book.judge(Some(&name(number)), subjects.iter().map(String::as_str), &mut judgements);
+        for (subject, judgement) in subjects.iter().zip(judgements) {
+            let hidden = *subject == name(number - 1) || (*subject == name(number + 1) && number < 100_000);
+            assert_eq!(judgement.presence == Ruling::Blocked, hidden, "{subject} to {number}");
+        }
+    }
+    let stats = book.filter_stats();
+    assert_eq!(stats.keys, 100_000);
+    assert!(stats.bits < 2_000_000, "no more than 18 each, and what the smallest lines add: {stats:?}");
+}
