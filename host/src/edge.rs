@@ -1,6 +1,8 @@
 //! The HTTP edge: carries a request to the function it asks for, and the answer back. What a request may look like and
 //! how an answer is written is `rollcall-api`'s business; what is decided is the functions'.
 
+mod policy;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,6 +21,7 @@ use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
 use crate::engine::Crew;
+use crate::following::Followers;
 use crate::gateway::{Gateway, Visitor, handshake, retry_ms};
 use crate::origins::{Origins, from_here, is_preflight, preflight, stamp};
 
@@ -41,6 +44,8 @@ pub(crate) struct Edge {
     pub(crate) origins: Arc<Origins>,
     /// How much at once.
     pub(crate) limits: Limits,
+    /// Whoever keeps this host in step with who may see whom.
+    pub(crate) followers: Followers,
     /// Where connections that stay are served.
     pub(crate) gateway: Rc<Gateway>,
 }
@@ -155,6 +160,14 @@ impl Edge {
                 let typists = only(self.crew.typists(viewer, vec![conversation.clone()]).await?)?;
                 Ok(responses::typists(&conversation, typists.iter().map(|typist| (&typist.user, typist.until))))
             }
+            Call::Privacy { user } => self.privacy(&user).await,
+            Call::SetPrivacy { user, privacy } => self.set_privacy(&user, privacy).await,
+            Call::Listed { user, list } => self.listed(&user, list).await,
+            Call::List { owner, other, list, listed } => self.list(owner, other, list, listed).await,
+            Call::Restriction { user } => self.restriction(&user).await,
+            Call::SetRestriction { user, restricted } => self.set_restriction(user, restricted).await,
+            Call::Check { viewer, subjects } => self.check(viewer, subjects).await,
+            Call::Changes(changes) => self.changes(&changes).await,
             // These two are connections that stay, and never come here.
             Call::Subscribe(_) | Call::Socket(_) => Err(Error::Denied),
             Call::Sweep(sweep) => {

@@ -7,6 +7,7 @@ pub(crate) fn component(function: &str) -> Option<&'static [u8]> {
         "heartbeat" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/heartbeat.cwasm"))),
         "offline-sweep" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/offline-sweep.cwasm"))),
         "query" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/query.cwasm"))),
+        "restriction-check" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/restriction-check.cwasm"))),
         "subscribe" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/subscribe.cwasm"))),
         "typing" => Some(include_bytes!(concat!(env!("ROLLCALL_COMPONENTS"), "/typing.cwasm"))),
         _ => None,

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 mod edge;
 pub mod engine;
+mod following;
 mod gateway;
 pub mod metrics;
 mod origins;

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
-use rollcall_host::cli::{Cli, Command, TokenArgs};
+use rollcall_host::cli::{Cli, Command, RestrictionsCommand, TokenArgs};
 use rollcall_host::config::{self, Config, Flags, Loaded, LogFormat};
 use tracing_subscriber::EnvFilter;
 
@@ -28,6 +28,7 @@ fn run(cli: Cli) -> Result<()> {
         None => Ok(Cli::command().print_help()?),
         Some(Command::Serve { settings }) => serve(&settings.0),
         Some(Command::Token(args)) => token(&args),
+        Some(Command::Restrictions(command)) => restrictions(&command),
         Some(Command::Config { example: true, .. }) => print(&config::example()),
         Some(Command::Config { settings, .. }) => print(&load(&settings.0)?.to_toml()),
     }
@@ -43,6 +44,14 @@ fn token(args: &TokenArgs) -> Result<()> {
     let config = load(&args.settings.0)?.config;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
     print(&format!("{}\n", args.mint(&config, now)?))
+}
+
+/// What is said about it goes to standard error: what was asked for may go to standard output.
+fn restrictions(command: &RestrictionsCommand) -> Result<()> {
+    let config = load(&command.settings().0)?.config;
+    start_logging(&config)?;
+    let said = rollcall_host::cli::restrictions(command, &config)?;
+    std::io::stderr().write_all(said.as_bytes()).context("cannot write to standard error")
 }
 
 fn load(flags: &Flags) -> Result<Loaded> {

@@ -12,10 +12,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::backing::{self, Backing};
 use crate::config::Config;
-use crate::engine::{Catalog, Platform, Source, engine, tick};
+use crate::engine::{Catalog, Checker, Platform, Source, engine, tick};
+use crate::following::{Pace, followers};
 use crate::gateway::Presences;
-use crate::rounds::Plan;
-use crate::worker::{Arrival, Worker};
+use crate::worker::{Arrival, Post, Worker};
 
 /// A worker has its own functions and connections; beyond this many, one more gains nothing that was ever measured.
 const MAX_DEFAULT_WORKERS: usize = 64;
@@ -32,14 +32,28 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
     let backing = runtime.block_on(Backing::open(config))?;
     let listener = TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
+    let worker_count = worker_count(config);
+    let (checkers, desks): (Vec<_>, Vec<_>) = (0..instances(config, worker_count)).map(|_| Checker::open()).unzip();
+    let checker = checkers.first().cloned().context("there is at least one worker")?;
     let platform = Platform {
         store: Arc::clone(&backing.store),
         archive: Arc::clone(&backing.archive),
         topics: Arc::clone(&backing.topics),
+        policies: Arc::clone(&backing.policies),
+        checker,
+        policy_memory: config.policy_memory,
         rules: config.rules(),
         metrics: Arc::new(backing.metrics()),
     };
     runtime.block_on(catalog.prove(&engine, &platform))?;
+    let pace = Pace { memory_bytes: config.policy_memory, spread: backing.spread() };
+    let (followers, posts) = {
+        let _runtime = runtime.enter();
+        let (followers, following, stirred) = followers(checkers.clone(), &platform, pace, worker_count as usize);
+        let mut desks = desks.into_iter().zip(following);
+        let post = |(plan, stirred)| Post { plan, desk: desks.next(), stirred };
+        (followers, backing.plans(worker_count).into_iter().zip(stirred).map(post).collect())
+    };
     let worker = Worker {
         engine,
         catalog,
@@ -49,13 +63,11 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
         limits: config.limits(),
         manners: config.manners(),
         present: Presences::default(),
+        followers,
         drain: config.drain,
     };
     let (ending, ended) = watch::channel(false);
-    let workers = {
-        let _runtime = runtime.enter();
-        workers(&worker, backing.plans(worker_count(config)), &ended)?
-    };
+    let workers = workers(&worker, &checkers, posts, &ended)?;
     drop(worker);
     // Before anybody is told that the service is there: from then on it may be told to end.
     let signals = {
@@ -108,14 +120,25 @@ fn worker_count(config: &Config) -> u32 {
     }
 }
 
-fn workers(worker: &Worker, plans: Vec<Plan>, ended: &watch::Receiver<bool>) -> Result<Vec<Running>> {
+/// How many instances of `restriction-check` there are: each worker has one, or a few workers have one together.
+fn instances(config: &Config, workers: u32) -> u32 {
+    if config.policy_instances == 0 { workers } else { workers.min(config.policy_instances) }
+}
+
+fn workers(
+    worker: &Worker,
+    checkers: &[Checker],
+    posts: Vec<Post>,
+    ended: &watch::Receiver<bool>,
+) -> Result<Vec<Running>> {
     let mut running = Vec::new();
-    for (index, plan) in plans.into_iter().enumerate() {
-        let worker = worker.clone();
+    for ((index, post), checker) in posts.into_iter().enumerate().zip(checkers.iter().cycle()) {
+        let mut worker = worker.clone();
+        worker.platform.checker = checker.clone();
         let (arrivals, queue) = mpsc::unbounded_channel();
         let ended = ended.clone();
         let thread = std::thread::Builder::new().name(format!("rollcall-{index}"));
-        running.push(Running { arrivals, thread: thread.spawn(move || worker.run(plan, queue, ended))? });
+        running.push(Running { arrivals, thread: thread.spawn(move || worker.run(post, queue, ended))? });
     }
     Ok(running)
 }

@@ -19,7 +19,8 @@ use tokio::task::LocalSet;
 use wasmtime::Engine;
 
 use crate::edge::{Answer, Edge};
-use crate::engine::{Catalog, Crew, Platform};
+use crate::engine::{Catalog, Crew, Desk, Platform};
+use crate::following::{Follower, Followers, Stirred};
 use crate::gateway::{Gateway, Manners, Presences};
 use crate::metrics::Metrics;
 use crate::origins::Origins;
@@ -48,38 +49,56 @@ pub(crate) struct Worker {
     pub(crate) manners: Manners,
     /// Who is connected, on all workers.
     pub(crate) present: Presences,
+    /// Whoever keeps this host in step with who may see whom.
+    pub(crate) followers: Followers,
     /// How long to wait for open connections once the service ends.
     pub(crate) drain: Duration,
+}
+
+/// One worker's own part of the work.
+pub(crate) struct Post {
+    /// What it does although nobody calls.
+    pub(crate) plan: Plan,
+    /// The instance of `restriction-check` that lives here, if one does, and its follower.
+    pub(crate) desk: Option<(Desk, Follower)>,
+    /// Whose relations changed.
+    pub(crate) stirred: mpsc::UnboundedReceiver<Stirred>,
 }
 
 impl Worker {
     /// Serves until `ending` turns true and the connections are done.
     pub(crate) fn run(
         self,
-        plan: Plan,
+        post: Post,
         arrivals: mpsc::UnboundedReceiver<Arrival>,
         ending: watch::Receiver<bool>,
     ) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        LocalSet::new().block_on(&runtime, self.serve(plan, arrivals, ending));
+        LocalSet::new().block_on(&runtime, self.serve(post, arrivals, ending));
         Ok(())
     }
 
     async fn serve(
         self,
-        plan: Plan,
+        post: Post,
         mut arrivals: mpsc::UnboundedReceiver<Arrival>,
         mut ending: watch::Receiver<bool>,
     ) {
+        let Post { plan, desk, stirred } = post;
+        let follower = desk.map(|(desk, follower)| {
+            desk.start(&self.engine, &self.catalog, &self.platform);
+            let platform = self.platform.clone();
+            tokio::task::spawn_local(async move { follower.follow(&platform).await })
+        });
         let crew = Crew::start(&self.engine, &self.catalog, &self.platform);
         let mut rounds = tokio::task::spawn_local(plan.with(crew.clone()).go());
         let gateway = Gateway::new(crew.clone(), self.access.clone(), self.limits, self.manners, self.present);
         let hub = tokio::task::spawn_local({
             let gateway = Rc::clone(&gateway);
-            async move { gateway.run().await }
+            async move { gateway.run(stirred).await }
         });
-        let Self { access, origins, limits, .. } = self;
-        let edge = Rc::new(Edge { crew, access, origins, limits, gateway: Rc::clone(&gateway) });
+        let Self { access, origins, limits, followers, .. } = self;
+        let edge = Rc::new(Edge { crew, access, origins, limits, followers, gateway: Rc::clone(&gateway) });
         let open = Rc::new(Open::default());
         let watched = ending.clone();
         let welcome = |(stream, permit): Arrival| {
@@ -113,6 +132,7 @@ impl Worker {
         }
         hub.abort();
         rounds.abort();
+        follower.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 

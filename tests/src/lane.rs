@@ -1,12 +1,16 @@
 //! The functions in this very process: the built components in the host's own engine, on a store that a test can see.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rollcall_core::{Rules, Time};
-use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
+use rollcall_host::engine::{Catalog, Checker, Crew, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
 use rollcall_store::memory::{LocalTopics, Options};
-use rollcall_store::{Clock, Memory, SqliteArchive};
+use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
+
+/// What an instance may remember of who may see whom.
+const POLICY_MEMORY: u64 = 1 << 30;
 
 /// A crew of functions and what they rest on.
 pub struct Bench {
@@ -28,20 +32,45 @@ where
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let engine = engine().expect("an engine");
-        tick(&engine).expect("a ticking engine");
         let file = |name: &str| replace.iter().find(|(n, _)| *n == name).map_or(name, |(_, file)| *file).to_owned();
-        let source = |name: &str| Source::File(crate::component(&file(name)));
-        let catalog = Catalog::load(&engine, source).expect("components that fit");
         let clock = Clock::manual(Time(1_700_000_000_000));
         let topics = LocalTopics::new(clock.clone());
         let options = Options { clock: clock.clone(), listener: Some(topics.listener()), ..Options::default() };
         let memory = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory().expect("an archive"));
-        let metrics = Arc::new(Metrics::default());
-        let topics = Arc::new(topics);
-        let platform = Platform { store: memory.clone(), archive: archive.clone(), topics, rules, metrics };
-        let crew = Crew::start(&engine, &catalog, &platform);
+        let component = |name: &str| crate::component(&file(name));
+        let crew = crew(memory.clone(), &archive, Arc::new(topics), rules, component);
         test(Bench { crew, memory, archive, clock }).await;
     });
+}
+
+/// A crew of functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
+pub fn crew(
+    store: Arc<dyn Store>,
+    archive: &Arc<SqliteArchive>,
+    topics: Arc<dyn Topics>,
+    rules: Rules,
+    component: impl Fn(&str) -> PathBuf,
+) -> Crew {
+    let engine = engine().expect("an engine");
+    tick(&engine).expect("a ticking engine");
+    let catalog = Catalog::load(&engine, |name| Source::File(component(name))).expect("components that fit");
+    let (checker, desk) = Checker::open();
+    let platform = Platform {
+        store,
+        archive: archive.clone(),
+        topics,
+        policies: Arc::new(archive.policies()),
+        checker,
+        policy_memory: POLICY_MEMORY,
+        rules,
+        metrics: Arc::new(Metrics::default()),
+    };
+    desk.start(&engine, &catalog, &platform);
+    Crew::start(&engine, &catalog, &platform)
+}
+
+/// Lets the crew take in who may see whom, until it asks nobody any more.
+pub async fn warm_up(crew: &Crew) {
+    while crew.platform.checker.refresh(1024, POLICY_MEMORY).await.expect("a policy that can be loaded").more {}
 }

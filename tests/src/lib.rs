@@ -12,6 +12,7 @@
     reason = "tests stop at the first surprise"
 )]
 
+pub mod bonds;
 mod client;
 pub mod crowd;
 mod deafening;
@@ -19,6 +20,7 @@ pub mod diary;
 mod host;
 mod lane;
 pub mod line;
+mod mint;
 mod recorder;
 mod resp;
 mod socket;
@@ -26,6 +28,7 @@ pub mod stage;
 mod stream;
 pub mod swarm;
 pub mod vigil;
+mod wishes;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -33,7 +36,8 @@ use std::time::{Duration, Instant};
 pub use client::{Answer, Client};
 pub use deafening::Deafening;
 pub use host::{Host, binary};
-pub use lane::{Bench, on_a_worker};
+pub use lane::{Bench, crew, on_a_worker, warm_up};
+pub use mint::Mint;
 pub use recorder::{Event, Heard, Recorder};
 pub use socket::Socket;
 pub use stage::Stage;

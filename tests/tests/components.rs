@@ -14,11 +14,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rollcall_api::call::{Beat, Choosing, Departure, Reason, Stroke};
+use rollcall_core::policy::{Audience, Change, Judgement, MAX_SUBJECTS, Numbers, Privacy, Ruling};
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Error, Rules, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 use rollcall_functions::subscribe::{Place, Update};
 use rollcall_host::engine::Feed;
-use rollcall_tests::{Bench, component, on_a_worker, root};
+use rollcall_tests::{Bench, component, on_a_worker, root, warm_up};
 use wit_parser::decoding::{DecodedWasm, decode};
 use wit_parser::{Resolve, WorldId, WorldItem};
 
@@ -33,7 +34,7 @@ macro_rules! has_a_test {
 
 mod every_component_has_a_test {
     #[allow(unused_imports, reason = "the macro names what it finds here")]
-    use super::{heartbeat, offline_sweep, query, subscribe, typing};
+    use super::{heartbeat, offline_sweep, query, restriction_check, subscribe, typing};
     for_each_component!(has_a_test);
 }
 
@@ -270,4 +271,75 @@ fn offline_sweep() {
         let bob = views.into_iter().next().unwrap().unwrap().unwrap().published;
         assert_eq!(bob.last_seen, Some(START + Span::seconds(30)), "the archive remembers");
     });
+}
+
+/// What a viewer may see of these, by the functions.
+async fn rulings(bench: &Bench, viewer: Option<&str>, subjects: &[&str]) -> Vec<(Ruling, bool)> {
+    let subjects: Vec<UserId> = subjects.iter().map(|subject| user(subject)).collect();
+    let judgements = bench.crew.check(viewer.map(user), subjects.iter().collect()).await.unwrap();
+    judgements.into_iter().map(|Judgement { presence, last_seen }| (presence, last_seen)).collect()
+}
+
+#[test]
+fn restriction_check() {
+    assert_fits_its_world("restriction-check");
+    let (open, hidden) = ((Ruling::Allowed, true), |ruling| (ruling, false));
+    let privacy = |presence, last_seen| Privacy { presence, last_seen };
+    // From memory it answers as it does from the store.
+    for warm in [false, true] {
+        on_a_worker(Rules::default(), &[], async |bench| {
+            if warm {
+                warm_up(&bench.crew).await;
+            }
+            let changes = vec![
+                Change::Restrict(user("mallory")),
+                Change::Restrict(user("42")),
+                Change::RestrictMany(Numbers::new(1, vec![0b0100_0001]).unwrap()),
+                Change::Block(user("bob"), user("alice")),
+                Change::SetPrivacy(user("carol"), privacy(Audience::Contacts, Audience::Everyone)),
+                Change::Befriend(user("carol"), user("bob")),
+                Change::SetPrivacy(user("dave"), privacy(Audience::Everyone, Audience::Nobody)),
+            ];
+            let outcomes = bench.crew.apply(changes).await.unwrap();
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            let asked = ["mallory", "42", "65537", "65538", "65543", "bob", "carol", "dave", "alice", "bob"];
+            let restricted = hidden(Ruling::Restricted);
+            let (blocked, private) = (hidden(Ruling::Blocked), hidden(Ruling::Private));
+            let rules = [
+                restricted,
+                restricted,
+                restricted,
+                open,
+                restricted,
+                blocked,
+                private,
+                hidden(Ruling::Allowed),
+                open,
+                blocked,
+            ];
+            assert_eq!(rulings(&bench, Some("alice"), &asked).await, rules, "warm: {warm}");
+            assert_eq!(rulings(&bench, Some("bob"), &["alice", "carol"]).await, [blocked, open], "warm: {warm}");
+            assert_eq!(rulings(&bench, Some("mallory"), &["mallory"]).await, [open], "everybody sees themselves");
+            let seen = rulings(&bench, None, &["mallory", "bob", "carol", "dave"]).await;
+            assert_eq!(seen, [restricted, open, open, open], "a service sees all but the restricted");
+
+            let own = bench.crew.settings_of(user("carol")).await.unwrap();
+            assert_eq!(own.privacy, privacy(Audience::Contacts, Audience::Everyone));
+            assert_eq!((own.contacts, own.blocks), (vec![user("bob")], vec![]));
+            let taken_back = vec![
+                Change::Unrestrict(user("42")),
+                Change::UnrestrictMany(Numbers::new(1, vec![0b0100_0000]).unwrap()),
+                Change::Unblock(user("bob"), user("alice")),
+                Change::Unfriend(user("carol"), user("bob")),
+            ];
+            let outcomes = bench.crew.apply(taken_back).await.unwrap();
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            let asked = ["42", "65537", "65543", "bob"];
+            assert_eq!(rulings(&bench, Some("alice"), &asked).await, [open, open, restricted, open], "warm: {warm}");
+            assert_eq!(rulings(&bench, Some("bob"), &["carol"]).await, [private], "warm: {warm}");
+            let crowd: Vec<UserId> = (0..=MAX_SUBJECTS).map(|number| user(&number.to_string())).collect();
+            let check = bench.crew.check(None, crowd.iter().collect()).await;
+            assert_eq!(check, Err(Error::TooMany(MAX_SUBJECTS as u32)));
+        });
+    }
 }

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, ensure};
 use wit_component::ComponentEncoder;
 
+use crate::compose::plugged;
 use crate::process::{self, announce};
 use crate::workspace::{Package, Workspace, selection};
 
@@ -23,6 +24,12 @@ pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// The cargo profile of functions.
 const WASM_PROFILE: &str = "guest";
+
+/// The function that says who may see whom.
+const CHECK: &str = "restriction-check";
+
+/// The functions that ask it.
+const ASKING: [&str; 3] = ["query", "subscribe", "typing"];
 
 /// How native code is built. Components are the same in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +57,8 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
         announce("the first build takes about 8 minutes on 2 cores: it compiles wasmtime");
     }
     let components = components(workspace, &functions, &workspace.components)?;
+    aside(workspace, &workspace.examples(), "examples")?;
+    compose(workspace, &components)?;
     announce("host: precompile");
     cargo_build(workspace, profile, "precompile")?;
     let precompiler = binary(workspace, profile, "precompile");
@@ -62,9 +71,28 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
 
 /// Builds the hostile components of the tests, if there are any.
 pub(crate) fn guests(workspace: &Workspace) -> Result<()> {
-    let guests = workspace.guests();
-    if !guests.is_empty() {
-        components(workspace, &guests, &workspace.components.join("guests"))?;
+    aside(workspace, &workspace.guests(), "guests")
+}
+
+/// Builds components that are not part of the binary, if there are any, into a folder beside those that are.
+fn aside(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
+    if !packages.is_empty() {
+        components(workspace, packages, &workspace.components.join(folder))?;
+    }
+    Ok(())
+}
+
+/// Writes each function that asks who may see whom with the answer plugged in, for hosts that do not link components.
+fn compose(workspace: &Workspace, components: &[PathBuf]) -> Result<()> {
+    let named = |name: &str| components.iter().find(|path| path.file_stem().is_some_and(|stem| stem == name));
+    let Some(check) = named(CHECK) else { return Ok(()) };
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let check = read(check)?;
+    for asks in ASKING.into_iter().filter_map(named) {
+        let composed = plugged(&read(asks)?, &check);
+        let composed = composed.with_context(|| format!("{CHECK} cannot be plugged into {}", asks.display()))?;
+        let file = asks.file_name().with_context(|| format!("{} is no file", asks.display()))?;
+        write_if_changed(&workspace.components.join("composed").join(file), &composed)?;
     }
     Ok(())
 }

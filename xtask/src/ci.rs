@@ -50,7 +50,7 @@ fn clippy_native(workspace: &Workspace) -> Result<()> {
 }
 
 fn clippy_wasm(workspace: &Workspace) -> Result<()> {
-    let packages = [workspace.functions(), workspace.guests()].concat();
+    let packages = [workspace.functions(), workspace.guests(), workspace.examples()].concat();
     clippy(&mut process::cargo_for_wasm(&workspace.root), &packages, &["--target", WASM_TARGET])
 }
 

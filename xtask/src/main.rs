@@ -14,6 +14,7 @@ use crate::workspace::Workspace;
 mod bench;
 mod build;
 mod ci;
+mod compose;
 mod process;
 mod serve;
 mod servers;

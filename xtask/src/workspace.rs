@@ -1,7 +1,7 @@
 //! What the workspace consists of, as cargo itself tells it, and which of its packages are built how.
 //!
-//! Three kinds of packages exist. *Functions* (`components/*`) and *guests* (`tests/guests/*`, hostile components for
-//! the tests) are built for wasm only. *Tools* are native and work on WIT, and need no host. The rest is *native*, the
+//! Three kinds of packages exist. *Functions* (`components/*`), *guests* (`tests/guests/*`, hostile components for the
+//! tests) and *examples* (`examples/*`, if they are components) are built for wasm only. *Tools* are native and work on WIT, and need no host. The rest is *native*, the
 //! host among it. Nothing here lists the packages: a new folder is enough.
 
 use std::env;
@@ -20,6 +20,9 @@ const FUNCTIONS: &str = "components";
 
 /// Where the hostile components live that the tests feed to the host.
 const GUESTS: &str = "tests/guests";
+
+/// Where the examples live.
+const EXAMPLES: &str = "examples";
 
 /// The workspace on this machine.
 pub(crate) struct Workspace {
@@ -77,6 +80,11 @@ impl Workspace {
         self.select(|package| package.folder.parent() == Some(Path::new(GUESTS)))
     }
 
+    /// The examples that become components.
+    pub(crate) fn examples(&self) -> Vec<&Package> {
+        self.select(Package::is_example)
+    }
+
     /// The packages that run natively, with the host. Cargo turns on a dependency's features for all packages that are
     /// selected together, so building, clippy and tests select these and no others: with any other selection cargo
     /// would compile wasmtime a second time.
@@ -114,7 +122,11 @@ impl Package {
     }
 
     fn is_wasm(&self) -> bool {
-        self.folder.starts_with(FUNCTIONS) || self.folder.starts_with(GUESTS)
+        self.folder.starts_with(FUNCTIONS) || self.folder.starts_with(GUESTS) || self.is_example()
+    }
+
+    fn is_example(&self) -> bool {
+        self.folder.parent() == Some(Path::new(EXAMPLES)) && self.cdylib.is_some()
     }
 }
 
@@ -159,6 +171,7 @@ mod tests {
                 package("rollcall-offline-sweep", "components/offline-sweep", "cdylib", &["wit-bindgen"]),
                 package("rollcall-door-http", "components/doors/http", "cdylib", &["wit-bindgen"]),
                 package("guest-loop", "tests/guests/loop", "cdylib", &["wit-bindgen"]),
+                package("example-policy", "examples/policy", "cdylib", &["wit-bindgen"]),
             ],
         });
         Workspace::parse(&metadata.to_string())
@@ -173,6 +186,7 @@ mod tests {
         let workspace = workspace()?;
         assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
+        assert_eq!(names(&workspace.examples()), ["example-policy"]);
         let natives = ["rollcall-host", "rollcall-keyspace", "rollcall-servers", "rollcall-tests"];
         assert_eq!(names(&workspace.natives()), natives);
         assert_eq!(names(&workspace.tools()), ["xtask"]);

@@ -112,7 +112,12 @@ fn blame(members: &[(String, Value)], fields: &[Field]) -> Option<Problem> {
     for (place, (name, value)) in members.iter().enumerate() {
         let Some(field) = fields.iter().find(|field| field.name == name) else {
             let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
-            return Some(Problem::invalid(echo(name), format!("is unknown; the fields are {}", names.join(", "))));
+            let rule = if names.is_empty() {
+                "is unknown; there are no fields here".to_owned()
+            } else {
+                format!("is unknown; the fields are {}", names.join(", "))
+            };
+            return Some(Problem::invalid(echo(name), rule));
         };
         if members.iter().take(place).any(|(earlier, _)| earlier == name) {
             return Some(Problem::invalid(name, "is given twice"));

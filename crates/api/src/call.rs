@@ -1,12 +1,14 @@
 //! What a request asks for and what it is answered, as plain values that have been checked.
 //!
-//! They mirror the contract (`wit/heartbeat.wit`, `query.wit`, `subscribe.wit`, `typing.wit`, `offline-sweep.wit`), so
-//! that whoever calls a function converts field by field. Nothing here knows JSON.
+//! They mirror the contract (`wit/heartbeat.wit`, `query.wit`, `subscribe.wit`, `typing.wit`, `offline-sweep.wit`,
+//! `restriction-check.wit`, `restrictions.wit`), so that whoever calls a function converts field by field. Nothing here
+//! knows JSON.
 
 pub use rollcall_core::choose::Words;
 pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
+use rollcall_core::policy::{Change, Privacy};
 pub use rollcall_core::sight::View;
-use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Stance, State, UserId};
+use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Ids, Stance, State, UserId};
 
 pub use crate::since::Since;
 use crate::{Caller, Problem};
@@ -37,6 +39,57 @@ pub enum Call {
         /// Where.
         conversation: ConversationId,
     },
+    /// What does a person let others see?
+    Privacy {
+        /// Who.
+        user: UserId,
+    },
+    /// A person sets what others may see.
+    SetPrivacy {
+        /// Who.
+        user: UserId,
+        /// What.
+        privacy: Privacy,
+    },
+    /// Whom did a person list?
+    Listed {
+        /// Who.
+        user: UserId,
+        /// In which list.
+        list: List,
+    },
+    /// A person lists somebody, or takes that back.
+    List {
+        /// Whose list it is.
+        owner: UserId,
+        /// Whom. Never the owner.
+        other: UserId,
+        /// In which list.
+        list: List,
+        /// Whether they stand in it from now on.
+        listed: bool,
+    },
+    /// Is an account restricted?
+    Restriction {
+        /// Whose.
+        user: UserId,
+    },
+    /// An administrator restricts an account, or lifts that.
+    SetRestriction {
+        /// Whose.
+        user: UserId,
+        /// Whether it is restricted from now on.
+        restricted: bool,
+    },
+    /// What may somebody see of these people, and why not?
+    Check {
+        /// Through whose eyes; none: a service's.
+        viewer: Option<UserId>,
+        /// Of whom, in the order asked. At least one, at most [`MAX_SUBJECTS`](rollcall_core::policy::MAX_SUBJECTS).
+        subjects: Ids<UserId>,
+    },
+    /// Many changes of who may see whom, of which the bad ones were set apart.
+    Changes(Changes),
     /// Settle who is due.
     Sweep(Sweep),
 }
@@ -50,15 +103,33 @@ pub struct Beats {
     pub refused: Vec<Refused>,
 }
 
-/// One beat of a batch that was refused.
+/// One item of a batch that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// Its place in the batch, from 0.
     pub place: usize,
     /// Whose it was, if that much could be read.
     pub user: Option<UserId>,
-    /// Why; the field is named as within the beat.
+    /// Why; the field is named as within the item.
     pub problem: Problem,
+}
+
+/// A list that a person keeps of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// Those who may see what is for contacts only.
+    Contacts,
+    /// Those whom the person does not want to see or to be seen by.
+    Blocks,
+}
+
+/// A batch of changes of policy, cut in two: what can be tried, and what cannot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// The changes to make, in the order sent.
+    pub good: Vec<Change>,
+    /// Those refused already, by rising place.
+    pub refused: Vec<Refused>,
 }
 
 /// A person's own setting.

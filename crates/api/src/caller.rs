@@ -146,6 +146,16 @@ impl Caller {
         Err(Problem::new(Kind::Forbidden, format!("this needs a token with the scope `{scope}`")))
     }
 
+    /// Refuses a caller who has neither the scope of a service nor that of an administrator.
+    pub(crate) fn needs_service_or_admin(&self) -> Result<(), Problem> {
+        if self.scopes.has(Scope::Service) || self.scopes.has(Scope::Admin) {
+            return Ok(());
+        }
+        let (service, admin) = (Scope::Service, Scope::Admin);
+        let detail = format!("this needs a token with the scope `{service}` or the scope `{admin}`");
+        Err(Problem::new(Kind::Forbidden, detail))
+    }
+
     /// Whom the caller acts for: themselves, or, for a service, whomever the request names.
     pub fn acting_for(&self, named: Option<UserId>) -> Result<UserId, Problem> {
         match named {
@@ -316,13 +326,19 @@ mod tests {
         assert_eq!(service.viewer(), None);
         assert_eq!(service.acting_for(Some(bob.clone())), Ok(bob.clone()));
         assert_eq!(service.needs(Scope::Admin).unwrap_err().status(), 403);
+        assert_eq!(service.needs_service_or_admin(), Ok(()));
 
         let person = identify(Scopes::NONE.with(Scope::Admin));
+        assert_eq!(person.needs_service_or_admin(), Ok(()));
         assert_eq!(person.viewer(), Some(&person.user));
         assert_eq!(person.acting_for(None).unwrap(), person.user);
         assert_eq!(person.acting_for(Some(person.user.clone())).unwrap(), person.user);
         let problem = person.acting_for(Some(bob)).unwrap_err();
         assert_eq!((problem.status().as_u16(), problem.field.as_deref()), (403, Some("user")));
+
+        let problem = identify(Scopes::NONE).needs_service_or_admin().unwrap_err();
+        assert_eq!(problem.status(), 403);
+        assert!(problem.detail.contains("`service`") && problem.detail.contains("`admin`"), "{}", problem.detail);
     }
 
     #[test]

@@ -67,7 +67,9 @@ pub use caller::{Access, Caller, Known, Scope, Scopes, identify, renew};
 pub use conversations::Conversations;
 pub use events::Close;
 pub use keys::{KeyError, Keys, MIN_SECRET_BYTES, SigningKey};
-pub use limits::{Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_MESSAGE_BYTES, MAX_QUERY_IDS};
+pub use limits::{
+    Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_CHANGES, MAX_MESSAGE_BYTES, MAX_QUERY_IDS,
+};
 pub use openapi::{OPENAPI, openapi};
 pub use problem::{Kind, Problem, Reply};
 pub use query::Query;

@@ -6,12 +6,16 @@ pub const MAX_QUERY_IDS: usize = 500;
 /// The most beats in one batch: the bound of the contract's `beat-many`.
 pub const MAX_BATCH_BEATS: usize = 1024;
 
+/// The most changes in one batch: the bound of the contract's `apply`.
+pub const MAX_CHANGES: usize = 1024;
+
 /// Room for one beat, departure or status with every character of every field escaped six-fold: (128 + 128 + 140 + 32)
 /// × 6 is 2.6 KB, and four times that is for names, spaces and luck.
 pub const MAX_BODY_BYTES: usize = 16 * 1024;
 
-/// Room for a full batch: 1,024 beats of two ids of 128 bytes are 350 KB with their field names.
-pub const MAX_BATCH_BODY_BYTES: usize = 1024 * 1024;
+/// Room for the largest list, which is the subjects of a check: 10,000 ids of 128 bytes are 1.3 MB with their quotes. A
+/// full batch is less: 1,024 beats of two such ids are 350 KB with their field names.
+pub const MAX_BATCH_BODY_BYTES: usize = 2 * 1024 * 1024;
 
 /// The most bytes of one message on a socket: as much as a body that holds one item. A hundred ids of full length fit.
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;

@@ -22,17 +22,18 @@ pub fn openapi() -> Reply {
 mod tests {
     use std::collections::BTreeSet;
 
+    use rollcall_core::policy::{Change, Judgement, MAX_LISTED, MAX_SUBJECTS, Privacy};
     use rollcall_core::{
         Choice, ConversationId, DeviceId, DeviceKind, Error, Note, Published, Span, Stance, State, Time, UserId,
     };
     use serde_json::Value;
 
     use super::*;
-    use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, Stroke, View};
+    use crate::call::{Beat, Beats, Call, Changes, Chosen, Form, List, LookUp, Settled, Standing, Stroke, View};
     use crate::events::{self, Close};
     use crate::problem::Problem;
     use crate::{
-        Body, Caller, Conversations, Function, Known, Limits, MAX_MESSAGE_BYTES, MAX_SWEEP, Query, ROUTES, Route,
+        Body, Caller, Conversations, Known, Limits, MAX_CHANGES, MAX_MESSAGE_BYTES, MAX_SWEEP, Query, ROUTES, Route,
         Scopes, decode, responses, socket,
     };
 
@@ -159,6 +160,24 @@ mod tests {
     }
 
     #[test]
+    fn answers_about_who_may_see_whom_have_the_members_that_are_described() {
+        let (bob, eve) = (UserId::parse("bob").unwrap(), UserId::parse("eve").unwrap());
+        fits("Privacy", &body(&responses::privacy(&bob, Privacy::default())));
+        fits("Contacts", &body(&responses::listed(&bob, List::Contacts, std::slice::from_ref(&eve))));
+        fits("Blocks", &body(&responses::listed(&bob, List::Blocks, &[])));
+        fits("Contact", &body(&responses::list(&bob, &eve, List::Contacts, true)));
+        fits("Block", &body(&responses::list(&bob, &eve, List::Blocks, true)));
+        fits("Restriction", &body(&responses::restriction(&bob, true)));
+        fits("Verdicts", &body(&responses::check(&[Judgement::OPEN])));
+        let good = vec![Change::Restrict(bob), Change::Restrict(eve)];
+        let changes = Changes { good, refused: Vec::new() };
+        let changed = body(&responses::changes(&changes, &[Ok(()), Err(Error::TooMany(1))]));
+        fits("Changed", &changed);
+        fits("Made", &changed["outcomes"][0]);
+        fits("NotMade", &changed["outcomes"][1]);
+    }
+
+    #[test]
     fn limits_are_described_as_they_are() {
         let schemas = &document()["components"]["schemas"];
         let limits = Limits::default();
@@ -166,6 +185,14 @@ mod tests {
         assert_eq!(schemas["Id"]["maxLength"], rollcall_core::MAX_ID_BYTES);
         assert_eq!(schemas["Heartbeats"]["properties"]["beats"]["maxItems"], limits.batch_beats);
         assert_eq!(schemas["Sweep"]["properties"]["limit"]["maximum"], MAX_SWEEP);
+        assert_eq!(schemas["Check"]["properties"]["subjects"]["maxItems"], MAX_SUBJECTS);
+        assert_eq!(schemas["Changes"]["properties"]["changes"]["maxItems"], MAX_CHANGES);
+        for (schema, list) in [("Contacts", "contacts"), ("Blocks", "blocks")] {
+            assert_eq!(schemas[schema]["properties"][list]["maxItems"], MAX_LISTED);
+        }
+        let too_large = document()["components"]["responses"]["TooLarge"]["description"].clone();
+        let (lists, others) = (limits.batch_body_bytes / 1024 / 1024, limits.body_bytes / 1024);
+        assert!(too_large.as_str().unwrap().contains(&format!("{lists} MiB for lists, {others} KiB otherwise")));
         let status = &schemas["PutStatus"]["properties"];
         assert_eq!(status["text"]["maxLength"], rollcall_core::choose::MAX_NOTE_BYTES);
         assert_eq!(status["emoji"]["maxLength"], rollcall_core::choose::MAX_EMOJI_BYTES);
@@ -220,16 +247,32 @@ mod tests {
         let document = document();
         let caller = word_of("bob");
         for entry in &ROUTES {
-            let Route::Function(function) = entry.route else { continue };
+            let Route::Function(function) = entry.route.with_part("c1") else { continue };
             let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
             let example = &operation["requestBody"]["content"]["application/json"]["example"];
-            let function = if let Function::PutTyping(_) = function { Function::PutTyping("c1") } else { function };
             if !example.is_null() {
                 let bytes = example.to_string();
                 let body = Body { bytes: bytes.as_bytes(), ..Body::default() };
                 let call = decode(function, &Query::default(), &caller, body, &Limits::default());
                 assert!(call.is_ok(), "{}: {call:?}", entry.template);
+                if let Ok(Call::Changes(changes)) = call {
+                    assert_eq!((changes.good.len(), changes.refused), (7, Vec::new()), "one of each, all of them good");
+                }
             }
         }
+    }
+
+    #[test]
+    fn examples_of_answers_have_the_members_that_are_described() {
+        let document = document();
+        let mut examples = 0;
+        for entry in &ROUTES {
+            let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
+            let answer = &operation["responses"]["200"]["content"]["application/json"];
+            let Some(example) = answer.get("example") else { continue };
+            fits(answer["schema"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap(), example);
+            examples += 1;
+        }
+        assert_eq!(examples, 13, "every path about who may see whom shows its answer");
     }
 }

@@ -24,7 +24,7 @@ pub enum Kind {
     Malformed,
     /// The input breaks a rule: mend it.
     Invalid,
-    /// Too much was asked at once: ask in smaller parts.
+    /// More than there may be: ask in smaller parts, or make room first.
     TooMany,
     /// Nobody said who is asking: say so.
     Unidentified,
@@ -89,7 +89,7 @@ impl Kind {
         match self {
             Kind::Malformed => "The body is not valid JSON",
             Kind::Invalid => "The input breaks a rule",
-            Kind::TooMany => "Too many at once",
+            Kind::TooMany => "Too many",
             Kind::Unidentified => "Nobody said who is asking",
             Kind::BadToken => "The token is not accepted",
             Kind::Forbidden => "Not allowed",
@@ -226,7 +226,11 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
             Error::Invalid(invalid) => invalid.into(),
-            Error::TooMany(limit) => Self::new(Kind::TooMany, format!("more than {limit} were asked for at once")),
+            // Of what was asked for at once, and also of what a person may have listed.
+            Error::TooMany(limit) => Self::new(
+                Kind::TooMany,
+                format!("this would be more than {limit}, which is the most that there may be"),
+            ),
             Error::Unavailable(after_ms) => {
                 // Rounded up, and never zero: a client told to wait no time at all would spin.
                 let seconds = after_ms.div_ceil(1000).max(1);
@@ -306,7 +310,7 @@ mod tests {
         assert_eq!(status(Invalid::new("user", "is empty").into()), 400);
         assert_eq!(status(Error::TooMany(1024)), 400);
         assert_eq!(status(Error::Denied), 403);
-        assert!(Problem::from(Error::TooMany(1024)).detail.contains("1024"));
+        assert!(Problem::from(Error::TooMany(1024)).detail.contains("more than 1024"));
         let renamed = Problem::from(Invalid::new("for-s", "is not between 1 and 5"));
         assert_eq!(renamed.field.as_deref(), Some("for_s"));
     }

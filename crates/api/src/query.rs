@@ -244,7 +244,7 @@ mod tests {
     proptest! {
         #[test]
         fn reading_a_query_never_panics(text in any::<String>(), list in "[a-z,%0-9]{0,40}") {
-            for function in [Function::Heartbeat, Function::PresenceQuery, Function::DeleteStatus, Function::Subscribe] {
+            for function in [Function::Heartbeat, Function::PresenceQuery, Function::Privacy, Function::Subscribe] {
                 if let Ok(query) = Query::parse(function, Some(&text)) {
                     let _ = (query.token(), query.caller(), query.text("user"), query.users("users", 5));
                     let _ = query.conversations_if_any("conversations", 5);

@@ -1,8 +1,9 @@
 //! From a request to a [`Call`]: every check on foreign input, and whether the caller may.
 //!
-//! A request is refused as a whole, with one exception: in a batch of beats a bad one fails alone, in its place, as the
-//! contract has it. Core types hold what has been checked, so nothing behind this line checks again.
+//! A request is refused as a whole, with one exception: in a batch of beats or of changes a bad one fails alone, in its
+//! place, as the contract has it. Core types hold what has been checked, so nothing behind this line checks again.
 
+mod policy;
 mod watching;
 
 use std::borrow::Cow;
@@ -67,6 +68,16 @@ pub fn decode(
         Function::Typists(conversation) => watching::typists(caller, conversation),
         Function::PutTyping(conversation) => watching::put_typing(caller, conversation, bytes).map(Call::Type),
         Function::DeleteTyping(conversation) => watching::delete_typing(caller, conversation, query).map(Call::Type),
+        Function::Privacy => policy::privacy(caller, query),
+        Function::PutPrivacy => policy::put_privacy(caller, bytes),
+        Function::Listed(list) => policy::listed(caller, list, query),
+        Function::PutListed(list, other) => policy::put_listed(caller, list, other, bytes),
+        Function::DeleteListed(list, other) => policy::delete_listed(caller, list, other, query),
+        Function::Restriction(user) => policy::restriction(caller, user),
+        Function::PutRestriction(user) => policy::put_restriction(caller, user, bytes),
+        Function::DeleteRestriction(user) => policy::delete_restriction(caller, user),
+        Function::Check => policy::check(caller, bytes),
+        Function::Changes => policy::changes(caller, bytes).map(Call::Changes),
         Function::Sweep => sweep(caller, bytes).map(Call::Sweep),
     }
 }
@@ -101,23 +112,34 @@ fn heartbeat(caller: &Caller, body: &[u8]) -> Result<Beat, Problem> {
 
 fn heartbeats(caller: &Caller, body: &[u8], limits: &Limits) -> Result<Beats, Problem> {
     let WireBeats { beats } = body::read(body, BEATS)?;
-    if beats.is_empty() {
-        return Err(Problem::invalid("beats", "is empty"));
+    let (good, refused) = apart("beats", &beats, limits.batch_beats, |beat| batched(caller, beat))?;
+    Ok(Beats { good, refused })
+}
+
+/// The items that a body lists in `field`, at least one and at most `limit`: what can be tried, and what cannot.
+fn apart<T>(
+    field: &str,
+    items: &[&RawValue],
+    limit: usize,
+    read: impl Fn(&str) -> Result<T, Problem>,
+) -> Result<(Vec<T>, Vec<Refused>), Problem> {
+    if items.is_empty() {
+        return Err(Problem::invalid(field, "is empty"));
     }
-    if beats.len() > limits.batch_beats {
-        return Err(too_many("beats", beats.len(), limits.batch_beats));
+    if items.len() > limit {
+        return Err(too_many(field, items.len(), limit));
     }
-    let mut batch = Beats { good: Vec::with_capacity(beats.len()), refused: Vec::new() };
-    for (place, raw) in beats.into_iter().enumerate() {
-        match batched(caller, raw.get()) {
-            Ok(beat) => batch.good.push(beat),
+    let (mut good, mut refused) = (Vec::with_capacity(items.len()), Vec::new());
+    for (place, item) in items.iter().map(|item| item.get()).enumerate() {
+        match read(item) {
+            Ok(item) => good.push(item),
             Err(problem) => {
-                let user = body::peek_text(raw.get(), "user").and_then(|user| UserId::parse(user).ok());
-                batch.refused.push(Refused { place, user, problem });
+                let user = body::peek_text(item, "user").and_then(|user| UserId::parse(user).ok());
+                refused.push(Refused { place, user, problem });
             }
         }
     }
-    Ok(batch)
+    Ok((good, refused))
 }
 
 /// One beat of a batch. It must name its user: a service that forgot to would otherwise keep only itself alive.

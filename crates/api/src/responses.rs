@@ -2,13 +2,17 @@
 //!
 //! A person who is hidden is written in one way only: everything null, whoever and whatever they are.
 
+mod policy;
+
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use rollcall_core::{Choice, ConversationId, Error, Note, Span, Stance, State, Time, UserId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::call::{Beat, Beats, Chosen, Form, LookUp, Settled, Standing, Stroke, View};
+use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing, Stroke, View};
 use crate::problem::{Problem, Reply, WireError};
+
+pub use policy::{changes, check, list, listed, privacy, restriction};
 
 /// The answer to one beat.
 pub fn heartbeat(user: &UserId, standing: &Standing) -> Reply {
@@ -17,23 +21,16 @@ pub fn heartbeat(user: &UserId, standing: &Standing) -> Reply {
 
 /// The answer to a batch. `outcomes` are those of `beats.good`, in their order; one that is lacking is a failure of
 /// ours, in its place.
-pub fn heartbeats(beats: &Beats, outcomes: &[Result<Standing, Error>]) -> Reply {
-    let mut refused = beats.refused.iter().peekable();
-    let mut good = beats.good.iter().enumerate();
-    let mut wire = Vec::with_capacity(beats.good.len() + beats.refused.len());
-    loop {
-        if let Some(refusal) = refused.next_if(|refusal| refusal.place == wire.len()) {
-            let user = refusal.user.as_ref().map(UserId::as_str);
-            wire.push(WireOutcome::Failed { user, error: refusal.problem.wire() });
-            continue;
-        }
-        let Some((place, Beat { user, .. })) = good.next() else { break };
-        wire.push(match answer(outcomes, place) {
-            Ok(standing) => WireOutcome::Taken(WireStanding::new(user, standing, Some(standing.next_beat_ms))),
-            Err(problem) => WireOutcome::Failed { user: Some(user.as_str()), error: problem.into_wire() },
-        });
-    }
-    json(&WireOutcomes { outcomes: wire })
+pub fn heartbeats<'a>(beats: &'a Beats, outcomes: &[Result<Standing, Error>]) -> Reply {
+    let tried = beats.good.iter().enumerate().map(|(place, Beat { user, .. })| match answer(outcomes, place) {
+        Ok(standing) => WireOutcome::Taken(WireStanding::new(user, standing, Some(standing.next_beat_ms))),
+        Err(problem) => WireOutcome::Failed { user: Some(user.as_str()), error: problem.into_wire() },
+    });
+    let refused = |refused: &'a Refused| WireOutcome::Failed {
+        user: refused.user.as_ref().map(UserId::as_str),
+        error: refused.problem.wire(),
+    };
+    json(&WireOutcomes { outcomes: in_places(tried, &beats.refused, refused) })
 }
 
 /// The answer to a departure.
@@ -134,6 +131,21 @@ fn answer<T>(answers: &[Result<T, Error>], place: usize) -> Result<&T, Problem> 
         Some(Ok(answer)) => Ok(answer),
         Some(Err(error)) => Err(error.clone().into()),
         None => Err(lacking()),
+    }
+}
+
+/// A batch in the order sent: what was refused already in its places, what was tried in those that are left.
+fn in_places<'a, T>(
+    tried: impl ExactSizeIterator<Item = T>,
+    refused: &'a [Refused],
+    failed: impl Fn(&'a Refused) -> T,
+) -> Vec<T> {
+    let mut outcomes = Vec::with_capacity(tried.len() + refused.len());
+    let (mut tried, mut refused) = (tried, refused.iter().peekable());
+    loop {
+        let next = refused.next_if(|refused| refused.place == outcomes.len()).map(&failed);
+        let Some(outcome) = next.or_else(|| tried.next()) else { return outcomes };
+        outcomes.push(outcome);
     }
 }
 

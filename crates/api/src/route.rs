@@ -1,10 +1,12 @@
 //! Which request is this? One table says what exists; routing, the OpenAPI document and the metrics' labels follow it.
 //!
-//! Deliberately absent: patterns and a tree. Nineteen comparisons, of which nearly all end at the length, take less
-//! time than hashing the path would.
+//! Deliberately absent: patterns and a tree. Some thirty comparisons, of which nearly all end at the length, take less
+//! time than hashing the path would. A path that is written out and one with a part may overlap: the method then
+//! decides, so that an account named `check` has its restriction like any other.
 
 use http::Method;
 
+use crate::call::List;
 use crate::problem::{Kind, Problem};
 use crate::{Limits, ROUTES};
 
@@ -61,6 +63,26 @@ pub enum Function<'a> {
     PutTyping(&'a str),
     /// They stopped.
     DeleteTyping(&'a str),
+    /// What a person lets others see.
+    Privacy,
+    /// They set it.
+    PutPrivacy,
+    /// Whom a person listed.
+    Listed(List),
+    /// A person lists somebody, by the path: the id as it stands there.
+    PutListed(List, &'a str),
+    /// They take that back.
+    DeleteListed(List, &'a str),
+    /// Whether an account is restricted, by the path: the id as it stands there.
+    Restriction(&'a str),
+    /// An administrator restricts it.
+    PutRestriction(&'a str),
+    /// They lift that.
+    DeleteRestriction(&'a str),
+    /// What somebody may see of many people, and why not.
+    Check,
+    /// Many changes of who may see whom.
+    Changes,
     /// Settle who is due.
     Sweep,
 }
@@ -80,10 +102,10 @@ impl Entry {
     /// The route, if the path is this entry's.
     fn matches<'a>(&self, path: &'a str) -> Option<Route<'a>> {
         let prefix = match self.route {
-            Route::Function(Function::PresenceOne(_)) => "/v1/presence/",
-            Route::Function(Function::Typists(_) | Function::PutTyping(_) | Function::DeleteTyping(_)) => "/v1/typing/",
-            route => return (self.template == path).then_some(route),
+            Route::Function(function) => function.prefix(),
+            Route::Page(_) => None,
         };
+        let Some(prefix) = prefix else { return (self.template == path).then_some(self.route) };
         let part = path.strip_prefix(prefix).filter(|part| !part.contains('/'))?;
         Some(self.route.with_part(part))
     }
@@ -102,14 +124,20 @@ impl Entry {
 
 impl<'a> Route<'a> {
     /// The same route with another part from the path, if it has one.
-    fn with_part(self, part: &'a str) -> Self {
-        match self {
-            Route::Function(Function::PresenceOne(_)) => Route::Function(Function::PresenceOne(part)),
-            Route::Function(Function::Typists(_)) => Route::Function(Function::Typists(part)),
-            Route::Function(Function::PutTyping(_)) => Route::Function(Function::PutTyping(part)),
-            Route::Function(Function::DeleteTyping(_)) => Route::Function(Function::DeleteTyping(part)),
+    pub(crate) fn with_part(self, part: &'a str) -> Self {
+        let Route::Function(function) = self else { return self };
+        Route::Function(match function {
+            Function::PresenceOne(_) => Function::PresenceOne(part),
+            Function::Typists(_) => Function::Typists(part),
+            Function::PutTyping(_) => Function::PutTyping(part),
+            Function::DeleteTyping(_) => Function::DeleteTyping(part),
+            Function::PutListed(list, _) => Function::PutListed(list, part),
+            Function::DeleteListed(list, _) => Function::DeleteListed(list, part),
+            Function::Restriction(_) => Function::Restriction(part),
+            Function::PutRestriction(_) => Function::PutRestriction(part),
+            Function::DeleteRestriction(_) => Function::DeleteRestriction(part),
             whole => whole,
-        }
+        })
     }
 
     /// The path's template: a label with few values, for metrics and logs.
@@ -120,13 +148,49 @@ impl<'a> Route<'a> {
 }
 
 impl Function<'_> {
+    /// What stands in the path before the part that is the request's own, if it has one.
+    fn prefix(&self) -> Option<&'static str> {
+        match self {
+            Function::PresenceOne(_) => Some("/v1/presence/"),
+            Function::Typists(_) | Function::PutTyping(_) | Function::DeleteTyping(_) => Some("/v1/typing/"),
+            Function::PutListed(List::Contacts, _) | Function::DeleteListed(List::Contacts, _) => Some("/v1/contacts/"),
+            Function::PutListed(List::Blocks, _) | Function::DeleteListed(List::Blocks, _) => Some("/v1/blocks/"),
+            Function::Restriction(_) | Function::PutRestriction(_) | Function::DeleteRestriction(_) => {
+                Some("/v1/restrictions/")
+            }
+            Function::Heartbeat
+            | Function::Heartbeats
+            | Function::Leave
+            | Function::PutStatus
+            | Function::DeleteStatus
+            | Function::PresenceQuery
+            | Function::PresencePost
+            | Function::PresenceBatch
+            | Function::Subscribe
+            | Function::Socket
+            | Function::Privacy
+            | Function::PutPrivacy
+            | Function::Listed(_)
+            | Function::Check
+            | Function::Changes
+            | Function::Sweep => None,
+        }
+    }
+
     /// The most bytes of its body; 0: it takes none, and a body need not be read.
     pub fn body_limit(&self, limits: &Limits) -> usize {
         match self {
-            Function::Heartbeat | Function::Leave | Function::PutStatus | Function::PutTyping(_) | Function::Sweep => {
-                limits.body_bytes
+            Function::Heartbeat
+            | Function::Leave
+            | Function::PutStatus
+            | Function::PutTyping(_)
+            | Function::PutPrivacy
+            | Function::PutListed(..)
+            | Function::PutRestriction(_)
+            | Function::Sweep => limits.body_bytes,
+            Function::Heartbeats | Function::PresencePost | Function::Check | Function::Changes => {
+                limits.batch_body_bytes
             }
-            Function::Heartbeats | Function::PresencePost => limits.batch_body_bytes,
             Function::DeleteStatus
             | Function::PresenceOne(_)
             | Function::PresenceQuery
@@ -134,7 +198,12 @@ impl Function<'_> {
             | Function::Subscribe
             | Function::Socket
             | Function::Typists(_)
-            | Function::DeleteTyping(_) => 0,
+            | Function::DeleteTyping(_)
+            | Function::Privacy
+            | Function::Listed(_)
+            | Function::DeleteListed(..)
+            | Function::Restriction(_)
+            | Function::DeleteRestriction(_) => 0,
         }
     }
 
@@ -143,7 +212,11 @@ impl Function<'_> {
         match self {
             Function::PresenceQuery => &["users"],
             Function::PresenceBatch => &["user_ids"],
-            Function::DeleteStatus | Function::DeleteTyping(_) => &["user"],
+            Function::DeleteStatus
+            | Function::DeleteTyping(_)
+            | Function::Privacy
+            | Function::Listed(_)
+            | Function::DeleteListed(..) => &["user"],
             Function::Subscribe => &["users", "conversations", "device", "kind", "active", "watch_only", "since"],
             Function::Socket => &["device", "kind", "active", "watch_only"],
             Function::Heartbeat
@@ -154,6 +227,13 @@ impl Function<'_> {
             | Function::PresencePost
             | Function::Typists(_)
             | Function::PutTyping(_)
+            | Function::PutPrivacy
+            | Function::PutListed(..)
+            | Function::Restriction(_)
+            | Function::PutRestriction(_)
+            | Function::DeleteRestriction(_)
+            | Function::Check
+            | Function::Changes
             | Function::Sweep => &[],
         }
     }
@@ -197,7 +277,9 @@ mod tests {
     #[test]
     fn every_route_of_the_table_is_found() {
         for entry in &ROUTES {
-            let path = entry.template.replace("{user}", "bob%2F1").replace("{conversation}", "bob%2F1");
+            let path = ["{user}", "{other}", "{conversation}"]
+                .iter()
+                .fold(entry.template.to_owned(), |path, part| path.replace(part, "bob%2F1"));
             let found = route(&entry.method, &path).unwrap();
             assert_eq!(found.template(), entry.template);
             match found {
@@ -205,7 +287,12 @@ mod tests {
                     Function::PresenceOne(part)
                     | Function::Typists(part)
                     | Function::PutTyping(part)
-                    | Function::DeleteTyping(part),
+                    | Function::DeleteTyping(part)
+                    | Function::PutListed(_, part)
+                    | Function::DeleteListed(_, part)
+                    | Function::Restriction(part)
+                    | Function::PutRestriction(part)
+                    | Function::DeleteRestriction(part),
                 ) => assert_eq!(part, "bob%2F1"),
                 found => assert_eq!(found, entry.route),
             }
@@ -225,6 +312,12 @@ mod tests {
             "/v1/typing",
             "/v1/typing/a/b",
             "/v1/socket/",
+            "/v1/privacy/",
+            "/v1/contacts/a/b",
+            "/v1/blocks/a/",
+            "/v1/restrictions",
+            "/v1/restrictions/check/",
+            "/v1/policy/bob",
         ] {
             assert_eq!(route(&Method::POST, path).unwrap_err().status(), 404, "{path}");
         }
@@ -238,6 +331,12 @@ mod tests {
             (Method::DELETE, "/v1/presence", "GET, HEAD, POST"),
             (Method::PUT, "/v1/presence/bob", "GET, HEAD"),
             (Method::POST, "/v1/typing/c1", "PUT, DELETE, GET, HEAD"),
+            (Method::DELETE, "/v1/privacy", "GET, HEAD, PUT"),
+            (Method::PUT, "/v1/contacts", "GET, HEAD"),
+            (Method::GET, "/v1/blocks/alice", "PUT, DELETE"),
+            (Method::POST, "/v1/restrictions/bob", "GET, HEAD, PUT, DELETE"),
+            (Method::PATCH, "/v1/restrictions/check", "POST, GET, HEAD, PUT, DELETE"),
+            (Method::GET, "/v1/policy", "POST"),
             (Method::POST, "/v1/subscribe", "GET"),
             (Method::HEAD, "/v1/socket", "GET"),
             (Method::OPTIONS, "/healthz", "GET, HEAD"),
@@ -245,6 +344,27 @@ mod tests {
             let reply = route(&method, path).unwrap_err().into_reply();
             assert_eq!(reply.status(), 405);
             assert_eq!(reply.headers()[ALLOW], allow);
+        }
+    }
+
+    #[test]
+    fn an_account_named_check_has_its_restriction_like_any_other() {
+        let found = |method| route(&method, "/v1/restrictions/check").unwrap();
+        assert_eq!(found(Method::POST), Route::Function(Function::Check));
+        assert_eq!(found(Method::GET), Route::Function(Function::Restriction("check")));
+        assert_eq!(found(Method::PUT), Route::Function(Function::PutRestriction("check")));
+        assert_eq!(found(Method::DELETE), Route::Function(Function::DeleteRestriction("check")));
+        assert_eq!(found(Method::GET).template(), "/v1/restrictions/{user}");
+        assert_eq!(found(Method::POST).template(), "/v1/restrictions/check");
+    }
+
+    #[test]
+    fn contacts_and_blocks_are_told_apart() {
+        for (path, list) in [("/v1/contacts", List::Contacts), ("/v1/blocks", List::Blocks)] {
+            assert_eq!(route(&Method::GET, path), Ok(Route::Function(Function::Listed(list))));
+            let one = format!("{path}/alice");
+            assert_eq!(route(&Method::PUT, &one), Ok(Route::Function(Function::PutListed(list, "alice"))));
+            assert_eq!(route(&Method::DELETE, &one), Ok(Route::Function(Function::DeleteListed(list, "alice"))));
         }
     }
 
@@ -278,8 +398,10 @@ mod tests {
         #[test]
         fn routing_never_panics(method in "[A-Z]{1,8}", path in any::<String>(), tail in any::<String>()) {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            for path in [path, format!("/v1/presence/{tail}"), format!("/v1/typing/{tail}")] {
-                if let Ok(found) = route(&method, &path) {
+            let prefixes = ["presence", "typing", "contacts", "blocks", "restrictions"];
+            let paths = prefixes.map(|prefix| format!("/v1/{prefix}/{tail}"));
+            for path in paths.iter().chain([&path]) {
+                if let Ok(found) = route(&method, path) {
                     prop_assert!(!found.template().is_empty());
                 }
             }

@@ -2,10 +2,11 @@
 
 use http::Method;
 
+use crate::call::List;
 use crate::route::{Entry, Function, Page, Route};
 
 /// All routes, the busiest first.
-pub static ROUTES: [Entry; 19] = [
+pub static ROUTES: [Entry; 32] = [
     function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
     function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
     function(Method::GET, "/v1/presence/{user}", Function::PresenceOne("")),
@@ -20,6 +21,19 @@ pub static ROUTES: [Entry; 19] = [
     function(Method::GET, "/v1/typing/{conversation}", Function::Typists("")),
     function(Method::GET, "/v1/subscribe", Function::Subscribe),
     function(Method::GET, "/v1/socket", Function::Socket),
+    function(Method::POST, "/v1/restrictions/check", Function::Check),
+    function(Method::GET, "/v1/privacy", Function::Privacy),
+    function(Method::PUT, "/v1/privacy", Function::PutPrivacy),
+    function(Method::GET, "/v1/contacts", Function::Listed(List::Contacts)),
+    function(Method::PUT, "/v1/contacts/{other}", Function::PutListed(List::Contacts, "")),
+    function(Method::DELETE, "/v1/contacts/{other}", Function::DeleteListed(List::Contacts, "")),
+    function(Method::GET, "/v1/blocks", Function::Listed(List::Blocks)),
+    function(Method::PUT, "/v1/blocks/{other}", Function::PutListed(List::Blocks, "")),
+    function(Method::DELETE, "/v1/blocks/{other}", Function::DeleteListed(List::Blocks, "")),
+    function(Method::POST, "/v1/policy", Function::Changes),
+    function(Method::GET, "/v1/restrictions/{user}", Function::Restriction("")),
+    function(Method::PUT, "/v1/restrictions/{user}", Function::PutRestriction("")),
+    function(Method::DELETE, "/v1/restrictions/{user}", Function::DeleteRestriction("")),
     function(Method::POST, "/v1/sweep", Function::Sweep),
     page("/healthz", Page::Healthz),
     page("/readyz", Page::Readyz),

@@ -3,6 +3,7 @@
 #![allow(async_fn_in_trait, reason = "functions are generic over capabilities and name no future's auto traits")]
 
 use rollcall_core::heartbeat::Found;
+use rollcall_core::policy::{self, Privacy, Relation};
 use rollcall_core::settle::Decision;
 pub use rollcall_core::sight::Verdict;
 use rollcall_core::{
@@ -170,7 +171,57 @@ pub trait Archive {
 /// Who may see whom.
 pub trait Verdicts {
     /// Verdicts for one viewer, in the order asked.
-    async fn check(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error>;
+    async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error>;
+}
+
+/// What a person set for themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnSettings {
+    /// What they let others see.
+    pub privacy: Privacy,
+    /// Whom they listed as contacts, in no particular order.
+    pub contacts: Vec<UserId>,
+    /// Whom they blocked, in no particular order.
+    pub blocks: Vec<UserId>,
+}
+
+/// A place in the logs of changes, one number per log.
+pub type Cursor = Vec<u64>;
+
+/// A part of everything that anybody set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Changes that, applied to nothing, give the state of this part.
+    pub changes: Vec<policy::Change>,
+    /// What to ask for next; none: this was the last page.
+    pub next: Option<u32>,
+    /// Where the logs stood just before this page was read.
+    pub cursor: Cursor,
+    /// A number that nobody outside can know, to seed hashes with.
+    pub salt: u64,
+}
+
+/// What came after a cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Followed {
+    /// These changes, in order, and the cursor after them.
+    Changes(Vec<policy::Change>, Cursor),
+    /// The store no longer keeps that far back, or lost what it had.
+    Gap,
+}
+
+/// Who restricted, blocked, listed whom, and what each person lets others see.
+pub trait Policy {
+    /// How one viewer stands to these subjects, exactly, in the order asked.
+    async fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Relation>, Error>;
+    /// What a person set for themselves.
+    async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error>;
+    /// One page of everything.
+    async fn snapshot(&self, page: u32) -> Result<Page, Error>;
+    /// What changed since the cursor; since an empty one nothing did, and the answer is where the logs stand.
+    async fn since(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error>;
+    /// Makes changes, durably, in order.
+    async fn apply_many(&self, changes: Vec<policy::Change>) -> Result<Vec<Result<(), Error>>, Error>;
 }
 
 /// A sign of typing.

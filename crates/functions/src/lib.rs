@@ -1,7 +1,7 @@
-//! The functions: what a heartbeat, a query, a watch or a sweep does, over capabilities that somebody else provides.
+//! The functions: what a heartbeat, a query, a watch, a check or a sweep does, over capabilities that somebody else provides.
 //!
 //! Each is a short async procedure: ask the store, let [`rollcall_core`] decide, tell the store. Nothing here performs
-//! I/O, knows a transport or holds state between calls. The components in `components/` wrap these for WebAssembly; the
+//! I/O or knows a transport, and but for what [`restrictions`] remembers, nothing holds state between calls. The components in `components/` wrap these for WebAssembly; the
 //! simulation runs the very same procedures against a store that crashes and reorders; the benchmark links them
 //! natively to know what the sandbox costs.
 //!
@@ -13,6 +13,7 @@ pub mod capabilities;
 pub mod columns;
 pub mod heartbeat;
 pub mod query;
+pub mod restrictions;
 mod settling;
 pub mod subscribe;
 pub mod sweep;

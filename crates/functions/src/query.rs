@@ -82,7 +82,7 @@ pub(crate) async fn read(
         let glimpses = users.into_iter().map(|user| user.and(Err(Error::Denied))).collect();
         return Ok(Read { moment: None, glimpses });
     }
-    let rulings = verdicts.check(viewer.cloned(), known.clone()).await?;
+    let rulings = verdicts.check(viewer.cloned(), known.iter().collect()).await?;
     let loaded = sessions.load_many(known.clone()).await?;
     let looks = |session: &Session| sight::look(session, &loaded.moment, rules);
     let mut strangers = Vec::new();
@@ -99,22 +99,24 @@ pub(crate) async fn read(
         let user = user?;
         let (verdict, session) = answers.next().ok_or_else(short_answer)?;
         let session = session.as_ref().map_err(Clone::clone)?;
+        let own = viewer == Some(&user);
+        let verdict = if own { Verdict { presence: true, last_seen: true } } else { verdict };
         let mut published = looks(session);
         // Also of one whom the sessions know, but only for a choice made after the rest was archived.
         let mut lacking = None;
         if asks_archive(&published) {
             match &mut remembered {
                 Ok(remembered) => published = sight::remembered(published, remembered.next().flatten()),
-                Err(error) => lacking = Some(error.clone()),
+                // Whoever is not told it lacks nothing: a failure would tell that somebody is long gone.
+                Err(error) => lacking = Some(error.clone()).filter(|_| verdict.presence && verdict.last_seen),
             }
         }
-        let own = viewer == Some(&user);
         Ok(Glimpse {
             user,
             published,
             version: session.published.as_ref().map_or(0, |published| published.version),
             settled: !derive(session, &loaded.moment, rules).differs_from(session.published.as_ref()),
-            verdict: if own { Verdict { presence: true, last_seen: true } } else { verdict },
+            verdict,
             choice: session.choice.clone().filter(|choice| own && choice.matters_at(loaded.moment.now)),
             lacking,
         })

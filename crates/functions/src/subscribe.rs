@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rollcall_core::{Choice, Error, Moment, Published, Rules, Time, UserId, sight};
+use rollcall_core::{Choice, Error, Moment, Published, Rules, State, Time, UserId, sight};
 
 use crate::capabilities::{Archive, Change, Changes, Sessions, Verdict, Verdicts, Watching};
 use crate::heartbeat::Answers;
@@ -131,8 +131,9 @@ async fn read_settled(
 
 /// Whether a viewer who knows everything up to `since` may not know this.
 fn changed_after(glimpse: &Glimpse, since: u64, moment: &Moment, rules: &Rules) -> bool {
-    if !glimpse.verdict.presence {
-        // Always, or its being told again would tell something of one who is hidden.
+    let hides_when = !glimpse.verdict.last_seen && glimpse.published.state == State::Offline;
+    if !glimpse.verdict.presence || hides_when {
+        // Always, or its being told again would tell something that is hidden.
         return true;
     }
     // One decided before that place may have come out after it.
@@ -199,7 +200,7 @@ impl<S: Sessions, A: Archive, V: Verdicts, C: Changes> Feed<'_, S, A, V, C> {
             return Ok(None);
         };
         let own = self.viewer.as_ref() == Some(&user);
-        let verdicts = self.platform.2.check(self.viewer.clone(), vec![user.clone()]).await?;
+        let verdicts = self.platform.2.check(self.viewer.clone(), [&user].into_iter().collect()).await?;
         let verdict = if own { Some(OWN) } else { verdicts.into_iter().next() };
         let published = sight::remembered(published, held.last_seen);
         held.version = published.version;

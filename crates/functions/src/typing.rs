@@ -5,14 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use rollcall_core::policy::MAX_SUBJECTS;
 use rollcall_core::{ConversationId, Error, Rules, Span, Stance, UserId};
 
 use crate::capabilities::{Sessions, Typing, TypingSign, Typist, Verdicts, bounded};
 use crate::heartbeat::Answers;
 use crate::query::short_answer;
-
-/// The most subjects of one question about who may see whom: the bound of the contract.
-const MAX_SUBJECTS: usize = 10_000;
 
 /// A person starts, goes on, or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +100,7 @@ async fn visible(
     let subjects: Vec<UserId> = typists.collect::<BTreeSet<_>>().into_iter().cloned().collect();
     let mut visible = HashMap::with_capacity(subjects.len());
     for subjects in subjects.chunks(MAX_SUBJECTS) {
-        let rulings = verdicts.check(viewer.cloned(), subjects.to_vec()).await?;
+        let rulings = verdicts.check(viewer.cloned(), subjects.iter().collect()).await?;
         visible.extend(subjects.iter().cloned().zip(rulings.into_iter().map(|verdict| verdict.presence)));
     }
     Ok(visible)

@@ -6,6 +6,7 @@
 
 mod archive;
 mod codec;
+mod policy;
 mod sessions;
 mod settings;
 mod topics;
@@ -13,6 +14,7 @@ mod verdicts;
 
 pub use archive::PlatformArchive;
 pub use codec::{choice_out, error_in, error_out, kind_in, presence_out, published_out, refused, stance_in, state_out};
+pub use policy::{PlatformPolicy, change_in, own_settings_out};
 pub use sessions::PlatformSessions;
 pub use settings::rules;
 pub use topics::{PlatformChanges, PlatformTopics};
@@ -31,6 +33,7 @@ pub mod bindings {
                 import rollcall:presence/sessions@0.1.0;
                 import rollcall:presence/archive@0.1.0;
                 import rollcall:presence/topics@0.1.0;
+                import rollcall:presence/policy@0.1.0;
                 import rollcall:presence/restriction-check@0.1.0;
             }
         ",

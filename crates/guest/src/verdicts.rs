@@ -1,18 +1,17 @@
 //! The restriction check, as the functions that ask it know it.
 
-use rollcall_core::{Error, UserId};
+use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::{Verdict, Verdicts};
 
-use crate::codec::error_in;
-use crate::sessions::texts;
+use crate::codec::{error_in, ids_out};
 use crate::wit::restriction_check::{self as wit, Ruling};
 
 /// The verdicts of whatever provides `restriction-check`.
 pub struct PlatformVerdicts;
 
 impl Verdicts for PlatformVerdicts {
-    async fn check(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
-        let verdicts = wit::check(viewer.map(UserId::into_string), texts(subjects)).await.map_err(error_in)?;
+    async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
+        let verdicts = wit::check(viewer.map(UserId::into_string), ids_out(subjects)).await.map_err(error_in)?;
         Ok(verdicts
             .into_iter()
             .map(|verdict| Verdict {

@@ -67,7 +67,10 @@ impl Commands {
     /// Adds a key.
     pub fn key(&mut self, key: Key<'_>) -> &mut Self {
         key.parts().iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
-        self.end_arg()
+        match key.number() {
+            Some(number) => self.format(format_args!("{number}")),
+            None => self.end_arg(),
+        }
     }
 
     /// Adds a number.

@@ -10,7 +10,7 @@ use crate::script::{Digests, Script};
 use crate::shard::shard_of;
 
 /// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
-pub const KEYS: [&str; 13] = [
+pub const KEYS: [&str; 20] = [
     "rc:{n}:user:<user>",
     "rc:{n}:alive:<user>",
     "rc:{n}:t:<user>",
@@ -24,11 +24,19 @@ pub const KEYS: [&str; 13] = [
     "rc:{0}:amnesty",
     "rc:{0}:epoch",
     "rc:{0}:hosts",
+    "rc:{g}:policy:<bucket>",
+    "rc:{g}:numbers:<page>",
+    "rc:{g}:operand",
+    "rc:{g}:pages",
+    "rc:{g}:log",
+    "rc:{g}:witness",
+    "rc:{g}:policy",
 ];
 
 const ALIVE: &str = "alive:";
 const TOPIC: &str = "t:";
 const CONVERSATION: &str = "c:";
+const POLICY: &str = "policy";
 
 /// A prefix is part of every key of every person: a long one is paid for a million times.
 const MAX_PREFIX_BYTES: usize = 32;
@@ -48,6 +56,7 @@ pub struct Key<'a> {
     head: &'a str,
     kind: &'static str,
     name: &'a str,
+    number: Option<u32>,
 }
 
 /// What comes on a channel.
@@ -57,6 +66,8 @@ pub enum Channel {
     Person,
     /// Who types in a conversation: [`decode_typed`](crate::decode_typed).
     Conversation,
+    /// That something changed about who may see whom: where the group's log then ended.
+    Policy,
 }
 
 /// A prefix that cannot be one.
@@ -151,6 +162,41 @@ impl Keyspace {
         self.shared(0, "hosts")
     }
 
+    /// The hash of what the people of a bucket set.
+    pub fn policy(&self, bucket: u32) -> Key<'_> {
+        Key { number: Some(bucket), ..self.shared(self.group_of_bucket(bucket), "policy:") }
+    }
+
+    /// The bits of the restricted accounts of a page of numbers.
+    pub fn numbers(&self, page: u32) -> Key<'_> {
+        Key { number: Some(page), ..self.shared(self.group_of_page(page), "numbers:") }
+    }
+
+    /// What a page of numbers is combined with, while it is.
+    pub fn operand(&self, group: u32) -> Key<'_> {
+        self.shared(group, "operand")
+    }
+
+    /// The set of a group's pages of numbers.
+    pub fn pages(&self, group: u32) -> Key<'_> {
+        self.shared(group, "pages")
+    }
+
+    /// The sorted set of a group's newest changes of policy.
+    pub fn log(&self, group: u32) -> Key<'_> {
+        self.shared(group, "log")
+    }
+
+    /// What is written before a replica is waited for.
+    pub fn witness(&self, group: u32) -> Key<'_> {
+        self.shared(group, "witness")
+    }
+
+    /// The channel on which a group's changes of policy are told.
+    pub fn stir(&self, group: u32) -> Key<'_> {
+        self.shared(group, POLICY)
+    }
+
     /// The person whose `alive` key this is; none if it is another key, of ours or of somebody else.
     pub fn whose_alive<'a>(&self, key: &'a str) -> Option<&'a str> {
         let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
@@ -166,6 +212,7 @@ impl Keyspace {
         match rest {
             _ if rest.starts_with(TOPIC) => Some(Channel::Person),
             _ if rest.starts_with(CONVERSATION) => Some(Channel::Conversation),
+            POLICY => Some(Channel::Policy),
             _ => None,
         }
     }
@@ -181,7 +228,7 @@ impl Keyspace {
     }
 
     fn shared(&self, shard: u32, kind: &'static str) -> Key<'_> {
-        Key { head: self.heads.get(shard as usize).map_or("", String::as_str), kind, name: "" }
+        Key { head: self.heads.get(shard as usize).map_or("", String::as_str), kind, name: "", number: None }
     }
 }
 
@@ -190,11 +237,17 @@ impl<'a> Key<'a> {
     pub(crate) fn parts(&self) -> [&'a str; 3] {
         [self.head, self.kind, self.name]
     }
+
+    /// The number that the name ends with, if it does.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.number
+    }
 }
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts().iter().try_for_each(|part| f.write_str(part))
+        self.parts().iter().try_for_each(|part| f.write_str(part))?;
+        self.number.map_or(Ok(()), |number| write!(f, "{number}"))
     }
 }
 
@@ -221,12 +274,20 @@ mod tests {
             keys.amnesty(),
             keys.epoch(),
             keys.hosts(),
+            keys.policy(4095),
+            keys.numbers(31),
+            keys.operand(15),
+            keys.pages(15),
+            keys.log(15),
+            keys.witness(15),
+            keys.stir(15),
         ];
+        assert_eq!(named.len(), KEYS.len());
+        let told = [("{n}", "{111}"), ("{g}", "{15}"), ("<bucket>", "4095"), ("<page>", "31")];
+        let told = told.into_iter().chain([("<user>", "bob"), ("<conversation>", "bob")]);
         for (key, pattern) in named.iter().zip(KEYS) {
-            assert_eq!(
-                key.to_string(),
-                pattern.replace("{n}", "{111}").replace("<user>", "bob").replace("<conversation>", "bob")
-            );
+            let name = told.clone().fold(pattern.to_owned(), |name, (what, by)| name.replace(what, by));
+            assert_eq!(key.to_string(), name);
         }
     }
 
@@ -261,6 +322,8 @@ mod tests {
             assert_eq!(keys.channel(&keys.conversation(name).to_string()), Some(Channel::Conversation));
             assert_eq!(keys.channel(&keys.user(name).to_string()), None);
         }
+        assert_eq!(keys.channel(&keys.stir(3).to_string()), Some(Channel::Policy));
+        assert_eq!(keys.channel(&keys.policy(3).to_string()), None);
         for other in ["", "rc:{1}", "xx:{111}:t:bob", "__keyevent@0__:expired"] {
             assert_eq!(keys.channel(other), None, "{other}");
         }

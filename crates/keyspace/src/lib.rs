@@ -13,6 +13,7 @@ mod commit;
 mod fields;
 mod keys;
 mod payload;
+mod policy;
 mod reply;
 mod roll;
 mod script;
@@ -30,6 +31,11 @@ pub use commit::{Publishing, Stamped, decode_outcome};
 pub use fields::FIELDS;
 pub use keys::{BadPrefix, Channel, KEYS, Key, Keyspace};
 pub use payload::{decode_payload, encode_payload};
+pub use policy::{
+    BUCKETS, Changed, Entry, Logging, POLICY_FIELDS, Part, Read, Slice, Whose, changes_of, decode_blocks,
+    decode_bucket, decode_changed, decode_end, decode_log, decode_numbers, decode_pages, decode_restricted,
+    decode_settings, decode_slice, decode_standing, pages_of,
+};
 pub use reply::{Garbled, Piece};
 pub use roll::{MISSED_AFTER, decode_hosts};
 pub use script::Script;

@@ -17,23 +17,42 @@ pub enum Script {
     Sign,
     /// Adds up who watches somebody.
     Watchers,
+    /// Sets or removes one thing that a person set.
+    Setting,
+    /// Restricts one account that is a number, or lifts that.
+    Account,
+    /// Restricts many accounts of one page of numbers, or lifts that.
+    Accounts,
 }
 
-/// A script that also has to know which of a device's two beats is the newer: Redis runs each by itself, so each brings
-/// that along.
-macro_rules! with_newest {
-    ($name:literal) => {
-        concat!(include_str!("../lua/newest.lua"), "\n", include_str!(concat!("../lua/", $name, ".lua")))
+/// A script that needs what others need too: Redis runs each by itself, so each brings that along.
+macro_rules! with {
+    ($shared:literal, $name:literal) => {
+        concat!(
+            include_str!(concat!("../lua/", $shared, ".lua")),
+            "\n",
+            include_str!(concat!("../lua/", $name, ".lua"))
+        )
     };
 }
 
 impl Script {
     /// All of them.
-    pub const ALL: [Script; 7] =
-        [Self::Commit, Self::Retire, Self::Depart, Self::Trim, Self::Pardon, Self::Sign, Self::Watchers];
+    pub const ALL: [Script; 10] = [
+        Self::Commit,
+        Self::Retire,
+        Self::Depart,
+        Self::Trim,
+        Self::Pardon,
+        Self::Sign,
+        Self::Watchers,
+        Self::Setting,
+        Self::Account,
+        Self::Accounts,
+    ];
 
-    /// The files that are part of several scripts.
-    pub const SHARED: [&str; 1] = ["newest"];
+    /// What several of them begin with: which of a device's two beats is the newer, and how a change is logged.
+    pub const SHARED: [&str; 2] = ["newest", "record"];
 
     /// The name of its file.
     pub fn name(self) -> &'static str {
@@ -45,19 +64,25 @@ impl Script {
             Self::Pardon => "pardon",
             Self::Sign => "sign",
             Self::Watchers => "watchers",
+            Self::Setting => "setting",
+            Self::Account => "account",
+            Self::Accounts => "accounts",
         }
     }
 
     /// Its text, for `SCRIPT LOAD`.
     pub fn source(self) -> &'static str {
         match self {
-            Self::Commit => with_newest!("commit"),
+            Self::Commit => with!("newest", "commit"),
             Self::Retire => include_str!("../lua/retire.lua"),
-            Self::Depart => with_newest!("depart"),
-            Self::Trim => with_newest!("trim"),
+            Self::Depart => with!("newest", "depart"),
+            Self::Trim => with!("newest", "trim"),
             Self::Pardon => include_str!("../lua/pardon.lua"),
             Self::Sign => include_str!("../lua/sign.lua"),
             Self::Watchers => include_str!("../lua/watchers.lua"),
+            Self::Setting => with!("record", "setting"),
+            Self::Account => with!("record", "account"),
+            Self::Accounts => with!("record", "accounts"),
         }
     }
 
@@ -69,7 +94,7 @@ impl Script {
 
 /// The digests of all scripts, made once.
 #[derive(Debug, Clone)]
-pub(crate) struct Digests([String; 7]);
+pub(crate) struct Digests([String; 10]);
 
 impl Digests {
     pub(crate) fn new() -> Self {
@@ -77,7 +102,7 @@ impl Digests {
     }
 
     pub(crate) fn of(&self, script: Script) -> &str {
-        let Self([commit, retire, depart, trim, pardon, sign, watchers]) = self;
+        let Self([commit, retire, depart, trim, pardon, sign, watchers, setting, account, accounts]) = self;
         match script {
             Script::Commit => commit,
             Script::Retire => retire,
@@ -86,6 +111,9 @@ impl Digests {
             Script::Pardon => pardon,
             Script::Sign => sign,
             Script::Watchers => watchers,
+            Script::Setting => setting,
+            Script::Account => account,
+            Script::Accounts => accounts,
         }
     }
 }
@@ -98,8 +126,9 @@ mod tests {
     fn every_script_says_what_it_is_for() {
         for script in Script::ALL {
             // What it shares with others comes first, and says itself what it is for.
-            let shared = include_str!("../lua/newest.lua");
-            let own = script.source().strip_prefix(shared).map_or(script.source(), str::trim_start);
+            let shared = [include_str!("../lua/newest.lua"), include_str!("../lua/record.lua")];
+            let own = shared.iter().find_map(|shared| script.source().strip_prefix(shared)).map(str::trim_start);
+            let own = own.unwrap_or(script.source());
             let header: Vec<&str> = own.lines().take_while(|line| line.starts_with("--")).collect();
             for part in ["-- Purpose:", "-- KEYS:", "-- ARGV:", "-- Reply:", "-- Race:"] {
                 assert!(header.iter().any(|line| line.starts_with(part)), "{} lacks {part}", script.name());

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rollcall_core::{DeviceKind, Span};
 use rollcall_functions::capabilities::Trace;
-use rollcall_keyspace::{Commands, Deadline, FIELDS, KEYS, Keyspace, Script, Stamped, Touching};
+use rollcall_keyspace::{Commands, Deadline, FIELDS, KEYS, Keyspace, POLICY_FIELDS, Script, Stamped, Touching};
 
 fn document() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/KEYSPACE.md")).unwrap()
@@ -34,7 +34,8 @@ fn every_key_and_channel_is_listed() {
 
 #[test]
 fn every_field_is_listed() {
-    assert_eq!(first_cells(&document(), "## Fields"), FIELDS.map(str::to_owned).into());
+    assert_eq!(first_cells(&document(), "## Fields of `rc:{n}:user:"), FIELDS.map(str::to_owned).into());
+    assert_eq!(first_cells(&document(), "## Fields of `rc:{g}:policy:"), POLICY_FIELDS.map(str::to_owned).into());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod clock;
 mod keep;
 pub mod memory;
+pub mod policies;
 pub mod postgres;
 pub mod redis;
 mod sightings;
@@ -24,11 +25,12 @@ use rollcall_functions::capabilities::{
 pub use clock::Clock;
 pub use keep::{Keeper, Kept, Saved};
 pub use memory::Memory;
+pub use policies::{Copied, Policies};
 pub use postgres::PostgresArchive;
 pub use redis::Redis;
 pub use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
 pub use sightings::MAX_SIGHTINGS;
-pub use sqlite::SqliteArchive;
+pub use sqlite::{SqliteArchive, SqlitePolicies};
 pub use topics::{NativeChanges, News, Tap, Topic, Topics, Typed, WATCHERS_TTL};
 
 /// An answer that may have to wait for a network or a disk.

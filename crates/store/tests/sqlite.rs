@@ -127,9 +127,9 @@ fn a_file_that_cannot_be_used_is_refused_by_name() {
 
     let newer = folder.path("newer.db");
     drop(SqliteArchive::open(&newer).unwrap());
-    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 2).unwrap();
-    assert!(matches!(SqliteArchive::open(&newer), Err(OpenError::Newer { found: 2, known: 1, .. })));
-    assert!(refusal(&newer).contains("version 2"));
+    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 3).unwrap();
+    assert!(matches!(SqliteArchive::open(&newer), Err(OpenError::Newer { found: 3, known: 2, .. })));
+    assert!(refusal(&newer).contains("version 3"));
 }
 
 #[tokio::test]

@@ -6,18 +6,22 @@ mod redis;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rollcall_store::{LastSeen, PostgresArchive, SqliteArchive, Store, Topics};
+use rollcall_store::{Copied, LastSeen, Policies, PostgresArchive, SqliteArchive, Store, Topics};
 
-use crate::config::{ArchiveUrl, Config, StoreUrl};
+use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
 use crate::metrics::Metrics;
 use crate::rounds::{Plan, Turn};
 
 use embedded::Embedded;
 use redis::Shared;
 
-/// The store, the archive and the topics.
+/// Hosts on one Redis that start together begin to load who may see whom within this, each at its own moment.
+const SPREAD: Duration = Duration::from_secs(5);
+
+/// The store, the archive, the topics and the policies.
 pub(crate) struct Backing {
     /// Where sessions are.
     pub(crate) store: Arc<dyn Store>,
@@ -25,6 +29,8 @@ pub(crate) struct Backing {
     pub(crate) archive: Arc<dyn LastSeen>,
     /// Where what changes can be watched.
     pub(crate) topics: Arc<dyn Topics>,
+    /// Where it is kept who restricted, blocked, listed whom.
+    pub(crate) policies: Arc<dyn Policies>,
     hot: Hot,
     /// Held for as long as the data directory is ours.
     _lock: Option<File>,
@@ -43,13 +49,14 @@ impl Backing {
             StoreUrl::Memory => {
                 let file = Arc::new(sqlite(config)?);
                 let embedded = Embedded::open(config, Arc::clone(&file)).await?;
+                let policies = Arc::new(file.policies());
                 let archive: Arc<dyn LastSeen> = match &config.archive {
                     ArchiveUrl::WithStore | ArchiveUrl::Sqlite => file,
                     ArchiveUrl::Postgres(url) => Arc::new(PostgresArchive::open(url.reveal()).await?),
                 };
                 let store = Arc::clone(&embedded.memory) as Arc<dyn Store>;
                 let topics = Arc::new(embedded.topics.clone());
-                Ok(Self { store, archive, topics, hot: Hot::Embedded(embedded), _lock: lock })
+                Ok(Self { store, archive, topics, policies, hot: Hot::Embedded(embedded), _lock: lock })
             }
             StoreUrl::Redis(url) => {
                 let shared = Shared::open(config, url).await?;
@@ -60,7 +67,9 @@ impl Backing {
                 };
                 let store = Arc::clone(&shared.store) as Arc<dyn Store>;
                 let topics = Arc::clone(&shared.store) as Arc<dyn Topics>;
-                Ok(Self { store, archive, topics, hot: Hot::Redis(shared), _lock: lock })
+                let policies = Arc::clone(&shared.store) as Arc<dyn Policies>;
+                let (lock, policies) = copied(config, url, lock, policies);
+                Ok(Self { store, archive, topics, policies, hot: Hot::Redis(shared), _lock: lock })
             }
         }
     }
@@ -70,6 +79,14 @@ impl Backing {
         match &self.hot {
             Hot::Embedded(embedded) => (0..workers).map(|index| embedded.plan(Turn { index, of: workers })).collect(),
             Hot::Redis(shared) => shared.plans(workers),
+        }
+    }
+
+    /// Within which time hosts that start together begin to load.
+    pub(crate) fn spread(&self) -> Duration {
+        match &self.hot {
+            Hot::Embedded(_) => Duration::ZERO,
+            Hot::Redis(_) => SPREAD,
         }
     }
 
@@ -101,6 +118,18 @@ impl Backing {
     }
 }
 
+/// Opens only what is kept of who may see whom, for a program that is no host; with the lock, if the directory is taken.
+pub(crate) async fn policies(config: &Config) -> Result<(Arc<dyn Policies>, Option<File>)> {
+    match (&config.store, &config.data) {
+        (StoreUrl::Memory, None) => anyhow::bail!("with data = none the embedded store keeps nothing on disk"),
+        (StoreUrl::Memory, Some(directory)) => {
+            let lock = take(directory).context("the embedded store is used by its host alone: stop that first")?;
+            Ok((Arc::new(sqlite(config)?.policies()), Some(lock)))
+        }
+        (StoreUrl::Redis(url), _) => Ok((redis::open(config, url).await?, None)),
+    }
+}
+
 /// Says where everything is, to people.
 pub(crate) fn described(config: &Config) -> String {
     let disk = || match &config.data {
@@ -109,11 +138,11 @@ pub(crate) fn described(config: &Config) -> String {
     };
     match (&config.store, &config.archive) {
         (StoreUrl::Memory, ArchiveUrl::WithStore | ArchiveUrl::Sqlite) => match &config.data {
-            Some(directory) => format!("Last seen and choices are kept in {}.", directory.display()),
+            Some(directory) => format!("Last seen, choices and privacy are kept in {}.", directory.display()),
             None => "Nothing is kept on disk.".to_owned(),
         },
         (StoreUrl::Memory, ArchiveUrl::Postgres(url)) => {
-            format!("Choices are kept {}, and last seen in {url}.", disk())
+            format!("Choices and privacy are kept {}, and last seen in {url}.", disk())
         }
         (StoreUrl::Redis(store), ArchiveUrl::WithStore) => format!("Everything is kept in {store}."),
         (StoreUrl::Redis(store), ArchiveUrl::Sqlite) => {
@@ -127,6 +156,28 @@ pub(crate) fn described(config: &Config) -> String {
 
 fn needs_disk(config: &Config) -> bool {
     config.store == StoreUrl::Memory || config.archive == ArchiveUrl::Sqlite
+}
+
+/// The same policies with a copy on disk, where there is a directory for one. It only spares reading, so a host that cannot
+/// have it goes on without.
+fn copied(
+    config: &Config,
+    url: &Url,
+    lock: Option<File>,
+    policies: Arc<dyn Policies>,
+) -> (Option<File>, Arc<dyn Policies>) {
+    let Some(directory) = &config.data else { return (lock, policies) };
+    match lock.map_or_else(|| take(directory), Ok) {
+        Ok(lock) => {
+            let identity = format!("{url} in {} shards", config.shards);
+            let copied = Copied::open(policies, directory.join("policy.copy"), &identity);
+            (Some(lock), Arc::new(copied))
+        }
+        Err(error) => {
+            tracing::info!("keeps no copy of who may see whom: {error:#}");
+            (None, policies)
+        }
+    }
 }
 
 /// Makes the data directory if need be, and takes it for this process alone: two on one directory would each undo what

@@ -28,14 +28,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) async fn open(config: &Config, url: &Url) -> Result<Self> {
-        let ca = match &config.store_ca {
-            Some(path) => Some(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?),
-            None => None,
-        };
-        let rules = config.rules();
-        let (pardon, retire_after) = (rules.alive_for(), rules.retire_after);
-        let options = Options { shards: config.shards, pardon, retire_after, ca, ..Options::default() };
-        let store = Arc::new(Redis::open(url.reveal(), options).await?);
+        let store = open(config, url).await?;
         let name = name();
         let alone = Share::of(0, 1, store.shards());
         let (shares, share) = watch::channel(alone);
@@ -66,6 +59,18 @@ impl Shared {
             tracing::warn!("could not tell the other hosts of the end: {error}");
         }
     }
+}
+
+/// The store itself.
+pub(super) async fn open(config: &Config, url: &Url) -> Result<Arc<Redis>> {
+    let ca = match &config.store_ca {
+        Some(path) => Some(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?),
+        None => None,
+    };
+    let rules = config.rules();
+    let (pardon, retire_after) = (rules.alive_for(), rules.retire_after);
+    let options = Options { shards: config.shards, pardon, retire_after, ca, ..Options::default() };
+    Ok(Arc::new(Redis::open(url.reveal(), options).await?))
 }
 
 /// Distinct among all hosts, and telling for whoever looks into Redis.

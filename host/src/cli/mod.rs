@@ -4,11 +4,13 @@
 //! `main`, except for what is worth testing by itself.
 
 mod flags;
+mod restrictions;
 mod token;
 
 use clap::{Parser, Subcommand};
 
 pub use flags::{AccessFlags, SettingFlags};
+pub use restrictions::{RestrictionsCommand, restrictions};
 pub use token::{TokenArgs, TokenFault};
 
 const EXAMPLES: &str = "\
@@ -19,6 +21,7 @@ Examples:
   rollcall token --user alice --key token.key     a token for alice, for one hour
   rollcall config --example > rollcall.toml       a file to start from
   rollcall serve --config rollcall.toml
+  rollcall restrictions import banned.txt --store redis://localhost
 
 Try it, while `rollcall serve` runs:
   curl '127.0.0.1:8080/v1/heartbeat?as=bob' --json '{\"device\":\"web-1\"}'
@@ -38,6 +41,16 @@ Examples:
 
 Only the token is printed, so that a script can use it:
   curl -H \"Authorization: Bearer $(rollcall token --user alice --key token.key)\" …";
+
+const RESTRICTIONS_AFTER: &str = "\
+Examples:
+  rollcall restrictions import banned.txt --store redis://localhost
+  rollcall restrictions import --bitmap banned.bits --store redis://localhost
+  rollcall restrictions import --lift pardoned.txt --store redis://localhost
+  rollcall restrictions export - --store redis://localhost | wc -l
+
+Hosts on the store enforce it at once. The embedded store is its host's alone: stop that first, or
+use PUT /v1/restrictions/{user} and POST /v1/policy while it runs.";
 
 const CONFIG_AFTER: &str = "\
 Examples:
@@ -69,6 +82,9 @@ pub enum Command {
     /// Make a token for a user or a service, for trying out and for scripts.
     #[command(after_help = TOKEN_AFTER)]
     Token(TokenArgs),
+    /// Restrict many accounts at once from a file, or write down those that are.
+    #[command(after_help = RESTRICTIONS_AFTER, subcommand)]
+    Restrictions(RestrictionsCommand),
     /// Print the configuration that is in force, and where each value came from.
     #[command(after_help = CONFIG_AFTER)]
     Config {

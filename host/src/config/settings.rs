@@ -198,7 +198,8 @@ settings! {
         notice: Notice = |_| Notice::Both, "both, notifications or sweep";
 
         /// The directory for what must outlive the process, such as last seen; made if it is missing. The word none keeps
-        /// nothing on disk. A host on Redis uses it only for an archive in sqlite.
+        /// nothing on disk. A host on Redis uses it for an archive in sqlite, and for a copy of who may see whom that spares
+        /// Redis most of the reading when the host starts again.
         data: Option<PathBuf> = |_| Some("./rollcall-data".into()), "directory or none";
 
         /// Into how many shards people are divided. Never change it for a store that holds data.
@@ -206,6 +207,14 @@ settings! {
 
         /// How many threads run functions. 0 is one per core.
         workers: usize = |_| 0, "number", 0..=MAX_WORKERS;
+
+        /// How many bytes one instance of restriction-check may hold of who restricted, blocked and listed whom. A billion
+        /// restricted accounts take 125 MB. If everything does not fit, or with 0, every check asks the store.
+        policy_memory: u64 = |_| 256 << 20, "bytes", 0..=3 << 30;
+
+        /// How many instances of restriction-check there are. 0 is one per worker, which is quickest; fewer share, and take
+        /// as many times less memory.
+        policy_instances: u32 = |_| 0, "number", 0..=MAX_WORKERS as u32;
 
         /// How long a shutdown waits for open connections before it closes them.
         drain: Duration = |_| Duration::from_secs(10), "duration", Duration::ZERO..=Duration::from_hours(1);
@@ -288,7 +297,7 @@ settings! {
 
     Components {
         /// A component file in place of one in the binary, by the name of its function: heartbeat, offline-sweep, query,
-        /// subscribe or typing. As a variable, NAME=FILE pairs with commas between them; as a flag, one pair each time. A
+        /// restriction-check, subscribe or typing. As a variable, NAME=FILE pairs with commas between them; as a flag, one pair each time. A
         /// list that is given again replaces the former as a whole.
         component: Components = |_| Components::default(), "NAME=FILE";
     }

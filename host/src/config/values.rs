@@ -17,7 +17,7 @@ use super::names::nearest;
 const NONE: &str = "none";
 
 /// The functions that a component can be given for.
-pub const FUNCTIONS: [&str; 5] = ["heartbeat", "offline-sweep", "query", "subscribe", "typing"];
+pub const FUNCTIONS: [&str; 6] = ["heartbeat", "offline-sweep", "query", "restriction-check", "subscribe", "typing"];
 
 /// The kind of a setting's value.
 pub trait Value: Sized {

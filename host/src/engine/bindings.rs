@@ -14,6 +14,7 @@ pub mod platform {
                 import rollcall:presence/sessions@0.1.0;
                 import rollcall:presence/archive@0.1.0;
                 import rollcall:presence/topics@0.1.0;
+                import rollcall:presence/policy@0.1.0;
                 import rollcall:presence/restriction-check@0.1.0;
             }
         ",
@@ -56,6 +57,16 @@ pub mod typing {
     wasmtime::component::bindgen!({
         path: "../wit",
         world: "rollcall:presence/typing-function",
+        with: { "rollcall:presence": super::platform::rollcall::presence },
+        require_store_data_send: true,
+    });
+}
+
+/// The `restriction-check` function.
+pub mod restriction_check {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "rollcall:presence/restriction-check-function",
         with: { "rollcall:presence": super::platform::rollcall::presence },
         require_store_data_send: true,
     });

@@ -8,7 +8,9 @@ use wasmtime::component::{Component, Linker};
 
 use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
 use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
+use super::bindings::platform::rollcall::presence::policy;
 use super::bindings::query::{QueryFunction, QueryFunctionPre};
+use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
 use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::lane::prove;
@@ -27,7 +29,9 @@ pub enum Source {
 #[derive(Debug, Error)]
 pub enum Misfit {
     /// There is no function of that name.
-    #[error("there is no function named `{0}`; there are heartbeat, query, subscribe, typing and offline-sweep")]
+    #[error(
+        "there is no function named `{0}`; there are heartbeat, query, subscribe, typing, restriction-check and offline-sweep"
+    )]
     Unknown(String),
     /// It cannot be read.
     #[error("cannot read component {path}: {error}")]
@@ -78,6 +82,7 @@ pub struct Catalog {
     pub(crate) query: QueryFunctionPre<Cell>,
     pub(crate) subscribe: SubscribeFunctionPre<Cell>,
     pub(crate) typing: TypingFunctionPre<Cell>,
+    pub(crate) restriction_check: RestrictionCheckFunctionPre<Cell>,
     pub(crate) offline_sweep: OfflineSweepFunctionPre<Cell>,
 }
 
@@ -89,7 +94,8 @@ impl std::fmt::Debug for Catalog {
 
 impl Catalog {
     /// Loads each function from its source; `source` is asked by name. Each gets what its world says and no more: a
-    /// replacement of `heartbeat` cannot reach the archive.
+    /// replacement of `heartbeat` cannot reach the archive. Where a world asks for `restriction-check`, a component may come
+    /// with that plugged in, and then asks for what that needs instead.
     pub fn load(engine: &Engine, source: impl Fn(&str) -> Source) -> Result<Self, Misfit> {
         let link = |function: &str, provide: fn(&mut Linker<Cell>) -> wasmtime::Result<()>| {
             let component = component(engine, &source(function))?;
@@ -99,15 +105,25 @@ impl Catalog {
         };
         let export = |function: &str, error| Misfit::Export { function: function.to_owned(), error };
         let heartbeat = link("heartbeat", |l| HeartbeatFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
-        let query = link("query", |l| QueryFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
-        let subscribe = link("subscribe", |l| SubscribeFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
-        let typing = link("typing", |l| TypingFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+        let query = link("query", |l| {
+            QueryFunction::add_to_linker::<_, Capabilities>(l, |cell| cell).and_then(|()| plugged(l))
+        })?;
+        let subscribe = link("subscribe", |l| {
+            SubscribeFunction::add_to_linker::<_, Capabilities>(l, |cell| cell).and_then(|()| plugged(l))
+        })?;
+        let typing = link("typing", |l| {
+            TypingFunction::add_to_linker::<_, Capabilities>(l, |cell| cell).and_then(|()| plugged(l))
+        })?;
+        let check =
+            link("restriction-check", |l| RestrictionCheckFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
         let sweep = link("offline-sweep", |l| OfflineSweepFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
         Ok(Self {
             heartbeat: HeartbeatFunctionPre::new(heartbeat).map_err(|error| export("heartbeat", error))?,
             query: QueryFunctionPre::new(query).map_err(|error| export("query", error))?,
             subscribe: SubscribeFunctionPre::new(subscribe).map_err(|error| export("subscribe", error))?,
             typing: TypingFunctionPre::new(typing).map_err(|error| export("typing", error))?,
+            restriction_check: RestrictionCheckFunctionPre::new(check)
+                .map_err(|error| export("restriction-check", error))?,
             offline_sweep: OfflineSweepFunctionPre::new(sweep).map_err(|error| export("offline-sweep", error))?,
         })
     }
@@ -123,9 +139,16 @@ impl Catalog {
         proof.map_err(|error| unborn("subscribe", error))?;
         let proof = prove::<TypingFunction>(engine, &self.typing, platform).await;
         proof.map_err(|error| unborn("typing", error))?;
+        let proof = prove::<RestrictionCheckFunction>(engine, &self.restriction_check, platform).await;
+        proof.map_err(|error| unborn("restriction-check", error))?;
         let proof = prove::<OfflineSweepFunction>(engine, &self.offline_sweep, platform).await;
         proof.map_err(|error| unborn("offline-sweep", error))
     }
+}
+
+/// What `restriction-check` needs, for a component that has it plugged in.
+fn plugged(linker: &mut Linker<Cell>) -> wasmtime::Result<()> {
+    policy::add_to_linker::<_, Capabilities>(linker, |cell| cell)
 }
 
 fn component(engine: &Engine, source: &Source) -> Result<Component, Misfit> {

@@ -14,7 +14,7 @@ use rollcall_functions::{query, subscribe as watching, sweep};
 
 use super::bindings::heartbeat::exports::rollcall::presence::heartbeat;
 use super::bindings::offline_sweep::exports::rollcall::presence::offline_sweep;
-use super::bindings::platform::rollcall::presence::{archive, restriction_check, sessions, settings, topics, types};
+use super::bindings::platform::rollcall::presence::{archive, sessions, settings, topics, types};
 use super::bindings::subscribe::exports::rollcall::presence::subscribe;
 use super::bindings::typing::exports::rollcall::presence::typing;
 
@@ -182,11 +182,11 @@ pub(crate) fn touches_in(touches: sessions::Touches) -> Result<Touches, Invalid>
     Ok(Touches { users, devices, traces })
 }
 
-fn ids_in<I: Id>(ids: types::Ids) -> Result<Ids<I>, Invalid> {
+pub(crate) fn ids_in<I: Id>(ids: types::Ids) -> Result<Ids<I>, Invalid> {
     Ids::parse(ids.text, ids.lengths).map_err(|_| Invalid::new(I::FIELD, "is unfit, one or more of them"))
 }
 
-fn ids_out<I: Id>(ids: Ids<I>) -> types::Ids {
+pub(crate) fn ids_out<I: Id>(ids: Ids<I>) -> types::Ids {
     let (text, lengths) = ids.into_parts();
     types::Ids { text, lengths }
 }
@@ -276,13 +276,6 @@ pub(crate) fn retiree_in(retirement: sessions::Retirement) -> Result<Retiree, In
 
 pub(crate) fn sighting_in(sighting: archive::Sighting) -> Result<Sighting, Invalid> {
     Ok(Sighting { user: UserId::parse(sighting.user)?, last_seen: Time(sighting.last_seen) })
-}
-
-/// The reason is for administrators, and this host's policy gives none but the person's own setting.
-pub(crate) fn verdict_out(verdict: Verdict) -> restriction_check::Verdict {
-    let presence =
-        if verdict.presence { restriction_check::Ruling::Allowed } else { restriction_check::Ruling::Private };
-    restriction_check::Verdict { presence, last_seen: verdict.last_seen }
 }
 
 pub(crate) fn change_out(change: &Change) -> topics::Change {

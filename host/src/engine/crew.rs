@@ -1,8 +1,9 @@
 //! A worker's functions, called as if they were plain async functions.
 
 use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, Stroke, View};
-use rollcall_core::{ConversationId, Error, UserId};
-use rollcall_functions::capabilities::{Shards, Typist, Verdict};
+use rollcall_core::policy::{Change, Judgement};
+use rollcall_core::{ConversationId, Error, Ids, UserId};
+use rollcall_functions::capabilities::{OwnSettings, Shards, Typist, Verdict};
 use rollcall_functions::subscribe::Place;
 use rollcall_functions::sweep::{Archived, Settled};
 use wasmtime::Engine;
@@ -97,9 +98,26 @@ impl Crew {
         self.typing.call(|reply| TypingCall::Typists(viewer, conversations, reply)).await
     }
 
+    /// Asks what the viewer may see of each, and why not the rest.
+    pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Judgement>, Error> {
+        self.platform.metrics.policy.checked(subjects.len());
+        self.platform.checker.check(viewer, subjects).await
+    }
+
+    /// Makes changes of who may see whom.
+    pub async fn apply(&self, changes: Vec<Change>) -> Result<Answers<()>, Error> {
+        self.platform.checker.apply(changes).await
+    }
+
+    /// Asks what a person set for themselves.
+    pub async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error> {
+        self.platform.checker.settings_of(user).await
+    }
+
     /// Asks what the viewer may see of each.
     pub async fn verdicts(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
-        self.platform.verdicts(viewer, subjects).await
+        let judgements = self.check(viewer, subjects.iter().collect()).await?;
+        Ok(judgements.into_iter().map(Judgement::verdict).collect())
     }
 
     /// Derives people anew.

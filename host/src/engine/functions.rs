@@ -101,10 +101,10 @@ fn close_batch(calls: &mut Vec<HeartbeatCall>, beats: &mut Vec<Beat>, replies: &
     }
 }
 
-type Batch<W> = Result<Vec<Result<W, types::Error>>, types::Error>;
+pub(super) type Batch<W> = Result<Vec<Result<W, types::Error>>, types::Error>;
 
 /// One answer for the whole batch. A caller that went away is no longer interested, and that is all right.
-fn answer<W, T>(reply: Reply<Answers<T>>, batch: Batch<W>, decode: impl Fn(W) -> T) {
+pub(super) fn answer<W, T>(reply: Reply<Answers<T>>, batch: Batch<W>, decode: impl Fn(W) -> T) {
     let batch = batch.map_err(codec::error_in);
     let answers = batch.map(|items| items.into_iter().map(|i| i.map(&decode).map_err(codec::error_in)).collect());
     let _ = reply.send(answers);

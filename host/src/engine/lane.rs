@@ -20,7 +20,7 @@ use tracing::Instrument;
 use wasmtime::component::Accessor;
 use wasmtime::{Engine, Result, Store, UpdateDeadline};
 
-use super::limits::PATIENCE_TICKS;
+use super::limits::{MEMORY_LIMIT_BYTES, PATIENCE_TICKS};
 use super::platform::{Cell, Platform};
 
 /// Calls in flight in one instance. A full batch takes a few hundred kilobytes of the instance's 64 MiB, so this many
@@ -55,6 +55,11 @@ pub(crate) trait Function: Sized + 'static {
     /// The function, ready to be instantiated.
     type Blueprint: Clone + 'static;
 
+    /// The most memory that an instance may have.
+    fn memory_limit(_platform: &Platform) -> usize {
+        MEMORY_LIMIT_BYTES
+    }
+
     /// Makes an instance.
     async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self>;
 
@@ -67,7 +72,7 @@ pub(crate) trait Function: Sized + 'static {
     async fn serve(&self, accessor: &Accessor<Cell>, call: Self::Call) -> Result<()>;
 }
 
-/// The sending end of a lane. Cheap to clone; stays on its worker thread.
+/// The sending end of a lane. Cheap to clone.
 pub struct Lane<C> {
     calls: mpsc::Sender<C>,
 }
@@ -81,37 +86,57 @@ impl<C> Clone for Lane<C> {
 impl<C: 'static> Lane<C> {
     /// Starts a lane on the current thread's local task set.
     pub(crate) fn start<F: Function<Call = C>>(engine: Engine, blueprint: F::Blueprint, platform: Platform) -> Self {
+        let (lane, queue) = Self::open();
+        queue.serve::<F>(engine, blueprint, platform);
+        lane
+    }
+
+    /// Both ends of a lane that is yet to be started.
+    pub(crate) fn open() -> (Self, Queue<C>) {
         let (calls, queue) = mpsc::channel(MAX_QUEUED);
-        let keeper = Keeper::<F> { engine, blueprint, platform };
-        tokio::task::spawn_local(keeper.keep(queue));
-        Self { calls }
+        (Self { calls }, Queue(queue))
     }
 
     /// Makes a call and waits for its answer.
     pub(crate) async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Error> {
+        let answer = tokio::time::timeout(CALL_TIMEOUT, self.call_patiently(call)).await;
+        // It is too slow.
+        answer.unwrap_or(Err(Error::Unavailable(RETRY_MS)))
+    }
+
+    /// Makes a call and waits for its answer for as long as the instance lives; one that is stuck does not live for long.
+    pub(crate) async fn call_patiently<T>(&self, call: impl FnOnce(Reply<T>) -> C) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         if self.calls.try_send(call(reply)).is_err() {
             return Err(Error::Unavailable(RETRY_MS));
         }
-        match tokio::time::timeout(CALL_TIMEOUT, answer).await {
-            Ok(Ok(answer)) => answer,
-            // The instance was lost and took its calls along, or it is too slow.
-            Ok(Err(_)) | Err(_) => Err(Error::Unavailable(RETRY_MS)),
-        }
+        // The instance was lost and took its calls along.
+        answer.await.unwrap_or(Err(Error::Unavailable(RETRY_MS)))
+    }
+}
+
+/// The receiving end of a lane.
+pub(crate) struct Queue<C>(mpsc::Receiver<C>);
+
+impl<C: 'static> Queue<C> {
+    /// Serves the lane on the current thread's local task set.
+    pub(crate) fn serve<F: Function<Call = C>>(self, engine: Engine, blueprint: F::Blueprint, platform: Platform) {
+        let keeper = Keeper::<F> { engine, blueprint, platform };
+        tokio::task::spawn_local(keeper.keep(self.0));
     }
 }
 
 /// Makes one instance and lets it go again: whether a function can live at all.
 pub(crate) async fn prove<F: Function>(engine: &Engine, blueprint: &F::Blueprint, platform: &Platform) -> Result<()> {
-    let mut store = cell(engine, platform);
+    let mut store = cell::<F>(engine, platform);
     let ticks = Arc::clone(&store.data().ticks);
     patient(&ticks, F::instantiate(blueprint, &mut store)).await?;
     Ok(())
 }
 
 /// A place for one instance, with its bounds.
-fn cell(engine: &Engine, platform: &Platform) -> Store<Cell> {
-    let mut store = Store::new(engine, Cell::new(platform.clone()));
+fn cell<F: Function>(engine: &Engine, platform: &Platform) -> Store<Cell> {
+    let mut store = Store::new(engine, Cell::new(platform.clone(), F::memory_limit(platform)));
     store.limiter(|cell| &mut cell.limits);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context| {
@@ -162,7 +187,7 @@ impl<F: Function> Keeper<F> {
 
     /// One instance's life.
     async fn live(&self, queue: &mut mpsc::Receiver<F::Call>) -> End {
-        let mut store = cell(&self.engine, &self.platform);
+        let mut store = cell::<F>(&self.engine, &self.platform);
         let ticks = Arc::clone(&store.data().ticks);
         let function = match patient(&ticks, F::instantiate(&self.blueprint, &mut store)).await {
             Ok(function) => function,

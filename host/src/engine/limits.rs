@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
-/// The most memory one instance may have. A full batch is 1,024 items of at most 300 bytes in and out, a few copies of
+/// The most memory one instance may have, unless it is one that remembers. A full batch is 1,024 items of at most 300 bytes in and out, a few copies of
 /// it at most, and dozens of batches in flight: 64 MiB leaves a factor of three.
 pub const MEMORY_LIMIT_BYTES: usize = 64 << 20;
 
@@ -16,7 +16,10 @@ pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 /// takes about one millisecond.
 pub const PATIENCE_TICKS: u32 = 25;
 
-/// Instances in the whole process: five functions on each of at most 64 workers, with as many being replaced.
+/// The most that an instance which remembers may have in all: what 32 bits address.
+const ADDRESSABLE_BYTES: usize = 4 << 30;
+
+/// Instances in the whole process: six functions on each of at most 64 workers, with as many being replaced.
 const MAX_INSTANCES: u32 = 1024;
 
 /// The engine of this process.
@@ -29,10 +32,11 @@ pub fn engine() -> Result<Engine> {
         .total_memories(MAX_INSTANCES)
         .total_tables(MAX_INSTANCES * 4)
         .total_stacks(MAX_INSTANCES * 4)
-        .max_memory_size(MEMORY_LIMIT_BYTES);
+        .max_memory_size(ADDRESSABLE_BYTES);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
-    // Reserving what an instance may ever have, and no more, keeps 1,024 of them within 128 GiB of address space.
-    config.memory_reservation(MEMORY_LIMIT_BYTES as u64);
+    // Address space costs nothing, and where all of what 32 bits address is reserved, no access has to be checked. How much of
+    // it an instance gets is the limiter's business.
+    config.memory_reservation(ADDRESSABLE_BYTES as u64);
     config.memory_guard_size(32 << 20);
     Engine::new(&config)
 }

@@ -6,6 +6,7 @@
 
 pub mod bindings;
 mod catalog;
+mod checking;
 mod codec;
 mod crew;
 mod feeding;
@@ -13,9 +14,11 @@ mod functions;
 mod lane;
 mod limits;
 mod platform;
+mod policy;
 mod topics;
 
 pub use catalog::{Catalog, Misfit, Source};
+pub use checking::{Checker, Desk};
 pub use crew::Crew;
 pub use feeding::Feed;
 pub use lane::Lane;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use rollcall_core::{Error, Rules, UserId};
-use rollcall_functions::capabilities::{Shards, Verdict};
-use rollcall_store::{LastSeen, Store, Topics};
+use rollcall_core::{Error, Rules};
+use rollcall_functions::capabilities::Shards;
+use rollcall_store::{LastSeen, Policies, Store, Topics};
 use wasmtime::component::{Accessor, HasData};
 use wasmtime::{StoreLimits, StoreLimitsBuilder};
 
 use super::bindings::platform::rollcall::presence as wit;
+use super::checking::{Checker, verdict_out};
 use super::codec;
-use super::limits::MEMORY_LIMIT_BYTES;
 use crate::metrics::Metrics;
 
-/// Everything the functions need, shared by all instances of the process.
+/// Everything the functions need, shared by all instances of a worker.
 #[derive(Clone)]
 pub struct Platform {
     /// Where sessions are kept.
@@ -24,19 +24,20 @@ pub struct Platform {
     pub archive: Arc<dyn LastSeen>,
     /// Where what changes can be watched, and signs of typing are left.
     pub topics: Arc<dyn Topics>,
+    /// Where it is kept who restricted, blocked, listed whom.
+    pub policies: Arc<dyn Policies>,
+    /// Who is asked who may see whom.
+    pub checker: Checker,
+    /// How many bytes of that one instance of `restriction-check` may hold in its memory.
+    pub policy_memory: u64,
     /// The rules in force.
     pub rules: Rules,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
 
-impl Platform {
-    /// Who may see whom; whatever asks in this host asks here. It is the empty policy: nothing can restrict, block or hide
-    /// anybody yet, so everybody may see everybody. The `restriction-check` component will take this place.
-    pub(crate) async fn verdicts(&self, _viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
-        Ok(vec![Verdict { presence: true, last_seen: true }; subjects.len()])
-    }
-}
+/// A component that has another plugged in has a memory for each.
+const MAX_MEMORIES: usize = 4;
 
 /// What one instance carries.
 pub(crate) struct Cell {
@@ -47,9 +48,9 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn new(platform: Platform) -> Self {
+    pub(crate) fn new(platform: Platform, memory_limit: usize) -> Self {
         let limits =
-            StoreLimitsBuilder::new().memory_size(MEMORY_LIMIT_BYTES).memories(1).instances(16).tables(16).build();
+            StoreLimitsBuilder::new().memory_size(memory_limit).memories(MAX_MEMORIES).instances(16).tables(16).build();
         Self { platform, limits, ticks: Arc::default() }
     }
 
@@ -172,12 +173,13 @@ impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
     async fn check(
         accessor: &Access<T>,
         viewer: Option<String>,
-        subjects: Vec<String>,
+        subjects: wit::types::Ids,
     ) -> Result<Vec<wit::restriction_check::Verdict>, wit::types::Error> {
         let platform = platform(accessor);
         let viewer = viewer.map(codec::user_in).transpose().map_err(|invalid| codec::error_out(invalid.into()))?;
-        let subjects = codec::all(subjects, codec::user_in)?;
-        let verdicts = platform.verdicts(viewer, subjects).await.map_err(codec::error_out)?;
-        Ok(verdicts.into_iter().map(codec::verdict_out).collect())
+        let subjects = codec::ids_in(subjects).map_err(|invalid| codec::error_out(invalid.into()))?;
+        platform.metrics.policy.checked(subjects.len());
+        let judgements = platform.checker.check(viewer, subjects).await.map_err(codec::error_out)?;
+        Ok(judgements.into_iter().map(verdict_out).collect())
     }
 }

@@ -37,7 +37,7 @@ const BURST: f64 = 60.0;
 const MESSAGES_PER_S: f64 = 20.0;
 
 /// A browser keeps to the last such time that it was told, also when nobody answers: so never a very short one.
-const RETRY_MS: RangeInclusive<u64> = 1000..=3000;
+pub(super) const RETRY_MS: RangeInclusive<u64> = 1000..=3000;
 
 /// No connection is given up sooner than this, however short the beats.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(5);

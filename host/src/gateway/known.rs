@@ -70,6 +70,7 @@ pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
         if let Some(note) = &published.note {
             hash.text(&note.text);
             hash.text(&note.emoji);
+            hash.bytes(&note.until.map_or(0, |until| until.0).to_le_bytes());
         }
     }
     hash.spread()

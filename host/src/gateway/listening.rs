@@ -8,10 +8,10 @@ use rollcall_core::{Error, UserId};
 use super::Gateway;
 
 /// People read again in one call.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// Before what could not be read is tried again.
-const RETRY: Duration = Duration::from_millis(500);
+pub(super) const RETRY: Duration = Duration::from_millis(500);
 
 /// When somebody is read again of whom something was shown that is not published yet: a settling is due within a second.
 const DOUBT: Duration = Duration::from_millis(1500);
@@ -145,7 +145,7 @@ impl Gateway {
         }
     }
 
-    async fn reread(&self, people: Vec<(UserId, u64)>) -> Result<(), Error> {
+    pub(super) async fn reread(&self, people: Vec<(UserId, u64)>) -> Result<(), Error> {
         if people.is_empty() {
             return Ok(());
         }

@@ -5,13 +5,14 @@
 //! worker there is one subscription on this host, one copy of the text, and one mark per watcher.
 //!
 //! Deliberately absent: a queue per connection, a replay log (the newest state is all there is to replay), and any
-//! decision about who may see whom: that comes from the functions, with every admission.
+//! decision about who may see whom: that comes from the functions, with every admission and whenever it changes.
 
 mod attendance;
 mod connection;
 mod handshake;
 mod known;
 mod listening;
+mod reconsidering;
 mod roster;
 mod socket;
 mod sse;
@@ -28,16 +29,21 @@ use rollcall_core::sight::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
 use rollcall_functions::subscribe::Place;
 use rollcall_store::{Tap, Topic, Topics};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::engine::Crew;
+use crate::following::Stirred;
 use attendance::Attendance;
+use connection::RETRY_MS;
 use roster::{Added, Crowds, Roster};
 
 pub(crate) use attendance::Presences;
 pub(crate) use connection::{Visitor, retry_ms};
 pub(crate) use handshake::handshake;
 pub(crate) use roster::Sizes;
+
+/// How often what a newcomer is shown is read again because it changed what the viewer may see of them.
+const MAX_READINGS: usize = 16;
 
 /// How the gateway behaves.
 #[derive(Debug, Clone, Copy)]
@@ -104,9 +110,11 @@ impl Gateway {
     }
 
     /// Everything that goes on although no connection asks for it, for ever.
-    pub(crate) async fn run(&self) {
+    pub(crate) async fn run(&self, stirred: mpsc::UnboundedReceiver<Stirred>) {
         let attend = self.attendance.keep(&self.crew);
-        tokio::join!(self.listen(), self.repair(), self.resolve_doubts(), self.recheck(), self.count(), attend);
+        let reconsider = self.reconsider(stirred);
+        let repair = async { tokio::join!(self.repair(), self.resolve_doubts(), self.recheck()) };
+        tokio::join!(self.listen(), repair, reconsider, self.count(), attend);
     }
 
     /// Returns when the store knows of every connection what it should.
@@ -200,14 +208,31 @@ impl Spectator {
             gateway.tap.watch(&added.topics).await?;
             gateway.roster.borrow_mut().listened(&added.topics);
         }
-        let mut shown = self.read(added, watching).await?;
-        let typing = self.read_typing(added, conversations).await?;
+        let (mut shown, typing) = self.read_while_still(added, watching, conversations).await?;
         if let Some(since) = since {
             let unchanged = since.digest == Some(gateway.roster.borrow().digest(self.key));
             shown.retain(|shown| !unchanged && gateway.is_since(shown.published.as_ref(), &since));
         }
         let presences = shown.iter().map(|shown| &*shown.text);
         Ok(events::snapshot(presences, typing.iter().map(String::as_str), since.is_some()))
+    }
+
+    /// Reads what there is to show. If meanwhile it changed what this viewer may see of those, it is read again.
+    async fn read_while_still(
+        &self,
+        added: &Added,
+        watching: u32,
+        conversations: Vec<ConversationId>,
+    ) -> Result<(Vec<roster::Shown>, Vec<String>), Error> {
+        for _ in 0..MAX_READINGS {
+            self.gateway.roster.borrow_mut().trust(self.key, added);
+            let shown = self.read(added, watching).await?;
+            let typing = self.read_typing(added, conversations.clone()).await?;
+            if !self.gateway.roster.borrow().is_doubted(self.key, added) {
+                return Ok((shown, typing));
+            }
+        }
+        Err(Error::Unavailable(*RETRY_MS.start() as u32))
     }
 
     /// Asks what the viewer may see of those who were added.
@@ -237,10 +262,17 @@ impl Spectator {
             return Ok(Vec::new());
         }
         let gateway = &self.gateway;
+        let stirs = gateway.roster.borrow().stirs();
         let rooms = gateway.crew.typists(self.viewer.clone(), conversations.clone()).await?;
+        let is_current = gateway.roster.borrow().stirs() == stirs;
         let mut typing = Vec::new();
         for (conversation, typists) in conversations.iter().zip(rooms) {
             let typists: Vec<(UserId, Time)> = typists?.into_iter().map(|typist| (typist.user, typist.until)).collect();
+            if !is_current {
+                // Who of them may be seen may have changed since it was asked: they are told of in a moment, if so.
+                gateway.roster.borrow_mut().learn_typists(self.key, conversation, typists);
+                continue;
+            }
             typing.extend(typists.iter().map(|(user, until)| events::typing(conversation, user, Some(*until))));
             gateway.roster.borrow_mut().learn_typing(self.key, conversation, typists);
         }
@@ -298,9 +330,15 @@ impl Spectator {
             if collected.strangers.is_empty() {
                 return news;
             }
+            let stirs = self.gateway.roster.borrow().stirs();
             let Ok(verdicts) = crew.verdicts(self.viewer.clone(), collected.strangers.clone()).await else {
                 return news;
             };
+            if self.gateway.roster.borrow().stirs() != stirs {
+                // It may have changed since it was asked.
+                self.gateway.roster.borrow_mut().ask_again(self.key);
+                return news;
+            }
             let judged = collected.strangers.into_iter().zip(verdicts).map(|(user, verdict)| (user, verdict.presence));
             self.gateway.roster.borrow_mut().judge(self.key, judged.collect());
         }

@@ -1,6 +1,7 @@
 //! What is counted, in one place, in the text format that Prometheus reads.
 
 mod gateway;
+mod policy;
 mod redis;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use rollcall_functions::sweep::Settled;
 use rollcall_store::redis::Redis;
 
 use gateway::GatewayMetrics;
+use policy::PolicyMetrics;
 
 /// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -59,6 +61,8 @@ pub struct Metrics {
     connections: Gauge,
     /// What is counted of connections that stay.
     pub(crate) gateway: GatewayMetrics,
+    /// What is counted of who may see whom.
+    pub(crate) policy: PolicyMetrics,
     sessions: Gauge<i64>,
     here: Gauge<i64>,
 }
@@ -92,6 +96,7 @@ impl Default for Metrics {
             archived: Counter::default(),
             connections: Gauge::default(),
             gateway: GatewayMetrics::default(),
+            policy: PolicyMetrics::default(),
             sessions: Gauge::<i64>::default(),
             here: Gauge::<i64>::default(),
         };
@@ -133,6 +138,7 @@ impl Metrics {
         r.register("archived", "Last seen written to the archive", self.archived.clone());
         r.register("connections", "Connections open now", self.connections.clone());
         self.gateway.register(r);
+        self.policy.register(r);
         r.register("sessions", "Sessions in the embedded store", self.sessions.clone());
         r.register("here", "People in the embedded store who are not offline", self.here.clone());
     }

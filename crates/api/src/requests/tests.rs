@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::call::List;
 use crate::caller::{Known, Scopes};
 use crate::conversations::Conversations;
 
@@ -249,7 +250,7 @@ fn a_sweep_is_for_services_and_bounded() {
 #[test]
 fn a_body_over_the_limit_is_too_large() {
     let limits = Limits::default();
-    for function in [Function::Heartbeat, Function::Heartbeats, Function::Leave, Function::PutStatus, Function::Sweep] {
+    for function in WITH_BODIES {
         let padded = " ".repeat(function.body_limit(&limits) + 1);
         assert_eq!(refusal(post(function, &padded)).0, 413);
     }
@@ -293,13 +294,19 @@ fn the_words_that_are_listed_are_the_words_that_are_read() {
     assert_eq!(listed(STATUS, "choice"), words::<Stance>());
 }
 
-const WITH_BODIES: [Function<'static>; 7] = [
+const WITH_BODIES: [Function<'static>; 13] = [
     Function::Heartbeat,
     Function::Heartbeats,
     Function::Leave,
     Function::PutStatus,
     Function::PresencePost,
     Function::PutTyping("c1"),
+    Function::PutPrivacy,
+    Function::PutListed(List::Contacts, "bob"),
+    Function::PutListed(List::Blocks, "bob"),
+    Function::PutRestriction("bob"),
+    Function::Check,
+    Function::Changes,
     Function::Sweep,
 ];
 
@@ -307,7 +314,14 @@ proptest! {
     #[test]
     fn decoding_never_panics(bytes in any::<Vec<u8>>(), path in any::<String>(), kind in any::<Option<String>>()) {
         let body = Body { content_type: kind.as_deref(), bytes: &bytes, last_event_id: kind.as_deref() };
-        let with_paths = [Function::PresenceOne(&path), Function::Typists(&path), Function::PutTyping(&path)];
+        let with_paths = [
+            Function::PresenceOne(&path),
+            Function::Typists(&path),
+            Function::PutTyping(&path),
+            Function::PutListed(List::Contacts, &path),
+            Function::DeleteListed(List::Blocks, &path),
+            Function::PutRestriction(&path),
+        ];
         for function in WITH_BODIES.into_iter().chain(with_paths) {
             let caller = caller(Scopes::ALL);
             let _ = decode(function, &Query::default(), &caller, body, &Limits::default());
@@ -316,7 +330,10 @@ proptest! {
 
     #[test]
     fn decoding_what_is_nearly_right_never_panics(
-        name in prop::sample::select(vec!["user", "device", "beats", "users", "choice", "text", "for_s", "limit", "reason"]),
+        name in prop::sample::select(vec![
+            "user", "device", "beats", "users", "choice", "text", "for_s", "limit", "reason", "presence", "viewer",
+            "subjects", "changes", "op",
+        ]),
         value in "[\\[\\]{}\",:a-z0-9 .\\\\-]{0,40}",
         text in any::<String>(),
     ) {
@@ -325,6 +342,7 @@ proptest! {
                 let _ = ask(Scopes::ALL, function, "", &body);
             }
             let _ = ask(Scopes::ALL, Function::Heartbeats, "", &format!("{{\"beats\":[{body},{body}]}}"));
+            let _ = ask(Scopes::ALL, Function::Changes, "", &format!("{{\"changes\":[{body},{body}]}}"));
         }
     }
 }

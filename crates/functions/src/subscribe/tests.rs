@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use rollcall_core::{Device, DeviceId, DeviceKind, Session, Span, Stance, State};
+use rollcall_core::{Device, DeviceId, DeviceKind, Ids, Session, Span, Stance};
 
 use super::*;
 use crate::at_once::now;
@@ -153,9 +153,9 @@ impl Archive for Town {
 }
 
 impl Verdicts for Town {
-    async fn check(&self, _: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         let verdicts = self.0.verdicts.borrow();
-        Ok(subjects.iter().map(|subject| verdicts.get(subject).copied().unwrap_or(OWN)).collect())
+        Ok(subjects.iter().map(|subject| verdicts.get(&user(subject)).copied().unwrap_or(OWN)).collect())
     }
 }
 

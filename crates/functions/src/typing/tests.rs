@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use rollcall_core::{Choice, Moment, Session, Time};
+use rollcall_core::{Choice, Ids, Moment, Session, Time};
 
 use super::*;
 use crate::at_once::now;
@@ -81,11 +81,10 @@ impl Sessions for Room {
 }
 
 impl Verdicts for Room {
-    async fn check(&self, _: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
-        let verdict =
-            |subject: &UserId| Verdict { presence: !self.hidden.contains(&subject.as_str()), last_seen: true };
+    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
+        let verdict = |subject: &str| Verdict { presence: !self.hidden.contains(&subject), last_seen: true };
         let verdicts = subjects.iter().map(verdict).collect();
-        self.asked.borrow_mut().extend(subjects);
+        self.asked.borrow_mut().extend(subjects.iter().map(|subject| UserId::parse(subject).unwrap()));
         Ok(verdicts)
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use rollcall_core::{DeviceId, Error, Time, UserId};
+use rollcall_core::{DeviceId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
     Archive, Commit, Committed, Loaded, Retiree, Sessions, Shards, Sighting, Touch, Touched, Touches, Trace, Verdict,
     Verdicts,
@@ -200,7 +200,7 @@ impl Archive for Client {
 }
 
 impl Verdicts for Client {
-    async fn check(&self, _: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         Ok(subjects.iter().map(|_| Verdict { presence: true, last_seen: true }).collect())
     }
 }

@@ -55,7 +55,8 @@ pub(super) struct Down {
     generation: u64,
 }
 
-/// A fresh connection that is not yet in use.
+/// A fresh connection that is not in use by calls.
+#[derive(Clone)]
 pub(super) struct Fresh(MultiplexedConnection);
 
 /// A call that failed because the server is away. Whether it took effect is not known.

@@ -16,6 +16,7 @@ mod dues;
 mod expiries;
 mod fleet;
 mod link;
+mod policy;
 mod roll;
 mod seen;
 mod stats;
@@ -51,6 +52,7 @@ use batch::{Batch, piece, pieces};
 use dues::Dues;
 use fleet::Fleet;
 use link::Surroundings;
+use policy::{Stirring, Witnesses};
 use tending::Tended;
 use time::RedisTime;
 use topics::Switchboard;
@@ -71,6 +73,9 @@ pub struct Options {
     /// How long a session is kept after it went offline: the rules' `retire_after`, on every host the same. The longer,
     /// the more beats need not say when they end: see `docs/adr/0011-a-deadline-known-to-stand.md`. Default: 1 min.
     pub retire_after: Span,
+    /// How many changes of who may see whom each of the logs keeps, at least one: whoever follows them and falls behind by
+    /// more reads everything anew. On every host the same. Default: 50,000.
+    pub policy_log: u32,
     /// How long a connection may take to be made. Default: 1 s.
     pub connect_timeout: Duration,
     /// How long an answer may take before the server counts as away. Default: 1.5 s.
@@ -88,6 +93,7 @@ impl Default for Options {
             shards: DEFAULT_SHARDS,
             pardon: Span::seconds(45),
             retire_after: Rules::STANDARD.retire_after,
+            policy_log: 50_000,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(1500),
             ca: None,
@@ -136,6 +142,7 @@ pub enum Health {
 pub struct Redis {
     inner: Arc<Inner>,
     switchboard: Switchboard,
+    stirring: Stirring,
     _tending: Task,
 }
 
@@ -159,6 +166,11 @@ struct Inner {
     /// The pardon as it was last read or recorded.
     amnesty: Mutex<Option<Amnesty>>,
     tended: tokio::sync::Mutex<Tended>,
+    /// How many changes each log of policy keeps.
+    policy_log: u32,
+    /// What readers of policy seed their hashes with.
+    salt: u64,
+    witnesses: Witnesses,
     /// What was complained about last, lest every call repeat it.
     complaint: Mutex<String>,
 }
@@ -195,11 +207,14 @@ impl Redis {
             stamp: AtomicU64::new(RandomState::new().build_hasher().finish()),
             amnesty: Mutex::new(None),
             tended: tokio::sync::Mutex::default(),
+            policy_log: options.policy_log.max(1),
+            salt: RandomState::new().build_hasher().finish(),
+            witnesses: Witnesses::default(),
             complaint: Mutex::default(),
         });
         inner.begin().await?;
         let tending = Task(tokio::spawn(Arc::clone(&inner).tend()));
-        Ok(Self { inner, switchboard: Switchboard::new(), _tending: tending })
+        Ok(Self { inner, switchboard: Switchboard::new(), stirring: Stirring::new(), _tending: tending })
     }
 
     /// The store's time.

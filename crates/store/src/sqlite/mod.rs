@@ -1,10 +1,11 @@
-//! Last seen in a SQLite file, and beside it what the embedded store leaves behind for its next run.
+//! Last seen in a SQLite file, beside it what the embedded store leaves behind for its next run, and who may see whom.
 //!
 //! One thread writes, one reads: a look never waits behind a write. Everything that is answered is on disk. Nothing
 //! here panics over a file: one that cannot be used is refused at opening, by name; one that fails later answers
 //! [`Error::Unavailable`], says so once in the log, and works again as soon as the disk does.
 
 mod open;
+mod policies;
 mod saved;
 mod wire;
 mod worker;
@@ -21,6 +22,7 @@ use crate::sightings::bounded;
 use crate::{Answer, LastSeen};
 
 pub use open::OpenError;
+pub use policies::{LOG_KEPT, SqlitePolicies};
 use worker::{Purpose, Worker};
 
 /// What SQLite calls a database without a file.
@@ -38,6 +40,7 @@ pub struct SqliteArchive {
     /// the database is in memory this is the writer itself: there it belongs to one connection.
     reader: Arc<Worker>,
     writer: Arc<Worker>,
+    shared: Arc<policies::Shared>,
 }
 
 impl SqliteArchive {
@@ -49,14 +52,14 @@ impl SqliteArchive {
         }
         let writer = Worker::start(open::writer(path)?, Purpose::Writing, path)?;
         let reader = Worker::start(open::reader(path)?, Purpose::Reading, path)?;
-        Ok(Self { writer: Arc::new(writer), reader: Arc::new(reader) })
+        Ok(Self { writer: Arc::new(writer), reader: Arc::new(reader), shared: Arc::new(policies::Shared::new()) })
     }
 
     /// An archive that forgets everything when it is dropped.
     pub fn in_memory() -> Result<Self, OpenError> {
         let worker = Worker::start(open::fleeting()?, Purpose::Writing, Path::new(IN_MEMORY))?;
         let writer = Arc::new(worker);
-        Ok(Self { reader: Arc::clone(&writer), writer })
+        Ok(Self { reader: Arc::clone(&writer), writer, shared: Arc::new(policies::Shared::new()) })
     }
 
     /// Saves everybody, in place of whatever was saved before: the last thing that a run does.

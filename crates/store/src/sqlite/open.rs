@@ -7,21 +7,37 @@ use rusqlite::{Connection, OpenFlags};
 use thiserror::Error as ThisError;
 
 /// The version of the tables below, kept in `PRAGMA user_version`.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 
 /// How long to wait for another process that holds the file. A checkpoint or a backup takes less; longer, and the
 /// callers that queue behind are better told that the file is away.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// `user_presence` is the archive. `choice` has a row for whoever chose something that still means something, written
-/// as it is chosen. `session` is what a run that ended in good order left behind, and `meta` says when that was.
-const SCHEMA: &str = "
-    CREATE TABLE user_presence (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+/// The tables that each version added, the oldest first; a file goes through all that it lacks.
+///
+/// 1: `user_presence` is the archive. `choice` has a row for whoever chose something that still means something,
+/// written as it is chosen. `session` is what a run that ended in good order left behind, and `meta` says when that
+/// was.
+///
+/// 2: who may see whom. `policy_listed` has blocks (0) and contacts (1); `policy_privacy` whoever does not let everyone
+/// see everything; `policy_restricted` accounts whose ids are names, `policy_numbers` those whose ids are numbers, a
+/// bit each. Row numbers are what a snapshot is cut into pages by. `policy_log` says what changed: a change, or a page
+/// of numbers; `prev` is the row before.
+const SCHEMA: [&str; SCHEMA_VERSION as usize] = [
+    "CREATE TABLE user_presence (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE choice (user_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE session (user_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    PRAGMA user_version = 1;
-";
+    PRAGMA user_version = 1;",
+    "CREATE TABLE policy_listed (id INTEGER PRIMARY KEY, owner TEXT NOT NULL, list INTEGER NOT NULL,
+        other TEXT NOT NULL, UNIQUE (owner, list, other)) STRICT;
+    CREATE TABLE policy_privacy (id INTEGER PRIMARY KEY, user_id TEXT NOT NULL UNIQUE, presence INTEGER NOT NULL,
+        last_seen INTEGER NOT NULL) STRICT;
+    CREATE TABLE policy_restricted (id INTEGER PRIMARY KEY, user_id TEXT NOT NULL UNIQUE) STRICT;
+    CREATE TABLE policy_numbers (page INTEGER PRIMARY KEY, bits BLOB NOT NULL) STRICT;
+    CREATE TABLE policy_log (seq INTEGER PRIMARY KEY, prev INTEGER NOT NULL, page INTEGER, change BLOB) STRICT;
+    PRAGMA user_version = 2;",
+];
 
 /// Why the file could not be opened.
 #[derive(Debug, ThisError)]
@@ -109,11 +125,13 @@ fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(unusable)?;
-    match found {
-        0 if tables > 0 => return Err(OpenError::Foreign { path: path.to_owned() }),
-        0 => connection.execute_batch(SCHEMA).map_err(unusable)?,
-        SCHEMA_VERSION => {}
-        found => return Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION }),
+    let done = match usize::try_from(found) {
+        Ok(0) if tables > 0 => return Err(OpenError::Foreign { path: path.to_owned() }),
+        Ok(done) if done <= SCHEMA.len() => done,
+        _ => return Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION }),
+    };
+    for step in SCHEMA.iter().skip(done) {
+        connection.execute_batch(step).map_err(unusable)?;
     }
     connection.execute_batch("COMMIT").map_err(unusable)
 }

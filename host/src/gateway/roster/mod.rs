@@ -4,6 +4,7 @@
 
 mod person;
 mod room;
+mod sights;
 mod telling;
 mod watcher;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_api::call::View;
 use rollcall_core::sight::{Verdict, mask};
-use rollcall_core::{ConversationId, Published, Time, UserId};
+use rollcall_core::{ConversationId, Published, State, Time, UserId};
 use rollcall_store::Topic;
 use slab::Slab;
 
@@ -21,6 +22,8 @@ use super::known::trace;
 use person::{Person, Place};
 use room::Room;
 use watcher::{Seat, Target, Watcher};
+
+pub(super) use sights::{Doubtful, Doubts};
 
 /// What more than this watch on one worker is told in slices, with everything else in between.
 const FEW: usize = 1000;
@@ -60,6 +63,10 @@ pub(super) struct Roster {
     /// No sign of typing ends before this.
     typing_ends: Option<Time>,
     watchers: Slab<Watcher>,
+    /// Watchers by through whose eyes they see.
+    viewers: HashMap<UserId, Vec<usize>, foldhash::fast::RandomState>,
+    /// How often anything was doubted.
+    stirs: u64,
     /// Where some watchers have been marked and some not, each once.
     parades: VecDeque<Parade>,
     /// People who changed while they are held, by when they may be told of.
@@ -98,7 +105,7 @@ pub(super) struct Added {
 #[derive(Debug)]
 pub(super) struct Newcomer {
     pub(super) user: UserId,
-    index: usize,
+    pub(super) index: usize,
     pub(super) news: u64,
 }
 
@@ -125,6 +132,8 @@ impl Roster {
             busy_rooms: BTreeSet::new(),
             typing_ends: None,
             watchers: Slab::new(),
+            viewers: HashMap::default(),
+            stirs: 0,
             parades: VecDeque::new(),
             held: BTreeSet::new(),
             crowds,
@@ -133,12 +142,22 @@ impl Roster {
 
     /// A new watcher, who watches nobody yet.
     pub(super) fn enter(&mut self, viewer: Option<UserId>) -> usize {
-        self.watchers.insert(Watcher { viewer, ..Watcher::default() })
+        let key = self.watchers.insert(Watcher { viewer: viewer.clone(), ..Watcher::default() });
+        viewer.into_iter().for_each(|viewer| self.viewers.entry(viewer).or_default().push(key));
+        key
     }
 
     /// A watcher goes. Answers what nobody watches any more.
     pub(super) fn leave(&mut self, watcher: usize) -> Vec<Topic> {
         let Some(gone) = self.watchers.try_remove(watcher) else { return Vec::new() };
+        if let Some(viewer) = &gone.viewer
+            && let Some(same) = self.viewers.get_mut(viewer)
+        {
+            same.retain(|key| *key != watcher);
+            if same.is_empty() {
+                self.viewers.remove(viewer);
+            }
+        }
         let mut idle = Vec::new();
         idle.extend(gone.targets.iter().filter_map(|(_, target)| self.forsake(target.person, target.place)));
         idle.extend(gone.seats.iter().filter_map(|(_, seat)| self.vacate(seat.room, seat.place)));
@@ -181,7 +200,7 @@ impl Roster {
             }
             let index = eyes.targets.vacant_key();
             let place = person.watchers.insert(Place { watcher, index });
-            eyes.targets.insert(Target { person: key, place, sight: None, told: None, trace: 0, is_dirty: false });
+            eyes.targets.insert(Target::new(key, place));
             if !person.listened {
                 added.topics.push(Topic::Person(user.clone()));
             }
@@ -297,7 +316,7 @@ impl Roster {
     }
 
     /// Admits a target: what was read of it, as the viewer may see it, and how much of the rest the viewer may see. Answers
-    /// what to show, which is newer if news came meanwhile.
+    /// what to show, which is newer if news came meanwhile. It may be admitted again, if what the viewer may see has changed.
     pub(super) fn admit(
         &mut self,
         watcher: usize,
@@ -317,6 +336,7 @@ impl Roster {
         }
         let key = target.person;
         target.sight = Some(sight);
+        target.shown = sight.presence;
         target.told.clone_from(&person.newest);
         let newer = person.newest.as_ref().filter(|newest| {
             !itself && sight.presence && view.is_none_or(|view| newest.published.version > view.published.version)
@@ -325,8 +345,8 @@ impl Roster {
             Some(newest) => mask(newest.published.clone(), sight),
             None => view.map(|view| view.published.clone()),
         };
-        target.trace = trace(&newcomer.user, published.as_ref());
-        eyes.digest ^= target.trace;
+        let trace = trace(&newcomer.user, published.as_ref());
+        eyes.digest ^= std::mem::replace(&mut target.trace, trace) ^ trace;
         let text = match newer.and_then(|newest| newest.told(&newcomer.user, sight)) {
             Some(text) => text,
             None => super::known::presence(&newcomer.user, view),
@@ -335,6 +355,8 @@ impl Roster {
         if is_news {
             self.announce(key, now);
         }
+        // When somebody went offline is when they were last seen: where that is hidden, nobody learns whether it is since.
+        let published = published.filter(|published| sight.last_seen || published.state != State::Offline);
         Some(Shown { text, published })
     }
 }
@@ -343,7 +365,7 @@ impl Roster {
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) text: Rc<str>,
-    /// None: hidden.
+    /// None: hidden, or so that nobody may learn when it came about.
     pub(super) published: Option<Published>,
 }
 

@@ -12,7 +12,7 @@ use rollcall_functions::capabilities::Change;
 use rollcall_store::Typed;
 use slab::Slab;
 
-use super::super::known::trace;
+use super::super::known::{presence, trace};
 use super::person::{Person, Place};
 use super::room::Room;
 use super::watcher::Watcher;
@@ -123,6 +123,20 @@ impl Roster {
         }
     }
 
+    /// Takes who types in a conversation without saying who of them this watcher may see: it is asked when it is told.
+    pub(in super::super) fn learn_typists(
+        &mut self,
+        watcher: usize,
+        conversation: &ConversationId,
+        typists: Vec<(UserId, Time)>,
+    ) {
+        let Some(key) = self.rooms_by_name.get(conversation).copied() else { return };
+        if self.rooms.get_mut(key).is_some_and(|room| room.learn(typists)) {
+            self.stir(key);
+        }
+        self.ask_again(watcher);
+    }
+
     /// Takes who types in a conversation as far as this watcher may see, and as it is told at this moment.
     pub(in super::super) fn learn_typing(
         &mut self,
@@ -203,18 +217,29 @@ impl Roster {
             let Some(target) = eyes.targets.get_mut(index) else { continue };
             target.is_dirty = false;
             let Some(person) = self.people.get(target.person) else { continue };
-            let (Some(newest), Some(sight)) = (&person.newest, target.sight) else { continue };
+            // What is told of whoever is doubted is decided with the verdict.
+            let Some(sight) = target.sight.filter(|_| target.doubt.is_none()) else { continue };
+            if !sight.presence && std::mem::take(&mut target.shown) {
+                collected.presences.push(presence(&person.user, None));
+                let trace = trace(&person.user, None);
+                eyes.digest ^= std::mem::replace(&mut target.trace, trace) ^ trace;
+            }
+            let Some(newest) = &person.newest else { continue };
             if target.told.as_ref().is_some_and(|told| Rc::ptr_eq(told, newest)) {
                 continue;
             }
             target.told = Some(Rc::clone(newest));
+            let trace = seen_trace(&person.user, &newest.published, sight);
+            let before = std::mem::replace(&mut target.trace, trace);
+            eyes.digest ^= before ^ trace;
             if eyes.viewer.as_ref() == Some(&person.user) {
                 collected.itself = true;
             } else if let Some(text) = newest.told(&person.user, sight) {
-                collected.presences.push(text);
+                // What looks the same to this viewer is no news, and that there was some could be just what is hidden.
+                if !std::mem::replace(&mut target.shown, true) || before != trace {
+                    collected.presences.push(text);
+                }
             }
-            let trace = seen_trace(&person.user, &newest.published, sight);
-            eyes.digest ^= std::mem::replace(&mut target.trace, trace) ^ trace;
         }
         self.collect_typing(watcher, &mut collected);
         collected
@@ -231,10 +256,10 @@ impl Roster {
                 if seen.len() + collected.strangers.len() - asked_before >= MAX_SHOWN {
                     break;
                 }
-                match (&eyes.viewer, eyes.sees.get(user)) {
-                    (None, _) | (Some(_), Some(true)) => seen.push((user.clone(), *until)),
-                    (Some(_), Some(false)) => {}
-                    (Some(_), None) => collected.strangers.push(user.clone()),
+                match eyes.sees.get(user) {
+                    Some(true) => seen.push((user.clone(), *until)),
+                    Some(false) => {}
+                    None => collected.strangers.push(user.clone()),
                 }
             }
             let name = &room.conversation;
@@ -251,9 +276,12 @@ impl Roster {
     /// Takes whether a watcher may see these typists.
     pub(in super::super) fn judge(&mut self, watcher: usize, typists: Vec<(UserId, bool)>) {
         self.remember(watcher, typists);
-        let Some(eyes) = self.watchers.get_mut(watcher) else { return };
-        let seats: Vec<usize> = eyes.seats.iter().map(|(index, _)| index).collect();
-        seats.into_iter().for_each(|index| eyes.mark_seat(index));
+        self.watchers.get_mut(watcher).into_iter().for_each(Watcher::mark_seats);
+    }
+
+    /// Asks again who of the typists may be seen.
+    pub(in super::super) fn ask_again(&mut self, watcher: usize) {
+        self.watchers.get_mut(watcher).into_iter().for_each(Watcher::mark_seats);
     }
 
     /// Remembers whether a watcher may see these typists, and forgets those who do not type, where there are many: what is

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rollcall_api::call::View;
+use rollcall_core::policy::Stir;
 use rollcall_core::sight::Verdict;
 use rollcall_core::{ConversationId, Published, State, Time, UserId};
 use rollcall_functions::capabilities::Change;
@@ -196,6 +197,9 @@ fn typists_are_told_once_each_and_taken_back_when_they_end() {
         |user: &str, until: Option<u64>| Typed { conversation: room.clone(), user: id(user), until: until.map(Time) };
     roster.hear_typing(&typed("bob", Some(100)));
     roster.hear_typing(&typed("carol", Some(200)));
+    let asked = roster.collect(key).strangers;
+    assert_eq!(asked, [id("bob"), id("carol")], "a service, too, does not see who is restricted");
+    roster.judge(key, asked.into_iter().map(|user| (user, true)).collect());
     assert_eq!(roster.collect(key).typing.len(), 2);
     roster.hear_typing(&typed("bob", Some(100)));
     assert!(roster.collect(key).typing.is_empty(), "nothing new");
@@ -223,4 +227,100 @@ fn a_typist_is_shown_only_once_it_is_known_that_the_viewer_may_see_them() {
     roster.judge(key, vec![(id("bob"), true), (id("mallory"), false)]);
     let told = roster.collect(key);
     assert!(told.strangers.is_empty() && told.typing.len() == 1 && told.typing[0].contains("bob"), "{told:?}");
+}
+
+/// Doubts, and the verdict on each.
+fn reconsider(roster: &mut Roster, stir: Stir, verdict: Verdict) -> usize {
+    let viewer = id("viewer");
+    let doubts: Vec<_> = roster.doubt(&[stir]).into_values().flatten().collect();
+    doubts.iter().filter(|doubtful| roster.resolve(Some(&viewer), doubtful, verdict)).count()
+}
+
+#[test]
+fn whoever_may_no_longer_see_is_told_so_once_and_then_nothing() {
+    let mut roster = roster();
+    let key = watcher(&mut roster, &["bob", "carol"], ALL);
+    roster.hear(&change("bob", State::Online, 5), Instant::now());
+    told(&mut roster, key);
+    reconsider(&mut roster, Stir::Pair(id("bob"), id("viewer")), NOTHING);
+    let texts = told(&mut roster, key);
+    assert_eq!(texts.len(), 1);
+    assert!(texts[0].contains("\"bob\"") && texts[0].contains("\"state\":null"), "{}", texts[0]);
+    let hidden = roster.digest(key);
+    roster.hear(&change("bob", State::Busy, 6), Instant::now());
+    reconsider(&mut roster, Stir::Subject(id("bob")), NOTHING);
+    assert!(told(&mut roster, key).is_empty());
+    assert_eq!(roster.digest(key), hidden);
+    // And again, when they may.
+    reconsider(&mut roster, Stir::Everybody, ALL);
+    let texts = told(&mut roster, key);
+    assert_eq!(texts.len(), 1, "carol was never hidden: {texts:?}");
+    assert!(texts[0].contains("busy"), "{}", texts[0]);
+}
+
+#[test]
+fn nothing_is_told_of_whoever_is_doubted() {
+    let mut roster = roster();
+    let key = watcher(&mut roster, &["bob"], ALL);
+    let doubts: Vec<_> = roster.doubt(&[Stir::Subject(id("bob"))]).into_values().flatten().collect();
+    roster.hear(&change("bob", State::Online, 5), Instant::now());
+    assert!(told(&mut roster, key).is_empty());
+    // Another change comes before the verdict on the first: that verdict may be out of date.
+    let again: Vec<_> = roster.doubt(&[Stir::Everybody, Stir::Subject(id("bob"))]).into_values().flatten().collect();
+    assert_eq!(again.len(), 1, "asked about once");
+    roster.resolve(Some(&id("viewer")), &doubts[0], ALL);
+    assert!(told(&mut roster, key).is_empty());
+    assert!(!roster.resolve(Some(&id("viewer")), &again[0], ALL));
+    assert_eq!(told(&mut roster, key).len(), 1, "what came meanwhile is not lost");
+}
+
+#[test]
+fn somebody_who_was_never_seen_has_to_be_read_when_they_can_be() {
+    let mut roster = roster();
+    let key = watcher(&mut roster, &["bob"], NOTHING);
+    assert_eq!(reconsider(&mut roster, Stir::Subject(id("bob")), ALL), 1);
+    assert!(told(&mut roster, key).is_empty());
+    let news = roster.present(vec![id("bob")])[0].1;
+    assert!(roster.learn(&id("bob"), published(State::Away, 4), news, Instant::now()));
+    assert_eq!(told(&mut roster, key).len(), 1);
+}
+
+#[test]
+fn a_stir_concerns_those_whom_it_names() {
+    let mut roster = roster();
+    let key = watcher(&mut roster, &["bob", "viewer"], ALL);
+    let other = roster.enter(Some(id("other")));
+    let added = roster.add(other, vec![id("bob")], Vec::new());
+    let view = View { published: published(State::Online, 3), choice: None };
+    roster.admit(other, &added.targets[0], Some(&view), ALL, Instant::now());
+    let concerned = |roster: &mut Roster, stir: Stir| -> Vec<Option<UserId>> {
+        let doubts = roster.doubt(&[stir]);
+        let mut viewers: Vec<_> = doubts.keys().cloned().collect();
+        for (viewer, doubtful) in &doubts {
+            doubtful.iter().for_each(|doubtful| assert!(!roster.resolve(viewer.as_ref(), doubtful, ALL)));
+        }
+        viewers.sort();
+        viewers
+    };
+    assert_eq!(concerned(&mut roster, Stir::Pair(id("viewer"), id("bob"))), [Some(id("viewer"))]);
+    assert_eq!(concerned(&mut roster, Stir::Pair(id("bob"), id("other"))), [Some(id("other"))]);
+    assert_eq!(concerned(&mut roster, Stir::Subject(id("bob"))), [Some(id("other")), Some(id("viewer"))]);
+    assert!(concerned(&mut roster, Stir::Subject(id("viewer"))).is_empty(), "everybody sees themselves");
+    roster.leave(key);
+    assert_eq!(concerned(&mut roster, Stir::Everybody), [Some(id("other"))]);
+}
+
+#[test]
+fn a_verdict_is_for_the_viewer_who_was_asked_about_and_no_other() {
+    let mut roster = roster();
+    let gone = watcher(&mut roster, &["bob"], ALL);
+    let doubts: Vec<_> = roster.doubt(&[Stir::Subject(id("bob"))]).into_values().flatten().collect();
+    roster.leave(gone);
+    let other = roster.enter(Some(id("other")));
+    let added = roster.add(other, vec![id("bob")], Vec::new());
+    roster.admit(other, &added.targets[0], None, NOTHING, Instant::now());
+    assert_eq!(other, gone, "it has the place of the one who left");
+    roster.resolve(Some(&id("viewer")), &doubts[0], ALL);
+    roster.hear(&change("bob", State::Online, 5), Instant::now());
+    assert!(told(&mut roster, other).is_empty());
 }

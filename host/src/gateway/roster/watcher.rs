@@ -25,7 +25,18 @@ pub(super) struct Target {
     pub(super) told: Option<Rc<Known>>,
     /// The trace of what it was told: see [`super::super::known::trace`].
     pub(super) trace: u64,
+    /// Whether it was told something that can be seen, and not that the person is hidden.
+    pub(super) shown: bool,
+    /// What the viewer may see may have changed, with this stir: nothing is told before it is asked anew.
+    pub(super) doubt: Option<u64>,
     pub(super) is_dirty: bool,
+}
+
+impl Target {
+    /// Somebody who is not admitted yet.
+    pub(super) fn new(person: usize, place: usize) -> Self {
+        Self { person, place, sight: None, told: None, trace: 0, shown: false, doubt: None, is_dirty: false }
+    }
 }
 
 /// A conversation that is watched by one watcher.
@@ -74,6 +85,12 @@ impl Watcher {
             self.dirty_seats.push(index);
             self.rouse();
         }
+    }
+
+    /// Marks every seat, and wakes the connection.
+    pub(super) fn mark_seats(&mut self) {
+        let seats: Vec<usize> = self.seats.iter().map(|(index, _)| index).collect();
+        seats.into_iter().for_each(|index| self.mark_seat(index));
     }
 
     pub(super) fn has_news(&self) -> bool {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use rollcall_core::{Error, Rules, Time, UserId};
+use rollcall_core::{Error, Ids, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
     Archive, Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Sighting, Touched, Touches, Verdict,
     Verdicts,
 };
 use rollcall_functions::heartbeat;
-use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
-use rollcall_host::metrics::Metrics;
+use rollcall_host::engine::Crew;
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 
@@ -43,24 +42,14 @@ pub(crate) struct Ground {
 pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let engine = engine().map_err(anyhow::Error::from)?;
-        tick(&engine)?;
-        let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
         let clock = Clock::system();
         let topics = LocalTopics::new(clock.clone());
         let options = Options { clock, listener: Some(topics.listener()), ..Options::default() };
         let store: Arc<dyn Store> = Arc::new(Memory::new(options));
-        let archive: Arc<dyn LastSeen> = Arc::new(SqliteArchive::in_memory()?);
+        let archive = Arc::new(SqliteArchive::in_memory()?);
         let rules = Rules::default();
-        let metrics = Arc::new(Metrics::default());
-        let platform = Platform {
-            store: Arc::clone(&store),
-            archive: Arc::clone(&archive),
-            topics: Arc::new(topics),
-            rules,
-            metrics,
-        };
-        let crew = Crew::start(&engine, &catalog, &platform);
+        let crew = rollcall_tests::crew(store.clone(), &archive, Arc::new(topics), rules, rollcall_tests::component);
+        rollcall_tests::warm_up(&crew).await;
         let native = Native { store, archive };
         populate(&native, &rules, people).await?;
         measure(Ground { crew, native, rules }).await
@@ -136,7 +125,7 @@ impl Archive for Native {
 
 /// As in the host: everybody may see everybody.
 impl Verdicts for Native {
-    async fn check(&self, _viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
+    async fn check(&self, _viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         Ok(vec![Verdict { presence: true, last_seen: true }; subjects.len()])
     }
 }

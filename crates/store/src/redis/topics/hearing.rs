@@ -78,7 +78,8 @@ impl Hearing {
                 let (conversation, user, until) = decode_typed(payload)?;
                 self.exchange.publish_typed(Typed { conversation, user, until });
             }
-            None => {}
+            // Of policy is heard elsewhere.
+            Some(Channel::Policy) | None => {}
         }
         Ok(())
     }

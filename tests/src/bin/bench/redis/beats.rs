@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use rollcall_core::{Rules, UserId};
-use rollcall_host::engine::{Catalog, Crew, Platform, Source, engine, tick};
-use rollcall_host::metrics::Metrics;
+use rollcall_host::engine::Crew;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
-use rollcall_store::{LastSeen, SqliteArchive, Store, Topics};
+use rollcall_store::{SqliteArchive, Topics};
 use rollcall_tests::Host;
 
 use crate::http::Rivals;
@@ -102,14 +101,9 @@ async fn compare(section: &mut Section, crew: &Crew, server: &Server, people: u6
 
 /// The functions, on this store.
 fn crew(store: Arc<Redis>) -> Result<Crew> {
-    let engine = engine().map_err(anyhow::Error::from)?;
-    tick(&engine)?;
-    let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
-    let archive: Arc<dyn LastSeen> = Arc::new(SqliteArchive::in_memory()?);
+    let archive = Arc::new(SqliteArchive::in_memory()?);
     let topics = Arc::clone(&store) as Arc<dyn Topics>;
-    let store = store as Arc<dyn Store>;
-    let platform = Platform { store, archive, topics, rules: Rules::default(), metrics: Arc::new(Metrics::default()) };
-    Ok(Crew::start(&engine, &catalog, &platform))
+    Ok(rollcall_tests::crew(store, &archive, topics, Rules::default(), rollcall_tests::component))
 }
 
 async fn beat(crew: &Crew, people: impl Iterator<Item = u64>) -> Result<()> {

@@ -1,0 +1,385 @@
+//! Who may set what for whom, and that every bad request is refused with its status, its field and its rule.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that finds nothing should fail loudly")]
+
+use rollcall_core::MAX_ID_BYTES;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::caller::{Known, Scopes};
+use crate::conversations::Conversations;
+use crate::route::Function;
+use crate::{Body, Kind, Limits, decode};
+
+const BOTH: [List; 2] = [List::Contacts, List::Blocks];
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+/// Bob, by a token with these scopes.
+fn bob(scopes: Scopes) -> Caller {
+    let conversations = Conversations::NONE;
+    Caller { user: user("bob"), scopes, known: Known::ByToken, conversations, expires_at: Some(1000) }
+}
+
+fn person() -> Caller {
+    bob(Scopes::NONE)
+}
+
+fn service() -> Caller {
+    bob(Scopes::NONE.with(Scope::Service))
+}
+
+fn admin() -> Caller {
+    bob(Scopes::NONE.with(Scope::Admin))
+}
+
+/// Bob, as he says, on a server without a key.
+fn by_word() -> Caller {
+    Caller { known: Known::ByWord, expires_at: None, ..bob(Scopes::ALL) }
+}
+
+fn ask(caller: &Caller, function: Function<'_>, query: &str, body: &str) -> Result<Call, Problem> {
+    let query = Query::parse(function, Some(query))?;
+    let body = Body { content_type: Some("application/json"), bytes: body.as_bytes(), ..Body::default() };
+    decode(function, &query, caller, body, &Limits::default())
+}
+
+#[track_caller]
+fn refused(result: Result<Call, Problem>, status: u16, field: &str, rule: &str) {
+    let problem = result.unwrap_err();
+    assert_eq!((problem.status().as_u16(), problem.field.as_deref().unwrap_or_default()), (status, field));
+    assert!(problem.rule.as_deref().unwrap_or_default().contains(rule), "{problem:?}");
+}
+
+#[track_caller]
+fn forbidden(result: Result<Call, Problem>, scope: &str) {
+    let problem = result.unwrap_err();
+    assert_eq!((problem.kind, problem.field.as_deref()), (Kind::Forbidden, None));
+    assert!(problem.detail.contains(scope), "{problem:?}");
+}
+
+#[test]
+fn a_person_asks_for_and_sets_their_own_privacy() {
+    assert_eq!(ask(&person(), Function::Privacy, "", ""), Ok(Call::Privacy { user: user("bob") }));
+    for (presence, means) in Audience::MEANINGS {
+        for (last_seen, also_means) in Audience::MEANINGS {
+            let body = json!({"presence": presence, "last_seen": last_seen}).to_string();
+            let privacy = Privacy { presence: *means, last_seen: *also_means };
+            let expected = Call::SetPrivacy { user: user("bob"), privacy };
+            assert_eq!(ask(&person(), Function::PutPrivacy, "", &body), Ok(expected));
+        }
+    }
+}
+
+#[test]
+fn a_bad_privacy_is_refused_by_field_and_rule() {
+    for (body, field, rule) in [
+        ("{}", "presence", "is missing"),
+        (r#"{"presence":"nobody"}"#, "last_seen", "is missing"),
+        (r#"{"last_seen":"nobody"}"#, "presence", "is missing"),
+        (r#"{"presence":"friends","last_seen":"nobody"}"#, "presence", "is not one of everyone, contacts, nobody"),
+        (r#"{"presence":"nobody","last_seen":"Nobody"}"#, "last_seen", "is not one of everyone, contacts, nobody"),
+        (r#"{"presence":null,"last_seen":"nobody"}"#, "presence", "is not one of"),
+        (r#"{"presence":"nobody","last_seen":{"nobody":null}}"#, "last_seen", "is not one of"),
+        (r#"{"presence":"nobody","last_seen":"nobody","note":"nobody"}"#, "note", "is unknown"),
+        (r#"{"presence":"nobody","presence":"nobody","last_seen":"nobody"}"#, "presence", "is given twice"),
+        (r#"{"presence":"nobody","last_seen":"nobody","user":""}"#, "user", "is empty"),
+        (r#"{"presence":"nobody","last_seen":"nobody","user":7}"#, "user", "is not a string"),
+    ] {
+        refused(ask(&person(), Function::PutPrivacy, "", body), 400, field, rule);
+    }
+    assert_eq!(ask(&person(), Function::PutPrivacy, "", "").unwrap_err().kind, Kind::Malformed);
+    refused(ask(&person(), Function::PutPrivacy, "user=bob", "{}"), 400, "user", "is not a query key");
+}
+
+#[test]
+fn a_list_is_asked_for_whole_and_changed_one_by_one() {
+    for list in BOTH {
+        assert_eq!(ask(&person(), Function::Listed(list), "", ""), Ok(Call::Listed { user: user("bob"), list }));
+        let expected = |listed| Call::List { owner: user("bob"), other: user("alice"), list, listed };
+        for body in ["", " \n", "{}", r#"{"user":null}"#, r#"{"user":"bob"}"#] {
+            assert_eq!(ask(&person(), Function::PutListed(list, "alice"), "", body), Ok(expected(true)), "{body}");
+        }
+        assert_eq!(ask(&person(), Function::DeleteListed(list, "alice"), "", ""), Ok(expected(false)));
+        assert_eq!(ask(&person(), Function::DeleteListed(list, "alice"), "user=bob", ""), Ok(expected(false)));
+    }
+}
+
+#[test]
+fn ids_in_a_path_are_unescaped_and_checked() {
+    let long = "x".repeat(MAX_ID_BYTES + 1);
+    for (path, id) in [("a%2Fb", "a/b"), ("%E5%90%8D%40x+1", "名@x+1"), ("%2E%2E", ".."), ("a%20b", "a b"), ("0", "0")]
+    {
+        for list in BOTH {
+            for function in [Function::PutListed(list, path), Function::DeleteListed(list, path)] {
+                let Ok(Call::List { other, .. }) = ask(&person(), function, "", "") else { panic!("{path}") };
+                assert_eq!(other, user(id));
+            }
+        }
+        let asked = ask(&admin(), Function::Restriction(path), "", "");
+        assert_eq!(asked, Ok(Call::Restriction { user: user(id) }));
+    }
+    for (path, rule) in [
+        ("", "is empty"),
+        (long.as_str(), "is longer than 128 bytes"),
+        ("a%00", "contains a control character"),
+        ("%ff", "UTF-8"),
+        ("%4", "hexadecimal"),
+    ] {
+        for list in BOTH {
+            refused(ask(&person(), Function::PutListed(list, path), "", ""), 400, "other", rule);
+            refused(ask(&person(), Function::DeleteListed(list, path), "", ""), 400, "other", rule);
+        }
+        for function in [Function::Restriction(path), Function::PutRestriction(path), Function::DeleteRestriction(path)]
+        {
+            refused(ask(&admin(), function, "", ""), 400, "user", rule);
+        }
+    }
+}
+
+#[test]
+fn nobody_lists_themselves() {
+    let rule = "is the same person";
+    for list in BOTH {
+        refused(ask(&person(), Function::PutListed(list, "bob"), "", ""), 400, "other", rule);
+        refused(ask(&person(), Function::PutListed(list, "b%6Fb"), "", ""), 400, "other", rule);
+        refused(ask(&person(), Function::DeleteListed(list, "bob"), "", ""), 400, "other", rule);
+        let other = Function::PutListed(list, "alice");
+        refused(ask(&service(), other, "", r#"{"user":"alice"}"#), 400, "other", rule);
+        refused(ask(&service(), Function::DeleteListed(list, "alice"), "user=alice", ""), 400, "other", rule);
+        // For somebody else, the service itself is just anybody.
+        assert!(ask(&service(), Function::PutListed(list, "bob"), "", r#"{"user":"alice"}"#).is_ok());
+    }
+}
+
+#[test]
+fn a_bad_body_or_query_of_a_list_is_refused_by_field_and_rule() {
+    for list in BOTH {
+        let put = |body| ask(&person(), Function::PutListed(list, "alice"), "", body);
+        refused(put(r#"{"user":7}"#), 400, "user", "is not a string");
+        refused(put(r#"{"user":""}"#), 400, "user", "is empty");
+        refused(put(r#"{"other":"eve"}"#), 400, "other", "is unknown; the fields are user");
+        assert_eq!(put("{").unwrap_err().kind, Kind::Malformed);
+        assert_eq!(put("[]").unwrap_err().kind, Kind::Invalid);
+        for function in [Function::Listed(list), Function::DeleteListed(list, "alice")] {
+            refused(ask(&person(), function, "user=", ""), 400, "user", "is empty");
+            refused(ask(&person(), function, "user=%07", ""), 400, "user", "contains a control character");
+            refused(ask(&person(), function, "other=eve", ""), 400, "other", "is not a query key");
+        }
+    }
+    refused(ask(&person(), Function::Privacy, "user=", ""), 400, "user", "is empty");
+}
+
+#[test]
+fn only_a_service_sets_and_sees_what_is_somebody_elses() {
+    let privacy = r#"{"user":"eve","presence":"nobody","last_seen":"nobody"}"#;
+    let mut asked = vec![(Function::Privacy, "user=eve", ""), (Function::PutPrivacy, "", privacy)];
+    for list in BOTH {
+        asked.push((Function::Listed(list), "user=eve", ""));
+        asked.push((Function::PutListed(list, "alice"), "", r#"{"user":"eve"}"#));
+        asked.push((Function::DeleteListed(list, "alice"), "user=eve", ""));
+    }
+    for (function, query, body) in asked {
+        for caller in [person(), admin()] {
+            refused(ask(&caller, function, query, body), 403, "user", "needs a token with the scope `service`");
+        }
+        for caller in [service(), by_word()] {
+            let whose = match ask(&caller, function, query, body).unwrap() {
+                Call::Privacy { user } | Call::SetPrivacy { user, .. } | Call::Listed { user, .. } => user,
+                Call::List { owner, .. } => owner,
+                call => panic!("{call:?}"),
+            };
+            assert_eq!(whose, user("eve"));
+        }
+    }
+}
+
+#[test]
+fn only_an_administrator_sees_and_sets_a_restriction() {
+    let eve = || user("eve");
+    for (function, expected) in [
+        (Function::Restriction("eve"), Call::Restriction { user: eve() }),
+        (Function::PutRestriction("eve"), Call::SetRestriction { user: eve(), restricted: true }),
+        (Function::DeleteRestriction("eve"), Call::SetRestriction { user: eve(), restricted: false }),
+    ] {
+        for caller in [person(), service()] {
+            forbidden(ask(&caller, function, "", ""), "`admin`");
+        }
+        for caller in [admin(), by_word()] {
+            assert_eq!(ask(&caller, function, "", ""), Ok(expected.clone()));
+        }
+        refused(ask(&admin(), function, "user=eve", ""), 400, "user", "is not a query key");
+    }
+    // One's own account, too: an administrator may, anybody else may not even ask.
+    forbidden(ask(&person(), Function::Restriction("bob"), "", ""), "`admin`");
+}
+
+#[test]
+fn a_restriction_has_nothing_to_say_in_its_body() {
+    let put = |body| ask(&admin(), Function::PutRestriction("eve"), "", body);
+    let expected = Call::SetRestriction { user: user("eve"), restricted: true };
+    for body in ["", " ", "{}", " {} "] {
+        assert_eq!(put(body), Ok(expected.clone()));
+    }
+    refused(put(r#"{"restricted":false}"#), 400, "restricted", "is unknown; there are no fields here");
+    refused(put(r#"{"user":"eve"}"#), 400, "user", "is unknown");
+    assert_eq!(put("{").unwrap_err().kind, Kind::Malformed);
+    assert_eq!(put("null").unwrap_err().kind, Kind::Invalid);
+}
+
+#[test]
+fn a_check_is_for_services_and_administrators() {
+    let body = r#"{"viewer":"alice","subjects":["bob","名/1","bob"]}"#;
+    forbidden(ask(&person(), Function::Check, "", body), "`service` or the scope `admin`");
+    for caller in [service(), admin(), by_word()] {
+        let Ok(Call::Check { viewer, subjects }) = ask(&caller, Function::Check, "", body) else { panic!("refused") };
+        assert_eq!(viewer, Some(user("alice")));
+        assert_eq!(subjects.iter().collect::<Vec<_>>(), ["bob", "名/1", "bob"], "in order, duplicates and all");
+        for eyes in [r#"{"subjects":["bob"]}"#, r#"{"viewer":null,"subjects":["bob"]}"#] {
+            let Ok(Call::Check { viewer, .. }) = ask(&caller, Function::Check, "", eyes) else { panic!("refused") };
+            assert_eq!(viewer, None, "a service's eyes, whoever asks");
+        }
+    }
+}
+
+#[test]
+fn a_bad_check_is_refused_by_field_and_rule() {
+    for (body, field, rule) in [
+        ("{}", "subjects", "is missing"),
+        (r#"{"subjects":[]}"#, "subjects", "is empty"),
+        (r#"{"subjects":null}"#, "subjects", "is not a list"),
+        (r#"{"subjects":"bob"}"#, "subjects", "is not a list"),
+        (r#"{"subjects":["bob",7]}"#, "subjects[1]", "is not a string"),
+        (r#"{"subjects":["bob",""]}"#, "subjects[1]", "is empty"),
+        (r#"{"subjects":["a\u0007"]}"#, "subjects[0]", "contains a control character"),
+        (r#"{"viewer":"","subjects":["bob"]}"#, "viewer", "is empty"),
+        (r#"{"viewer":7,"subjects":["bob"]}"#, "viewer", "is not a string"),
+        (r#"{"user":"alice","subjects":["bob"]}"#, "user", "is unknown; the fields are viewer, subjects"),
+    ] {
+        refused(ask(&service(), Function::Check, "", body), 400, field, rule);
+    }
+}
+
+#[test]
+fn a_check_of_the_most_and_the_longest_subjects_fits_and_one_more_is_too_many() {
+    let body = |count: usize| {
+        let subjects: Vec<String> = (0..count).map(|place| format!("{place:0>MAX_ID_BYTES$}")).collect();
+        json!({"viewer": "v".repeat(MAX_ID_BYTES), "subjects": subjects}).to_string()
+    };
+    let Ok(Call::Check { subjects, .. }) = ask(&service(), Function::Check, "", &body(MAX_SUBJECTS)) else {
+        panic!("refused")
+    };
+    assert_eq!((subjects.len(), subjects.iter().last().map(str::len)), (10_000, Some(128)));
+    let more = ask(&service(), Function::Check, "", &body(MAX_SUBJECTS + 1));
+    refused(more, 400, "subjects", "has 10001 items, more than 10000");
+}
+
+fn all_changes() -> Vec<(Value, Change)> {
+    let (bob, alice) = (|| user("bob"), || user("alice"));
+    let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
+    let pair = |op: &str| json!({"op": op, "user": "bob", "other": "alice"});
+    vec![
+        (pair("block"), Change::Block(bob(), alice())),
+        (pair("unblock"), Change::Unblock(bob(), alice())),
+        (pair("befriend"), Change::Befriend(bob(), alice())),
+        (pair("unfriend"), Change::Unfriend(bob(), alice())),
+        (
+            json!({"op": "privacy", "user": "alice", "presence": "contacts", "last_seen": "nobody"}),
+            Change::SetPrivacy(alice(), privacy),
+        ),
+        (json!({"op": "restrict", "user": "alice"}), Change::Restrict(alice())),
+        (json!({"op": "unrestrict", "user": "alice"}), Change::Unrestrict(alice())),
+    ]
+}
+
+fn batch(caller: &Caller, changes: &[Value]) -> Result<Changes, Problem> {
+    match ask(caller, Function::Changes, "", &json!({"changes": changes}).to_string())? {
+        Call::Changes(changes) => Ok(changes),
+        call => panic!("{call:?}"),
+    }
+}
+
+#[test]
+fn a_service_changes_many_things_and_restricts_only_as_an_administrator() {
+    let (wire, expected): (Vec<_>, Vec<_>) = all_changes().into_iter().unzip();
+    for caller in [bob(Scopes::ALL), by_word()] {
+        assert_eq!(batch(&caller, &wire), Ok(Changes { good: expected.clone(), refused: Vec::new() }));
+    }
+    let Changes { good, refused } = batch(&service(), &wire).unwrap();
+    assert_eq!(good.as_slice(), expected.get(..5).unwrap());
+    let places = refused.iter().map(|refused| (refused.place, refused.problem.kind)).collect::<Vec<_>>();
+    assert_eq!(places, [(5, Kind::Forbidden), (6, Kind::Forbidden)]);
+    assert!(refused.iter().all(|refused| refused.problem.detail.contains("`admin`")));
+    for caller in [person(), admin()] {
+        assert_eq!(batch(&caller, &wire).unwrap_err().detail, "this needs a token with the scope `service`");
+    }
+}
+
+#[test]
+fn in_a_batch_a_bad_change_fails_alone_in_its_place() {
+    let bad = [
+        (json!({"user": "bob", "other": "alice"}), "op", "is missing"),
+        (json!({"op": "mute", "user": "bob", "other": "alice"}), "op", "is not one of block, unblock, befriend"),
+        (json!({"op": {"block": null}, "user": "bob", "other": "alice"}), "op", "is not one of"),
+        (json!({"op": "block", "other": "alice"}), "user", "is missing"),
+        (json!({"op": "block", "user": null, "other": "alice"}), "user", "is not a string"),
+        (json!({"op": "block", "user": "", "other": "alice"}), "user", "is empty"),
+        (json!({"op": "unblock", "user": "bob"}), "other", "is missing"),
+        (json!({"op": "befriend", "user": "bob", "other": 7}), "other", "is not a string"),
+        (json!({"op": "befriend", "user": "bob", "other": "a\u{7}"}), "other", "contains a control character"),
+        (json!({"op": "unfriend", "user": "bob", "other": "bob"}), "other", "is the same person"),
+        (json!({"op": "block", "user": "bob", "other": "alice", "presence": "nobody"}), "presence", "is unknown"),
+        (json!({"op": "privacy", "user": "bob", "presence": "nobody"}), "last_seen", "is missing"),
+        (json!({"op": "privacy", "user": "bob", "last_seen": "nobody"}), "presence", "is missing"),
+        (json!({"op": "privacy", "user": "bob", "presence": "x", "last_seen": "nobody"}), "presence", "is not one of"),
+        (
+            json!({"op": "privacy", "user": "bob", "presence": "nobody", "last_seen": "nobody", "other": "eve"}),
+            "other",
+            "is unknown; the fields are op, user, presence, last_seen",
+        ),
+        (json!({"op": "restrict", "user": "eve", "other": "bob"}), "other", "is unknown; the fields are op, user"),
+        (json!({"op": "unrestrict"}), "user", "is missing"),
+        (json!({"op": "restrict", "user": "x".repeat(129)}), "user", "is longer than 128 bytes"),
+        (json!(7), "", ""),
+        (json!(["block", "bob", "alice"]), "", ""),
+    ];
+    let good = json!({"op": "block", "user": "bob", "other": "alice"});
+    let mut wire = vec![good.clone()];
+    wire.extend(bad.iter().map(|(change, ..)| change.clone()));
+    wire.push(good);
+    let Changes { good, refused } = batch(&bob(Scopes::ALL), &wire).unwrap();
+    assert_eq!(good, vec![Change::Block(user("bob"), user("alice")); 2]);
+    assert_eq!(refused.len(), bad.len());
+    for ((place, refused), (change, field, rule)) in refused.iter().enumerate().zip(&bad) {
+        let problem = &refused.problem;
+        assert_eq!((refused.place, problem.status().as_u16()), (place + 1, 400), "{change}");
+        assert_eq!(problem.field.as_deref().unwrap_or_default(), *field, "{change}");
+        assert!(problem.rule.as_deref().unwrap_or_default().contains(rule), "{problem:?}");
+    }
+}
+
+#[test]
+fn a_batch_of_changes_is_a_list_of_some_but_not_too_many() {
+    let many = |count: usize| vec![json!({"op": "block", "user": "bob", "other": "alice"}); count];
+    assert_eq!(batch(&service(), &many(MAX_CHANGES)).unwrap().good.len(), 1024);
+    let post = |body: &str| ask(&service(), Function::Changes, "", body);
+    let body = json!({"changes": many(MAX_CHANGES + 1)}).to_string();
+    refused(post(&body), 400, "changes", "has 1025 items, more than 1024");
+    refused(post(r#"{"changes":[]}"#), 400, "changes", "is empty");
+    refused(post("{}"), 400, "changes", "is missing");
+    refused(post(r#"{"changes":{}}"#), 400, "changes", "is not a list");
+    refused(post(r#"{"changes":[],"user":"bob"}"#), 400, "user", "is unknown");
+    assert_eq!(post(r#"{"changes":[{]}"#).unwrap_err().kind, Kind::Malformed);
+}
+
+#[test]
+fn the_words_that_are_listed_are_the_words_that_are_read() {
+    fn words<T: Word>() -> Vec<&'static str> {
+        T::MEANINGS.iter().map(|(word, _)| *word).collect()
+    }
+    assert_eq!(AUDIENCES, words::<Audience>());
+    let Shape::OneOf(ops) = OP.shape else { panic!("`op` is one of some words") };
+    assert_eq!(ops, words::<Op>());
+}

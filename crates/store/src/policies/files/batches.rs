@@ -1,0 +1,203 @@
+//! Files read into batches of changes, each small enough to be applied at once.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use rollcall_core::UserId;
+use rollcall_core::policy::{Change, Numbers, PAGE_BYTES, PAGE_NUMBERS, number_of};
+use rollcall_functions::capabilities::MAX_BATCH;
+
+use super::accounts::{self, Accounts};
+use super::lines::{Line, Lines};
+use super::{Aim, BadLine, FileError, MAX_REPORTED};
+
+/// Pages of 8 KiB in one batch: half a megabyte, which a store writes while others wait for a few milliseconds.
+const BATCH_PAGES: usize = 64;
+
+/// Numbers of a page that are told one by one: they take less room than the page, and everybody is not looked at anew.
+const FEW: u64 = 16;
+
+/// How much is read between two reports of progress.
+const REPORT_BYTES: u64 = 1 << 20;
+
+/// A bitmap of all numbers.
+const MAX_BITMAP: u64 = PAGE_BYTES as u64 * PAGE_NUMBERS as u64;
+
+/// Batches of changes. They are for any order, and to apply them again does no harm: after a failure, begin anew.
+pub struct Batches<'a> {
+    source: Source,
+    aim: Aim,
+    progress: Progress<'a>,
+}
+
+enum Source {
+    Ids {
+        pages: std::collections::btree_map::IntoIter<u32, Vec<u8>>,
+        /// What one page stands for in the progress.
+        page_bytes: u64,
+        /// The file once more, for its names; none if it has none.
+        lines: Option<Lines<BufReader<File>>>,
+    },
+    Bitmap {
+        file: BufReader<File>,
+        page: u32,
+    },
+    Done,
+}
+
+struct Progress<'a> {
+    report: Box<dyn FnMut(u64, u64) + Send + 'a>,
+    done: u64,
+    of: u64,
+    reported: u64,
+}
+
+impl Progress<'_> {
+    fn add(&mut self, bytes: u64) {
+        self.done = self.done.saturating_add(bytes).min(self.of);
+        if self.done - self.reported >= REPORT_BYTES {
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
+        self.reported = self.done;
+        (self.report)(self.done, self.of);
+    }
+}
+
+/// Reads a file of ids. All of it is checked before this returns; the numbers of it stay in memory, and names are read
+/// once more as they are handed out. Progress counts the bytes of the file twice: checked, and handed out.
+pub fn read_ids<'a>(
+    path: impl AsRef<Path>,
+    aim: Aim,
+    progress: impl FnMut(u64, u64) + Send + 'a,
+) -> Result<Batches<'a>, FileError> {
+    let file = File::open(path.as_ref())?;
+    let length = file.metadata()?.len();
+    let of = length.saturating_mul(2);
+    let mut progress = Progress { report: Box::new(progress), done: 0, of, reported: 0 };
+    let (mut accounts, mut number_bytes, mut names) = (Accounts::default(), 0, false);
+    let (mut bad, mut count) = (Vec::new(), 0);
+    for line in Lines::new(BufReader::with_capacity(1 << 18, file)) {
+        let Line { number, bytes, id } = line?;
+        progress.add(bytes);
+        match id.map(|id| id.map(|id| number_of(id.as_str()))) {
+            Ok(Some(Some(number))) => {
+                accounts.add(number);
+                number_bytes += bytes;
+            }
+            Ok(Some(None)) => names = true,
+            Ok(None) => {}
+            Err(rule) => {
+                count += 1;
+                bad.extend((bad.len() < MAX_REPORTED).then_some(BadLine { line: number, rule }));
+            }
+        }
+    }
+    if count > 0 {
+        return Err(FileError::BadLines { lines: bad, count });
+    }
+    let lines = if names { Some(Lines::new(BufReader::with_capacity(1 << 18, File::open(path)?))) } else { None };
+    let page_bytes = number_bytes / (accounts.pages.len() as u64).max(1);
+    Ok(Batches { source: Source::Ids { pages: accounts.pages.into_iter(), page_bytes, lines }, aim, progress })
+}
+
+/// Reads a bitmap: bit i is account i, the first is the highest bit of the first byte. Of pages without any account
+/// nothing is handed out.
+pub fn read_bitmap<'a>(
+    path: impl AsRef<Path>,
+    aim: Aim,
+    progress: impl FnMut(u64, u64) + Send + 'a,
+) -> Result<Batches<'a>, FileError> {
+    let file = File::open(path)?;
+    let of = file.metadata()?.len();
+    if of > MAX_BITMAP {
+        return Err(FileError::TooLong(of));
+    }
+    let progress = Progress { report: Box::new(progress), done: 0, of, reported: 0 };
+    Ok(Batches { source: Source::Bitmap { file: BufReader::with_capacity(1 << 18, file), page: 0 }, aim, progress })
+}
+
+impl Batches<'_> {
+    fn read(&mut self) -> Result<Option<Vec<Change>>, FileError> {
+        let (aim, mut changes, mut page_count) = (self.aim, Vec::new(), 0);
+        while page_count < BATCH_PAGES && changes.len() + FEW as usize <= MAX_BATCH {
+            match &mut self.source {
+                Source::Ids { pages, page_bytes, lines } => {
+                    if let Some((page, bits)) = pages.next() {
+                        self.progress.add(*page_bytes);
+                        page_count += of_page(&mut changes, aim, page, bits)?;
+                    } else if let Some(line) = lines.as_mut().and_then(Iterator::next) {
+                        let Line { number, bytes, id } = line?;
+                        // Checked before; but a file may be written to in between.
+                        let bad = |rule| FileError::BadLines { lines: vec![BadLine { line: number, rule }], count: 1 };
+                        let name = id.map_err(bad)?.filter(|id| number_of(id.as_str()).is_none());
+                        if let Some(name) = name {
+                            self.progress.add(bytes);
+                            changes.push(single(aim, name));
+                        }
+                    } else {
+                        self.source = Source::Done;
+                    }
+                }
+                Source::Bitmap { file, page } => {
+                    let mut bits = Vec::new();
+                    file.take(PAGE_BYTES as u64).read_to_end(&mut bits)?;
+                    self.progress.add(bits.len() as u64);
+                    if bits.is_empty() {
+                        self.source = Source::Done;
+                        continue;
+                    }
+                    let at = *page;
+                    *page += 1;
+                    page_count += of_page(&mut changes, aim, at, bits)?;
+                }
+                Source::Done => break,
+            }
+        }
+        if matches!(self.source, Source::Done) && self.progress.reported < self.progress.of {
+            self.progress.done = self.progress.of;
+            self.progress.report();
+        }
+        Ok(Some(changes).filter(|changes| !changes.is_empty()))
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Vec<Change>, FileError>;
+
+    /// The next batch; after an error, none.
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.read();
+        if batch.is_err() {
+            (self.source, self.progress.reported) = (Source::Done, self.progress.of);
+        }
+        batch.transpose()
+    }
+}
+
+/// Adds what these bits of a page say; how many pages that was.
+fn of_page(changes: &mut Vec<Change>, aim: Aim, page: u32, mut bits: Vec<u8>) -> Result<usize, FileError> {
+    if accounts::count(&bits) <= FEW {
+        for number in accounts::each(page, &bits) {
+            changes.push(single(aim, UserId::parse(number.to_string()).map_err(rollcall_core::Error::from)?));
+        }
+        return Ok(0);
+    }
+    bits.truncate(bits.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+    let numbers = Numbers::new(page, bits).map_err(rollcall_core::Error::from)?;
+    changes.push(match aim {
+        Aim::Restrict => Change::RestrictMany(numbers),
+        Aim::Unrestrict => Change::UnrestrictMany(numbers),
+    });
+    Ok(1)
+}
+
+fn single(aim: Aim, user: UserId) -> Change {
+    match aim {
+        Aim::Restrict => Change::Restrict(user),
+        Aim::Unrestrict => Change::Unrestrict(user),
+    }
+}

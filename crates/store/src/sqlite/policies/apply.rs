@@ -1,0 +1,165 @@
+//! Changes, in one transaction: what is already so is left alone, and not logged.
+
+use std::collections::HashMap;
+
+use rollcall_core::policy::{Change, MAX_LISTED, Privacy, number_of};
+use rollcall_core::{Error, UserId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::log::Log;
+use super::numbers::{self, Merge};
+use crate::policies::wire::audience_byte;
+
+/// The lists that a person has, as the table knows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum List {
+    Blocks,
+    Contacts,
+}
+
+impl List {
+    /// As the table has it.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Blocks => 0,
+            Self::Contacts => 1,
+        }
+    }
+}
+
+/// How a batch ended.
+#[derive(Debug)]
+pub(super) struct Applied {
+    /// How each of its changes ended.
+    pub(super) results: Vec<Result<(), Error>>,
+    /// Whether anything is different from before.
+    pub(super) moved: bool,
+}
+
+/// How a change ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Done,
+    AlreadySo,
+    ListFull,
+}
+
+impl From<bool> for Made {
+    fn from(moved: bool) -> Self {
+        if moved { Self::Done } else { Self::AlreadySo }
+    }
+}
+
+/// Makes the changes in order.
+pub(super) fn apply(connection: &Connection, changes: &[Change], now: i64, kept: u64) -> rusqlite::Result<Applied> {
+    let mut log = Log::open(connection, now)?;
+    let mut lists = Lists { connection, lengths: HashMap::new() };
+    let mut results = Vec::with_capacity(changes.len());
+    for change in changes {
+        results.push(match make(&mut lists, change)? {
+            Made::Done => {
+                log.add(change)?;
+                Ok(())
+            }
+            Made::AlreadySo => Ok(()),
+            Made::ListFull => Err(Error::TooMany(MAX_LISTED as u32)),
+        });
+    }
+    Ok(Applied { results, moved: log.close(kept)? })
+}
+
+fn make<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Made> {
+    let connection = lists.connection;
+    match change {
+        Change::Restrict(user) => restrict(connection, user, Merge::Set),
+        Change::Unrestrict(user) => restrict(connection, user, Merge::Clear),
+        Change::RestrictMany(given) => {
+            numbers::merge(connection, given.page(), given.bits(), Merge::Set).map(Made::from)
+        }
+        Change::UnrestrictMany(given) => {
+            numbers::merge(connection, given.page(), given.bits(), Merge::Clear).map(Made::from)
+        }
+        Change::Block(owner, other) => lists.put(owner, List::Blocks, other),
+        Change::Unblock(owner, other) => lists.take(owner, List::Blocks, other),
+        Change::Befriend(owner, other) => lists.put(owner, List::Contacts, other),
+        Change::Unfriend(owner, other) => lists.take(owner, List::Contacts, other),
+        Change::SetPrivacy(user, privacy) => set_privacy(connection, user, *privacy),
+    }
+}
+
+fn restrict(connection: &Connection, user: &UserId, how: Merge) -> rusqlite::Result<Made> {
+    if let Some(number) = number_of(user.as_str()) {
+        let (page, bits) = numbers::alone(number);
+        return numbers::merge(connection, page, &bits, how).map(Made::from);
+    }
+    let statement = match how {
+        Merge::Set => "INSERT OR IGNORE INTO policy_restricted (user_id) VALUES (?1)",
+        Merge::Clear => "DELETE FROM policy_restricted WHERE user_id = ?1",
+    };
+    Ok(Made::from(connection.prepare_cached(statement)?.execute([user.as_str()])? > 0))
+}
+
+/// Whoever lets everyone see both has no row: most people never choose.
+fn set_privacy(connection: &Connection, user: &UserId, privacy: Privacy) -> rusqlite::Result<Made> {
+    if privacy == Privacy::default() {
+        let delete = "DELETE FROM policy_privacy WHERE user_id = ?1";
+        return Ok(Made::from(connection.prepare_cached(delete)?.execute([user.as_str()])? > 0));
+    }
+    let upsert = "INSERT INTO policy_privacy (user_id, presence, last_seen) VALUES (?1, ?2, ?3) \
+                  ON CONFLICT (user_id) DO UPDATE SET presence = excluded.presence, last_seen = excluded.last_seen \
+                  WHERE presence <> excluded.presence OR last_seen <> excluded.last_seen";
+    let (presence, last_seen) = (audience_byte(privacy.presence), audience_byte(privacy.last_seen));
+    let moved = connection.prepare_cached(upsert)?.execute(params![user.as_str(), presence, last_seen])?;
+    Ok(Made::from(moved > 0))
+}
+
+/// Lists, and how long those are that a batch has touched: to count one of 10,000 for each of its changes would take
+/// longer than the changes.
+struct Lists<'a> {
+    connection: &'a Connection,
+    lengths: HashMap<(&'a str, List), usize>,
+}
+
+impl<'a> Lists<'a> {
+    fn put(&mut self, owner: &'a UserId, list: List, other: &UserId) -> rusqlite::Result<Made> {
+        if self.has(owner, list, other)? {
+            return Ok(Made::AlreadySo);
+        }
+        let length = self.length(owner, list)?;
+        if length >= MAX_LISTED {
+            return Ok(Made::ListFull);
+        }
+        let insert = "INSERT INTO policy_listed (owner, list, other) VALUES (?1, ?2, ?3)";
+        self.connection.prepare_cached(insert)?.execute(params![owner.as_str(), list.number(), other.as_str()])?;
+        self.lengths.insert((owner.as_str(), list), length + 1);
+        Ok(Made::Done)
+    }
+
+    fn take(&mut self, owner: &'a UserId, list: List, other: &UserId) -> rusqlite::Result<Made> {
+        let delete = "DELETE FROM policy_listed WHERE owner = ?1 AND list = ?2 AND other = ?3";
+        let keys = params![owner.as_str(), list.number(), other.as_str()];
+        let gone = self.connection.prepare_cached(delete)?.execute(keys)?;
+        if let Some(length) = self.lengths.get_mut(&(owner.as_str(), list)) {
+            *length = length.saturating_sub(gone);
+        }
+        Ok(Made::from(gone > 0))
+    }
+
+    fn has(&self, owner: &UserId, list: List, other: &UserId) -> rusqlite::Result<bool> {
+        let select = "SELECT 1 FROM policy_listed WHERE owner = ?1 AND list = ?2 AND other = ?3";
+        let keys = params![owner.as_str(), list.number(), other.as_str()];
+        Ok(self.connection.prepare_cached(select)?.query_row(keys, |_| Ok(())).optional()?.is_some())
+    }
+
+    fn length(&self, owner: &UserId, list: List) -> rusqlite::Result<usize> {
+        if let Some(length) = self.lengths.get(&(owner.as_str(), list)) {
+            return Ok(*length);
+        }
+        let count = "SELECT count(*) FROM policy_listed WHERE owner = ?1 AND list = ?2";
+        let count: i64 = self
+            .connection
+            .prepare_cached(count)?
+            .query_row(params![owner.as_str(), list.number()], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+}

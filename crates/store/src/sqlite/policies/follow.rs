@@ -1,0 +1,76 @@
+//! What changed since a cursor.
+
+use std::collections::{HashMap, HashSet};
+
+use rollcall_core::policy::Change;
+use rollcall_functions::capabilities::Followed;
+use rusqlite::Connection;
+
+use super::log::{self, Entry};
+use super::numbers;
+
+/// The most that is answered at once, whatever is asked for: a few megabytes.
+const MAX_FOLLOWED: u32 = 16_384;
+
+/// The least that is answered at once, if there is as much: so says the contract.
+const MIN_FOLLOWED: u32 = 64;
+
+/// A page of numbers is told in 8 KiB: as many changes as it counts for.
+const PAGE_WEIGHT: u32 = 64;
+
+/// What came after the cursor.
+pub(super) fn since(connection: &Connection, cursor: &[u64], limit: u32) -> rusqlite::Result<Followed> {
+    let from = match cursor {
+        [] => return Ok(Followed::Changes(Vec::new(), vec![log::last(connection)?.unsigned_abs()])),
+        [from] => i64::try_from(*from).ok(),
+        _ => None,
+    };
+    let Some(from) = from else { return Ok(Followed::Gap) };
+    if from == log::last(connection)? {
+        return Ok(Followed::Changes(Vec::new(), cursor.to_vec()));
+    }
+    let limit = limit.clamp(MIN_FOLLOWED, MAX_FOLLOWED);
+    let Some(mut entries) = log::after(connection, from, limit)? else { return Ok(Followed::Gap) };
+    entries.truncate(affordable(&entries, limit));
+    let to = entries.last().map_or(from, |(seq, _)| *seq);
+    Ok(Followed::Changes(changes(connection, entries)?, vec![to.unsigned_abs()]))
+}
+
+/// How many of the entries are within the limit; the first always is.
+fn affordable(entries: &[(i64, Entry)], limit: u32) -> usize {
+    let (mut weight, mut pages) = (0, HashSet::new());
+    let within = |(_, entry): &&(i64, Entry)| {
+        let room = weight < limit;
+        weight += match entry {
+            Entry::Change(_) => 1,
+            Entry::Page(page) if pages.insert(*page) => PAGE_WEIGHT,
+            Entry::Page(_) => 0,
+        };
+        room
+    };
+    entries.iter().take_while(within).count()
+}
+
+/// The entries as changes. A page is told as it is now, in the place of its last entry: what comes after that is about
+/// single numbers of it, and ends as it is now too.
+fn changes(connection: &Connection, entries: Vec<(i64, Entry)>) -> rusqlite::Result<Vec<Change>> {
+    let mut last = HashMap::new();
+    for (seq, entry) in &entries {
+        if let Entry::Page(page) = entry {
+            last.insert(*page, *seq);
+        }
+    }
+    let mut changes = Vec::with_capacity(entries.len());
+    for (seq, entry) in entries {
+        match entry {
+            Entry::Change(change) => changes.push(change),
+            Entry::Page(page) if last.get(&page) == Some(&seq) => {
+                let (free, restricted) = numbers::halves(connection, page)?;
+                changes.extend(free.map(Change::UnrestrictMany));
+                changes.extend(restricted.map(Change::RestrictMany));
+            }
+            Entry::Page(_) => {}
+        }
+    }
+    Ok(changes)
+}

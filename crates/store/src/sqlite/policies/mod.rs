@@ -1,0 +1,115 @@
+//! Who may see whom, in the same file as the archive.
+//!
+//! There is one log of changes, so a cursor is one number. Each of its rows names the one before it: whoever follows
+//! from a row that is not there, because it was trimmed or because the file was put back to an older copy, finds the
+//! chain broken and is told of a gap. Changes made to the file by another process are seen by whoever looks, but stir
+//! nobody here.
+
+mod apply;
+mod follow;
+mod log;
+mod numbers;
+mod relations;
+mod snapshot;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rollcall_core::policy::{Change, MAX_SUBJECTS, Relation};
+use rollcall_core::{Error, Ids, UserId};
+use rollcall_functions::capabilities::{Cursor, Followed, MAX_BATCH, OwnSettings, Page};
+use tokio::sync::watch;
+
+use super::SqliteArchive;
+use super::worker::Worker;
+use crate::Answer;
+use crate::policies::Policies;
+
+/// The rows of the log that are kept unless told otherwise: at the hundred changes a second of a large service, a
+/// reader may be away for eight minutes; a row takes about 100 bytes, so the log about 5 MB.
+pub const LOG_KEPT: u64 = 50_000;
+
+/// Policy in a file. Clones share the file; the last to go, archive included, closes it.
+#[derive(Debug, Clone)]
+pub struct SqlitePolicies {
+    /// In the order in which they are closed: see [`SqliteArchive`].
+    reader: Arc<Worker>,
+    writer: Arc<Worker>,
+    shared: Arc<Shared>,
+    log_kept: u64,
+}
+
+/// What all handles to one opened file have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    stirred: watch::Sender<u64>,
+    salt: u64,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self { stirred: watch::Sender::new(0), salt: RandomState::new().hash_one(0_u8) }
+    }
+}
+
+impl SqliteArchive {
+    /// Who may see whom, in this file.
+    pub fn policies(&self) -> SqlitePolicies {
+        self.policies_keeping(LOG_KEPT)
+    }
+
+    /// As [`Self::policies`], with a log of so many rows.
+    pub fn policies_keeping(&self, log_kept: u64) -> SqlitePolicies {
+        let (reader, writer) = (Arc::clone(&self.reader), Arc::clone(&self.writer));
+        SqlitePolicies { reader, writer, shared: Arc::clone(&self.shared), log_kept }
+    }
+}
+
+impl Policies for SqlitePolicies {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+        Box::pin(async move {
+            bounded(subjects.len(), MAX_SUBJECTS)?;
+            self.reader.ask(move |connection| relations::relations(connection, viewer.as_ref(), &subjects)).await
+        })
+    }
+
+    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+        Box::pin(self.reader.ask(move |connection| relations::settings_of(connection, &user)))
+    }
+
+    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+        let salt = self.shared.salt;
+        Box::pin(self.reader.ask(move |connection| snapshot::page(connection, page, salt)))
+    }
+
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+        Box::pin(self.reader.ask(move |connection| follow::since(connection, &cursor, limit)))
+    }
+
+    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(async move {
+            bounded(changes.len(), MAX_BATCH)?;
+            let (now_us, kept) = (now_us(), self.log_kept);
+            let applied = self.writer.ask(move |connection| apply::apply(connection, &changes, now_us, kept)).await?;
+            if applied.moved {
+                self.shared.stirred.send_modify(|count| *count += 1);
+            }
+            Ok(applied.results)
+        })
+    }
+
+    fn stirred(&self) -> watch::Receiver<u64> {
+        self.shared.stirred.subscribe()
+    }
+}
+
+fn bounded(count: usize, most: usize) -> Result<(), Error> {
+    if count > most { Err(Error::TooMany(u32::try_from(most).unwrap_or(u32::MAX))) } else { Ok(()) }
+}
+
+/// Before 1970 it is zero: a row's number is then one more than that of the row before it.
+fn now_us() -> i64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(0)
+}

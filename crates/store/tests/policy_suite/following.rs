@@ -1,0 +1,296 @@
+//! Everything, what came after it, and that something did.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS};
+use rollcall_functions::capabilities::{Cursor, Followed};
+use rollcall_store::Policies;
+use tokio::sync::watch;
+
+use super::model::Model;
+use super::{
+    PATIENCE, Random, Subject, apply, befriend, block, changes_since, follow, load, load_with, numbers, owner, page_of,
+    relations, restrict, set_privacy, unblock, unfriend, unrestrict,
+};
+
+pub(crate) async fn nothing_is_a_snapshot_of_nothing(subject: Subject) {
+    let policies = &*subject.policies;
+    let (model, cursor) = load(policies).await;
+    assert_eq!(model, Model::default());
+    assert_eq!(changes_since(policies, &cursor, 100).await, (Vec::new(), cursor.clone()));
+    apply(policies, &[restrict("bob")]).await;
+    assert_eq!(changes_since(policies, &cursor, 100).await.0, [restrict("bob")]);
+}
+
+pub(crate) async fn an_empty_cursor_asks_where_the_logs_stand(subject: Subject) {
+    let policies = &*subject.policies;
+    let here = async || match policies.since(Cursor::new(), 1).await.unwrap() {
+        Followed::Changes(nothing, cursor) if nothing.is_empty() => cursor,
+        other => panic!("{other:?}"),
+    };
+    let start = here().await;
+    assert_eq!(start, load(policies).await.1);
+    apply(policies, &[restrict("bob"), block("bob", "ann")]).await;
+    let later = here().await;
+    assert_eq!(changes_since(policies, &later, 100).await.0, []);
+    assert_eq!(changes_since(policies, &start, 100).await.0.len(), 2);
+    apply(policies, &[unrestrict("bob")]).await;
+    assert_eq!(changes_since(policies, &later, 100).await.0, [unrestrict("bob")]);
+}
+
+pub(crate) async fn a_snapshot_is_everything_that_anybody_set(subject: Subject) {
+    let policies = &*subject.policies;
+    let mut changes = Vec::new();
+    for index in 0..700 {
+        let (one, other) = (format!("user-{index}"), format!("user-{}", index * 7 % 700));
+        changes.extend([block(&one, &other), befriend(&other, &one)]);
+        if index % 10 == 0 {
+            changes.extend([restrict(&one), set_privacy(&other, Audience::Nobody, Audience::Contacts)]);
+        }
+    }
+    // More pages of numbers than are read at once, some of them next to each other, and the last there is.
+    for page in (0..150).map(|index| index * index).chain([65_535]) {
+        changes.push(Change::RestrictMany(numbers(page, &[0, 7, page % 65_536, 65_535])));
+    }
+    changes.extend([Change::UnrestrictMany(numbers(4, &[0, 4, 7, 65_535])), unrestrict("65535")]);
+    apply(policies, &changes).await;
+    let (model, cursor) = load(policies).await;
+    assert_eq!(model, Model::of(&changes));
+    assert_eq!(changes_since(policies, &cursor, 100).await.0, []);
+}
+
+pub(crate) async fn a_snapshot_and_what_came_after_give_a_naive_model(subject: Subject) {
+    let policies = &*subject.policies;
+    let mut random = Random(0x5eed);
+    let mut model = Model::default();
+    let (mut followed, mut cursor) = load(policies).await;
+    for round in 0..40 {
+        let changes: Vec<Change> = (0..random.below(60)).map(|_| random.change()).collect();
+        apply(policies, &changes).await;
+        changes.iter().for_each(|change| model.apply(change));
+        cursor = follow(policies, &mut followed, &cursor).await;
+        assert_eq!(followed, model, "round {round}");
+        if round % 8 == 0 {
+            let (loaded, at) = load(policies).await;
+            assert_eq!(loaded, model, "round {round}");
+            assert_eq!(at, cursor, "nothing happens meanwhile");
+        }
+    }
+    let names: Vec<String> = (0..16).map(|_| random.name()).collect();
+    let asked: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert!(asked.len() <= MAX_SUBJECTS);
+    for viewer in asked.iter().copied().map(Some).chain([None]) {
+        let expected: Vec<_> = asked.iter().map(|name| model.relation(viewer, name)).collect();
+        assert_eq!(relations(policies, viewer, &asked).await, expected, "{viewer:?}");
+    }
+}
+
+pub(crate) async fn changes_between_two_pages_are_not_lost(subject: Subject) {
+    let policies = &*subject.policies;
+    let mut random = Random(0xbee);
+    let first: Vec<Change> = (0..400).map(|_| random.change()).collect();
+    apply(policies, &first).await;
+    let mut model = Model::of(&first);
+    let (mut followed, cursor) = load_with(policies, async |_| {
+        let changes: Vec<Change> = (0..20).map(|_| random.change()).collect();
+        apply(policies, &changes).await;
+        changes.iter().for_each(|change| model.apply(change));
+    })
+    .await;
+    follow(policies, &mut followed, &cursor).await;
+    assert_eq!(followed, model);
+}
+
+/// What each did, in order: the only order that there is.
+fn by_owner(changes: &[Change]) -> BTreeMap<String, Vec<Change>> {
+    let mut by_owner: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+    for change in changes {
+        by_owner.entry(owner(change).to_owned()).or_default().push(change.clone());
+    }
+    by_owner
+}
+
+pub(crate) async fn exactly_what_came_after_a_cursor_is_answered(subject: Subject) {
+    let policies = &*subject.policies;
+    let (_, start) = load(policies).await;
+    let before: Vec<Change> = (0..50).map(|index| block(&format!("user-{index}"), "ann")).collect();
+    apply(policies, &before).await;
+    let (told, middle) = changes_since(policies, &start, 1000).await;
+    assert_eq!(by_owner(&told), by_owner(&before));
+    let after = [
+        unblock("user-7", "ann"),
+        befriend("user-7", "ann"),
+        unfriend("user-7", "ann"),
+        restrict("user-8"),
+        unrestrict("user-8"),
+        set_privacy("user-9", Audience::Contacts, Audience::Nobody),
+        set_privacy("user-9", Audience::Everyone, Audience::Everyone),
+    ];
+    apply(policies, &after).await;
+    let (told, end) = changes_since(policies, &middle, 1000).await;
+    assert_eq!(by_owner(&told), by_owner(&after), "each kind is told as it was made");
+    assert_eq!(changes_since(policies, &end, 1000).await, (Vec::new(), end.clone()));
+    let (told, again) = changes_since(policies, &start, 1000).await;
+    assert_eq!(by_owner(&told), by_owner(&[before.as_slice(), &after].concat()));
+    assert_eq!(again, end);
+}
+
+pub(crate) async fn changes_of_one_person_are_followed_in_order(subject: Subject) {
+    let policies = &*subject.policies;
+    let (_, cursor) = load(policies).await;
+    let of = |name: &str| -> Vec<Change> {
+        let changes = (0..60).flat_map(|index| {
+            let other = format!("user-{}", index % 3);
+            [block(name, &other), unblock(name, &other), befriend(name, &other), unfriend(name, &other)]
+        });
+        changes.collect()
+    };
+    let (bobs, anns) = (of("bob"), of("ann"));
+    let both: Vec<Change> = bobs.iter().zip(&anns).flat_map(|(one, other)| [one.clone(), other.clone()]).collect();
+    apply(policies, &both).await;
+    let told = by_owner(&changes_since(policies, &cursor, 64).await.0);
+    assert_eq!(told["bob"], bobs);
+    assert_eq!(told["ann"], anns);
+}
+
+pub(crate) async fn what_is_already_so_is_not_logged(subject: Subject) {
+    let policies = &*subject.policies;
+    let so = [
+        restrict("bob"),
+        restrict("7"),
+        block("bob", "ann"),
+        befriend("bob", "ann"),
+        set_privacy("bob", Audience::Nobody, Audience::Contacts),
+        Change::RestrictMany(numbers(3, &[1, 2, 3])),
+    ];
+    let never = [
+        unrestrict("eve"),
+        unrestrict("8"),
+        unrestrict("65600"),
+        unblock("bob", "eve"),
+        unfriend("eve", "ann"),
+        set_privacy("eve", Audience::Everyone, Audience::Everyone),
+        Change::UnrestrictMany(numbers(3, &[4, 5])),
+        Change::UnrestrictMany(numbers(9, &[4, 5])),
+        Change::RestrictMany(numbers(3, &[2, 3])),
+        Change::RestrictMany(numbers(5, &[])),
+    ];
+    apply(policies, &so).await;
+    let (model, cursor) = load(policies).await;
+    apply(policies, &so).await;
+    apply(policies, &never).await;
+    assert_eq!(changes_since(policies, &cursor, 100).await, (Vec::new(), cursor.clone()));
+    assert_eq!(load(policies).await, (model, cursor));
+}
+
+pub(crate) async fn many_numbers_are_followed_as_they_are(subject: Subject) {
+    let policies = &*subject.policies;
+    let (mut followed, start) = load(policies).await;
+    let mut cursor = start.clone();
+    let full: Vec<u32> = (0..65_536).collect();
+    let steps = [
+        vec![Change::RestrictMany(numbers(1, &[0, 9, 65_535])), restrict("65538")],
+        vec![unrestrict("65536"), Change::RestrictMany(numbers(2, &full))],
+        vec![Change::UnrestrictMany(numbers(2, &[5, 6])), Change::UnrestrictMany(numbers(1, &[9])), restrict("7")],
+        vec![Change::UnrestrictMany(numbers(2, &full)), unrestrict("7"), restrict("8")],
+    ];
+    let mut model = Model::default();
+    for step in steps {
+        apply(policies, &step).await;
+        step.iter().for_each(|change| model.apply(change));
+        cursor = follow(policies, &mut followed, &cursor).await;
+        assert_eq!(followed, model, "{step:?}");
+    }
+    // One who comes late may be told of the pages as they are by then, and ends the same.
+    let mut late = Model::default();
+    let (changes, _) = changes_since(policies, &start, 10_000).await;
+    assert!(changes.iter().all(|change| match change {
+        Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => [0, 1, 2].contains(&numbers.page()),
+        Change::Restrict(user) | Change::Unrestrict(user) => page_of(user.as_str()).is_some(),
+        _ => false,
+    }));
+    changes.iter().for_each(|change| late.apply(change));
+    assert_eq!(late, model);
+}
+
+pub(crate) async fn two_readers_follow_from_where_each_is(subject: Subject) {
+    let policies = &*subject.policies;
+    let mut random = Random(0xcafe);
+    let (mut quick, mut at_quick) = load(policies).await;
+    let (mut slow, at_slow) = (quick.clone(), at_quick.clone());
+    let mut model = Model::default();
+    for _ in 0..10 {
+        let changes: Vec<Change> = (0..15).map(|_| random.change()).collect();
+        apply(policies, &changes).await;
+        changes.iter().for_each(|change| model.apply(change));
+        at_quick = follow(policies, &mut quick, &at_quick).await;
+        assert_eq!(quick, model);
+    }
+    let at_slow = follow(policies, &mut slow, &at_slow).await;
+    assert_eq!((slow, at_slow), (model, at_quick));
+}
+
+pub(crate) async fn a_small_limit_loses_nothing(subject: Subject) {
+    let policies = &*subject.policies;
+    let (_, cursor) = load(policies).await;
+    let changes: Vec<Change> =
+        (0..3000).map(|index| block(&format!("user-{}", index % 40), &index.to_string())).collect();
+    apply(policies, &changes).await;
+    for limit in [1, 100] {
+        let (told, _) = changes_since(policies, &cursor, limit).await;
+        assert_eq!(by_owner(&told), by_owner(&changes), "limit {limit}");
+    }
+    let Followed::Changes(first, _) = policies.since(cursor, 100).await.unwrap() else { panic!("a gap") };
+    assert!(first.len() < changes.len(), "{} at once", first.len());
+}
+
+pub(crate) async fn a_cursor_that_nobody_handed_out_is_a_gap(subject: Subject) {
+    let policies = &*subject.policies;
+    for filled in [false, true] {
+        if filled {
+            apply(policies, &[restrict("bob"), restrict("7"), block("ann", "eve")]).await;
+        }
+        let (_, cursor) = load(policies).await;
+        let longer: Vec<u64> = cursor.iter().copied().chain([0]).collect();
+        let future: Vec<u64> = cursor.iter().map(|place| place + 1_000_000_000).collect();
+        for wrong in [longer, future] {
+            assert_eq!(policies.since(wrong.clone(), 100).await, Ok(Followed::Gap), "{wrong:?}, filled: {filled}");
+        }
+        assert_eq!(policies.since(cursor.clone(), 100).await, Ok(Followed::Changes(Vec::new(), cursor)));
+    }
+}
+
+/// Waits until every change made through `policies` moves `stirred` at once, several times in a row: the first few may
+/// come before anybody listens.
+async fn stirs(policies: &dyn Policies, stirred: &mut watch::Receiver<u64>) {
+    let (deadline, mut in_a_row) = (Instant::now() + PATIENCE, 0);
+    for round in 0.. {
+        assert!(Instant::now() < deadline, "a change moves nothing");
+        stirred.mark_unchanged();
+        apply(policies, &[if round % 2 == 0 { block("bob", "ann") } else { unblock("bob", "ann") }]).await;
+        match tokio::time::timeout(Duration::from_millis(500), stirred.changed()).await {
+            Ok(moved) => {
+                moved.unwrap();
+                in_a_row += 1;
+            }
+            Err(_) => in_a_row = 0,
+        }
+        if in_a_row == 5 {
+            return;
+        }
+    }
+}
+
+pub(crate) async fn a_change_stirs_whoever_follows_it_here_and_elsewhere(subject: Subject) {
+    let mut stirred = subject.policies.stirred();
+    stirs(&*subject.policies, &mut stirred).await;
+    if let Some(elsewhere) = &subject.elsewhere {
+        stirs(&**elsewhere, &mut stirred).await;
+        stirs(&*subject.policies, &mut elsewhere.stirred()).await;
+        let (mut followed, cursor) = load(&**elsewhere).await;
+        apply(&*subject.policies, &[block("bob", "eve")]).await;
+        follow(&**elsewhere, &mut followed, &cursor).await;
+        assert_eq!(followed, load(&*subject.policies).await.0);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a person set, questions about many, and bounds.
+
+use rollcall_core::policy::{Audience, Change, MAX_LISTED, MAX_SUBJECTS, Privacy, Relation};
+use rollcall_core::{Error, Ids, UserId};
+use rollcall_functions::capabilities::OwnSettings;
+use rollcall_store::Policies;
+
+use super::model::Model;
+use super::{
+    MAX_CHANGES, Subject, apply, befriend, block, changes_since, load, outcome, relation, relations, restrict,
+    set_privacy, settings, unblock, unfriend, user,
+};
+
+pub(crate) async fn own_settings_are_those_of_the_person_alone(subject: Subject) {
+    let policies = &*subject.policies;
+    let changes = [
+        block("bob", "eve"),
+        block("bob", "dan"),
+        block("eve", "bob"),
+        befriend("bob", "ann"),
+        befriend("ann", "bob"),
+        befriend("bobby", "ann"),
+        restrict("bob"),
+        set_privacy("bob", Audience::Contacts, Audience::Nobody),
+    ];
+    apply(policies, &changes).await;
+    let bobs = OwnSettings {
+        privacy: Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody },
+        contacts: vec![user("ann")],
+        blocks: vec![user("dan"), user("eve")],
+    };
+    assert_eq!(settings(policies, "bob").await, bobs);
+    assert_eq!(settings(policies, "bobb").await, OwnSettings::default());
+    apply(policies, &[unblock("bob", "dan"), unblock("bob", "eve"), unfriend("bob", "ann")]).await;
+    let rest = OwnSettings { contacts: Vec::new(), blocks: Vec::new(), ..bobs };
+    assert_eq!(settings(policies, "bob").await, rest);
+}
+
+pub(crate) async fn relations_are_answered_in_the_order_asked(subject: Subject) {
+    let policies = &*subject.policies;
+    let mut changes = Vec::new();
+    let names: Vec<String> =
+        (0..200).map(|index| format!("user-{index}")).chain((0..100).map(|n| n.to_string())).collect();
+    for (index, name) in names.iter().enumerate() {
+        match index % 5 {
+            0 => changes.push(block(name, "ann")),
+            1 => changes.push(block("ann", name)),
+            2 => changes.push(befriend(name, "ann")),
+            3 => changes.push(restrict(name)),
+            _ => {}
+        }
+    }
+    apply(policies, &changes).await;
+    let model = Model::of(&changes);
+    let asked: Vec<&str> = names.iter().rev().chain(&names).map(String::as_str).chain(["ann", "ann"]).collect();
+    for viewer in [Some("ann"), Some("user-0"), None] {
+        let expected: Vec<Relation> = asked.iter().map(|name| model.relation(viewer, name)).collect();
+        assert_eq!(relations(policies, viewer, &asked).await, expected, "{viewer:?}");
+    }
+}
+
+pub(crate) async fn a_full_question_is_answered(subject: Subject) {
+    let policies = &*subject.policies;
+    let changes = [block("user-1", "ann"), block("ann", "user-9999"), befriend("user-5000", "ann"), restrict("user-2")];
+    apply(policies, &changes).await;
+    let model = Model::of(&changes);
+    let names: Vec<String> = (0..MAX_SUBJECTS).map(|index| format!("user-{index}")).collect();
+    let asked: Vec<&str> = names.iter().map(String::as_str).collect();
+    for viewer in [Some("ann"), None] {
+        let relations = relations(policies, viewer, &asked).await;
+        assert!(names.iter().zip(relations).all(|(name, relation)| relation == model.relation(viewer, name)));
+    }
+}
+
+pub(crate) async fn no_more_are_blocked_than_the_bound(subject: Subject) {
+    bounded(&*subject.policies, block, unblock, befriend).await;
+}
+
+pub(crate) async fn no_more_are_listed_as_contacts_than_the_bound(subject: Subject) {
+    bounded(&*subject.policies, befriend, unfriend, block).await;
+}
+
+/// A list takes no more than its bound; the other list has a bound of its own.
+async fn bounded(
+    policies: &dyn Policies,
+    add: fn(&str, &str) -> Change,
+    remove: fn(&str, &str) -> Change,
+    other_list: fn(&str, &str) -> Change,
+) {
+    let too_many = Err(Error::TooMany(MAX_LISTED as u32));
+    let all: Vec<Change> = (0..MAX_LISTED - 1).map(|index| add("bob", &format!("user-{index}"))).collect();
+    apply(policies, &all).await;
+    // Twice the same counts once, and of a batch only what is beyond is refused.
+    let last =
+        vec![add("bob", "user-0"), add("bob", "last"), add("bob", "beyond"), add("bob", "last"), add("ann", "bob")];
+    let outcomes = policies.apply_many(last).await.unwrap();
+    assert_eq!(outcomes, [Ok(()), Ok(()), too_many.clone(), Ok(()), Ok(())]);
+    let (_, cursor) = load(policies).await;
+    assert_eq!(outcome(policies, add("bob", "beyond")).await, too_many);
+    assert_eq!(changes_since(policies, &cursor, 100).await.0, [], "what was refused is not told");
+    assert_eq!(outcome(policies, other_list("bob", "beyond")).await, Ok(()));
+    assert_eq!(outcome(policies, remove("bob", "nobody")).await, Ok(()), "which was not there");
+    assert_eq!(outcome(policies, add("bob", "beyond")).await, too_many);
+    assert_eq!(outcome(policies, remove("bob", "user-7")).await, Ok(()));
+    assert_eq!(outcome(policies, add("bob", "beyond")).await, Ok(()));
+    assert_eq!(outcome(policies, add("bob", "user-7")).await, too_many);
+    let OwnSettings { contacts, blocks, .. } = settings(policies, "bob").await;
+    let mut counts = [contacts.len(), blocks.len()];
+    counts.sort_unstable();
+    assert_eq!(counts, [1, MAX_LISTED]);
+}
+
+pub(crate) async fn batches_above_the_bounds_are_refused_whole(subject: Subject) {
+    let policies = &*subject.policies;
+    let changes = vec![restrict("bob"); MAX_CHANGES + 1];
+    assert_eq!(policies.apply_many(changes.clone()).await, Err(Error::TooMany(MAX_CHANGES as u32)));
+    assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
+    let outcomes = policies.apply_many(changes[1..].to_vec()).await.unwrap();
+    assert!(outcomes.len() == MAX_CHANGES && outcomes.iter().all(Result::is_ok));
+    let bob = user("bob");
+    let subjects: Ids<UserId> = std::iter::repeat_n(&bob, MAX_SUBJECTS + 1).collect();
+    for viewer in [None, Some(user("ann"))] {
+        let refused = policies.relations(viewer, subjects.clone()).await;
+        assert_eq!(refused, Err(Error::TooMany(MAX_SUBJECTS as u32)));
+    }
+}
+
+pub(crate) async fn empty_batches_are_answered(subject: Subject) {
+    let policies = &*subject.policies;
+    assert_eq!(policies.apply_many(Vec::new()).await, Ok(Vec::new()));
+    for viewer in [None, Some("ann")] {
+        assert_eq!(relations(policies, viewer, &[]).await, []);
+    }
+}

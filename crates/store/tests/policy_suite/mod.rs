@@ -1,0 +1,280 @@
+//! What every store of policy must do: the claims of `wit/policy.wit`, each a function that takes a fresh store.
+//!
+//! A store joins with one file: make a [`Subject`] of it and call `policy_suite!`. The macro lists every claim once;
+//! one that is not listed is dead code, which the lints refuse.
+
+pub(crate) mod changing;
+pub(crate) mod following;
+pub(crate) mod listing;
+pub(crate) mod model;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation, number_of};
+use rollcall_core::{Error, Ids, UserId};
+use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings};
+use rollcall_store::Policies;
+
+use model::Model;
+
+/// Nothing that these tests wait for takes long; what takes longer has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The most changes that a store takes at once.
+pub(crate) const MAX_CHANGES: usize = 1024;
+
+/// A fresh store.
+pub(crate) struct Subject {
+    pub(crate) policies: Arc<dyn Policies>,
+    /// The same data, as another host has them; none where only one can have them.
+    pub(crate) elsewhere: Option<Arc<dyn Policies>>,
+}
+
+/// Makes a test of every claim for the store that `$subject` makes anew for each.
+#[macro_export]
+macro_rules! policy_suite {
+    ($subject:expr) => {
+        $crate::policy_suite! { @list $subject;
+            changing:
+                whoever_set_nothing_is_a_stranger,
+                a_restriction_shows_to_everybody_until_it_is_lifted,
+                a_block_shows_to_both_until_it_is_taken_back,
+                a_contact_shows_to_those_listed_alone,
+                privacy_shows_to_everybody,
+                a_service_is_nobodys_contact_and_blocked_by_nobody,
+                numbers_and_names_that_look_like_them_are_told_apart,
+                many_numbers_are_restricted_and_lifted_at_once,
+                changes_of_one_batch_take_effect_in_order,
+                people_are_told_apart_whatever_their_ids;
+            listing:
+                own_settings_are_those_of_the_person_alone,
+                relations_are_answered_in_the_order_asked,
+                a_full_question_is_answered,
+                no_more_are_blocked_than_the_bound,
+                no_more_are_listed_as_contacts_than_the_bound,
+                batches_above_the_bounds_are_refused_whole,
+                empty_batches_are_answered;
+            following:
+                nothing_is_a_snapshot_of_nothing,
+                an_empty_cursor_asks_where_the_logs_stand,
+                a_snapshot_is_everything_that_anybody_set,
+                a_snapshot_and_what_came_after_give_a_naive_model,
+                changes_between_two_pages_are_not_lost,
+                exactly_what_came_after_a_cursor_is_answered,
+                changes_of_one_person_are_followed_in_order,
+                what_is_already_so_is_not_logged,
+                many_numbers_are_followed_as_they_are,
+                two_readers_follow_from_where_each_is,
+                a_small_limit_loses_nothing,
+                a_cursor_that_nobody_handed_out_is_a_gap,
+                a_change_stirs_whoever_follows_it_here_and_elsewhere;
+        }
+    };
+    (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {
+        $(mod $module {
+            #[allow(unused_imports, reason = "a factory may name anything of its module")]
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $claim() {
+                    $crate::policy_suite::$module::$claim($subject).await;
+                }
+            )+
+        })+
+    };
+}
+
+pub(crate) fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+pub(crate) fn restrict(name: &str) -> Change {
+    Change::Restrict(user(name))
+}
+
+pub(crate) fn unrestrict(name: &str) -> Change {
+    Change::Unrestrict(user(name))
+}
+
+pub(crate) fn block(one: &str, other: &str) -> Change {
+    Change::Block(user(one), user(other))
+}
+
+pub(crate) fn unblock(one: &str, other: &str) -> Change {
+    Change::Unblock(user(one), user(other))
+}
+
+pub(crate) fn befriend(one: &str, other: &str) -> Change {
+    Change::Befriend(user(one), user(other))
+}
+
+pub(crate) fn unfriend(one: &str, other: &str) -> Change {
+    Change::Unfriend(user(one), user(other))
+}
+
+pub(crate) fn set_privacy(name: &str, presence: Audience, last_seen: Audience) -> Change {
+    Change::SetPrivacy(user(name), Privacy { presence, last_seen })
+}
+
+/// These numbers, all of one page.
+pub(crate) fn numbers(page: u32, of_page: &[u32]) -> Numbers {
+    let mut bits = vec![0; of_page.iter().max().map_or(0, |most| *most as usize / 8 + 1)];
+    for number in of_page {
+        bits[*number as usize / 8] |= 0x80 >> (number % 8);
+    }
+    Numbers::new(page, bits).unwrap()
+}
+
+/// Makes changes, all of which must succeed, as many at once as may be.
+pub(crate) async fn apply(policies: &dyn Policies, changes: &[Change]) {
+    for part in changes.chunks(MAX_CHANGES) {
+        let outcomes = policies.apply_many(part.to_vec()).await.unwrap();
+        assert_eq!(outcomes.len(), part.len());
+        for (outcome, change) in outcomes.iter().zip(part) {
+            assert_eq!(*outcome, Ok(()), "{change:?}");
+        }
+    }
+}
+
+/// How one change ends.
+pub(crate) async fn outcome(policies: &dyn Policies, change: Change) -> Result<(), Error> {
+    let mut outcomes = policies.apply_many(vec![change]).await.unwrap();
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+/// How a viewer, or a service, stands to these.
+pub(crate) async fn relations(policies: &dyn Policies, viewer: Option<&str>, subjects: &[&str]) -> Vec<Relation> {
+    let subjects: Vec<UserId> = subjects.iter().map(|name| user(name)).collect();
+    let relations = policies.relations(viewer.map(user), subjects.iter().collect::<Ids<UserId>>()).await.unwrap();
+    assert_eq!(relations.len(), subjects.len());
+    relations
+}
+
+pub(crate) async fn relation(policies: &dyn Policies, viewer: &str, subject: &str) -> Relation {
+    relations(policies, Some(viewer), &[subject]).await.remove(0)
+}
+
+/// What somebody set for themselves, sorted.
+pub(crate) async fn settings(policies: &dyn Policies, name: &str) -> OwnSettings {
+    let mut settings = policies.settings_of(user(name)).await.unwrap();
+    settings.contacts.sort();
+    settings.blocks.sort();
+    settings
+}
+
+/// Everything, page by page, and the cursor to follow it from. `between` happens after each page.
+pub(crate) async fn load_with(policies: &dyn Policies, mut between: impl AsyncFnMut(u32)) -> (Model, Cursor) {
+    let (mut model, mut cursor, mut next) = (Model::default(), None, Some(0));
+    let mut seen = Vec::new();
+    while let Some(page) = next {
+        assert!(!seen.contains(&page), "page {page} again, after {seen:?}");
+        seen.push(page);
+        let loaded = policies.snapshot(page).await.unwrap();
+        loaded.changes.iter().for_each(|change| model.apply(change));
+        cursor.get_or_insert(loaded.cursor);
+        next = loaded.next;
+        between(page).await;
+    }
+    (model, cursor.unwrap())
+}
+
+pub(crate) async fn load(policies: &dyn Policies) -> (Model, Cursor) {
+    load_with(policies, async |_| {}).await
+}
+
+/// What is answered from a cursor on until nothing comes any more, and the cursor after it.
+pub(crate) async fn changes_since(policies: &dyn Policies, cursor: &Cursor, limit: u32) -> (Vec<Change>, Cursor) {
+    let (mut all, mut cursor) = (Vec::new(), cursor.clone());
+    loop {
+        match policies.since(cursor.clone(), limit).await.unwrap() {
+            Followed::Changes(changes, after) if changes.is_empty() => {
+                assert_eq!(after, cursor, "nothing came, so nothing moves");
+                return (all, cursor);
+            }
+            Followed::Changes(changes, after) => {
+                assert_ne!(after, cursor, "{changes:?} would come again");
+                all.extend(changes);
+                cursor = after;
+            }
+            Followed::Gap => panic!("a gap after {cursor:?}"),
+        }
+    }
+}
+
+/// Brings a model up to date.
+pub(crate) async fn follow(policies: &dyn Policies, model: &mut Model, cursor: &Cursor) -> Cursor {
+    let (changes, after) = changes_since(policies, cursor, 1000).await;
+    changes.iter().for_each(|change| model.apply(change));
+    after
+}
+
+/// A generator of numbers that are the same in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn audience(&mut self) -> Audience {
+        match self.below(3) {
+            0 => Audience::Everyone,
+            1 => Audience::Contacts,
+            _ => Audience::Nobody,
+        }
+    }
+
+    /// One of a few people; some are numbers, and some only look like them.
+    pub(crate) fn name(&mut self) -> String {
+        match self.below(16) {
+            0 => "7".to_owned(),
+            1 => "007".to_owned(),
+            2 => "65543".to_owned(),
+            3 => "4294967295".to_owned(),
+            4 => "4294967296".to_owned(),
+            other => format!("user-{other}"),
+        }
+    }
+
+    /// Any change at all.
+    pub(crate) fn change(&mut self) -> Change {
+        let (one, other) = (self.name(), self.name());
+        match self.below(12) {
+            0 | 1 => restrict(&one),
+            2 => unrestrict(&one),
+            3 | 4 => block(&one, &other),
+            5 => unblock(&one, &other),
+            6 | 7 => befriend(&one, &other),
+            8 => unfriend(&one, &other),
+            9 => set_privacy(&one, self.audience(), self.audience()),
+            10 => Change::RestrictMany(self.numbers()),
+            _ => Change::UnrestrictMany(self.numbers()),
+        }
+    }
+
+    fn numbers(&mut self) -> Numbers {
+        let page = [0, 1, 65_535][self.below(3) as usize];
+        let of_page: Vec<u32> =
+            (0..self.below(4)).map(|_| [0, 6, 7, 8, 4096, 65_535][self.below(6) as usize]).collect();
+        numbers(page, &of_page)
+    }
+}
+
+/// Whose change it is, of those that a person makes; restrictions are by account.
+pub(crate) fn owner(change: &Change) -> &str {
+    match change {
+        Change::Restrict(user) | Change::Unrestrict(user) | Change::SetPrivacy(user, _) => user.as_str(),
+        Change::Block(one, _) | Change::Unblock(one, _) | Change::Befriend(one, _) | Change::Unfriend(one, _) => {
+            one.as_str()
+        }
+        Change::RestrictMany(_) | Change::UnrestrictMany(_) => "",
+    }
+}
+
+/// The page of a number's account; none for a name.
+pub(crate) fn page_of(name: &str) -> Option<u32> {
+    number_of(name).map(|number| number >> 16)
+}

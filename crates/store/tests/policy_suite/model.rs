@@ -1,0 +1,96 @@
+//! The contract once more, written as plainly as it reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rollcall_core::policy::{Change, Numbers, Privacy, Relation, number_of};
+
+/// Everything that anybody set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Model {
+    pub(crate) restricted: BTreeSet<String>,
+    pub(crate) restricted_numbers: BTreeSet<u32>,
+    pub(crate) blocks: BTreeSet<(String, String)>,
+    pub(crate) contacts: BTreeSet<(String, String)>,
+    pub(crate) privacy: BTreeMap<String, Privacy>,
+}
+
+impl Model {
+    /// What these changes make of nothing.
+    pub(crate) fn of(changes: &[Change]) -> Self {
+        let mut model = Self::default();
+        changes.iter().for_each(|change| model.apply(change));
+        model
+    }
+
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Restrict(user) => {
+                match number_of(user.as_str()) {
+                    Some(number) => self.restricted_numbers.insert(number),
+                    None => self.restricted.insert(user.to_string()),
+                };
+            }
+            Change::Unrestrict(user) => {
+                match number_of(user.as_str()) {
+                    Some(number) => self.restricted_numbers.remove(&number),
+                    None => self.restricted.remove(user.as_str()),
+                };
+            }
+            Change::RestrictMany(numbers) => self.restricted_numbers.extend(each(numbers)),
+            Change::UnrestrictMany(numbers) => {
+                let (first, last) = (numbers.page() << 16, numbers.page() << 16 | 0xffff);
+                let lifted: BTreeSet<u32> = each(numbers).collect();
+                let kept: Vec<u32> = self
+                    .restricted_numbers
+                    .range(first..=last)
+                    .filter(|number| !lifted.contains(number))
+                    .copied()
+                    .collect();
+                self.restricted_numbers.retain(|number| !(first..=last).contains(number));
+                self.restricted_numbers.extend(kept);
+            }
+            Change::Block(one, other) => {
+                self.blocks.insert((one.to_string(), other.to_string()));
+            }
+            Change::Unblock(one, other) => {
+                self.blocks.remove(&(one.to_string(), other.to_string()));
+            }
+            Change::Befriend(one, other) => {
+                self.contacts.insert((one.to_string(), other.to_string()));
+            }
+            Change::Unfriend(one, other) => {
+                self.contacts.remove(&(one.to_string(), other.to_string()));
+            }
+            Change::SetPrivacy(user, privacy) if *privacy == Privacy::default() => {
+                self.privacy.remove(user.as_str());
+            }
+            Change::SetPrivacy(user, privacy) => {
+                self.privacy.insert(user.to_string(), *privacy);
+            }
+        }
+    }
+
+    pub(crate) fn relation(&self, viewer: Option<&str>, subject: &str) -> Relation {
+        let has = |pairs: &BTreeSet<(String, String)>, one: &str, other: &str| {
+            pairs.contains(&(one.to_owned(), other.to_owned()))
+        };
+        Relation {
+            restricted: match number_of(subject) {
+                Some(number) => self.restricted_numbers.contains(&number),
+                None => self.restricted.contains(subject),
+            },
+            blocked: viewer
+                .is_some_and(|viewer| has(&self.blocks, viewer, subject) || has(&self.blocks, subject, viewer)),
+            contact: viewer.is_some_and(|viewer| has(&self.contacts, subject, viewer)),
+            privacy: self.privacy.get(subject).copied().unwrap_or_default(),
+        }
+    }
+}
+
+fn each(numbers: &Numbers) -> impl Iterator<Item = u32> {
+    let first = numbers.page() << 16;
+    let of_page = (0..)
+        .zip(numbers.bits())
+        .flat_map(|(byte, bits)| (0..8).filter(move |bit| bits & (0x80_u8 >> bit) != 0).map(move |bit| byte * 8 + bit));
+    of_page.map(move |number| first + number)
+}

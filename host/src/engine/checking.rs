@@ -1,0 +1,171 @@
+//! `restriction-check`, which remembers: its calls, and how a worker asks an instance that need not be its own.
+
+use rollcall_core::policy::{Change, Judgement, Ruling, Stir};
+use rollcall_core::{Error, Ids, Invalid, UserId};
+use rollcall_functions::capabilities::OwnSettings;
+use rollcall_functions::restrictions::{Freshness, Standing};
+use wasmtime::component::Accessor;
+use wasmtime::{Engine, Result, Store};
+
+use super::bindings::platform::rollcall::presence::restriction_check as import;
+use super::bindings::restriction_check::exports::rollcall::presence::{restriction_check, restrictions};
+use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
+use super::catalog::Catalog;
+use super::codec;
+use super::functions::{Answers, answer};
+use super::lane::{Function, Lane, Queue, Reply};
+use super::limits::MEMORY_LIMIT_BYTES;
+use super::platform::{Cell, Platform};
+use super::policy;
+
+/// A call of `restriction-check`.
+pub(crate) enum CheckCall {
+    /// What may the viewer see of these?
+    Check(Option<UserId>, Ids<UserId>, Reply<Vec<Judgement>>),
+    /// Make these changes.
+    Apply(Vec<Change>, Reply<Answers<()>>),
+    /// Catch up with the store.
+    Refresh(u32, u64, Reply<Freshness>),
+    /// What did this person set?
+    SettingsOf(UserId, Reply<OwnSettings>),
+}
+
+/// Asks one instance of `restriction-check`, on this thread or on another.
+#[derive(Clone)]
+pub struct Checker(Lane<CheckCall>);
+
+/// The other end: an instance that is yet to be started, on the thread where it shall live.
+pub struct Desk(Queue<CheckCall>);
+
+impl Checker {
+    /// Both ends.
+    pub fn open() -> (Self, Desk) {
+        let (lane, queue) = Lane::open();
+        (Self(lane), Desk(queue))
+    }
+
+    /// What the viewer may see of each subject, in the order asked.
+    pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Judgement>, Error> {
+        let count = subjects.len();
+        let judgements = self.0.call(|reply| CheckCall::Check(viewer, subjects, reply)).await?;
+        // A replacement may be anybody's, and one verdict too few would show somebody to whom they are hidden.
+        match judgements.len() == count {
+            true => Ok(judgements),
+            false => Err(Error::Other("restriction-check answered with another number of verdicts".to_owned())),
+        }
+    }
+
+    /// Makes changes, which are in force with this instance once they are answered.
+    pub async fn apply(&self, changes: Vec<Change>) -> Result<Answers<()>, Error> {
+        self.0.call(|reply| CheckCall::Apply(changes, reply)).await
+    }
+
+    /// Catches up with the store by a page, or by about `limit` changes, within so much memory.
+    pub async fn refresh(&self, limit: u32, memory_bytes: u64) -> Result<Freshness, Error> {
+        // However long it takes: what it tells is told once, and must not come when nobody waits for it any more.
+        self.0.call_patiently(|reply| CheckCall::Refresh(limit, memory_bytes, reply)).await
+    }
+
+    /// What a person set for themselves.
+    pub async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error> {
+        self.0.call(|reply| CheckCall::SettingsOf(user, reply)).await
+    }
+}
+
+impl Desk {
+    /// Starts the instance on the current thread's local task set.
+    pub fn start(self, engine: &Engine, catalog: &Catalog, platform: &Platform) {
+        let blueprint = catalog.restriction_check.clone();
+        self.0.serve::<RestrictionCheckFunction>(engine.clone(), blueprint, platform.clone());
+    }
+}
+
+impl Function for RestrictionCheckFunction {
+    const NAME: &'static str = "restriction-check";
+    type Call = CheckCall;
+    type Blueprint = RestrictionCheckFunctionPre<Cell>;
+
+    /// What it may remember, a quarter of that again for what an allocator loses, and what every function may have.
+    fn memory_limit(platform: &Platform) -> usize {
+        let remembers = usize::try_from(platform.policy_memory).unwrap_or(usize::MAX);
+        remembers.saturating_add(remembers / 4).saturating_add(MEMORY_LIMIT_BYTES)
+    }
+
+    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
+        blueprint.instantiate_async(store).await
+    }
+
+    async fn serve(&self, accessor: &Accessor<Cell>, call: CheckCall) -> Result<()> {
+        let function = self.rollcall_presence_restrictions();
+        match call {
+            CheckCall::Check(viewer, subjects, reply) => {
+                let (viewer, subjects) = (viewer.map(UserId::into_string), codec::ids_out(subjects));
+                let check = self.rollcall_presence_restriction_check();
+                let verdicts = check.call_check(accessor, viewer, subjects).await?.map_err(codec::error_in);
+                let _ = reply.send(verdicts.map(|verdicts| verdicts.into_iter().map(judgement_in).collect()));
+            }
+            CheckCall::Apply(changes, reply) => {
+                let changes: Vec<_> = changes.into_iter().map(policy::change_out).collect();
+                answer(reply, function.call_apply(accessor, changes).await?, |()| ());
+            }
+            CheckCall::Refresh(limit, memory_bytes, reply) => {
+                let freshness = function.call_refresh(accessor, limit, memory_bytes).await?;
+                let freshness = freshness.map_err(codec::error_in);
+                let _ = reply.send(freshness.and_then(|freshness| Ok(freshness_in(freshness)?)));
+            }
+            CheckCall::SettingsOf(user, reply) => {
+                let own = function.call_settings_of(accessor, user.into_string()).await?.map_err(codec::error_in);
+                let _ = reply.send(own.and_then(|own| Ok(policy::own_settings_in(own)?)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn judgement_in(verdict: restriction_check::Verdict) -> Judgement {
+    let presence = match verdict.presence {
+        restriction_check::Ruling::Allowed => Ruling::Allowed,
+        restriction_check::Ruling::Restricted => Ruling::Restricted,
+        restriction_check::Ruling::Blocked => Ruling::Blocked,
+        restriction_check::Ruling::Private => Ruling::Private,
+    };
+    Judgement { presence, last_seen: verdict.last_seen }
+}
+
+/// A verdict, for a function that imports the check.
+pub(super) fn verdict_out(judgement: Judgement) -> import::Verdict {
+    let presence = match judgement.presence {
+        Ruling::Allowed => import::Ruling::Allowed,
+        Ruling::Restricted => import::Ruling::Restricted,
+        Ruling::Blocked => import::Ruling::Blocked,
+        Ruling::Private => import::Ruling::Private,
+    };
+    import::Verdict { presence, last_seen: judgement.last_seen }
+}
+
+fn freshness_in(freshness: restrictions::Freshness) -> Result<Freshness, Invalid> {
+    Ok(Freshness {
+        standing: match freshness.standing {
+            restrictions::Standing::Cold => Standing::Cold,
+            restrictions::Standing::Loading => Standing::Loading,
+            restrictions::Standing::Warm => Standing::Warm,
+            restrictions::Standing::TooLarge => Standing::TooLarge,
+        },
+        more: freshness.more,
+        caught_up: freshness.caught_up,
+        applied: freshness.applied,
+        bytes: freshness.bytes,
+        restricted: freshness.restricted,
+        blocks: freshness.blocks,
+        stirred: freshness.stirred.into_iter().map(stir_in).collect::<Result<_, _>>()?,
+    })
+}
+
+fn stir_in(stir: restrictions::Stir) -> Result<Stir, Invalid> {
+    Ok(match stir {
+        restrictions::Stir::Subject(user) => Stir::Subject(UserId::parse(user)?),
+        restrictions::Stir::Pair((one, other)) => Stir::Pair(UserId::parse(one)?, UserId::parse(other)?),
+        restrictions::Stir::Numbers(page) => Stir::Numbers(page),
+        restrictions::Stir::Everybody => Stir::Everybody,
+    })
+}

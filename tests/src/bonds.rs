@@ -1,0 +1,164 @@
+//! People in every state of life, and every bond that keeps one of them from being seen: the rows and columns of the
+//! table of what is hidden.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{Host, Stage, eventually};
+
+/// Whoever looks.
+pub const VIEWER: &str = "alice";
+
+/// Short, so that somebody is archived while a test waits; long enough that somebody else is not yet.
+pub const RETIRE_AFTER: &str = "2s";
+
+/// How somebody stands to the viewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bond {
+    /// Strangers: everything shows.
+    None,
+    /// An administrator restricted the account.
+    Restricted,
+    /// The subject blocked the viewer.
+    BlockedViewer,
+    /// The viewer blocked the subject.
+    BlockedByViewer,
+    /// The subject lets nobody see.
+    Nobody,
+    /// The subject lets contacts see, of whom the viewer is none.
+    NoContact,
+    /// The subject shows where they are, but not when they were last here.
+    LastSeenHidden,
+}
+
+impl Bond {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::None,
+        Self::Restricted,
+        Self::BlockedViewer,
+        Self::BlockedByViewer,
+        Self::Nobody,
+        Self::NoContact,
+        Self::LastSeenHidden,
+    ];
+
+    /// Those under which nothing shows.
+    pub fn hiding() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|bond| !matches!(bond, Self::None | Self::LastSeenHidden))
+    }
+
+    /// Ties it between this person and the viewer.
+    pub fn tie(self, host: &Host, subject: &str) {
+        let (viewer, subject_asks) = (host.client(VIEWER), host.client(subject));
+        match self {
+            Self::None => {}
+            Self::Restricted => host.client("admin").restrict(subject),
+            Self::BlockedViewer => subject_asks.block(VIEWER),
+            Self::BlockedByViewer => viewer.block(subject),
+            Self::Nobody => subject_asks.let_see("nobody", "nobody"),
+            Self::NoContact => subject_asks.let_see("contacts", "everyone"),
+            Self::LastSeenHidden => subject_asks.let_see("everyone", "nobody"),
+        }
+    }
+
+    /// Unties it again.
+    pub fn untie(self, host: &Host, subject: &str) {
+        let (viewer, subject_asks) = (host.client(VIEWER), host.client(subject));
+        match self {
+            Self::None => {}
+            Self::Restricted => host.client("admin").unrestrict(subject),
+            Self::BlockedViewer => subject_asks.unblock(VIEWER),
+            Self::BlockedByViewer => viewer.unblock(subject),
+            Self::NoContact => subject_asks.befriend(VIEWER),
+            Self::Nobody | Self::LastSeenHidden => subject_asks.let_see("everyone", "everyone"),
+        }
+    }
+}
+
+/// What somebody does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Here.
+    Online,
+    /// Here, and away by choice.
+    Away,
+    /// Here, and busy, with a note.
+    Busy,
+    /// Gone a moment ago.
+    JustGone,
+    /// Gone so long ago that only the archive knows.
+    LongGone,
+    /// Never was.
+    Never,
+    /// Here, and invisible.
+    Invisible,
+}
+
+impl Life {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Online, Self::Away, Self::Busy, Self::JustGone, Self::LongGone, Self::Never, Self::Invisible];
+
+    /// Those of whom others are shown that they are not here.
+    pub const GONE: [Self; 4] = [Self::JustGone, Self::LongGone, Self::Never, Self::Invisible];
+
+    fn live(self, host: &Host, name: &str) {
+        let choose = |wish| assert_eq!(host.client(name).put("/v1/status", wish).status, 200);
+        if self == Self::Never {
+            return;
+        }
+        assert_eq!(host.client(name).beat("web").status, 200);
+        match self {
+            Self::Online | Self::Never => {}
+            Self::Away => choose(json!({ "choice": "away" })),
+            Self::Busy => choose(json!({ "choice": "busy", "text": "deep work" })),
+            Self::Invisible => choose(json!({ "choice": "invisible" })),
+            Self::JustGone | Self::LongGone => leave(host, name),
+        }
+    }
+
+    /// Becomes something else, as anybody who may see would notice.
+    pub fn turn(self, host: &Host, name: &str) {
+        let choose = |wish| assert_eq!(host.client(name).put("/v1/status", wish).status, 200);
+        match self {
+            Self::Online => choose(json!({ "choice": "busy", "text": "in a meeting" })),
+            Self::Away | Self::Invisible => choose(json!({ "choice": "auto" })),
+            Self::Busy => leave(host, name),
+            Self::JustGone | Self::LongGone | Self::Never => assert_eq!(host.client(name).beat("web").status, 200),
+        }
+    }
+}
+
+/// Ends a person's only device.
+pub fn leave(host: &Host, name: &str) {
+    let left = host.client(name).post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+    assert_eq!(left.status, 200, "{}", left.text);
+}
+
+/// The person of this bond and this life. All names are of one length, so that answers can be compared byte by byte.
+pub fn name(bond: Bond, life: Life) -> String {
+    let place = |found: Option<usize>| found.expect("one of all");
+    let bond = place(Bond::ALL.iter().position(|other| *other == bond));
+    format!("subject{bond}{}", place(Life::ALL.iter().position(|other| *other == life)))
+}
+
+/// Everybody of the table, as they are to be. The stage has [`RETIRE_AFTER`]; bonds are in force where the viewer is.
+pub fn populate(stage: &Stage) {
+    for (bond, life) in everybody() {
+        bond.tie(stage.here(), &name(bond, life));
+    }
+    let archived = || stage.hosts.iter().map(|host| host.metric("rollcall_archived_total")).sum::<f64>();
+    for bond in Bond::ALL {
+        Life::LongGone.live(stage.there(), &name(bond, Life::LongGone));
+    }
+    eventually("they are long gone", Duration::from_secs(30), || archived() >= Bond::ALL.len() as f64);
+    for (bond, life) in everybody().filter(|(_, life)| *life != Life::LongGone) {
+        life.live(stage.there(), &name(bond, life));
+    }
+}
+
+fn everybody() -> impl Iterator<Item = (Bond, Life)> {
+    Bond::ALL.into_iter().flat_map(|bond| Life::ALL.map(|life| (bond, life)))
+}

@@ -1,0 +1,39 @@
+//! A secret of one test, and tokens that it signs.
+
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::binary;
+
+/// Makes tokens, as an application's backend would.
+pub struct Mint {
+    folder: TempDir,
+}
+
+impl Default for Mint {
+    fn default() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("key"), "a secret that is surely long enough to sign with").expect("a file");
+        Self { folder }
+    }
+}
+
+impl Mint {
+    /// The file with the secret.
+    pub fn key(&self) -> String {
+        self.folder.path().join("key").display().to_string()
+    }
+
+    /// A token for this person with these scopes.
+    pub fn token(&self, user: &str, scopes: &[&str]) -> String {
+        let mut command = Command::new(binary());
+        command.args(["token", "--key", &self.key(), "--user", user]);
+        for scope in scopes {
+            command.args(["--scope", scope]);
+        }
+        let output = command.output().expect("the binary");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    }
+}

@@ -1,0 +1,127 @@
+//! A policy of one's own in place of ours: `examples/policy-component`, by which people of one team see each other and
+//! nobody else. It decides for queries, watchers and typing alike, and has nothing that could be set.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::time::Duration;
+
+use rollcall_tests::line::{FENCE, Told, Transport, Watcher};
+use rollcall_tests::{Answer, Client, Host, component};
+use serde_json::{Value, json};
+
+/// A team mate of alice's whose doings mark the end of what was told: see [`up_to_now`].
+const MATE: &str = "red/fence";
+
+fn host(further: &[&str]) -> Host {
+    let file = component("examples/policy-component");
+    let given = format!("restriction-check={}", file.display());
+    Host::start(&[&["--component", &given, "--typing-ttl", "30s"], further].concat())
+}
+
+/// An id as it stands in a path.
+fn escaped(id: &str) -> String {
+    id.replace('/', "%2F")
+}
+
+fn seen(client: &Client, user: &str) -> Value {
+    let answer = client.get(&format!("/v1/presence/{}", escaped(user)));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json["state"].clone()
+}
+
+/// What was told until a team mate does something that is told for certain.
+fn up_to_now(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<Told> {
+    let mate = host.client(MATE);
+    assert_eq!(mate.beat("web").status, 200);
+    assert_eq!(mate.put("/v1/status", json!({ "choice": "busy", "text": format!("round {round}") })).status, 200);
+    let is_fence = |told: &Told| told.is_of(MATE) && told.data["note"]["text"] == format!("round {round}");
+    let told = watcher.until("the mate is told of", Duration::from_secs(10), is_fence);
+    told.into_iter().filter(|told| !told.is_of(MATE)).collect()
+}
+
+#[test]
+fn team_mates_see_each_other_in_queries_and_others_do_not() {
+    let host = host(&[]);
+    for user in ["red/alice", "red/bob", "blue/eve", "loner"] {
+        assert_eq!(host.client(user).beat("web").status, 200);
+    }
+    for (viewer, user, state) in [
+        ("red/alice", "red/bob", json!("online")),
+        ("red/bob", "red/alice", json!("online")),
+        ("red/alice", "blue/eve", Value::Null),
+        ("blue/eve", "red/alice", Value::Null),
+        ("blue/eve", "blue/eve", json!("online")),
+        ("loner", "loner", json!("online")),
+        ("loner", "red/alice", Value::Null),
+        ("red/alice", "loner", Value::Null),
+        ("red/alice", "red/nobody", json!("offline")),
+    ] {
+        assert_eq!(seen(&host.client(viewer), user), state, "{viewer} asks about {user}");
+    }
+    let alice = host.client("red/alice");
+    let many = alice.post("/v1/presence", json!({ "users": ["blue/eve", "red/bob", "blue/eve", "loner"] }));
+    let states: Vec<&Value> = many.json["presences"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
+    assert_eq!(states, [&Value::Null, &json!("online"), &Value::Null, &Value::Null]);
+    let check = alice.post("/v1/restrictions/check", json!({ "viewer": "red/bob", "subjects": ["red/x", "blue/x"] }));
+    assert_eq!(check.json, json!({ "verdicts": ["allowed", "private"], "last_seen": [true, false] }));
+    host.stop();
+}
+
+#[test]
+fn team_mates_are_told_of_each_other_and_others_are_not() {
+    let host = host(&["--workers", "2"]);
+    for (transport, round) in Transport::BOTH.into_iter().zip(0..) {
+        let names = [format!("red/bob{round}"), format!("blue/eve{round}")];
+        let users = format!("{},{},{MATE}", names[0], names[1]);
+        let watched = [("users", &*users), ("conversations", "lunch")];
+        let mut alice = transport.watch_as(&host, "red/alice", "watch_only=true", &watched);
+        let snapshot = alice.snapshot();
+        assert_eq!(snapshot["presences"][0]["state"], "offline", "{snapshot}");
+        assert_eq!(snapshot["presences"][1]["state"], Value::Null, "{snapshot}");
+        for name in &names {
+            assert_eq!(host.client(name).beat("web").status, 200);
+            assert_eq!(host.client(name).send("PUT", "/v1/typing/lunch", None).status, 200);
+        }
+        let told = up_to_now(&mut alice, &host, round);
+        assert!(!told.is_empty() && told.iter().all(|told| told.data["user"] == *names[0]), "{told:#?}");
+        let mut events: Vec<&str> = told.iter().map(|told| told.event.as_str()).collect();
+        events.sort_unstable();
+        assert_eq!(events, ["presence", "typing"], "{told:#?}");
+        let typists = host.client("red/alice").get("/v1/typing/lunch").json["typists"].clone();
+        assert!(typists.as_array().unwrap().iter().all(|typist| typist["user"].as_str().unwrap().starts_with("red/")));
+        assert!(typists.as_array().unwrap().iter().any(|typist| typist["user"] == *names[0]), "{typists}");
+        let eves = host.client(&names[1]).get("/v1/typing/lunch").json["typists"].clone();
+        assert!(!eves.to_string().contains("red/"), "{eves}");
+    }
+    host.stop();
+}
+
+#[test]
+fn a_policy_without_settings_refuses_to_be_set() {
+    let host = host(&[]);
+    let alice = host.client("red/alice");
+    let refused = |answer: Answer| {
+        assert_eq!(answer.status, 403, "{}", answer.text);
+        assert_eq!(answer.json["type"], "urn:rollcall:problem:forbidden", "{}", answer.text);
+        assert!(answer.json["title"].is_string(), "{}", answer.text);
+    };
+    refused(alice.send("PUT", "/v1/blocks/blue%2Feve", None));
+    refused(alice.send("DELETE", "/v1/blocks/blue%2Feve", None));
+    refused(alice.send("PUT", "/v1/contacts/blue%2Feve", None));
+    refused(alice.put("/v1/privacy", json!({ "presence": "nobody", "last_seen": "nobody" })));
+    refused(alice.get("/v1/privacy"));
+    refused(alice.get("/v1/blocks"));
+    refused(alice.send("PUT", "/v1/restrictions/blue%2Feve", None));
+    let change = json!({ "op": "block", "user": "red/alice", "other": "red/bob" });
+    refused(alice.post("/v1/policy", json!({ "changes": [change] })));
+    assert_eq!(alice.get("/v1/restrictions/blue%2Feve").json["restricted"], false, "it can be asked, though");
+    assert_eq!(alice.get("/readyz").status, 200);
+    assert_eq!(alice.as_user(FENCE).beat("web").status, 200, "and the rest goes on");
+    host.stop();
+}

@@ -1,0 +1,565 @@
+//! Who may see whom, on several hosts that share a Redis: a change made anywhere holds everywhere, however a host comes by
+//! what it knows, and whatever happens to the Redis.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use rollcall_servers::redis::{Cluster, Redis};
+use rollcall_tests::bonds::{Bond, VIEWER};
+use rollcall_tests::line::{FENCE, Transport};
+use rollcall_tests::{Deafening, Host, Stage, binary, eventually};
+use serde_json::{Value, json};
+
+/// Within this a change made on one host is in force on the others. It takes a round trip, or a second if the hint is lost.
+const EVERYWHERE: Duration = Duration::from_secs(5);
+
+/// Within this a host has loaded everything: it begins within five seconds, and a busy machine is given more.
+const LOADED: Duration = Duration::from_secs(30);
+
+fn has_loaded(host: &Host) -> bool {
+    let count = |of: &str| host.metric(&format!("rollcall_policy_instances{{of=\"{of}\"}}"));
+    count("warm") > 0.0 && count("cold") + count("loading") == 0.0
+}
+
+fn until_loaded(host: &Host) {
+    eventually("everything is loaded", LOADED, || has_loaded(host));
+}
+
+/// How often a command was called.
+fn calls(redis: &Redis, command: &str) -> u64 {
+    let stats = redis.ask(&["INFO", "commandstats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// So many people block the viewer, some are restricted, each in a batch.
+fn settle(host: &Host, people: usize) {
+    let changes: Vec<Value> = (0..people)
+        .map(|index| match index % 4 {
+            0 => json!({ "op": "restrict", "user": format!("name{index}") }),
+            1 => json!({ "op": "restrict", "user": index.to_string() }),
+            2 => {
+                json!({ "op": "privacy", "user": format!("name{index}"), "presence": "nobody", "last_seen": "nobody" })
+            }
+            _ => json!({ "op": "block", "user": format!("name{index}"), "other": VIEWER }),
+        })
+        .collect();
+    changes.chunks(1000).for_each(|changes| host.client("backend").change(changes));
+}
+
+/// The verdicts on those who [`settle`]d, as a host gives them.
+fn is_in_force(host: &Host, people: usize) -> bool {
+    let name = |index: usize| if index % 4 == 1 { index.to_string() } else { format!("name{index}") };
+    let names: Vec<String> = (0..people).map(name).chain(["stranger".to_owned(), "2".to_owned()]).collect();
+    let body = json!({ "viewer": VIEWER, "subjects": names });
+    let answer = host.client("backend").post("/v1/restrictions/check", body);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let expected = (0..people).map(|index| ["restricted", "restricted", "private", "blocked"][index % 4]);
+    let expected: Vec<&str> = expected.chain(["allowed", "allowed"]).collect();
+    answer.json["verdicts"] == json!(expected)
+}
+
+#[test]
+fn a_change_on_one_host_is_in_force_on_the_other_whether_that_has_loaded_or_not() {
+    let stage = Stage::redis(&["--workers", "2"]);
+    let alice = stage.here().client(VIEWER);
+    for loaded in [false, true] {
+        if loaded {
+            stage.hosts.iter().for_each(until_loaded);
+        }
+        for bond in Bond::hiding() {
+            let bob = format!("bob-{bond:?}-{loaded}");
+            assert_eq!(stage.there().client(&bob).beat("web").status, 200);
+            assert_eq!(alice.state(&bob), "online");
+            bond.tie(stage.there(), &bob);
+            eventually(&format!("{bob} is hidden"), EVERYWHERE, || alice.state(&bob) == "null");
+            let late = Host::start(&["--store", &stage.redis.as_ref().unwrap().url(), "--workers", "1"]);
+            assert_eq!(late.client(VIEWER).state(&bob), "null", "a host that comes later knows it from the start");
+            bond.untie(stage.there(), &bob);
+            eventually(&format!("{bob} is shown"), EVERYWHERE, || alice.state(&bob) == "online");
+            eventually(&format!("{bob} is shown"), EVERYWHERE, || late.client(VIEWER).state(&bob) == "online");
+        }
+    }
+    stage.end();
+}
+
+#[test]
+fn a_host_that_comes_back_asks_redis_only_for_what_it_missed() {
+    let redis = Redis::start().unwrap();
+    let url = redis.url();
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--store", &url, "--workers", "2"];
+    let other = Host::start(&["--store", &url, "--workers", "1", "--policy-memory", "0"]);
+    settle(&other, 3000);
+    let before = calls(&redis, "hgetall");
+    let host = Host::start_in(folder.path(), &arguments);
+    until_loaded(&host);
+    assert!(calls(&redis, "hgetall") > before + 100, "the first time it reads everything");
+    assert!(is_in_force(&host, 3000));
+    let mut hosts = vec![host];
+    for (round, end) in [Host::stop, Host::kill, Host::stop].into_iter().enumerate() {
+        other.client("name-before").block(&format!("{VIEWER}{round}"));
+        let host = hosts.pop().unwrap();
+        eventually("it has heard of the last change", EVERYWHERE, || {
+            host.client("x").ruling(&format!("{VIEWER}{round}"), "name-before") == "blocked"
+        });
+        end(host);
+        let missed = format!("missed{round}");
+        other.client(&missed).block(VIEWER);
+        let before = calls(&redis, "hgetall");
+        let host = Host::start_in(folder.path(), &arguments);
+        assert_eq!(host.client("x").ruling(VIEWER, &missed), "blocked", "also before it has loaded");
+        until_loaded(&host);
+        assert_eq!(calls(&redis, "hgetall") - before, 0, "round {round}: it has a copy of its own");
+        assert!(is_in_force(&host, 3000), "round {round}");
+        assert_eq!(host.client("x").ruling(VIEWER, &missed), "blocked", "what changed meanwhile is known too");
+        assert_eq!(host.client("x").ruling(&format!("{VIEWER}{round}"), "name-before"), "blocked");
+        hosts.push(host);
+    }
+}
+
+#[test]
+fn a_copy_that_is_damaged_or_of_another_store_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (Redis::start().unwrap(), Redis::start().unwrap());
+    let start = |redis: &Redis| {
+        let host = Host::start_in(folder.path(), &["--store", &redis.url(), "--workers", "1"]);
+        until_loaded(&host);
+        host
+    };
+    let host = start(&one);
+    settle(&host, 1000);
+    assert!(is_in_force(&host, 1000));
+    host.stop();
+    let copy = folder.path().join("policy.copy");
+    let whole = std::fs::read(&copy).unwrap();
+    assert!(whole.len() > 1000, "there is a copy of {} bytes", whole.len());
+    let middle = whole.len() / 2;
+    let flipped = [&whole[..middle], &[whole[middle] ^ 1], &whole[middle + 1..]].concat();
+    for damaged in [&whole[..middle], &flipped, b"", b"nonsense"] {
+        std::fs::write(&copy, damaged).unwrap();
+        let host = start(&one);
+        assert!(is_in_force(&host, 1000));
+        host.stop();
+    }
+    std::fs::write(&copy, &whole).unwrap();
+    let host = start(&other);
+    assert_eq!(["name0", "1", "name2", "name3"].map(|name| host.client("x").ruling(VIEWER, name)), ["allowed"; 4]);
+    host.stop();
+}
+
+#[test]
+fn a_change_whose_hint_is_lost_is_in_force_a_moment_later() {
+    let redis = Redis::start().unwrap();
+    let way = Deafening::before(redis.port());
+    let (url, deaf) = (redis.url(), way.url());
+    let [there, here] = [&url, &deaf].map(|url| Host::start(&["--store", url, "--workers", "2"]));
+    for loaded in [false, true] {
+        if loaded {
+            until_loaded(&here);
+        }
+        let bob = format!("bob-{loaded}");
+        assert_eq!(there.client(&bob).beat("web").status, 200);
+        let mut watchers = Transport::BOTH.map(|transport| {
+            let mut watcher = transport.watch(&here, VIEWER, &bob);
+            assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
+            watcher
+        });
+        way.set_deaf(true);
+        there.client(&bob).block(VIEWER);
+        eventually("it is in force", EVERYWHERE, || here.client(VIEWER).state(&bob) == "null");
+        for watcher in &mut watchers {
+            let told = watcher.until("hidden is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
+            assert_eq!(told.data["state"], Value::Null);
+        }
+        way.set_deaf(false);
+    }
+    assert!(way.lost() > 0, "hints were lost indeed");
+}
+
+#[test]
+fn a_host_that_slept_through_more_than_the_log_keeps_reads_everything_anew() {
+    let stage = Stage::redis(&["--workers", "1", "--log", "info"]);
+    stage.hosts.iter().for_each(until_loaded);
+    assert_eq!(stage.there().client("bob").beat("web").status, 200);
+    let mut alice = Transport::Events.watch(stage.here(), VIEWER, "bob");
+    assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
+    let signal = |name: &str| {
+        let pid = stage.here().pid().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    signal("-STOP");
+    stage.there().client("bob").block(VIEWER);
+    // A log per group keeps 50,000 changes, and one person's changes are all in one.
+    let changes: Vec<Value> = (0..1000)
+        .map(|n| json!({ "op": if n % 2 == 0 { "block" } else { "unblock" }, "user": "bob", "other": "dave" }))
+        .collect();
+    for _ in 0..52 {
+        stage.there().client("backend").change(&changes);
+    }
+    signal("-CONT");
+    let told = alice.until("hidden is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
+    assert_eq!(told.data["state"], Value::Null);
+    until_loaded(stage.here());
+    assert_eq!(stage.here().log().matches("holds in memory").count(), 2, "{}", stage.here().log());
+    assert_eq!(stage.here().client("x").ruling(VIEWER, "bob"), "blocked");
+    assert_eq!(stage.here().client("x").ruling("dave", "bob"), "allowed");
+    stage.end();
+}
+
+#[test]
+fn after_a_storm_of_changes_everybody_agrees() {
+    let stage = Stage::redis(&["--workers", "2"]);
+    let url = stage.redis.as_ref().unwrap().url();
+    let cold = Host::start(&["--store", &url, "--workers", "1", "--policy-memory", "0"]);
+    let hosts: Vec<&Host> = stage.hosts.iter().chain([&cold]).collect();
+    let people: Vec<String> = (0..8).map(|index| format!("p{index}")).collect();
+    for person in &people {
+        assert_eq!(cold.client(person).beat("web").status, 200);
+    }
+    let mut watchers: Vec<_> = hosts
+        .iter()
+        .flat_map(|host| Transport::BOTH.map(|transport| transport.watch(host, VIEWER, &people.join(","))))
+        .collect();
+    let mut seen = vec![vec![Value::Null; people.len()]; watchers.len()];
+    // Everybody blocks and unblocks on every host, each at their own pace, while the hosts begin to load.
+    std::thread::scope(|scope| {
+        for (turn, host) in hosts.iter().enumerate() {
+            for person in &people[turn..] {
+                scope.spawn(move || {
+                    let client = host.client(person);
+                    for round in 0..30 {
+                        if (round + turn) % 2 == 0 { client.block(VIEWER) } else { client.unblock(VIEWER) }
+                    }
+                });
+            }
+        }
+    });
+    let truth: Vec<bool> = people.iter().map(|person| cold.client("x").ruling(VIEWER, person) == "blocked").collect();
+    for host in &hosts {
+        for (person, is_blocked) in people.iter().zip(&truth) {
+            let ruling = if *is_blocked { "blocked" } else { "allowed" };
+            eventually("every host agrees", EVERYWHERE, || host.client("x").ruling(VIEWER, person) == ruling);
+        }
+    }
+    for (watcher, seen) in watchers.iter_mut().zip(&mut seen) {
+        eventually("so does every watcher", LOADED, || {
+            while let Some(told) = watcher.try_next(Duration::from_millis(50)) {
+                let presences = told.data["presences"].as_array().cloned().unwrap_or_else(|| vec![told.data.clone()]);
+                for presence in presences {
+                    let place = people.iter().position(|person| presence["user"] == **person).unwrap();
+                    seen[place] = presence["state"].clone();
+                }
+            }
+            seen.iter().map(Value::is_null).eq(truth.iter().copied())
+        });
+    }
+    drop(watchers);
+    stage.end();
+}
+
+#[test]
+fn a_redis_that_was_emptied_hides_nobody_any_more() {
+    let stage = Stage::redis(&["--workers", "2"]);
+    stage.hosts.iter().for_each(until_loaded);
+    settle(stage.there(), 400);
+    stage.there().client("bob").block(VIEWER);
+    for host in &stage.hosts {
+        eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
+        eventually("so is the block", EVERYWHERE, || host.client("x").ruling(VIEWER, "bob") == "blocked");
+    }
+    let mut alice = Transport::Events.watch(stage.here(), VIEWER, &format!("bob,{FENCE}"));
+    assert_eq!(alice.snapshot()["presences"][0]["state"], Value::Null);
+    for round in 0..4 {
+        assert_eq!(stage.redis.as_ref().unwrap().ask(&["FLUSHALL"]).unwrap(), "OK");
+        for host in &stage.hosts {
+            eventually("nobody is hidden", LOADED, || {
+                let body = json!({ "viewer": VIEWER, "subjects": ["bob", "name0", "1", "name2", "name3"] });
+                let answer = host.client("x").post("/v1/restrictions/check", body);
+                answer.json["verdicts"] == json!(["allowed", "allowed", "allowed", "allowed", "allowed"])
+            });
+        }
+        let told = alice.until("who watches is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
+        assert_ne!(told.data["state"], Value::Null, "round {round}: {told:?}");
+        // At once: what is set while a host finds its feet again is not lost on those who watch.
+        stage.hosts[round % 2].client("bob").block(VIEWER);
+        alice.until("so is what is set anew", LOADED, |told| told.is_of("bob") && told.data["state"].is_null());
+    }
+    stage.end();
+}
+
+#[test]
+fn a_redis_that_is_killed_and_keeps_its_data_keeps_who_may_see_whom() {
+    let mut stage = Stage::durable_redis(&["--workers", "2"]);
+    stage.hosts.iter().for_each(until_loaded);
+    settle(stage.there(), 400);
+    for host in &stage.hosts {
+        eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
+    }
+    stage.server().kill();
+    for host in &stage.hosts {
+        let alice = host.client(VIEWER);
+        let path = "/v1/presence/name3";
+        eventually("the outage is noticed", LOADED, || alice.get(path).status == 503);
+        assert!(alice.get(path).header("retry-after").is_some());
+        assert_eq!(alice.send("PUT", "/v1/blocks/carol", None).status, 503);
+        assert_eq!(alice.get("/v1/blocks").status, 503);
+        assert!(is_in_force(host, 400), "what is held in memory needs no store");
+        assert_eq!(alice.get("/healthz").status, 200);
+    }
+    stage.server().restart().unwrap();
+    for host in &stage.hosts {
+        let alice = host.client(VIEWER);
+        eventually("it is back", LOADED, || alice.get("/v1/presence/name3").status == 200);
+        assert_eq!(alice.state("name3"), "null");
+        assert!(is_in_force(host, 400));
+    }
+    stage.there().client("carol").block(VIEWER);
+    eventually("changes are heard again", EVERYWHERE, || stage.here().client(VIEWER).state("carol") == "null");
+    stage.end();
+}
+
+/// Waits until every replica has all that its master has.
+fn until_replicated(cluster: &Cluster) {
+    for node in cluster.nodes() {
+        eventually("the replica has everything", Duration::from_secs(10), || {
+            let info = node.ask(&["INFO", "replication"]).unwrap();
+            let field = |name: &str| info.lines().find_map(|line| line.trim().strip_prefix(name));
+            if field("role:") != Some("master") {
+                return true;
+            }
+            let end = field("master_repl_offset:").unwrap();
+            field("slave0:").is_some_and(|slave| slave.contains(&format!("offset={end},")))
+        });
+    }
+}
+
+#[test]
+fn a_failover_keeps_who_may_see_whom() {
+    let cluster = Cluster::start().unwrap();
+    let url = cluster.url();
+    let arguments = ["--store", &url, "--workers", "1"];
+    let mut hosts = vec![Host::start(&arguments), Host::start(&arguments)];
+    hosts.iter().for_each(until_loaded);
+    settle(&hosts[0], 600);
+    for host in &hosts {
+        eventually("it is in force", EVERYWHERE, || is_in_force(host, 600));
+    }
+    until_replicated(&cluster);
+    let mut cluster = cluster;
+    cluster.kill(0).unwrap();
+    for host in &hosts {
+        assert!(is_in_force(host, 600), "in memory nothing changes");
+    }
+    eventually("the replica takes over", LOADED, || cluster.owner_of(0).is_ok_and(|owner| owner != 0));
+    let cold = [&arguments[..], &["--policy-memory", "0"]].concat();
+    eventually("a host starts again", LOADED, || {
+        let folder = tempfile::tempdir().unwrap().keep();
+        Host::try_start_in(&folder, &cold).map(|host| hosts.push(host)).is_ok()
+    });
+    for host in &hosts {
+        let changes = host.client(&format!("late{}", host.pid()));
+        eventually("changes are taken again", LOADED, || changes.send("PUT", "/v1/blocks/alice", None).status == 200);
+    }
+    for host in &hosts {
+        assert!(is_in_force(host, 600), "whoever was promoted has all of it");
+        for other in &hosts {
+            let late = format!("late{}", other.pid());
+            eventually("and what came after", LOADED, || host.client("x").ruling(VIEWER, &late) == "blocked");
+        }
+    }
+}
+
+#[test]
+fn a_host_without_memory_for_it_enforces_all_the_same() {
+    let redis = Redis::start().unwrap();
+    let url = redis.url();
+    let start = |memory: &str| Host::start(&["--store", &url, "--workers", "2", "--policy-memory", memory]);
+    let [plenty, none] = [start("100000000"), start("0")];
+    settle(&plenty, 5000);
+    let little = start("100000");
+    until_loaded(&plenty);
+    let count = |host: &Host, of: &str| host.metric(&format!("rollcall_policy_instances{{of=\"{of}\"}}"));
+    eventually("it does not fit", LOADED, || count(&little, "too-large") == 2.0);
+    assert_eq!(count(&none, "cold"), 2.0);
+    let hosts = [&plenty, &little, &none];
+    for host in hosts {
+        assert!(is_in_force(host, 5000));
+    }
+    for (round, host) in hosts.into_iter().enumerate() {
+        let bob = format!("bob{round}");
+        assert_eq!(host.client(&bob).beat("web").status, 200);
+        let mut watchers = hosts.map(|host| {
+            let mut watcher = Transport::Socket.watch(host, VIEWER, &bob);
+            assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
+            watcher
+        });
+        host.client(&bob).block(VIEWER);
+        assert_eq!(host.client(VIEWER).state(&bob), "null", "at once where it was set");
+        for (watcher, host) in watchers.iter_mut().zip(hosts) {
+            let told = watcher.until("hidden is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
+            assert_eq!(told.data["state"], Value::Null);
+            assert_eq!(host.client(VIEWER).state(&bob), "null");
+        }
+        host.client(&bob).unblock(VIEWER);
+        for watcher in &mut watchers {
+            let told = watcher.until("shown is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
+            assert_eq!(told.data["state"], "online");
+        }
+    }
+}
+
+#[test]
+fn hosts_that_start_together_read_no_more_than_each_needs_and_enforce_from_the_start() {
+    let redis = Redis::start().unwrap();
+    let url = redis.url();
+    let arguments = ["--store", &url, "--workers", "2"];
+    let first = Host::start(&[&arguments[..], &["--policy-memory", "0"]].concat());
+    settle(&first, 4000);
+    first.stop();
+    let reads = || calls(&redis, "hgetall") + calls(&redis, "hlen");
+    let before = reads();
+    let one = Host::start(&arguments);
+    until_loaded(&one);
+    let load = reads() - before;
+    assert!(load > 100, "everything is {load} reads");
+    one.stop();
+    let before = reads();
+    let hosts: Vec<Host> = std::thread::scope(|scope| {
+        let start = || {
+            let host = Host::start(&arguments);
+            assert!(is_in_force(&host, 4000), "its first answer");
+            host
+        };
+        let starting: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
+        starting.into_iter().map(|starting| starting.join().unwrap()).collect()
+    });
+    hosts.iter().for_each(until_loaded);
+    let all = reads() - before;
+    assert!(all <= 6 * load, "six hosts read {all} times, one {load}: instances of a host share a load");
+    assert!(hosts.iter().all(|host| is_in_force(host, 4000)));
+}
+
+fn restrictions(arguments: &[&str]) -> Output {
+    Command::new(binary()).arg("restrictions").args(arguments).output().unwrap()
+}
+
+fn done(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn exported(store: &str, folder: &Path) -> BTreeSet<String> {
+    let file = folder.join("out.txt").display().to_string();
+    done(&restrictions(&["export", &file, "--store", store]));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let ids: Vec<String> = text.lines().map(str::to_owned).collect();
+    let set: BTreeSet<String> = ids.iter().cloned().collect();
+    assert_eq!(ids.len(), set.len(), "each once");
+    set
+}
+
+#[test]
+fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
+    let stage = Stage::redis(&["--workers", "2"]);
+    stage.hosts.iter().for_each(until_loaded);
+    let store = stage.redis.as_ref().unwrap().url();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        folder.path().join(name).display().to_string()
+    };
+    assert_eq!(stage.there().client("7").beat("web").status, 200);
+    let mut alice = Transport::Events.watch(stage.here(), VIEWER, "7");
+    assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
+
+    let ids = write("ids.txt", b"# banned\n7\nmallory\n\n  4294967295  \n4294967296\n70000\n\xc3\xbcber\n007\n");
+    done(&restrictions(&["import", &ids, "--store", &store]));
+    let told = alice.until("who watches is told", EVERYWHERE, |told| told.is_of("7")).pop().unwrap();
+    assert_eq!(told.data["state"], Value::Null);
+    let mut all: BTreeSet<String> =
+        ["7", "mallory", "4294967295", "4294967296", "70000", "über", "007"].map(str::to_owned).into();
+    let agree = |all: &BTreeSet<String>, others: &[&str]| {
+        for host in &stage.hosts {
+            let asked: Vec<&str> = all.iter().map(String::as_str).chain(others.iter().copied()).collect();
+            let expected: Vec<&str> =
+                asked.iter().map(|id| if all.contains(*id) { "restricted" } else { "allowed" }).collect();
+            eventually("every host agrees", EVERYWHERE, || {
+                let answer = host.client("x").post("/v1/restrictions/check", json!({ "subjects": asked }));
+                answer.json["verdicts"] == json!(expected)
+            });
+        }
+    };
+    agree(&all, &["8", "6", "70001", "eve"]);
+    assert_eq!(exported(&store, folder.path()), all);
+
+    // The accounts 0, 9 and 65536 * 2 + 7.
+    let mut bits = vec![0; 65_536 / 8 * 2 + 1];
+    (bits[0], bits[1], bits[65_536 / 8 * 2]) = (0b1000_0000, 0b0100_0000, 0b0000_0001);
+    let bitmap = write("bits", &bits);
+    done(&restrictions(&["import", "--bitmap", &bitmap, "--store", &store]));
+    all.extend(["0", "9", "131079"].map(str::to_owned));
+    agree(&all, &["1", "8", "10", "131078"]);
+    assert_eq!(exported(&store, folder.path()), all);
+    let out = folder.path().join("out.bits").display().to_string();
+    done(&restrictions(&["export", "--bitmap", &out, "--store", &store]));
+    let bits = std::fs::read(&out).unwrap();
+    let bit = |id: u64| bits.get(id as usize / 8).is_some_and(|byte| byte & (0x80 >> (id % 8)) != 0);
+    let numbers = [0, 7, 9, 70_000, 131_079, 4_294_967_295];
+    assert!(numbers.into_iter().all(bit) && ![1, 6, 8, 10, 131_078].into_iter().any(bit));
+    assert_eq!(bits.iter().map(|byte| byte.count_ones()).sum::<u32>(), 6);
+
+    let lifted = write("lifted.txt", b"7\nmallory\n12345\n");
+    done(&restrictions(&["import", "--lift", &lifted, "--store", &store]));
+    let told = alice.until("who watches is told", EVERYWHERE, |told| told.is_of("7")).pop().unwrap();
+    assert_ne!(told.data["state"], Value::Null);
+    assert!(all.remove("7") && all.remove("mallory"));
+    agree(&all, &["7", "mallory", "12345"]);
+    stage.end();
+}
+
+#[test]
+fn a_file_with_bad_lines_is_refused_by_their_numbers_and_changes_nothing() {
+    let redis = Redis::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ids.txt");
+    let long = "x".repeat(200);
+    std::fs::write(&file, format!("good\n7\n{long}\nfine\nb\0b\n")).unwrap();
+    let (path, store) = (file.display().to_string(), redis.url());
+    let output = restrictions(&["import", &path, "--store", &store]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("line 3") && said.contains("line 5") && !said.contains("line 4"), "{said}");
+    assert!(said.contains("ids.txt"), "it says which file: {said}");
+    assert_eq!(exported(&store, folder.path()), BTreeSet::new());
+    let output = restrictions(&["import", "/nowhere/at/all", "--store", &store]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/nowhere/at/all"));
+}
+
+#[test]
+fn an_embedded_store_is_imported_into_while_its_host_is_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data").display().to_string();
+    let file = folder.path().join("ids.txt");
+    std::fs::write(&file, "7\nmallory\n").unwrap();
+    let path = file.display().to_string();
+    let host = Host::start_in(Path::new(&data), &[]);
+    let output = restrictions(&["import", &path, "--data", &data]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("stop that first"), "{said}");
+    host.stop();
+    done(&restrictions(&["import", &path, "--data", &data]));
+    let host = Host::start_in(Path::new(&data), &[]);
+    assert!(["7", "mallory"].iter().all(|user| host.client("x").is_restricted(user)));
+    assert!(!host.client("x").is_restricted("8"));
+    host.stop();
+}

@@ -1,0 +1,451 @@
+//! Who watches while it changes who may see whom: they are told at once that somebody is hidden, hear nothing of them from
+//! then on, and are told how they stand as soon as they may be seen again, though nobody moved meanwhile.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use rollcall_tests::bonds::{Bond, VIEWER, leave};
+use rollcall_tests::line::{FENCE, Line, TOLD, Told, Transport, Watcher, states};
+use rollcall_tests::{Client, Host, Mint, Socket, Stage, Stream, eventually};
+use serde_json::{Value, json};
+
+/// On several workers that each ask their own instance of the policy, or all the same one, and from host to host.
+fn everywhere(claim: impl Fn(&Stage)) {
+    let stages: [fn() -> Stage; 5] = [
+        || Stage::embedded(&["--workers", "4", "--typing-ttl", "30s"]),
+        || Stage::embedded(&["--workers", "4", "--policy-instances", "1", "--typing-ttl", "30s"]),
+        || Stage::embedded(&["--workers", "2", "--policy-memory", "0", "--typing-ttl", "30s"]),
+        // Everybody is a crowd: what is told of them waits a little, and is decided when it is told.
+        || Stage::embedded(&["--workers", "2", "--crowd", "1", "--crowd-interval", "200ms", "--typing-ttl", "30s"]),
+        || Stage::redis(&["--workers", "2", "--typing-ttl", "30s"]),
+    ];
+    for stage in stages {
+        let stage = stage();
+        claim(&stage);
+        stage.end();
+    }
+}
+
+fn beat(host: &Host, user: &str) {
+    let beaten = host.client(user).beat("web");
+    assert_eq!(beaten.status, 200, "{}", beaten.text);
+}
+
+fn choose(host: &Host, user: &str, choice: &str) {
+    let chosen = host.client(user).put("/v1/status", json!({ "choice": choice, "text": "a note" }));
+    assert_eq!(chosen.status, 200, "{}", chosen.text);
+}
+
+/// Two watchers by each transport: on more than one worker, most likely.
+fn watch(host: &Host, user: &str) -> Vec<Watcher> {
+    let watch = |transport: Transport| {
+        let mut watcher = transport.watch(host, VIEWER, &format!("{user},{FENCE}"));
+        let snapshot = watcher.snapshot();
+        assert_eq!(snapshot["presences"][0]["state"], "online", "{snapshot}");
+        watcher
+    };
+    Transport::BOTH.into_iter().cycle().take(4).map(watch).collect()
+}
+
+/// The next that is told of somebody.
+fn next_of(line: &mut Line, user: &str) -> Value {
+    line.until(&format!("{user} is told of"), TOLD, |told| told.is_of(user)).pop().unwrap().data
+}
+
+fn hidden(user: &str) -> Value {
+    json!({ "user": user, "state": null, "since": null, "last_seen": null, "version": null, "note": null })
+}
+
+/// All of a presence but what a beat moves.
+fn lasting(mut presence: Value) -> Value {
+    presence.as_object_mut().unwrap().remove("last_seen");
+    presence
+}
+
+#[test]
+fn whoever_may_no_longer_see_is_told_so_and_hears_nothing_until_they_may_again() {
+    everywhere(|stage| {
+        for bond in Bond::hiding() {
+            let bob = format!("bob-{bond:?}");
+            beat(stage.there(), &bob);
+            let mut watchers = watch(stage.here(), &bob);
+            bond.tie(stage.there(), &bob);
+            for alice in &mut watchers {
+                assert_eq!(next_of(alice, &bob), hidden(&bob), "{bond:?}, though he did nothing");
+            }
+            assert_eq!(stage.here().client(VIEWER).presence(&bob), hidden(&bob), "{bond:?}");
+            choose(stage.there(), &bob, "busy");
+            leave(stage.there(), &bob);
+            beat(stage.there(), &bob);
+            choose(stage.there(), &bob, "away");
+            for alice in &mut watchers {
+                assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}");
+            }
+            bond.untie(stage.there(), &bob);
+            for alice in &mut watchers {
+                let back = next_of(alice, &bob);
+                assert_eq!((&back["state"], &back["note"]["text"]), (&json!("away"), &json!("a note")), "{bond:?}");
+                assert_eq!(lasting(back), lasting(stage.here().client(VIEWER).presence(&bob)), "{bond:?}");
+            }
+            choose(stage.there(), &bob, "auto");
+            for alice in &mut watchers {
+                assert_eq!(next_of(alice, &bob)["state"], "online", "{bond:?}");
+                assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}: once");
+            }
+        }
+    });
+}
+
+#[test]
+fn whoever_watched_before_somebody_was_ever_visible_is_told_as_soon_as_they_are() {
+    everywhere(|stage| {
+        for bond in Bond::hiding() {
+            let bob = format!("bob-{bond:?}");
+            bond.tie(stage.here(), &bob);
+            beat(stage.there(), &bob);
+            let mut watchers = Transport::BOTH.map(|transport| {
+                let mut watcher = transport.watch(stage.here(), VIEWER, &format!("{bob},{FENCE}"));
+                assert_eq!(watcher.snapshot()["presences"][0], hidden(&bob));
+                watcher
+            });
+            bond.untie(stage.there(), &bob);
+            for alice in &mut watchers {
+                assert_eq!(next_of(alice, &bob)["state"], "online", "{bond:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_block_hides_both_from_each_other_and_nobody_from_themselves() {
+    everywhere(|stage| {
+        let watch = |viewer: &str, users: &str, transport: Transport| {
+            let mut watcher = transport.watch(stage.here(), viewer, &format!("{users},{FENCE}"));
+            assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
+            watcher
+        };
+        for (transport, bob) in Transport::BOTH.into_iter().zip(["bob", "ben"]) {
+            beat(stage.there(), VIEWER);
+            beat(stage.there(), bob);
+            let mut alice_watches = watch(VIEWER, bob, transport);
+            let mut bob_watches = watch(bob, VIEWER, transport);
+            let mut own = [watch(bob, bob, transport), watch(VIEWER, VIEWER, transport)];
+            let blocker = stage.there().client(bob);
+            blocker.block(VIEWER);
+            assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
+            assert_eq!(next_of(&mut bob_watches, VIEWER), hidden(VIEWER));
+            // Each blocked the other: one of them alone does not lift it.
+            stage.there().client(VIEWER).block(bob);
+            blocker.unblock(VIEWER);
+            assert_eq!(alice_watches.up_to_now(stage.there()), []);
+            assert_eq!(bob_watches.up_to_now(stage.there()), []);
+            stage.there().client(VIEWER).unblock(bob);
+            assert_eq!(next_of(&mut alice_watches, bob)["state"], "online");
+            assert_eq!(next_of(&mut bob_watches, VIEWER)["state"], "online");
+            stage.there().client("admin").restrict(bob);
+            assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
+            stage.there().client("admin").unrestrict(bob);
+            for own in &mut own {
+                assert_eq!(own.up_to_now(stage.there()), [], "what others may see is no news of oneself");
+            }
+        }
+    });
+}
+
+/// Comes back from where it left off.
+fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
+    let snapshot = match transport {
+        Transport::Events => {
+            let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", since)];
+            let path = format!("/v1/subscribe?watch_only=true&users={user},{FENCE}");
+            Stream::get(host.address(), &path, &headers).unwrap().snapshot()
+        }
+        Transport::Socket => {
+            let mut socket = Socket::open(host, VIEWER, "watch_only=true");
+            socket.ask(&json!({ "op": "watch", "users": [user, FENCE], "since": since })).data
+        }
+    };
+    assert_eq!(snapshot["resumed"], true);
+    snapshot["presences"].as_array().unwrap().iter().find(|presence| presence["user"] == user).cloned().unwrap()
+}
+
+#[test]
+fn whoever_was_away_meanwhile_is_told_when_they_come_back() {
+    everywhere(|stage| {
+        for bond in Bond::hiding() {
+            for transport in Transport::BOTH {
+                let bob = format!("bob-{bond:?}-{transport:?}");
+                beat(stage.there(), &bob);
+                let watch = || {
+                    let mut watcher = transport.watch(stage.here(), VIEWER, &format!("{bob},{FENCE}"));
+                    (watcher.snapshot()["presences"][0]["state"].clone(), watcher.last_id().unwrap())
+                };
+                let (state, seen) = watch();
+                assert_eq!(state, "online");
+                bond.tie(stage.here(), &bob);
+                assert_eq!(resume(transport, stage.here(), &bob, &seen), hidden(&bob), "{bond:?} by {transport:?}");
+                let (state, unseen) = watch();
+                assert_eq!(state, Value::Null);
+                bond.untie(stage.here(), &bob);
+                let back = resume(transport, stage.here(), &bob, &unseen);
+                assert_eq!(back["state"], "online", "{bond:?} by {transport:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn contacts_come_and_go() {
+    everywhere(|stage| {
+        let bob = stage.there().client("bob");
+        beat(stage.there(), "bob");
+        let mut watchers = watch(stage.here(), "bob");
+        let mut told = |expected: Value| {
+            watchers.iter_mut().for_each(|alice| assert_eq!(next_of(alice, "bob")["state"], expected));
+        };
+        bob.let_see("contacts", "everyone");
+        told(Value::Null);
+        for _ in 0..3 {
+            bob.befriend(VIEWER);
+            told(json!("online"));
+            bob.unfriend(VIEWER);
+            told(Value::Null);
+        }
+        bob.let_see("everyone", "everyone");
+        told(json!("online"));
+        bob.befriend(VIEWER);
+        bob.unfriend(VIEWER);
+        bob.block("somebody-else");
+        bob.let_see("everyone", "everyone");
+        for alice in &mut watchers {
+            assert_eq!(alice.up_to_now(stage.there()), [], "what changes nothing for her is no news");
+        }
+    });
+}
+
+#[test]
+fn when_somebody_was_last_seen_is_hidden_and_shown_again() {
+    everywhere(|stage| {
+        let bob = stage.there().client("bob");
+        beat(stage.there(), "bob");
+        let mut watchers = watch(stage.here(), "bob");
+        leave(stage.there(), "bob");
+        let mut known = Value::Null;
+        for alice in &mut watchers {
+            known = next_of(alice, "bob");
+            assert!(known["last_seen"].is_u64() && known["since"].is_u64(), "{known}");
+        }
+        bob.let_see("everyone", "nobody");
+        let timeless = json!({ "user": "bob", "state": "offline", "since": null, "last_seen": null, "version": 0,
+            "note": null });
+        for alice in &mut watchers {
+            assert_eq!(next_of(alice, "bob"), timeless);
+        }
+        beat(stage.there(), "bob");
+        for alice in &mut watchers {
+            let online = next_of(alice, "bob");
+            assert_eq!((&online["state"], &online["last_seen"]), (&json!("online"), &Value::Null), "{online}");
+        }
+        leave(stage.there(), "bob");
+        for alice in &mut watchers {
+            assert_eq!(next_of(alice, "bob"), timeless);
+        }
+        bob.let_see("everyone", "everyone");
+        for alice in &mut watchers {
+            let shown = next_of(alice, "bob");
+            assert!(shown["last_seen"].as_u64() > known["last_seen"].as_u64(), "{shown} is later than {known}");
+            assert_eq!(shown["since"], shown["last_seen"]);
+        }
+    });
+}
+
+#[test]
+fn a_note_of_somebody_gone_is_told_when_only_its_end_moves() {
+    Stage::everywhere(&[], |stage| {
+        for (bob, last_seen) in [("bob", "everyone"), ("ben", "nobody")] {
+            stage.here().client(bob).let_see("everyone", last_seen);
+            let mut alice = Transport::Events.watch(stage.here(), VIEWER, bob);
+            alice.snapshot();
+            for seconds in [100, 5000] {
+                let wish = json!({ "choice": "auto", "text": "lunch", "for_s": seconds });
+                let until = stage.there().client(bob).put("/v1/status", wish).json["until"].clone();
+                assert!(until.is_u64());
+                assert_eq!(next_of(&mut alice, bob)["note"]["until"], until, "{bob}");
+            }
+        }
+    });
+}
+
+/// Waits until somebody is told to type, or not to.
+fn typing(line: &mut Line, user: &str, typing: bool) {
+    let wanted = |told: &Told| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
+    line.until(&format!("{user} types: {typing}"), TOLD, wanted);
+}
+
+#[test]
+fn typing_stops_and_begins_with_being_seen() {
+    everywhere(|stage| {
+        for bond in Bond::hiding() {
+            let (bob, room) = (format!("bob-{bond:?}"), format!("room-{bond:?}"));
+            beat(stage.there(), &bob);
+            let stroke = || {
+                let answer = stage.there().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
+                assert_eq!(answer.status, 200, "{}", answer.text);
+            };
+            let mut watchers = Transport::BOTH.map(|transport| {
+                let watched = [("users", FENCE), ("conversations", &*room)];
+                let mut watcher = transport.watch_as(stage.here(), VIEWER, "watch_only=true", &watched);
+                watcher.snapshot();
+                watcher
+            });
+            stroke();
+            watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
+            bond.tie(stage.there(), &bob);
+            watchers.iter_mut().for_each(|alice| typing(alice, &bob, false));
+            stroke();
+            for alice in &mut watchers {
+                assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}");
+            }
+            let typists = stage.here().client(VIEWER).get(&format!("/v1/typing/{room}"));
+            assert_eq!(typists.json["typists"], json!([]), "{bond:?}");
+            bond.untie(stage.there(), &bob);
+            watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
+        }
+    });
+}
+
+/// Runs `claim` while somebody flips their status as fast as they can. Answers how often they did.
+fn while_flipping<T>(host: &Host, user: &str, claim: impl FnOnce() -> T) -> (T, u32) {
+    let (over, flips) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let choices = ["busy", "away", "auto"];
+            for choice in choices.iter().cycle() {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                choose(host, user, choice);
+                flips.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let claimed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(claim));
+        over.store(true, Ordering::SeqCst);
+        (claimed.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), flips.load(Ordering::SeqCst))
+    })
+}
+
+#[test]
+fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() {
+    everywhere(|stage| {
+        beat(stage.there(), "bob");
+        let mut watchers = watch(stage.here(), "bob");
+        let alice = stage.here().client(VIEWER);
+        // The host where she watches is the one that answers for her.
+        let blocker = stage.here().client("bob");
+        let (_, flips) = while_flipping(stage.there(), "bob", || {
+            for round in 0..8 {
+                blocker.block(VIEWER);
+                for _ in 0..5 {
+                    assert_eq!(alice.presence("bob"), hidden("bob"), "round {round}");
+                }
+                for watcher in &mut watchers {
+                    let told = watcher.up_to_now(stage.here());
+                    let states = states(&told, "bob");
+                    let seen = states.iter().position(|state| state.is_empty());
+                    assert_eq!(seen, Some(states.len() - 1), "hidden is the last, and told once: {states:?}");
+                    assert_eq!(watcher.up_to_now(stage.here()), [], "round {round}");
+                }
+                blocker.unblock(VIEWER);
+                for watcher in &mut watchers {
+                    assert_ne!(next_of(watcher, "bob")["state"], Value::Null, "round {round}");
+                }
+            }
+        });
+        assert!(flips > 20, "he did flip: {flips}");
+    });
+}
+
+#[test]
+fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
+    everywhere(|stage| {
+        beat(stage.there(), "bob");
+        let blocker = stage.here().client("bob");
+        while_flipping(stage.there(), "bob", || {
+            for round in 0..6 {
+                let is_blocked = round % 2 == 0;
+                let watchers: Vec<Watcher> = std::thread::scope(|scope| {
+                    let come = |transport: Transport| {
+                        scope.spawn(move || transport.watch(stage.here(), VIEWER, &format!("bob,{FENCE}")))
+                    };
+                    let coming: Vec<_> = Transport::BOTH.into_iter().cycle().take(8).map(come).collect();
+                    if is_blocked {
+                        blocker.block(VIEWER)
+                    } else {
+                        blocker.unblock(VIEWER)
+                    }
+                    coming.into_iter().map(|coming| coming.join().unwrap()).collect()
+                });
+                for mut watcher in watchers {
+                    let snapshot = watcher.snapshot()["presences"][0]["state"].clone();
+                    let told = watcher.up_to_now(stage.here());
+                    let mut seen = vec![snapshot.as_str().unwrap_or_default()];
+                    seen.extend(states(&told, "bob"));
+                    assert_eq!(seen.last().unwrap().is_empty(), is_blocked, "round {round}: {seen:?}");
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn a_service_that_watches_is_told_of_restrictions_and_of_nothing_else() {
+    let mint = Mint::default();
+    let key = mint.key();
+    let stage = Stage::embedded(&["--workers", "2", "--token-key", &key]);
+    let client = |user: &str, scopes: &[&str]| Client::with_token(stage.here().base(), &mint.token(user, scopes));
+    let bob = client("bob", &[]);
+    assert_eq!(bob.beat("web").status, 200);
+    let path = format!("/v1/subscribe?users=bob&watch_only=true&token={}", mint.token("backend", &["service"]));
+    let mut service = Stream::get(stage.here().address(), &path, &[]).unwrap();
+    assert_eq!(service.snapshot()["presences"][0]["state"], "online");
+    bob.block("backend");
+    bob.let_see("nobody", "nobody");
+    assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
+    assert_eq!(next_of(&mut service, "bob")["state"], "busy", "the first that it is told");
+    client("root", &["admin"]).restrict("bob");
+    assert_eq!(next_of(&mut service, "bob"), hidden("bob"));
+    client("root", &["admin"]).unrestrict("bob");
+    assert_eq!(next_of(&mut service, "bob")["state"], "busy");
+    stage.end();
+}
+
+#[test]
+fn a_crowd_is_told_of_one_restriction() {
+    let stage = Stage::redis(&["--workers", "2"]);
+    beat(stage.there(), "bob");
+    let mut crowd: Vec<Watcher> = (0..60)
+        .map(|index| {
+            let transport = Transport::BOTH[index % 2];
+            let mut watcher = transport.watch(stage.here(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
+            assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
+            watcher
+        })
+        .collect();
+    stage.there().client("admin").restrict("bob");
+    crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob"), hidden("bob")));
+    let mut own = Transport::Events.watch(stage.here(), "bob", "bob");
+    assert_eq!(own.snapshot()["presences"][0]["state"], "online", "he himself sees nothing of it");
+    stage.there().client("admin").unrestrict("bob");
+    crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob")["state"], "online"));
+    let checks = || stage.here().metric("rollcall_policy_checks_total");
+    eventually("it was counted", Duration::from_secs(5), || checks() >= 120.0);
+    stage.end();
+}
