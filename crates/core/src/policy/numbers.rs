@@ -1,17 +1,18 @@
 //! Restricted accounts whose ids are numbers: one bit each where there are many.
 //!
-//! Numbers below 2^32 come in 65,536 pages of 65,536. A page that has few of them lists them, at two bytes each; beyond 4,096
-//! that would be more than its 8 KB of bits, so it turns into bits. Pages without any take nothing but their entry in the
+//! Numbers below 2^32 come in 65,536 pages of 65,536. A page that has few of them lists them, at two bytes each; beyond 512
+//! it turns into its 8 KB of bits, which are found at once, where a list has to be searched. Pages without any take nothing but their entry in the
 //! directory. Whether a number is in the set is one step into the directory and one into the page, and nothing is ever moved
 //! but a page: a billion numbers in a row are 125 MB, allocated 8 KB at a time.
 
 use super::{Numbers, PAGE_NUMBERS};
 
-/// The most that a page lists: as many bytes as its bits.
-const MOST_LISTED: usize = 4096;
+/// The most that a page lists. A list would be smaller up to 4,096, by up to a factor of eight; but a number in bits is one
+/// access to memory, and every check of a number makes it.
+const MOST_LISTED: usize = 512;
 
 /// Below this, bits turn into a list again: a quarter apart, so that a page at the limit does not turn with every change.
-const FEWEST_BITS: u32 = 3072;
+const FEWEST_BITS: u32 = 384;
 
 const WORDS: usize = PAGE_NUMBERS as usize / 64;
 
