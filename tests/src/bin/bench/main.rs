@@ -1,8 +1,8 @@
 //! `cargo xtask bench [names]`: measures what is promised in ratios, side by side in one run, and says how it went.
 //!
-//! A name chooses a benchmark, or a chapter of them: `host`, `redis` or `gateway`; none means all. A chapter's page in `docs/bench/`
-//! is written when all of it was measured, so that a part never replaces the whole. A wrong answer stops the run.
-//! Slowness never does: machines are shared and noisy, so this reports and does not judge.
+//! A name chooses a benchmark, or a chapter of them: `host`, `redis`, `gateway` or `policy`; none means all. A
+//! chapter's page in `docs/bench/` is written when all of it was measured, so that a part never replaces the whole. A
+//! wrong answer stops the run. Slowness never does: machines are shared and noisy, so this reports and does not judge.
 
 mod empty;
 mod functions;
@@ -12,6 +12,7 @@ mod http;
 mod lag;
 mod load;
 mod people;
+mod policy;
 mod process;
 mod query;
 mod redis;
@@ -27,7 +28,7 @@ use report::{Machine, Section};
 type Benchmark = (&'static str, fn() -> Result<Section>);
 
 /// Every benchmark by its chapter, in the order of the reports.
-const CHAPTERS: [(&str, &[Benchmark]); 3] = [
+const CHAPTERS: [(&str, &[Benchmark]); 4] = [
     (
         "host",
         &[
@@ -54,6 +55,18 @@ const CHAPTERS: [(&str, &[Benchmark]); 3] = [
             ("fan-out", gateway::fan_out),
             ("idle", gateway::idle),
             ("opening", gateway::opening),
+        ],
+    ),
+    (
+        "policy",
+        &[
+            ("policy-checks", policy::checks),
+            ("policy-memory", policy::memory),
+            ("policy-loading", policy::loading),
+            ("policy-pairs", policy::pairs),
+            ("policy-enforced", policy::enforced),
+            ("policy-queries", policy::queries),
+            ("policy-starts", policy::starts),
         ],
     ),
 ];

@@ -130,6 +130,7 @@ pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> R
     let title = match chapter {
         "redis" => "The host on Redis, measured",
         "gateway" => "The gateway, measured",
+        "policy" => "Who may see whom, measured",
         _ => "The host, measured",
     };
     let path = rollcall_tests::root().join(&page);

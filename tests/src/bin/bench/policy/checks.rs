@@ -1,0 +1,239 @@
+//! Checks a second on one core: through the component against the same book linked natively, against sets as anybody
+//! would write them, and against a Redis.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use rollcall_core::policy::{Book, Judgement, Ruling};
+use rollcall_core::{Ids, UserId};
+use rollcall_host::engine::Checker;
+use rollcall_servers::redis::Redis as Server;
+use rollcall_store::SqliteArchive;
+
+use super::rivals::{Asked, Sets, used_memory};
+use super::town::{self, Kind};
+use super::{count, instance};
+use crate::ground::{SLICE, in_turn};
+use crate::people::{self, Random};
+use crate::report::{Goal, Section, number, ratio};
+use crate::sample::Duel;
+
+/// Subjects of one check.
+const BATCHES: [usize; 3] = [1, 200, TARGET_BATCH];
+
+/// The batch for which there is a target, in checks a second.
+const TARGET_BATCH: usize = 10_000;
+const TARGET: f64 = 5e6;
+
+/// What is said of the subjects: the usual ones, and those of a policy that says nothing, which are there to see what
+/// it costs to ask at all.
+const MIXED: &str = "names and numbers";
+const IDLE: &str = "names, nobody set anything";
+
+/// Subjects that are made ready, and then timed, at once: see the benchmark of functions.
+const READY: usize = 256;
+
+/// Subjects whose verdicts are compared before anything is timed.
+const COMPARED: usize = 100_000;
+
+/// Everybody who can be asked.
+struct Ground {
+    checker: Checker,
+    book: Book,
+    /// An instance that holds everything of a policy that says nothing.
+    idle: Checker,
+    sets: Sets,
+    redis: Asked,
+}
+
+/// One call: who asks, and about whom.
+type Call = (UserId, Ids<UserId>);
+
+/// Measures every batch against everybody.
+pub(crate) fn run() -> Result<Section> {
+    let columns = [
+        "subjects",
+        "batch",
+        "against",
+        "component ns",
+        "theirs ns",
+        "component/theirs",
+        "min–max",
+        "component checks/s",
+    ];
+    let mut section =
+        Section::new("policy-checks: may one see the other? through the component, on one core", &columns);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let server = Server::start()?;
+    let empty = used_memory(&server)?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let (mut ground, took_s, bytes) = settle(&server).await?;
+        let theirs = used_memory(&server)? - empty;
+        compare(&mut ground).await?;
+        measure(&mut ground, &mut section).await?;
+        section.note(&format!(
+            "{} restricted numbers out of {} (one in a hundred), {} blocked pairs among as many people with names of \
+            36 bytes, and {} people who show themselves to nobody. The instance holds that in {} MB, and loaded it \
+            from SQLite in {took_s:.1} s. One subject in a hundred is hidden; of the names one in twenty is in a block \
+            with somebody else. Times are for one subject. The same verdicts of {} subjects were compared before \
+            anything was timed.",
+            number(town::RESTRICTED as f64),
+            number(town::NUMBERED as f64),
+            number(town::PAIRS as f64),
+            number(town::SETTINGS as f64),
+            number(bytes / 1e6),
+            number(COMPARED as f64),
+        ));
+        section.note(&format!(
+            "One thread, one call in flight. The component's side is all that a worker waits for: queue, lane, both \
+            crossings. Native is the same book, called as a function. Sets are a HashSet of texts and one of pairs of \
+            texts, asked both ways round. Redis is one pipeline: SMISMEMBER of the viewer's blocks, and GETBIT for \
+            each subject that is a number; it is not asked who blocked the viewer, nor for settings, which would be \
+            another command for each subject (and sets do not know settings either). It holds this in {} MB and is a \
+            process of its own.",
+            number(theirs / 1e6),
+        ));
+        Ok(section)
+    })
+}
+
+/// Tells everybody the same.
+async fn settle(server: &Server) -> Result<(Ground, f64, f64)> {
+    let changes = town::changes()?;
+    let policies = Arc::new(SqliteArchive::in_memory()?.policies());
+    instance::apply(&*policies, changes.iter().cloned().map(Ok)).await?;
+    let checker = instance::cold(policies).await?;
+    let began = Instant::now();
+    let freshness = instance::load(&checker).await?;
+    let took_s = began.elapsed().as_secs_f64();
+    let idle = instance::cold(Arc::new(SqliteArchive::in_memory()?.policies())).await?;
+    instance::load(&idle).await?;
+    let mut book = Book::new(0x5eed);
+    changes.iter().for_each(|change| book.apply(change));
+    let ground = Ground { checker, book, idle, sets: Sets::of(&changes), redis: Asked::fill(server, &changes)? };
+    Ok((ground, took_s, freshness.bytes as f64))
+}
+
+/// All must say the same, as far as they know it.
+async fn compare(ground: &mut Ground) -> Result<()> {
+    let mut random = Random::new(3);
+    for batch in BATCHES {
+        for (viewer, subjects) in calls(Kind::Mixed, batch, COMPARED, &mut random)? {
+            let ours = ground.checker.check(Some(viewer.clone()), subjects.clone()).await?;
+            let mut theirs = Vec::new();
+            ground.book.judge(Some(viewer.as_str()), subjects.iter(), &mut theirs);
+            ensure!(ours == theirs, "the component and the book disagree about what {viewer} may see");
+            let known = |ruling: &Judgement| matches!(ruling.presence, Ruling::Restricted | Ruling::Blocked);
+            let hidden: Vec<bool> = ours.iter().map(known).collect();
+            ensure!(hidden == ground.sets.hidden(viewer.as_str(), &subjects), "the sets disagree with the component");
+            ensure!(hidden == ground.redis.hidden(viewer.as_str(), &subjects)?, "Redis disagrees with the component");
+        }
+    }
+    Ok(())
+}
+
+async fn measure(ground: &mut Ground, section: &mut Section) -> Result<()> {
+    let Ground { checker, book, idle, sets, redis } = ground;
+    let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
+    let mut judgements = Vec::new();
+    for batch in BATCHES {
+        let kind = Kind::Mixed;
+        let component = async || through_component(checker, kind, batch, &mut ours).await;
+        let native = async || timed(kind, batch, &mut theirs, |call| natively(book, call, &mut judgements));
+        row(section, MIXED, batch, "native book", &in_turn(component, native).await?);
+        let component = async || through_component(checker, kind, batch, &mut ours).await;
+        let plain = async || timed(kind, batch, &mut theirs, |(viewer, all)| Ok(sets.hidden(viewer.as_str(), &all)));
+        row(section, MIXED, batch, "sets of texts", &in_turn(component, plain).await?);
+        let component = async || through_component(checker, kind, batch, &mut ours).await;
+        let asked = async || timed(kind, batch, &mut theirs, |(viewer, all)| redis.hidden(viewer.as_str(), &all));
+        row(section, MIXED, batch, "Redis", &in_turn(component, asked).await?);
+    }
+    for kind in [Kind::Names, Kind::Numbers] {
+        let component = async || through_component(checker, kind, TARGET_BATCH, &mut ours).await;
+        let native = async || timed(kind, TARGET_BATCH, &mut theirs, |call| natively(book, call, &mut judgements));
+        let subjects = if kind == Kind::Names { "names only" } else { "numbers only" };
+        row(section, subjects, TARGET_BATCH, "native book", &in_turn(component, native).await?);
+    }
+    let nothing = Book::new(1);
+    let component = async || through_component(idle, Kind::Names, TARGET_BATCH, &mut ours).await;
+    let native =
+        async || timed(Kind::Names, TARGET_BATCH, &mut theirs, |call| natively(&nothing, call, &mut judgements));
+    row(section, IDLE, TARGET_BATCH, "native book", &in_turn(component, native).await?);
+    Ok(())
+}
+
+fn row(section: &mut Section, subjects: &str, batch: usize, against: &str, duel: &Duel) {
+    let (median, range) = ratio(duel.ratio());
+    let per_second = 1e9 / duel.ours();
+    let cells = [
+        subjects.to_owned(),
+        count(batch as f64),
+        against.to_owned(),
+        number(duel.ours()),
+        number(duel.theirs()),
+        median,
+        range,
+        number(per_second),
+    ];
+    section.row(
+        cells,
+        if batch == TARGET_BATCH && subjects != IDLE { Goal::AtLeast(TARGET) } else { Goal::None },
+        per_second,
+    );
+}
+
+/// Calls of so many subjects each, made ready. A viewer asks about somebody whom they blocked, too, if they ask about
+/// many.
+fn calls(kind: Kind, batch: usize, subjects: usize, random: &mut Random) -> Result<Vec<Call>> {
+    let call = |place: usize| {
+        let owner = random.below(town::PAIRS);
+        let mut ids = Ids::with_capacity(batch);
+        for place in place * batch..(place + 1) * batch {
+            let is_enemy = kind != Kind::Numbers && batch > 1 && place % batch == 0;
+            ids.push(&UserId::parse(match is_enemy {
+                true => people::name(town::blocked_by(owner, town::PAIRS)),
+                false => town::subject(kind, place, random),
+            })?);
+        }
+        Ok((UserId::parse(people::name(owner))?, ids))
+    };
+    (0..subjects.div_ceil(batch)).map(call).collect()
+}
+
+/// Nanoseconds per subject in one slice.
+async fn through_component(checker: &Checker, kind: Kind, batch: usize, random: &mut Random) -> Result<f64> {
+    let (mut spent, mut asked) = (Duration::ZERO, 0);
+    while spent < SLICE {
+        let calls = calls(kind, batch, READY, random)?;
+        asked += calls.len() * batch;
+        let began = Instant::now();
+        for (viewer, subjects) in calls {
+            black_box(checker.check(Some(viewer), subjects).await?);
+        }
+        spent += began.elapsed();
+    }
+    Ok(spent.as_nanos() as f64 / asked as f64)
+}
+
+/// Nanoseconds per subject in one slice.
+fn timed<T>(kind: Kind, batch: usize, random: &mut Random, mut ask: impl FnMut(Call) -> Result<T>) -> Result<f64> {
+    let (mut spent, mut asked) = (Duration::ZERO, 0);
+    while spent < SLICE {
+        let calls = calls(kind, batch, READY, random)?;
+        asked += calls.len() * batch;
+        let began = Instant::now();
+        for call in calls {
+            black_box(ask(call)?);
+        }
+        spent += began.elapsed();
+    }
+    Ok(spent.as_nanos() as f64 / asked as f64)
+}
+
+fn natively(book: &Book, (viewer, subjects): Call, judgements: &mut Vec<Judgement>) -> Result<usize> {
+    judgements.clear();
+    book.judge(Some(viewer.as_str()), subjects.iter(), judgements);
+    Ok(judgements.len())
+}

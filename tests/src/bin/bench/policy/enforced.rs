@@ -1,0 +1,176 @@
+//! How soon a block that is made on one host is in force on another: for whoever asks there, and for whoever watches
+//! there.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rollcall_servers::redis::Redis as Server;
+use rollcall_tests::Host;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::load::Connection;
+use crate::people::{self, Random};
+use crate::report::{Goal, Section, number};
+use crate::sample::quantile;
+
+/// Blocks, each of which is then taken back.
+const BLOCKS: u64 = 300;
+
+/// Who blocks, and who is blocked.
+const SUBJECT: u64 = 1;
+const VIEWER: u64 = 2;
+
+/// Changes come at no particular moment: after a pause of up to this.
+const PAUSE_MS: u64 = 20;
+
+/// How late is too late to be waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What may be at the 99th percentile, in milliseconds.
+const TARGET_MS: f64 = 100.0;
+
+/// How a presence looks to whom it is hidden, and to whom it is not.
+const HIDDEN: &[u8] = br#""state":null"#;
+const SEEN: &[u8] = br#""state":"online""#;
+
+/// How long one way of finding out took, and the answer to the change itself.
+#[derive(Default)]
+struct Lags {
+    found_ms: Vec<f64>,
+    answered_ms: Vec<f64>,
+}
+
+/// Measures whoever asks and whoever watches.
+pub(crate) fn run() -> Result<Section> {
+    let server = Server::start()?;
+    let hosts = [super::host(Path::new("none"), &server.url(), 2)?, super::host(Path::new("none"), &server.url(), 2)?];
+    let [here, there] = &hosts;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (asking, watching) = runtime.block_on(async {
+        Connection::open(here.address()).await?.ask(&people::heartbeat(SUBJECT)).await?;
+        anyhow::Ok((asks(here, there).await?, watches(here, there).await?))
+    })?;
+    let columns = ["what", "changes", "p50 ms", "p99 ms", "max ms"];
+    let mut section =
+        Section::new("policy-enforced: a block made on one host, in force on the other, over one Redis", &columns);
+    let all = BLOCKS * 2;
+    row(&mut section, "a query there answers so", all, asking.found_ms, Goal::AtMost(TARGET_MS));
+    row(&mut section, "a watcher there is told", all, watching.found_ms, Goal::AtMost(TARGET_MS));
+    let answered = [asking.answered_ms, watching.answered_ms].concat();
+    row(&mut section, "the change itself is answered", all * 2, answered, Goal::None);
+    section.note(&format!(
+        "{BLOCKS} blocks for each, and each taken back, by PUT and DELETE on one host, at random moments. All times \
+        are from when the request is sent. The query is asked again and again over one connection; the watcher has a \
+        stream of events. The change is answered when it is in force on all of the host that it was made on. Two \
+        hosts, Redis and the client share the cores.",
+    ));
+    Ok(section)
+}
+
+fn row(section: &mut Section, what: &str, changes: u64, mut lags_ms: Vec<f64>, goal: Goal) {
+    lags_ms.sort_unstable_by(f64::total_cmp);
+    let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(&lags_ms, share));
+    section.row([what.to_owned(), changes.to_string(), number(p50), number(p99), number(max)], goal, p99);
+}
+
+/// The change, and how the subject then looks to the viewer.
+fn change(block: bool) -> (Vec<u8>, &'static [u8]) {
+    let path = format!("/v1/blocks/{}", people::name(VIEWER));
+    let (method, looks) = if block { ("PUT", HIDDEN) } else { ("DELETE", SEEN) };
+    (people::request(method, &path, SUBJECT, ""), looks)
+}
+
+fn ms(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
+
+async fn pause(random: &mut Random) {
+    tokio::time::sleep(Duration::from_millis(random.below(PAUSE_MS))).await;
+}
+
+/// Somebody asks over and over until it is so.
+async fn asks(here: &Host, there: &Host) -> Result<Lags> {
+    let (mut changing, mut asking) =
+        (Connection::open(here.address()).await?, Connection::open(there.address()).await?);
+    let query = people::request("GET", &format!("/v1/presence/{}", people::name(SUBJECT)), VIEWER, "");
+    let (mut lags, mut random) = (Lags::default(), Random::new(1));
+    for block in (0..BLOCKS).flat_map(|_| [true, false]) {
+        pause(&mut random).await;
+        let (request, looks) = change(block);
+        let began = Instant::now();
+        let made = async {
+            changing.ask(&request).await?;
+            anyhow::Ok(ms(began))
+        };
+        let found = async {
+            while !has(asking.ask(&query).await?, looks) {
+                ensure!(began.elapsed() < PATIENCE, "a block made on one host is not in force on the other");
+            }
+            anyhow::Ok(ms(began))
+        };
+        let (answered_ms, found_ms) = tokio::try_join!(made, found)?;
+        lags.answered_ms.push(answered_ms);
+        lags.found_ms.push(found_ms);
+    }
+    Ok(lags)
+}
+
+/// Somebody watches until they are told so.
+async fn watches(here: &Host, there: &Host) -> Result<Lags> {
+    let mut changing = Connection::open(here.address()).await?;
+    let mut watching = Watching::open(there).await?;
+    let (mut lags, mut random) = (Lags::default(), Random::new(2));
+    for block in (0..BLOCKS).flat_map(|_| [true, false]) {
+        pause(&mut random).await;
+        let (request, looks) = change(block);
+        let began = Instant::now();
+        let made = async {
+            changing.ask(&request).await?;
+            anyhow::Ok(ms(began))
+        };
+        let found = async {
+            watching.until(looks).await?;
+            anyhow::Ok(ms(began))
+        };
+        let (answered_ms, found_ms) = tokio::try_join!(made, found)?;
+        lags.answered_ms.push(answered_ms);
+        lags.found_ms.push(found_ms);
+    }
+    Ok(lags)
+}
+
+/// A stream of events about the subject.
+struct Watching {
+    stream: TcpStream,
+    heard: Vec<u8>,
+}
+
+impl Watching {
+    async fn open(host: &Host) -> Result<Self> {
+        let mut stream = TcpStream::connect(host.address()).await?;
+        stream.set_nodelay(true)?;
+        let path = format!("/v1/subscribe?watch_only=true&users={}", people::name(SUBJECT));
+        stream.write_all(&people::request("GET", &path, VIEWER, "")).await?;
+        let mut watching = Self { stream, heard: Vec::new() };
+        watching.until(SEEN).await?;
+        Ok(watching)
+    }
+
+    /// Reads until something is said; what came with it is forgotten.
+    async fn until(&mut self, said: &[u8]) -> Result<()> {
+        while !has(&self.heard, said) {
+            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.heard)).await;
+            let read = read.with_context(|| format!("a watcher is not told {}", String::from_utf8_lossy(said)))??;
+            ensure!(read > 0, "the host closed the stream: {}", String::from_utf8_lossy(&self.heard));
+        }
+        self.heard.clear();
+        Ok(())
+    }
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}

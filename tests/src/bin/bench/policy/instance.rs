@@ -1,0 +1,67 @@
+//! One instance of `restriction-check` in this process, on whatever store of policy.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use rollcall_core::Rules;
+use rollcall_core::policy::Change;
+use rollcall_functions::capabilities::MAX_BATCH;
+use rollcall_functions::restrictions::{Freshness, Standing};
+use rollcall_host::engine::{Catalog, Checker, Platform, Source, engine, tick};
+use rollcall_host::metrics::Metrics;
+use rollcall_store::memory::{LocalTopics, Options};
+use rollcall_store::{Clock, Memory, Policies, SqliteArchive};
+
+/// What an instance may hold.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Changes taken in at once, as in the host.
+const STRIDE: u32 = 1024;
+
+/// A cold instance on the current thread's local task set. It was called once, with no memory: what it takes to make it
+/// does not count as loading.
+pub(super) async fn cold(policies: Arc<dyn Policies>) -> Result<Checker> {
+    let engine = engine().map_err(anyhow::Error::msg)?;
+    tick(&engine)?;
+    let catalog = Catalog::load(&engine, |name| Source::File(rollcall_tests::component(name)))?;
+    let clock = Clock::system();
+    let topics = LocalTopics::new(clock.clone());
+    let options = Options { clock, listener: Some(topics.listener()), ..Options::default() };
+    let (checker, desk) = Checker::open();
+    let platform = Platform {
+        store: Arc::new(Memory::new(options)),
+        archive: Arc::new(SqliteArchive::in_memory()?),
+        topics: Arc::new(topics),
+        policies,
+        checker: checker.clone(),
+        policy_memory: MEMORY_BYTES,
+        rules: Rules::default(),
+        metrics: Arc::new(Metrics::default()),
+    };
+    desk.start(&engine, &catalog, &platform);
+    checker.refresh(STRIDE, 0).await?;
+    Ok(checker)
+}
+
+/// Lets it take in everything.
+pub(super) async fn load(checker: &Checker) -> Result<Freshness> {
+    loop {
+        let freshness = checker.refresh(STRIDE, MEMORY_BYTES).await?;
+        if !freshness.more {
+            ensure!(freshness.standing == Standing::Warm, "the instance is {:?}", freshness.standing);
+            return Ok(freshness);
+        }
+    }
+}
+
+/// Makes changes, as many at once as the store takes.
+pub(super) async fn apply(policies: &dyn Policies, changes: impl Iterator<Item = Result<Change>>) -> Result<()> {
+    let mut changes = changes.peekable();
+    while changes.peek().is_some() {
+        let batch = changes.by_ref().take(MAX_BATCH).collect::<Result<_>>()?;
+        for outcome in policies.apply_many(batch).await? {
+            outcome?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! What restricted accounts take in memory, in a book linked natively.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use rollcall_core::policy::{Book, Change};
+
+use super::town;
+use crate::report::{Goal, Section, number};
+
+/// How many are restricted.
+const RESTRICTED: [u64; 3] = [1_000_000, 100_000_000, BILLION];
+const BILLION: u64 = 1_000_000_000;
+
+/// What a billion in a row may take.
+const TARGET_MB: f64 = 130.0;
+
+/// All pages that there are.
+const PAGES: u32 = 1 << 16;
+
+/// Measures both ways of lying.
+pub(crate) fn run() -> Result<Section> {
+    let columns = ["restricted numbers", "which", "MB", "bits each", "taken in, s"];
+    let mut section = Section::new("policy-memory: restricted accounts in a book", &columns);
+    for count in RESTRICTED {
+        let goal = if count == BILLION { Goal::AtMost(TARGET_MB) } else { Goal::None };
+        row(&mut section, count, "in a row", town::in_a_row(count), goal)?;
+        row(&mut section, count, "at random below 2^32", town::scattered(PAGES, count), Goal::None)?;
+    }
+    section.note(
+        "What the book's structures take, as it says itself, taken in by pages of 65,536. A billion at random are 23 % \
+        of all numbers below 2^32: by then every page is bits, and 537 MB is what all of them take.",
+    );
+    Ok(section)
+}
+
+fn row(
+    section: &mut Section,
+    count: u64,
+    which: &str,
+    changes: impl Iterator<Item = Result<Change>>,
+    goal: Goal,
+) -> Result<()> {
+    let mut book = Book::new(1);
+    let mut spent_s = 0.0;
+    for change in changes {
+        let change = change?;
+        let began = Instant::now();
+        book.apply(&change);
+        spent_s += began.elapsed().as_secs_f64();
+    }
+    ensure!(book.census().restricted == count, "{} are restricted instead of {count}", book.census().restricted);
+    let megabytes = book.bytes() as f64 / 1e6;
+    let bits = number(book.bytes() as f64 * 8.0 / count as f64);
+    section.row([number(count as f64), which.to_owned(), number(megabytes), bits, number(spent_s)], goal, megabytes);
+    Ok(())
+}

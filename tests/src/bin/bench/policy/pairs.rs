@@ -1,0 +1,54 @@
+//! What a blocked pair takes, and how often the filter in front of the pairs affirms in vain.
+
+use anyhow::{Result, ensure};
+use rollcall_core::policy::{BITS_PER_KEY, Book, false_positive_rate};
+
+use super::{per_cent, plot, town};
+use crate::report::{Goal, Section, number};
+
+/// How many pairs there are, among how many people.
+const PAIRS: [(u64, u64); 4] = [(100_000, 100_000), (100_000, 10_000), (1_000_000, 1_000_000), (1_000_000, 100_000)];
+
+/// The sizes of the curve, in bits for each key.
+const CURVE: [f64; 11] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0, 24.0];
+
+/// Keys of the curve.
+const KEYS: u32 = 1_000_000;
+
+/// Measures both.
+pub(crate) fn run() -> Result<Section> {
+    let columns = ["pairs", "people", "MB", "bytes per pair", "filter, bits per pair", "affirmed in vain"];
+    let mut section = Section::new("policy-pairs: blocks in a book, and the filter before them", &columns);
+    let mut found = Vec::new();
+    for (pairs, people) in PAIRS {
+        let mut book = Book::new(0x5eed);
+        town::blocks(pairs, people)?.iter().for_each(|change| book.apply(change));
+        let (count, filter) = (book.census().blocks, book.filter_stats());
+        ensure!(count > pairs * 9 / 10, "only {count} of {pairs} pairs are blocked");
+        let bits = filter.bits as f64 / filter.keys as f64;
+        let rate = false_positive_rate(u32::try_from(filter.keys)?, bits, pairs);
+        found.push((bits, rate));
+        let cells = [
+            number(count as f64),
+            number(book.census().people as f64),
+            number(book.bytes() as f64 / 1e6),
+            number(book.bytes() as f64 / count as f64),
+            number(bits),
+            per_cent(rate),
+        ];
+        section.row(cells, Goal::None, 0.0);
+    }
+    let curve: Vec<(f64, f64)> = CURVE.into_iter().map(|bits| (bits, false_positive_rate(KEYS, bits, 1))).collect();
+    plot::write(&curve, &found)?;
+    let listed: Vec<String> = curve.iter().map(|(bits, rate)| format!("{bits}: {}", per_cent(*rate))).collect();
+    section.note(&format!(
+        "Names of 36 bytes, which are most of what a pair takes where nobody is in two. A part of the filter has \
+        {BITS_PER_KEY} bits for each key when it is full, and half as many more after it grew. Affirmed in vain: \
+        measured with a filter of as many keys at as many bits, asked for four million others; what is affirmed is \
+        then looked up exactly, so it costs time and hides nobody. By bits for each of {} keys: {}. The plot is \
+        policy-filter.svg.",
+        number(f64::from(KEYS)),
+        listed.join(", "),
+    ));
+    Ok(section)
+}

@@ -1,0 +1,122 @@
+//! What it costs to ask who is here where people block and hide: against the same query where nobody did.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rollcall_servers::redis::Redis as Server;
+use rollcall_store::redis::{Options, Redis};
+use rollcall_tests::Host;
+
+use super::{instance, town};
+use crate::http::Rivals;
+use crate::load::{Connection, Requests};
+use crate::people::{self, Random};
+use crate::report::{Goal, Section, number};
+
+/// How many people are online.
+const PEOPLE: u64 = 10_000;
+
+/// Blocks among them, and how many of them show themselves to nobody.
+const BLOCKS: u64 = 100_000;
+const SHY: u64 = 500;
+
+/// How many are asked for at once.
+const ASKED: u64 = 200;
+
+/// Different queries, sent in turn.
+const REQUESTS: usize = 256;
+
+/// Queries whose calls of the store are counted.
+const COUNTED: usize = 1000;
+
+/// How long a slice is, and how many each host gets.
+const SLICE: Duration = Duration::from_millis(400);
+const SLICES: usize = 15;
+
+/// Measures round trips, and both hosts side by side.
+pub(crate) fn run() -> Result<Section> {
+    let servers = [Server::start()?, Server::start()?];
+    let [strict, open] = &servers;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(async {
+        let store = Redis::open(&strict.url(), Options::default()).await?;
+        let blocks = town::blocks(BLOCKS, PEOPLE)?;
+        instance::apply(&store, blocks.into_iter().chain(town::settings(0, SHY)?).map(Ok)).await
+    })?;
+    let (ours, theirs) =
+        (super::host(Path::new("none"), &strict.url(), 2)?, super::host(Path::new("none"), &open.url(), 2)?);
+    for host in [&ours, &theirs] {
+        runtime.block_on(super::beat(host, PEOPLE))?;
+    }
+    let mut random = Random::new(PEOPLE);
+    let requests: Requests = (0..REQUESTS).map(|_| query(&mut random)).collect();
+    let columns = ["connections", "figure", "blocks and settings", "none", "with/without", "min–max"];
+    let mut section = Section::new("policy-queries: two hundred people on Redis, with blocks and without", &columns);
+    let counted = runtime.block_on(count(&ours, &requests))?;
+    let rivals = Rivals::of(ours, theirs, requests);
+    rivals.compare(64, SLICE, 2)?;
+    for connections in [64, 1] {
+        rivals.compare(connections, SLICE, SLICES)?.report(&mut section, connections, Goal::None);
+    }
+    for (name, figure) in
+        ["calls of the store that load sessions", "all calls of the store"].into_iter().zip(counted.calls)
+    {
+        let cells = ["1", name, &number(figure), "", "", ""].map(str::to_owned);
+        section.row(cells, Goal::AtMost(1.0), figure);
+    }
+    section.note(&format!(
+        "{} people online, {} blocks among them, {SHY} who show themselves to nobody; each query in the name of \
+        somebody else, for {ASKED} at random, of whom {:.1} % were hidden. Both hosts hold who may see whom in memory, \
+        each on a Redis of its own; client, hosts and Redis share the cores. Calls of the store are for each of \
+        {COUNTED} queries, by the host's own count; `relations`, by which a cold host asks who may see whom, was \
+        called {} times, and besides the queries the host looked {} times whether anything had changed, once a second \
+        for each instance.",
+        number(PEOPLE as f64),
+        number(BLOCKS as f64),
+        counted.hidden * 100.0,
+        counted.relations,
+        counted.looks,
+    ));
+    Ok(section)
+}
+
+/// Somebody asks for people at random.
+fn query(random: &mut Random) -> Vec<u8> {
+    let names: Vec<String> = (0..ASKED).map(|_| format!(r#""{}""#, people::name(random.below(PEOPLE)))).collect();
+    let body = format!(r#"{{"users":[{}]}}"#, names.join(","));
+    people::request("POST", "/v1/presence", random.below(PEOPLE), &body)
+}
+
+/// What was counted of the queries.
+struct Counted {
+    /// For each query: those that load, and all.
+    calls: [f64; 2],
+    relations: f64,
+    looks: f64,
+    /// The share that was hidden.
+    hidden: f64,
+}
+
+async fn count(host: &Host, requests: &Requests) -> Result<Counted> {
+    let calls = |of: &str| host.metric(&format!(r#"rollcall_store_calls_total{{of="{of}",outcome="ok"}}"#));
+    let read = || ["load", "relations", "archive_get", "policy_page", "policy_since"].map(calls);
+    let mut open = Connection::open(host.address()).await?;
+    let before = read();
+    let (mut hidden, mut seen) = (0, 0);
+    for request in requests.iter().cycle().take(COUNTED) {
+        let answer = open.ask(request).await?;
+        let of = |part: &[u8]| answer.windows(part.len()).filter(|window| *window == part).count();
+        hidden += of(br#""state":null"#);
+        seen += of(br#""state":"#);
+    }
+    let after = read();
+    ensure!(hidden > 0 && seen as u64 == COUNTED as u64 * ASKED, "{hidden} of {seen} people are hidden");
+    let mut more = after.iter().zip(before).map(|(after, before)| after - before);
+    let mut next = || more.next().unwrap_or_default();
+    let (loads, relations, archive, pages, looks) = (next(), next(), next(), next(), next());
+    ensure!(pages < 1.0, "the host was still loading");
+    let queries = COUNTED as f64;
+    let calls = [loads / queries, (loads + relations + archive) / queries];
+    Ok(Counted { calls, relations, looks, hidden: f64::from(u32::try_from(hidden)?) / f64::from(u32::try_from(seen)?) })
+}

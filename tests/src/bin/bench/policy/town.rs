@@ -1,0 +1,137 @@
+//! The people of a large service and what they set: the same in every run.
+
+use anyhow::{Context, Result};
+use rollcall_core::UserId;
+use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, PAGE_NUMBERS, Privacy};
+
+use crate::people::{self, Random};
+
+/// Accounts with numbers for ids, one in a hundred of which is restricted.
+pub(super) const NUMBERED: u64 = RESTRICTED_PAGES as u64 * PAGE_NUMBERS as u64;
+const RESTRICTED_PAGES: u32 = 1526;
+pub(super) const RESTRICTED: u64 = 1_000_000;
+
+/// People with names for ids, each of whom blocked one other.
+pub(super) const PAIRS: u64 = 1_000_000;
+
+/// After them, people who show themselves to nobody.
+pub(super) const SETTINGS: u64 = 100_000;
+
+/// After those, people who chose nothing and whom nobody blocked.
+const STRANGERS: u64 = 18_000_000;
+
+/// Everything that the town set.
+pub(super) fn changes() -> Result<Vec<Change>> {
+    let mut changes = scattered(RESTRICTED_PAGES, RESTRICTED).collect::<Result<Vec<_>>>()?;
+    changes.extend(blocks(PAIRS, PAIRS)?);
+    changes.extend(settings(PAIRS, SETTINGS)?);
+    Ok(changes)
+}
+
+/// So many people, from this one on, show themselves to nobody.
+pub(super) fn settings(first: u64, count: u64) -> Result<Vec<Change>> {
+    let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody };
+    (first..first + count).map(|person| Ok(Change::SetPrivacy(user(person)?, privacy))).collect()
+}
+
+/// So many blocks among so many people.
+pub(super) fn blocks(pairs: u64, people: u64) -> Result<Vec<Change>> {
+    (0..pairs).map(|index| block(index, people)).collect()
+}
+
+/// Owners take turns; whom they block is anybody.
+fn block(index: u64, people: u64) -> Result<Change> {
+    Ok(Change::Block(user(index % people)?, user(blocked_by(index, people))?))
+}
+
+/// Whom the owner of a block blocked.
+pub(super) fn blocked_by(index: u64, people: u64) -> u64 {
+    let other = Random::new(index + 1).below(people - 1);
+    if other == index % people { people - 1 } else { other }
+}
+
+fn user(person: u64) -> Result<UserId> {
+    Ok(UserId::parse(people::name(person))?)
+}
+
+/// So many restricted numbers at random over so many pages, each of which has the same share.
+pub(super) fn scattered(pages: u32, count: u64) -> impl Iterator<Item = Result<Change>> {
+    let mut random = Random::new(count);
+    let until = move |page: u32| count * u64::from(page) / u64::from(pages);
+    (0..pages).map(move |page| {
+        let mut bits = vec![0; PAGE_BYTES];
+        let mut left = until(page + 1) - until(page);
+        while left > 0 {
+            let low = random.below(u64::from(PAGE_NUMBERS)) as usize;
+            let byte: &mut u8 = bits.get_mut(low / 8).context("a bit beyond its page")?;
+            let bit = 0x80 >> (low % 8);
+            left -= u64::from(*byte & bit == 0);
+            *byte |= bit;
+        }
+        Ok(Change::RestrictMany(Numbers::new(page, bits)?))
+    })
+}
+
+/// The first so many numbers, all restricted.
+pub(super) fn in_a_row(count: u64) -> impl Iterator<Item = Result<Change>> {
+    let pages = count.div_ceil(u64::from(PAGE_NUMBERS)) as u32;
+    (0..pages).map(move |page| {
+        let left = (count - u64::from(page) * u64::from(PAGE_NUMBERS)).min(u64::from(PAGE_NUMBERS)) as usize;
+        let mut bits = vec![0xff; left / 8];
+        if !left.is_multiple_of(8) {
+            bits.push(0xff << (8 - left % 8));
+        }
+        Ok(Change::RestrictMany(Numbers::new(page, bits)?))
+    })
+}
+
+/// Who is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Names and numbers in turn.
+    Mixed,
+    Names,
+    Numbers,
+}
+
+/// Somebody of this kind: one in a hundred is hidden from everybody, and of the names one in twenty is in a block with
+/// somebody else than the viewer.
+pub(super) fn subject(kind: Kind, place: usize, random: &mut Random) -> String {
+    if kind == Kind::Numbers || (kind == Kind::Mixed && place % 2 == 1) {
+        return random.below(NUMBERED).to_string();
+    }
+    people::name(match random.below(100) {
+        0 => PAIRS + random.below(SETTINGS),
+        1..=5 => random.below(PAIRS),
+        _ => PAIRS + SETTINGS + random.below(STRANGERS),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_core::policy::Book;
+
+    use super::*;
+
+    fn restricted(changes: impl Iterator<Item = Result<Change>>) -> Result<u64> {
+        let mut book = Book::new(1);
+        for change in changes {
+            book.apply(&change?);
+        }
+        Ok(book.census().restricted)
+    }
+
+    #[test]
+    fn so_many_are_restricted() -> Result<()> {
+        for count in [1, 7, 8, 65_535, 65_536, 100_001] {
+            assert_eq!(restricted(in_a_row(count))?, count);
+            assert_eq!(restricted(scattered(1000, count))?, count);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_blocks_themselves() {
+        assert!((0..1000).all(|index| blocked_by(index, 10) != index % 10));
+    }
+}
