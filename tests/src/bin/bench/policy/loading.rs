@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<Section> {
     }
     section.note(
         "Through the component, page by page, as a host does that starts; the file of SQLite is in the system's cache, \
-        and Redis and the instance have a core each. What a host grows by is its resident memory with all of them less \
+        and Redis and the instance share the cores. What a host grows by is its resident memory with all of them less \
         that of a host on an empty Redis, one instance each: with all that loading leaves behind in the hands of the \
         allocators.",
     );
