@@ -142,6 +142,9 @@ impl Follower {
                     self.tell(&freshness.stirred).await;
                     platform.metrics.policy.refreshed(&freshness, before.as_ref());
                     report(&freshness, standing, self.pace.memory_bytes);
+                    if !is_unloaded(Some(freshness.standing)) {
+                        load.turn = None;
+                    }
                     if standing == Some(Standing::Warm) && freshness.standing == Standing::Cold {
                         // It lost track, and so perhaps did everybody else at this moment.
                         load.from = self.within_spread();
@@ -192,7 +195,6 @@ impl Follower {
     /// asked of the store, so there is no hurry to load.
     fn allowed(&self, load: &mut Load, standing: Option<Standing>) -> u64 {
         if !is_unloaded(standing) {
-            load.turn = None;
             return self.pace.memory_bytes;
         }
         if load.from > Instant::now() || self.pace.memory_bytes == 0 {
@@ -237,6 +239,8 @@ fn report(freshness: &Freshness, was: Option<Standing>, memory_bytes: u64) {
     }
     let Freshness { restricted, blocks, bytes, .. } = *freshness;
     match freshness.standing {
+        // Where nobody set anything there is nothing to be said.
+        Standing::Warm if restricted + blocks == 0 => {}
         Standing::Warm => tracing::info!(restricted, blocks, bytes, "holds in memory who may see whom"),
         Standing::TooLarge => tracing::warn!(
             memory_bytes,
