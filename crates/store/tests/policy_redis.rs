@@ -290,3 +290,28 @@ async fn the_rights_in_the_manual_are_enough() {
     assert_eq!(followed, Model::default());
     assert!(!relation(&store, "7", "bob").await.blocked && !relation(&store, "bob", "7").await.restricted);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_bucket_too_large_to_be_told_at_once_is_told_in_slices() {
+    const FIELDS: usize = 50_000;
+    let server = servers::Redis::start().unwrap();
+    let keys = keys(&Options::default());
+    let bucket = keys.bucket_of("bob");
+    let key = format!("rc:{{{}}}:policy:{bucket}", keys.group_of_bucket(bucket));
+    let fields: Vec<String> = (0..FIELDS).map(|number| format!("bob\nbuser-{number}")).collect();
+    for fields in fields.chunks(5000) {
+        let command = ["HSET", &key].into_iter().chain(fields.iter().flat_map(|field| [field.as_str(), "1"]));
+        server.ask(&command.collect::<Vec<_>>()).unwrap();
+    }
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let (mut next, mut met) = (Some(0), BTreeSet::new());
+    while let Some(number) = next {
+        let page = store.snapshot(number).await.unwrap();
+        assert!(page.changes.len() < FIELDS / 2, "{} at once", page.changes.len());
+        for change in page.changes {
+            assert!(met.insert(format!("{change:?}")), "told twice: {change:?}");
+        }
+        next = page.next;
+    }
+    assert_eq!(met.len(), FIELDS);
+}
