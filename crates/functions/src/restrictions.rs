@@ -133,11 +133,8 @@ impl Desk {
         if relations.len() != subjects.len() {
             return Err(Error::Other("the policy answered for fewer subjects than it was asked for".to_owned()));
         }
-        let judged = |(subject, relation): (&str, Relation)| match &viewer {
-            None => relation.judged_by_service(),
-            Some(viewer) if viewer.as_str() == subject => Judgement::OPEN,
-            Some(_) => relation.judged(),
-        };
+        let viewer = viewer.as_ref().map(UserId::as_str);
+        let judged = |(subject, relation): (&str, Relation)| relation.seen_by(viewer, subject);
         Ok(subjects.iter().zip(relations).map(judged).collect())
     }
 
@@ -337,7 +334,7 @@ impl State {
 
 impl Untold {
     fn note(&mut self, stir: Stir) {
-        if self.everybody || stir == Stir::Everybody || self.some.len() >= MAX_STIRRED {
+        if self.everybody || self.some.len() >= MAX_STIRRED {
             self.everybody = true;
             self.some.clear();
         } else {

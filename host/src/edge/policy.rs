@@ -20,11 +20,10 @@ impl Edge {
 
     pub(super) async fn listed(&self, user: &UserId, list: List) -> Result<Reply, Error> {
         let own = self.crew.settings_of(user.clone()).await?;
-        let mut listed = match list {
+        let listed = match list {
             List::Contacts => own.contacts,
             List::Blocks => own.blocks,
         };
-        listed.sort_unstable();
         Ok(responses::listed(user, list, &listed))
     }
 

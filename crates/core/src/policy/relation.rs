@@ -94,6 +94,15 @@ impl Relation {
         Judgement { presence: Ruling::Allowed, last_seen: self.privacy.last_seen.includes(self.contact) }
     }
 
+    /// The rule, whoever looks: everybody sees themselves, and a viewer of none is a service.
+    pub fn seen_by(self, viewer: Option<&str>, subject: &str) -> Judgement {
+        match viewer {
+            None => self.judged_by_service(),
+            Some(viewer) if viewer == subject => Judgement::OPEN,
+            Some(_) => self.judged(),
+        }
+    }
+
     /// The rule for a service, which sees everybody who is not restricted.
     pub fn judged_by_service(self) -> Judgement {
         Relation { restricted: self.restricted, ..Relation::default() }.judged()
@@ -118,6 +127,9 @@ mod tests {
         assert_eq!(Relation::default().judged(), Judgement::OPEN);
         assert_eq!(all.judged_by_service().presence, Ruling::Restricted);
         assert_eq!(Relation { restricted: false, ..all }.judged_by_service(), Judgement::OPEN);
+        assert_eq!(all.seen_by(Some("bob"), "bob"), Judgement::OPEN, "everybody sees themselves");
+        assert_eq!(all.seen_by(Some("ann"), "bob"), all.judged());
+        assert_eq!(all.seen_by(None, "bob"), all.judged_by_service());
     }
 
     #[test]

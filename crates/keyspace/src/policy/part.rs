@@ -10,6 +10,7 @@ use super::BUCKETS;
 use crate::command::Commands;
 use crate::keys::Keyspace;
 use crate::reply::{Garbled, Piece};
+use crate::shard::shard_of;
 
 /// How many buckets are looked at at once.
 const BUCKETS_AT_ONCE: u32 = 1024;
@@ -51,7 +52,7 @@ pub enum Part {
     Nothing,
 }
 
-/// A slice of a bucket: of its fields those whose hash ends so. Into how many it is cut is part of its number, so that fields
+/// A slice of a bucket: of its fields those that its shards would have. Into how many it is cut is part of its number, so that fields
 /// which come and go meanwhile move no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
@@ -81,10 +82,8 @@ impl Slice {
 
     /// Whether a field belongs to it.
     pub fn has(&self, field: &[u8]) -> bool {
-        // FNV-1a: the same on every host and in every release.
-        let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        let hash = field.iter().fold(0x811c_9dc5, step);
-        (hash ^ (hash >> 16)) & ((1 << self.power) - 1) == self.index
+        // What is no text is refused by whoever reads it, in whichever slice.
+        std::str::from_utf8(field).map_or(self.index == 0, |field| shard_of(field, 1 << self.power) == self.index)
     }
 
     /// The number of the next part: the next slice, or what comes after the bucket.

@@ -276,7 +276,7 @@ impl Roster {
     /// Takes whether a watcher may see these typists.
     pub(in super::super) fn judge(&mut self, watcher: usize, typists: Vec<(UserId, bool)>) {
         self.remember(watcher, typists);
-        self.watchers.get_mut(watcher).into_iter().for_each(Watcher::mark_seats);
+        self.ask_again(watcher);
     }
 
     /// Asks again who of the typists may be seen.
