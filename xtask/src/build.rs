@@ -103,7 +103,7 @@ pub(crate) fn binary(workspace: &Workspace, profile: Profile, name: &str) -> Pat
 }
 
 fn cargo_build(workspace: &Workspace, profile: Profile, name: &str) -> Result<()> {
-    let mut cargo = process::cargo(&workspace.root);
+    let mut cargo = workspace.cargo();
     cargo.arg("build").args(selection(&workspace.natives())).args(["--bin", name]);
     if profile == Profile::Release {
         cargo.arg("--release");

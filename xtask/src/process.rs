@@ -43,6 +43,13 @@ pub(crate) fn cargo_for_wasm(root: &Path) -> Command {
     command
 }
 
+/// Has clippy compile the packages of the workspace, and rustc all others: what `cargo clippy` does, but for a build. Its
+/// arguments go by the environment, each with the same odd words after it.
+pub(crate) fn lint(cargo: &mut Command) {
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    cargo.env("CLIPPY_ARGS", ["-D", "warnings"].map(|arg| format!("{arg}__CLIPPY_HACKERY__")).concat());
+}
+
 /// Runs to the end, with our stdio; anything but success is an error that names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("could not start {}", line(command)))?;

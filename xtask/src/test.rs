@@ -27,7 +27,7 @@ pub(crate) fn suites(workspace: &Workspace, args: &[String]) -> Result<()> {
     let mut tally = Tally::default();
     let mut broken = Vec::new();
     for packages in groups(workspace, args) {
-        let mut cargo = process::cargo(&workspace.root);
+        let mut cargo = workspace.cargo();
         cargo.arg("test").args(packages).arg("--no-fail-fast").args(args);
         process::announce(&process::line(&cargo));
         if !tee(&mut cargo, &mut tally, &mut std::io::stdout())? {

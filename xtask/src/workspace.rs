@@ -6,6 +6,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -25,6 +26,7 @@ const GUESTS: &str = "tests/guests";
 const EXAMPLES: &str = "examples";
 
 /// The workspace on this machine.
+#[derive(Clone)]
 pub(crate) struct Workspace {
     /// The folder of the workspace's `Cargo.toml`.
     pub(crate) root: PathBuf,
@@ -33,6 +35,8 @@ pub(crate) struct Workspace {
     /// Where the built components go, and where the `rollcall` binary embeds them from.
     pub(crate) components: PathBuf,
     packages: Vec<Package>,
+    /// Whether native code is linted as it is compiled.
+    is_linted: bool,
 }
 
 /// One package of the workspace.
@@ -67,7 +71,21 @@ impl Workspace {
         let target = PathBuf::from(text(&metadata, "target_directory")?);
         let packages = metadata.get("packages").and_then(Value::as_array).context("no `packages`")?;
         let packages = packages.iter().map(|package| Package::parse(package, &root)).collect::<Result<_>>()?;
-        Ok(Self { components: root.join("target/components"), root, target, packages })
+        Ok(Self { components: root.join("target/components"), root, target, packages, is_linted: false })
+    }
+
+    /// The same workspace, where a lint in native code is an error of the compiler.
+    pub(crate) fn linted(&self) -> Self {
+        Self { is_linted: true, ..self.clone() }
+    }
+
+    /// The cargo that builds native packages and runs their tests.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut cargo = process::cargo(&self.root);
+        if self.is_linted {
+            process::lint(&mut cargo);
+        }
+        cargo
     }
 
     /// The packages that become the functions.
