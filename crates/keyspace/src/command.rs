@@ -85,6 +85,14 @@ impl Commands {
         self.end_arg()
     }
 
+    /// Adds a command as it is.
+    pub fn push(&mut self, command: Command<'_>) {
+        self.ends.push(self.args.len());
+        for arg in command.args() {
+            self.arg(arg);
+        }
+    }
+
     fn end_arg(&mut self) -> &mut Self {
         self.args.push(self.bytes.len());
         if let Some(end) = self.ends.last_mut() {
@@ -130,6 +138,7 @@ impl<'a> Command<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
@@ -145,5 +154,8 @@ mod tests {
             [vec![b"PING"], vec![b"SET", b"", b"\0\xff", b"18446744073709551615"], vec![b"GET", b"x"]];
         assert_eq!(all, expected);
         assert_eq!(commands.iter().map(|command| command.bytes()).collect::<Vec<_>>(), [4, 25, 4]);
+        let mut others = Commands::default();
+        commands.iter().skip(1).for_each(|command| others.push(command));
+        assert_eq!(others.iter().map(|command| command.to_owned()).collect::<Vec<_>>(), expected[1..]);
     }
 }

@@ -10,7 +10,7 @@ use crate::script::{Digests, Script};
 use crate::shard::shard_of;
 
 /// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 21] = [
     "rc:{n}:user:<user>",
     "rc:{n}:alive:<user>",
     "rc:{n}:t:<user>",
@@ -24,6 +24,7 @@ pub const KEYS: [&str; 20] = [
     "rc:{0}:amnesty",
     "rc:{0}:epoch",
     "rc:{0}:hosts",
+    "rc:{0}:reached",
     "rc:{g}:policy:<bucket>",
     "rc:{g}:numbers:<page>",
     "rc:{g}:operand",
@@ -33,6 +34,8 @@ pub const KEYS: [&str; 20] = [
     "rc:{g}:policy",
 ];
 
+/// The prefix that every host takes.
+const PREFIX: &str = "rc";
 const ALIVE: &str = "alive:";
 const TOPIC: &str = "t:";
 const CONVERSATION: &str = "c:";
@@ -83,8 +86,17 @@ impl Keyspace {
         if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES || !prefix.bytes().all(fits) {
             return Err(BadPrefix(prefix.to_owned()));
         }
+        Ok(Self::under(prefix, shards))
+    }
+
+    /// Keys as every host has them, spread over so many shards; zero shards count as one.
+    pub fn of_hosts(shards: u32) -> Self {
+        Self::under(PREFIX, shards)
+    }
+
+    fn under(prefix: &str, shards: u32) -> Self {
         let heads = (0..shards.max(1)).map(|shard| format!("{prefix}:{{{shard}}}:")).collect();
-        Ok(Self { prefix: prefix.to_owned(), heads, digests: Digests::new() })
+        Self { prefix: prefix.to_owned(), heads, digests: Digests::new() }
     }
 
     /// How many shards there are.
@@ -160,6 +172,11 @@ impl Keyspace {
     /// The sorted set of hosts, by when each last said that it is there.
     pub fn hosts(&self) -> Key<'_> {
         self.shared(0, "hosts")
+    }
+
+    /// When somebody who is no host last reached the server.
+    pub fn reached(&self) -> Key<'_> {
+        self.shared(0, "reached")
     }
 
     /// The hash of what the people of a bucket set.
@@ -274,6 +291,7 @@ mod tests {
             keys.amnesty(),
             keys.epoch(),
             keys.hosts(),
+            keys.reached(),
             keys.policy(4095),
             keys.numbers(31),
             keys.operand(15),
@@ -335,5 +353,11 @@ mod tests {
             assert!(Keyspace::new(bad, 1).is_err(), "{bad}");
         }
         assert_eq!(Keyspace::new("test-1.a_B", 0).unwrap().shards(), 1);
+    }
+
+    #[test]
+    fn a_host_takes_the_usual_prefix() {
+        let (usual, keys) = (Keyspace::new("rc", 16).unwrap(), Keyspace::of_hosts(16));
+        assert_eq!((usual.shards(), usual.user("bob").to_string()), (keys.shards(), keys.user("bob").to_string()));
     }
 }

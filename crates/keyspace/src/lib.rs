@@ -14,6 +14,7 @@ mod fields;
 mod keys;
 mod payload;
 mod policy;
+mod reach;
 mod reply;
 mod roll;
 mod script;
@@ -36,10 +37,11 @@ pub use policy::{
     decode_bucket, decode_changed, decode_end, decode_log, decode_numbers, decode_pages, decode_restricted,
     decode_settings, decode_slice, decode_standing, pages_of,
 };
+pub use reach::{Reached, Reaching, decode_reached};
 pub use reply::{Garbled, Piece};
 pub use roll::{MISSED_AFTER, decode_hosts};
 pub use script::Script;
-pub use session::{Pardon, decode_pardon, decode_session};
+pub use session::{Pardon, decode_pardon, decode_published, decode_session};
 pub use shard::{DEFAULT_SHARDS, shard_of};
 pub use slot::{SLOTS, slot_of};
 pub use touch::{Deadline, Finding, Sent, Touching, decode_found};

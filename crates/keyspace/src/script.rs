@@ -13,6 +13,8 @@ pub enum Script {
     Trim,
     /// Records that the store was away.
     Pardon,
+    /// Says the time and the pardon in force, to whoever has no host that watches over them.
+    Reach,
     /// Leaves a sign of typing, and tells it.
     Sign,
     /// Adds up who watches somebody.
@@ -38,12 +40,13 @@ macro_rules! with {
 
 impl Script {
     /// All of them.
-    pub const ALL: [Script; 10] = [
+    pub const ALL: [Script; 11] = [
         Self::Commit,
         Self::Retire,
         Self::Depart,
         Self::Trim,
         Self::Pardon,
+        Self::Reach,
         Self::Sign,
         Self::Watchers,
         Self::Setting,
@@ -51,8 +54,9 @@ impl Script {
         Self::Accounts,
     ];
 
-    /// What several of them begin with: which of a device's two beats is the newer, and how a change is logged.
-    pub const SHARED: [&str; 2] = ["newest", "record"];
+    /// What several of them begin with: how a pardon is merged into another, which of a device's two beats is the newer,
+    /// and how a change is logged.
+    pub const SHARED: [&str; 3] = ["merge", "newest", "record"];
 
     /// The name of its file.
     pub fn name(self) -> &'static str {
@@ -62,6 +66,7 @@ impl Script {
             Self::Depart => "depart",
             Self::Trim => "trim",
             Self::Pardon => "pardon",
+            Self::Reach => "reach",
             Self::Sign => "sign",
             Self::Watchers => "watchers",
             Self::Setting => "setting",
@@ -77,7 +82,8 @@ impl Script {
             Self::Retire => include_str!("../lua/retire.lua"),
             Self::Depart => with!("newest", "depart"),
             Self::Trim => with!("newest", "trim"),
-            Self::Pardon => include_str!("../lua/pardon.lua"),
+            Self::Pardon => with!("merge", "pardon"),
+            Self::Reach => with!("merge", "reach"),
             Self::Sign => include_str!("../lua/sign.lua"),
             Self::Watchers => include_str!("../lua/watchers.lua"),
             Self::Setting => with!("record", "setting"),
@@ -94,7 +100,7 @@ impl Script {
 
 /// The digests of all scripts, made once.
 #[derive(Debug, Clone)]
-pub(crate) struct Digests([String; 10]);
+pub(crate) struct Digests([String; 11]);
 
 impl Digests {
     pub(crate) fn new() -> Self {
@@ -102,13 +108,14 @@ impl Digests {
     }
 
     pub(crate) fn of(&self, script: Script) -> &str {
-        let Self([commit, retire, depart, trim, pardon, sign, watchers, setting, account, accounts]) = self;
+        let Self([commit, retire, depart, trim, pardon, reach, sign, watchers, setting, account, accounts]) = self;
         match script {
             Script::Commit => commit,
             Script::Retire => retire,
             Script::Depart => depart,
             Script::Trim => trim,
             Script::Pardon => pardon,
+            Script::Reach => reach,
             Script::Sign => sign,
             Script::Watchers => watchers,
             Script::Setting => setting,
@@ -126,7 +133,11 @@ mod tests {
     fn every_script_says_what_it_is_for() {
         for script in Script::ALL {
             // What it shares with others comes first, and says itself what it is for.
-            let shared = [include_str!("../lua/newest.lua"), include_str!("../lua/record.lua")];
+            let shared = [
+                include_str!("../lua/merge.lua"),
+                include_str!("../lua/newest.lua"),
+                include_str!("../lua/record.lua"),
+            ];
             let own = shared.iter().find_map(|shared| script.source().strip_prefix(shared)).map(str::trim_start);
             let own = own.unwrap_or(script.source());
             let header: Vec<&str> = own.lines().take_while(|line| line.starts_with("--")).collect();

@@ -34,6 +34,11 @@ impl Keyspace {
         to.begin("ZSCORE").key(self.cold(shard)).text(user);
     }
 
+    /// Adds the command that reads what was last published about somebody; see [`decode_published`].
+    pub fn read_published(&self, to: &mut Commands, user: &str) {
+        to.begin("HMGET").key(self.user(user)).text(FOUND).text(REST).text(NOTE);
+    }
+
     /// Adds the command that reads the pardon.
     pub fn read_pardon(&self, to: &mut Commands) {
         to.begin("GET").key(self.amnesty());
@@ -81,6 +86,17 @@ pub fn decode_session<'a>(
         (Some(settle), Some(retire)) => Next::Settle(settle.min(retire)),
     };
     parts.into_session(next)
+}
+
+/// What was last published about somebody; none: nothing was, or nothing is kept of them.
+pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Published>, Garbled> {
+    let mut parts = Parts::default();
+    for (field, value) in [FOUND, REST, NOTE].into_iter().zip(reply) {
+        if let Some(value) = value.text("a field of a person")? {
+            parts.read(field, value)?;
+        }
+    }
+    Ok(parts.into_session(Next::Nothing)?.published)
 }
 
 /// A hash's fields as they come, in whatever order.
@@ -216,6 +232,17 @@ mod tests {
             mark: Mark { commits: 8, touches: 7 },
         };
         assert_eq!(session, expected);
+    }
+
+    #[test]
+    fn what_was_published_reads_without_the_rest() {
+        let note = r#"{"text":"out","emoji":"","until":null}"#;
+        let read = decode_published(pieces(&["busy 12 invisible 900", "- 100", note]).into_iter()).unwrap().unwrap();
+        assert_eq!((read.state, read.version, read.last_seen), (State::Busy, 12, Some(Time(100))));
+        assert_eq!(read.note.map(|note| note.text), Some("out".to_owned()));
+        assert_eq!(decode_published([Piece::Nil; 3].into_iter()), Ok(None));
+        let unpublished = [Piece::Bytes(b"off 0"), Piece::Nil, Piece::Nil];
+        assert_eq!(decode_published(unpublished.into_iter()), Ok(None));
     }
 
     #[test]

@@ -1,0 +1,14 @@
+-- Merges a pardon into the one in force: of two that overlap, the earlier beginning and the later end count. It is kept
+-- until it ends.
+local function merge(key, since, till, now)
+  local known = redis.call('GET', key)
+  if known then
+    local began, ends = string.match(known, '^(%d+) (%d+)$')
+    if tonumber(ends) >= since then
+      since, till = math.min(since, tonumber(began)), math.max(till, tonumber(ends))
+    end
+  end
+  local from, to = string.format('%.0f', since), string.format('%.0f', till)
+  redis.call('SET', key, from .. ' ' .. to, 'PX', string.format('%.0f', math.max(till - now, 1)))
+  return from, to
+end

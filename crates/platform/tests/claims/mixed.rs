@@ -1,0 +1,121 @@
+//! Functions on other platforms and hosts of ours share one Redis.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_core::{Mark, Next, Rules, Span, State, Time};
+use rollcall_functions::capabilities::{Commit, Committed, Sessions};
+use rollcall_functions::sweep::sweep;
+use rollcall_store::redis::{Options, Redis};
+use rollcall_store::{NativeSessions, Store, Topic, Topics};
+use tokio::task::JoinSet;
+
+use crate::reach::{EVERYWHERE, ago, amnesty, beat_once, load, recorded, start};
+use crate::suite::{publish, user, wait_for};
+use crate::topics_suite::until;
+use crate::wire::platform;
+
+/// Times so short that a test can wait for them.
+const QUICK: Rules = Rules { interval: Span(100), tolerance: Span(50), ..Rules::STANDARD };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
+    let server = start();
+    let platform = platform(&server.url());
+    let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
+    let native = NativeSessions(Arc::clone(&host) as Arc<dyn Store>);
+    let tap = host.tap();
+    tap.watch(&[Topic::Person(user("bob"))]).await.unwrap();
+    let mut versions = Vec::new();
+    for turn in 0..3 {
+        // One brings him online, the other declares him offline.
+        match turn % 2 {
+            0 => beat_once(&platform, &QUICK).await,
+            _ => beat_once(&native, &QUICK).await,
+        }
+        let (here, there) = (load(&platform).await, host.load_many(vec![user("bob")]).await.unwrap());
+        assert_eq!(here.sessions, there.sessions);
+        assert!(Span::seconds(1) > (there.moment.now - here.moment.now), "and they agree on the time");
+        let online = here.sessions[0].as_ref().unwrap().published.clone().unwrap();
+        assert_eq!(online.state, State::Online);
+        let news = tokio::time::timeout(Duration::from_secs(5), tap.next()).await.unwrap();
+        assert_eq!((news.changes.len(), &news.changes[0].published), (1, &online));
+        let read = platform.read_published(&[user("bob"), user("nobody")]).await.unwrap();
+        assert_eq!(read, [Ok(Some(online.clone())), Ok(None)]);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let swept = match turn % 2 {
+            0 => sweep(&native, &QUICK, EVERYWHERE, 10).await.unwrap(),
+            _ => sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap(),
+        };
+        assert_eq!(swept.published, 1);
+        let news = tokio::time::timeout(Duration::from_secs(5), tap.next()).await.unwrap();
+        assert_eq!(news.changes[0].published.state, State::Offline);
+        versions.extend([online.version, news.changes[0].published.version]);
+    }
+    assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pardon_by_one_counts_for_the_other() {
+    let server = start();
+    let host = Redis::open(&server.url(), Options::default()).await.unwrap();
+    server.ask(&["SET", "rc:{0}:reached", &ago(&server, Span(70_000)).0.to_string()]).unwrap();
+    let pardon = amnesty(&platform(&server.url())).await;
+    assert!(pardon.is_some());
+    until("the host to learn of it", || host.amnesty() == pardon).await;
+    assert_eq!(recorded(&server), pardon);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_commits_on_one_mark_by_whomever_one_is_applied() {
+    let server = start();
+    let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
+    let commit = |name: &str, mark: Mark| Commit {
+        user: user(name),
+        expected: mark,
+        decision: publish(State::Online, Time(1_700_000_000_000)),
+    };
+    for round in 0..20 {
+        let name = format!("user-{round}");
+        let mut tasks: JoinSet<Committed> = JoinSet::new();
+        for _ in 0..3 {
+            let (commits, host) = (vec![commit(&name, Mark::default())], Arc::clone(&host));
+            tasks.spawn(async move { host.commit_many(commits).await.unwrap().remove(0).unwrap() });
+            let (commits, platform) = (vec![commit(&name, Mark::default())], platform(&server.url()));
+            tasks.spawn(async move { platform.commit_many(commits).await.unwrap().remove(0).unwrap() });
+        }
+        let applied = tasks.join_all().await.into_iter().filter(|outcome| *outcome == Committed::Applied).count();
+        assert_eq!(applied, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_due_is_found_by_both_in_the_same_order() {
+    let server = start();
+    let platform = platform(&server.url());
+    let host = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let commits = (0..1000_u64).map(|index| Commit {
+        user: user(&format!("user-{index}")),
+        expected: Mark::default(),
+        decision: wait_for(if index % 3 == 0 {
+            Next::Retire(Time(index * 7 % 1000))
+        } else {
+            Next::Settle(Time(index))
+        }),
+    });
+    // One that waits is kept only if there is something about them.
+    let commits: Vec<Commit> = commits
+        .map(|mut commit| {
+            commit.decision.publish = publish(State::Online, Time(1_700_000_000_000)).publish;
+            commit
+        })
+        .collect();
+    assert!(platform.commit_many(commits).await.unwrap().iter().all(|outcome| *outcome == Ok(Committed::Applied)));
+    for limit in [1, 17, 300, 10_000] {
+        let due = platform.due(EVERYWHERE, limit).await.unwrap();
+        assert_eq!(due, host.due(EVERYWHERE, limit).await.unwrap(), "{limit}");
+        assert_eq!(due.len(), (limit as usize).min(666));
+        let cold = platform.retirable(EVERYWHERE, limit).await.unwrap();
+        assert_eq!(cold, host.retirable(EVERYWHERE, limit).await.unwrap(), "{limit}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The capabilities when Redis is not well: whoever asks is told what they can do, and nobody is declared offline for it.
+
+use std::time::{Duration, Instant};
+
+use rollcall_core::{Error, Rules, Span};
+use rollcall_functions::capabilities::{Archive, Policy, Sessions, Sighting};
+use rollcall_functions::sweep::sweep;
+use rollcall_servers::redis as servers;
+
+use crate::reach::{BEAT, EVERYWHERE, ago, amnesty, beat_once, load, recorded, start, traced};
+use crate::suite::user;
+use crate::wire::platform;
+
+const AWAY: Error = Error::Unavailable(500);
+
+#[tokio::test]
+async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_pardons_everybody() {
+    let mut server = servers::Redis::with(servers::Options { durable: true, ..Default::default() }).unwrap();
+    let (one, other) = (platform(&server.url()), platform(&server.url()));
+    beat_once(&one, &Rules::STANDARD).await;
+    let before = ago(&server, Span(0));
+    server.kill();
+    for _ in 0..3 {
+        assert_eq!(one.touch_many(traced(&[BEAT])).await.unwrap().found, [Err(AWAY)]);
+        assert_eq!(one.load_many(vec![user("bob")]).await, Err(AWAY));
+        assert_eq!(one.due(EVERYWHERE, 10).await, Err(AWAY));
+        assert_eq!(one.settings_of(user("bob")).await, Err(AWAY));
+        let sighting = Sighting { user: user("bob"), last_seen: before };
+        assert_eq!(one.put_many(vec![sighting]).await, Err(AWAY));
+    }
+    let complaints = one.wire().complaints.lock().clone();
+    assert!(complaints.len() <= 2, "that the connection broke, and that there is none: {complaints:?}");
+    server.restart().unwrap();
+    assert_eq!(amnesty(&other).await, None, "one who did not notice has no reason");
+    assert!(one.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
+    let pardon = recorded(&server).expect("the first to be sent reports it");
+    assert!(pardon.since <= before + Span(50) && pardon.until > before + Span(44_000), "{pardon:?} after {before:?}");
+    assert_eq!(amnesty(&other).await, Some(pardon), "and the other is told");
+    assert_eq!(amnesty(&one).await, Some(pardon), "which is reported once");
+    assert_eq!(sweep(&one, &Rules::STANDARD, EVERYWHERE, 10).await.unwrap().published, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_lost_everything_begins_anew() {
+    let mut server = start();
+    let platform = platform(&server.url());
+    beat_once(&platform, &Rules::STANDARD).await;
+    server.restart().unwrap();
+    assert_eq!(platform.touch_many(traced(&[BEAT])).await.unwrap().found, [Err(AWAY)], "the connection was lost");
+    assert!(load(&platform).await.sessions[0].as_ref().unwrap().is_empty());
+    beat_once(&platform, &Rules::STANDARD).await;
+    assert_eq!(load(&platform).await.sessions[0].as_ref().unwrap().devices.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_counts_as_away() {
+    let server = start();
+    let platform = platform(&server.url());
+    load(&platform).await;
+    server.pause().unwrap();
+    let started = Instant::now();
+    assert_eq!(platform.load_many(Vec::new()).await, Err(AWAY));
+    assert!(started.elapsed() < Duration::from_secs(3));
+    server.resume().unwrap();
+    assert!(amnesty(&platform).await.is_some());
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_away_until_it_does() {
+    let server = start();
+    let platform = platform(&server.url());
+    load(&platform).await;
+    let unwilling: [(&[&str], &[&str]); 2] = [
+        (&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]),
+        (&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]),
+    ];
+    for (begin, end) in unwilling {
+        server.ask(begin).unwrap();
+        assert_eq!(platform.touch_many(traced(&[BEAT])).await.unwrap().found, [Err(AWAY)], "{begin:?}");
+        assert_eq!(platform.load_many(Vec::new()).await, Err(AWAY), "{begin:?}");
+        server.ask(end).unwrap();
+        assert!(amnesty(&platform).await.is_some(), "beats were lost: {begin:?}");
+        assert!(platform.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
+        server.ask(&["DEL", "rc:{0}:amnesty"]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_forbidden_or_garbled_is_told_as_it_is() {
+    let server = start();
+    let platform = platform(&server.url());
+    load(&platform).await;
+    let told = async || match platform.touch_many(traced(&[BEAT])).await.unwrap().found.remove(0) {
+        Err(Error::Other(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    server.ask(&["ACL", "SETUSER", "default", "-zadd"]).unwrap();
+    assert!(told().await.starts_with("NOPERM"));
+    server.ask(&["ACL", "SETUSER", "default", "+zadd"]).unwrap();
+    let key = platform.keys().user("bob").to_string();
+    server.ask(&["SET", &key, "somebody else's"]).unwrap();
+    assert!(told().await.starts_with("WRONGTYPE"));
+    server.ask(&["DEL", &key]).unwrap();
+    server.ask(&["HSET", &key, "f", "what is this"]).unwrap();
+    assert!(told().await.contains("not ours"));
+    assert_eq!(amnesty(&platform).await, None, "none of that is an outage");
+}
