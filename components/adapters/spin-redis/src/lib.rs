@@ -1,0 +1,52 @@
+//! The contract's capabilities on one Redis, through Spin.
+//!
+//! Spin keeps the connection and sends what many calls ask on it. It cannot be listened to, so whoever watches looks twice
+//! a second instead.
+
+mod wire;
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use rollcall_adapter::polling::Looking;
+use rollcall_adapter::{Adapter, Exports, Ready, ready, setting};
+use rollcall_core::{Error, UserId};
+use rollcall_platform::Platform;
+
+use wire::SpinRedis;
+
+/// Where Redis is if nobody says otherwise.
+const USUAL: &str = "redis://127.0.0.1:6379";
+
+thread_local! {
+    static READY: OnceCell<Result<Rc<Ready<Platform<SpinRedis>>>, String>> = const { OnceCell::new() };
+}
+
+/// Redis through Spin.
+struct Spin;
+
+impl Adapter for Spin {
+    type Platform = Platform<SpinRedis>;
+    type Watch = Looking<SpinRedis>;
+
+    fn ready() -> Result<Rc<Ready<Platform<SpinRedis>>>, String> {
+        READY.with(|known| known.get_or_init(|| make().map(Rc::new)).clone())
+    }
+
+    async fn watch(users: Vec<UserId>) -> Result<Looking<SpinRedis>, Error> {
+        Looking::begin(Self::ready().map_err(Error::Other)?, users).await
+    }
+}
+
+fn make() -> Result<Ready<Platform<SpinRedis>>, String> {
+    let url = setting("redis_url").unwrap_or_else(|| USUAL.to_owned());
+    ready(|options| Ok(Platform::new(SpinRedis::new(url), options)))
+}
+
+type Component = Exports<Spin>;
+
+#[allow(unsafe_code, reason = "generated from wit/")]
+mod export {
+    use super::Component;
+    rollcall_adapter::bindings::export_platform!(Component);
+}

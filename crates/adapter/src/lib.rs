@@ -1,0 +1,55 @@
+//! What the adapters share: the export side of the contract, and what is the same on every way to Redis.
+//!
+//! An adapter makes the contract's capabilities out of what a platform has. It says what its capabilities are ([`Adapter`])
+//! and calls `export_platform!` with [`Exports`] of itself; decoding, refusing and encoding is done here. The mirror image,
+//! for functions that import the capabilities, is `rollcall-guest`.
+//!
+//! One instance serves many calls at once, and a panic would end them all: nothing here panics. What a call leaves running
+//! after it returned is the telling of changes to whoever watches, for as long as somebody does.
+
+mod archive;
+mod codec;
+mod inbox;
+mod kept;
+mod policy;
+pub mod polling;
+pub mod redis;
+mod sessions;
+mod settings;
+mod topics;
+mod watch;
+
+pub use archive::{get_many, put_many};
+pub use kept::Kept;
+pub use settings::{Adapter, Exports, Ready, ready, setting};
+pub use watch::Watch;
+
+/// The bindings of everything an adapter exports.
+#[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package rollcall:adapter;
+            world platform {
+                export rollcall:presence/settings@0.1.0;
+                export rollcall:presence/sessions@0.1.0;
+                export rollcall:presence/archive@0.1.0;
+                export rollcall:presence/topics@0.1.0;
+                export rollcall:presence/policy@0.1.0;
+                import rollcall:presence/config@0.1.0;
+            }
+        ",
+        world: "rollcall:adapter/platform",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_platform",
+        default_bindings_module: "rollcall_adapter::bindings",
+    });
+}
+
+/// The contract's types.
+pub use bindings::rollcall::presence as wit;
+
+/// When to try again after the platform was away: a reconnection takes a few tenths of a second, if it is there at all.
+pub const RETRY_MS: u32 = 500;
