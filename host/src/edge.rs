@@ -5,17 +5,18 @@ mod policy;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use rollcall_api::call::{Call, Departure, Reason, Settled};
+use rollcall_api::origins::{from_here, is_preflight, preflight, stamp};
 use rollcall_api::{
-    Access, Body, Function, Kind, Limits, Page, Problem, Query, Reply, Route, decode, events, identify, openapi,
-    responses, route, too_large,
+    Access, BODY_TIMEOUT, Body, Function, LAST_EVENT_ID, Limits, Origins, Page, Problem, Query, ROLLCALL_USER, Reply,
+    Route, Unread, decode, identify, openapi, pages, responses, route,
 };
 use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
@@ -23,16 +24,6 @@ use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 use crate::engine::Crew;
 use crate::following::Followers;
 use crate::gateway::{Gateway, Visitor, handshake, retry_ms};
-use crate::origins::{Origins, from_here, is_preflight, preflight, stamp};
-
-/// How long a client may take to send a body: the largest is a megabyte.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Names the caller where no key is configured.
-const ROLLCALL_USER: HeaderName = HeaderName::from_static("rollcall-user");
-
-/// Where a client that reconnects to a stream of events left off.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// One worker's edge.
 pub(crate) struct Edge {
@@ -118,7 +109,9 @@ impl Edge {
                 Ok(visitor) => Ok(Called::Visit(visitor)),
                 // A browser that resumes by itself gives up for ever on anything but a stream: it gets one that tells it when
                 // to come back.
-                Err(Error::Unavailable(_)) if headers.contains_key(LAST_EVENT_ID) => Ok(Called::Reply(come_back())),
+                Err(Error::Unavailable(_)) if headers.contains_key(LAST_EVENT_ID) => {
+                    Ok(Called::Reply(responses::come_back(retry_ms())))
+                }
                 Err(error) => Err(logged(error).into()),
             },
             Call::Socket(connect) => Ok(Called::Visit(Visitor::socket(&self.gateway, connect, handshake(headers)?))),
@@ -188,17 +181,12 @@ impl Edge {
 
     async fn page(&self, page: Page) -> Reply {
         match page {
-            Page::Healthz => plain(StatusCode::OK, "ok\n"),
+            Page::Healthz => pages::healthz(),
             Page::Readyz => match self.canary().await {
-                Ok(()) => plain(StatusCode::OK, "ready\n"),
+                Ok(()) => pages::readyz(),
                 Err(error) => Problem::from(logged(error)).into_reply(),
             },
-            Page::Metrics => {
-                let mut reply = plain(StatusCode::OK, &self.crew.platform.metrics.text());
-                let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                reply.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(format));
-                reply
-            }
+            Page::Metrics => pages::metrics(&self.crew.platform.metrics.text()),
             Page::OpenApi => openapi(),
         }
     }
@@ -217,35 +205,12 @@ impl Edge {
     }
 }
 
-fn come_back() -> Reply {
-    let mut reply = plain(StatusCode::OK, &events::sse_retry(retry_ms()));
-    reply.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
-    reply
-}
-
 /// Logs a failure of ours before it becomes a problem, which tells the caller nothing of it.
 fn logged(error: Error) -> Error {
     if let Error::Other(text) = &error {
         tracing::error!("a call failed: {text}");
     }
     error
-}
-
-impl From<Unread> for Problem {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::TooLarge(limit) => too_large(limit),
-            Unread::TooSlow => Problem::new(Kind::Malformed, "the body did not arrive within 10 seconds"),
-            Unread::Broken => Problem::new(Kind::Malformed, "the body could not be read to its end"),
-        }
-    }
-}
-
-/// Why a body could not be read.
-enum Unread {
-    TooLarge(usize),
-    TooSlow,
-    Broken,
 }
 
 async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes, Unread> {
@@ -265,13 +230,6 @@ async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes
 fn only<T>(answers: Vec<Result<T, Error>>) -> Result<T, Error> {
     let lacking = || Err(Error::Other("a function answered with fewer items than it was asked for".to_owned()));
     answers.into_iter().next().unwrap_or_else(lacking)
-}
-
-fn plain(status: StatusCode, text: &str) -> Reply {
-    let mut reply = Response::new(text.as_bytes().to_vec());
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
-    reply
 }
 
 /// For tokens, which other people's clocks stamped. Presence itself never reads this clock.

@@ -1,60 +1,21 @@
-//! Pages of other origins: which of them a browser may let call this service, and what to tell the browser so.
-//!
-//! With a key, a page needs a token, so allowing an origin gives nobody a right; the list keeps strangers' pages from using
-//! their visitors' network. Without one, whoever reaches the loopback is believed, so only pages of this machine are let in.
-
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST, HeaderName, ORIGIN,
-    VARY,
-};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use rollcall_api::{Access, Kind, Problem, Reply};
+//! Pages of other origins, as whoever runs the host lists them. What they may do is `rollcall-api`'s business.
 
 use crate::config::Value;
 
-/// The origins whose pages are let in, beside our own.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Origins(Vec<String>);
-
-/// Stands for every origin.
-const ANY: &str = "*";
-
-/// The word for an empty list.
-const NONE: &str = "none";
-
-impl Origins {
-    /// The origin of a request, if it came from a page that is let in.
-    pub(crate) fn allowed<'h>(&self, access: &Access, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
-        let origin = headers.get(ORIGIN)?;
-        let text = origin.to_str().ok()?;
-        let is_listed = self.0.iter().any(|listed| listed == ANY || listed == text);
-        (is_listed || (matches!(access, Access::Open) && is_local_page(text))).then_some(origin)
-    }
-
-    fn collect<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        let check = |origin: &str| match origin.split_once("://") {
-            _ if origin == ANY => Ok(origin.to_owned()),
-            Some(("http" | "https", host)) if !host.is_empty() && !host.contains(['/', '?', '#', ' ']) => {
-                Ok(origin.to_ascii_lowercase())
-            }
-            _ => Err(format!("has `{origin}`, which is no origin such as https://app.example.com, nor `*`")),
-        };
-        origins.into_iter().map(check).collect::<Result<_, _>>().map(Self)
-    }
-}
+pub use rollcall_api::origins::Origins;
+pub(crate) use rollcall_api::origins::stamp;
 
 impl Value for Origins {
     const REPEATS: bool = true;
 
     fn parse(text: &str) -> Result<Self, String> {
-        if text == NONE { Ok(Self::default()) } else { Self::collect(text.split(',').map(str::trim)) }
+        Self::from_text(text)
     }
 
     fn parse_all(texts: &[String]) -> Result<Self, String> {
         match texts {
-            [only] if only == NONE => Ok(Self::default()),
-            _ => Self::collect(texts.iter().map(String::as_str)),
+            [only] if only == Self::NONE => Ok(Self::default()),
+            _ => Self::from_list(texts.iter().map(String::as_str)),
         }
     }
 
@@ -63,105 +24,10 @@ impl Value for Origins {
         let text = |item: &'_ toml::Value| item.as_str().map(str::to_owned);
         let texts: Option<Vec<String>> = list.iter().map(text).collect();
         let texts = texts.ok_or_else(|| "has an item that is not a string".to_owned())?;
-        Self::collect(texts.iter().map(String::as_str))
+        Self::from_list(texts.iter().map(String::as_str))
     }
 
     fn to_toml(&self) -> toml::Value {
-        toml::Value::Array(self.0.iter().cloned().map(toml::Value::String).collect())
-    }
-}
-
-/// Whether a browser asks beforehand what a page may do.
-pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
-    method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-}
-
-/// What a page that is let in may do: everything that anybody may.
-pub(crate) fn preflight(origin: &HeaderValue) -> Reply {
-    let mut reply = Reply::default();
-    *reply.status_mut() = StatusCode::NO_CONTENT;
-    for (name, value) in [
-        (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, PUT, DELETE"),
-        (ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id, rollcall-user"),
-        // An hour: browsers ask again after two at the latest.
-        (ACCESS_CONTROL_MAX_AGE, "3600"),
-    ] {
-        reply.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    stamp(reply.headers_mut(), origin);
-    reply
-}
-
-/// Lets the page of this origin read an answer.
-pub(crate) fn stamp(headers: &mut HeaderMap, origin: &HeaderValue) {
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
-    headers.append(VARY, HeaderValue::from_static("origin"));
-}
-
-/// Without a key, whoever reaches the loopback is believed. A browser on this machine reaches it on behalf of any page
-/// it shows, so a request that another site's page made, or that came by a name made to point here, is refused.
-pub(crate) fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    if text(HOST).is_none_or(is_local) && text(ORIGIN).is_none_or(is_local_page) {
-        return Ok(());
-    }
-    let detail = "no key is configured, so only programs and pages of this machine are served";
-    Err(Problem::new(Kind::Forbidden, detail))
-}
-
-fn is_local_page(origin: &str) -> bool {
-    origin.split_once("://").is_some_and(|(_, authority)| is_local(authority))
-}
-
-fn is_local(authority: &str) -> bool {
-    let name = authority.strip_prefix('[').and_then(|rest| rest.split(']').next());
-    let name = name.or_else(|| authority.split(':').next()).unwrap_or_default();
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-mod tests {
-    use super::*;
-    use rollcall_api::{Expect, Keys};
-
-    fn from(origin: &'static str) -> HeaderMap {
-        [(ORIGIN, HeaderValue::from_static(origin))].into_iter().collect()
-    }
-
-    #[test]
-    fn without_a_key_only_pages_of_this_machine_are_let_in() {
-        let none = Origins::default();
-        for (origin, lets) in [
-            ("http://localhost:5173", true),
-            ("http://127.0.0.1", true),
-            ("http://[::1]:80", true),
-            ("https://evil.example", false),
-            ("http://localhost.evil.example", false),
-            ("null", false),
-        ] {
-            assert_eq!(none.allowed(&Access::Open, &from(origin)).is_some(), lets, "{origin}");
-        }
-        assert_eq!(none.allowed(&Access::Open, &HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn with_a_key_the_list_says_who() {
-        let keys = Keys::from_text("0123456789abcdef0123456789abcdef").unwrap();
-        let keyed = Access::Keyed { keys, expect: Expect::default() };
-        let listed = Origins::parse("https://app.example.com,http://localhost:3000").unwrap();
-        assert!(listed.allowed(&keyed, &from("https://app.example.com")).is_some());
-        assert!(listed.allowed(&keyed, &from("http://localhost:3001")).is_none());
-        assert!(Origins::parse("*").unwrap().allowed(&keyed, &from("https://anything.example")).is_some());
-        assert!(Origins::default().allowed(&keyed, &from("http://localhost:3000")).is_none());
-    }
-
-    #[test]
-    fn what_is_no_origin_is_refused() {
-        for bad in ["", "app.example.com", "https://", "https://a.example/path", "ftp://a.example", "https://a b"] {
-            assert!(Origins::parse(bad).is_err(), "{bad}");
-        }
-        assert_eq!(Origins::parse("none"), Ok(Origins::default()));
+        toml::Value::Array(self.iter().map(|origin| toml::Value::String(origin.to_owned())).collect())
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use http::HeaderName;
 use rollcall_core::{ConversationId, Invalid, UserId};
 
 use crate::conversations::Conversations;
@@ -13,6 +14,9 @@ use crate::keys::Keys;
 use crate::problem::{Kind, Problem};
 use crate::query::Query;
 use crate::token::{Expect, verify};
+
+/// The header that names the caller where no key is configured.
+pub const ROLLCALL_USER: HeaderName = HeaderName::from_static("rollcall-user");
 
 /// A permission beyond being oneself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +188,7 @@ pub enum Access {
 }
 
 /// Finds out who is asking, at `now` in Unix seconds. `authorization` and `rollcall_user` are the headers of these
-/// names, read as UTF-8.
+/// names, the latter [`ROLLCALL_USER`], read as UTF-8.
 ///
 /// With keys, only a token counts: the header and the query key that name a caller without one are not even read.
 pub fn identify(

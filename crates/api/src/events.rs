@@ -108,6 +108,9 @@ pub fn sse_retry(after_ms: u64) -> String {
     format!("retry: {after_ms}\n\n")
 }
 
+/// A line that says nothing, by which a server finds out whether anybody reads.
+pub const SSE_COMMENT: &str = ":\n\n";
+
 /// An event on a socket: `data`, one of the objects above, with the event's name, its id, and the `ref` of the message
 /// that it answers in front.
 pub fn socket(event: &str, id: Option<&str>, reference: Option<u64>, data: &str) -> String {

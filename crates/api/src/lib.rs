@@ -39,8 +39,10 @@
 //! assert_eq!(reply.body(), br#"{"user":"bob","state":"online","version":1,"next_beat_ms":30000}"#);
 //! ```
 //!
+//! Around all of it stand [`origins`]: what a browser is told about pages of elsewhere.
+//!
 //! Deliberately absent: reading keys from files, reading the clock, logging (whoever handles a failure logs it, before
-//! it becomes a problem), and what a page says.
+//! it becomes a problem), and what makes a server ready.
 
 mod body;
 mod caller;
@@ -59,21 +61,25 @@ mod token;
 
 pub mod call;
 pub mod events;
+pub mod origins;
+pub mod pages;
 pub mod responses;
 pub mod socket;
 
 pub use call::Since;
-pub use caller::{Access, Caller, Known, Scope, Scopes, identify, renew};
+pub use caller::{Access, Caller, Known, ROLLCALL_USER, Scope, Scopes, identify, renew};
 pub use conversations::Conversations;
 pub use events::Close;
 pub use keys::{KeyError, Keys, MIN_SECRET_BYTES, SigningKey};
 pub use limits::{
-    Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_CHANGES, MAX_MESSAGE_BYTES, MAX_QUERY_IDS,
+    BODY_TIMEOUT, Limits, MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_CHANGES, MAX_MESSAGE_BYTES,
+    MAX_QUERY_IDS,
 };
 pub use openapi::{OPENAPI, openapi};
+pub use origins::Origins;
 pub use problem::{Kind, Problem, Reply};
 pub use query::Query;
-pub use requests::{Body, MAX_SWEEP, decode, too_large};
+pub use requests::{Body, LAST_EVENT_ID, MAX_SWEEP, Unread, decode};
 pub use route::{Entry, Function, Page, Route, route};
 pub use table::ROUTES;
 pub use token::{Expect, Grant, LEEWAY_S, mint, verify};

@@ -1,4 +1,6 @@
-//! A limit on everything that a request can make large.
+//! A limit on everything that a request can make large, or long.
+
+use std::time::Duration;
 
 /// The most ids in one query. A friends list or a page of search results fits; more is several queries.
 pub const MAX_QUERY_IDS: usize = 500;
@@ -19,6 +21,9 @@ pub const MAX_BATCH_BODY_BYTES: usize = 2 * 1024 * 1024;
 
 /// The most bytes of one message on a socket: as much as a body that holds one item. A hundred ids of full length fit.
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+
+/// How long a client may take to send a body: the largest is two megabytes.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What one request may ask for. `Default` is the product's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,23 +10,27 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::Hash;
 
+use http::HeaderName;
 use rollcall_core::choose::{MAX_FOR_S, Words, parse_for_s};
 use rollcall_core::{DeviceId, DeviceKind, Invalid, Stance, UserId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::Limits;
 use crate::body::{self, Field, Named, Presence, Shape, Word};
 use crate::call::{Beat, Beats, Call, Choosing, Departure, Form, LookUp, Reason, Refused, Sweep};
 use crate::caller::{Caller, Scope};
 use crate::problem::{Kind, Problem};
 use crate::query::{Query, too_many, user_id};
 use crate::route::Function;
+use crate::{BODY_TIMEOUT, Limits};
 
 pub(crate) use watching::{NOTHING_WATCHED, take_part};
 
 /// The most people that one sweep settles: the bound of the contract's `sweep`.
 pub const MAX_SWEEP: u32 = 1024;
+
+/// The header that says where a client that comes back to a stream of events left off.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A request's body, as the transport delivers it, with the headers that are read along with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,7 +39,7 @@ pub struct Body<'a> {
     pub content_type: Option<&'a str>,
     /// The bytes. A transport stops reading one byte beyond [`Function::body_limit`]: it will be refused anyway.
     pub bytes: &'a [u8],
-    /// The header `Last-Event-ID`, by which a browser that lost its stream says up to where it has heard. It wins over the
+    /// The header [`LAST_EVENT_ID`], by which a browser that lost its stream says up to where it has heard. It wins over the
     /// query key `since`: the address stays as it was when the stream was first opened. An empty one says nothing.
     pub last_event_id: Option<&'a str>,
 }
@@ -100,8 +104,31 @@ fn check_body(function: Function<'_>, body: Body<'_>, limits: &Limits) -> Result
     }
 }
 
-/// The refusal of a body above `limit`; for a transport that knows the length before it reads.
-pub fn too_large(limit: usize) -> Problem {
+/// Why a body could not be read; for a transport, which reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It is longer than these many bytes, or says that it is.
+    TooLarge(usize),
+    /// It took longer than [`BODY_TIMEOUT`].
+    TooSlow,
+    /// It broke off.
+    Broken,
+}
+
+impl From<Unread> for Problem {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::TooLarge(limit) => too_large(limit),
+            Unread::TooSlow => {
+                let seconds = BODY_TIMEOUT.as_secs();
+                Problem::new(Kind::Malformed, format!("the body did not arrive within {seconds} seconds"))
+            }
+            Unread::Broken => Problem::new(Kind::Malformed, "the body could not be read to its end"),
+        }
+    }
+}
+
+fn too_large(limit: usize) -> Problem {
     Problem::new(Kind::TooLarge, format!("the body is longer than the {limit} bytes that this path takes"))
 }
 

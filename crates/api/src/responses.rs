@@ -11,6 +11,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing, Stroke, View};
 use crate::problem::{Problem, Reply, WireError};
+use crate::{events, pages};
 
 pub use policy::{changes, check, list, listed, privacy, restriction};
 
@@ -94,6 +95,12 @@ pub fn typists<'a>(conversation: &ConversationId, typists: impl IntoIterator<Ite
 pub fn sweep(settled: &Settled) -> Reply {
     let Settled { examined, published, rescheduled, stale, failed } = *settled;
     json(&WireSettled { examined, published, rescheduled, stale, failed })
+}
+
+/// The answer to a browser that resumes a stream which cannot be had now. It would give up for ever on anything but a
+/// stream, so it gets one that says nothing but when to come back.
+pub fn come_back(after_ms: u64) -> Reply {
+    pages::text("text/event-stream", &events::sse_retry(after_ms))
 }
 
 /// One presence as JSON, as it stands in an answer; for whoever pushes presences one by one. Strings, numbers and string

@@ -1,0 +1,156 @@
+//! Requests and responses of `wasi:http`, and nothing of what they mean.
+
+use std::future::Future;
+use std::pin::pin;
+
+use futures::future::{Either, select};
+use http::header::{CONTENT_LENGTH, HOST};
+use http::response::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use rollcall_api::{BODY_TIMEOUT, Reply, Unread};
+use wasip3::http::types::{ErrorCode, Fields, Method as WasiMethod, Request, Response};
+use wasip3::wit_bindgen::{StreamReader, StreamResult, spawn};
+use wasip3::{wit_future, wit_stream};
+
+use crate::edge::{Circumstances, Head, answer, misconfigured};
+use crate::subscribe::retry_ms;
+use crate::{Answer, Door, Setup, clock};
+
+/// How much of a body is read at a time: one beat fits, and a batch takes a few turns.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Serves one request through this door.
+pub async fn serve<D: Door>(request: Request) -> Result<Response, ErrorCode> {
+    let head = head(&request)?;
+    let answer = match Setup::of_instance() {
+        Some(setup) => {
+            let around = Circumstances { now: clock::unix_now(), retry_ms: retry_ms() };
+            let read = async |limit| read(request, &head.headers, limit).await;
+            answer::<D>(&setup, &head, around, read).await
+        }
+        None => misconfigured(),
+    };
+    Ok(match answer {
+        Answer::Whole(reply) => whole(reply, head.method == Method::HEAD),
+        Answer::Stream(response) => {
+            let (parts, streaming) = response.into_parts();
+            let (writer, body) = wit_stream::new();
+            spawn(streaming(writer));
+            sent(&parts, Some(body))
+        }
+    })
+}
+
+fn head(request: &Request) -> Result<Head, ErrorCode> {
+    let method = method(request.get_method()).ok_or(ErrorCode::HttpRequestMethodInvalid)?;
+    let target = request.get_path_with_query().unwrap_or_default();
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
+        None => (target, None),
+    };
+    let mut headers = headers(request.get_headers().copy_all());
+    // Some hosts take the header `Host` away and hand it over as this.
+    if let (false, Some(authority)) = (headers.contains_key(HOST), request.get_authority()) {
+        headers.extend(HeaderValue::try_from(authority).ok().map(|host| (HOST, host)));
+    }
+    Ok(Head { method, path, query, headers })
+}
+
+fn method(method: WasiMethod) -> Option<Method> {
+    Some(match method {
+        WasiMethod::Get => Method::GET,
+        WasiMethod::Head => Method::HEAD,
+        WasiMethod::Post => Method::POST,
+        WasiMethod::Put => Method::PUT,
+        WasiMethod::Delete => Method::DELETE,
+        WasiMethod::Connect => Method::CONNECT,
+        WasiMethod::Options => Method::OPTIONS,
+        WasiMethod::Trace => Method::TRACE,
+        WasiMethod::Patch => Method::PATCH,
+        WasiMethod::Other(name) => Method::from_bytes(name.as_bytes()).ok()?,
+    })
+}
+
+/// Headers, but for those that cannot be any: a host does not hand such over.
+fn headers(lines: Vec<(String, Vec<u8>)>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(lines.len());
+    for (name, value) in lines {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+async fn read(request: Request, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, Unread> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(Unread::TooLarge(limit));
+    }
+    match within(BODY_TIMEOUT, collect(request, limit)).await {
+        Some(collected) => collected,
+        None => Err(Unread::TooSlow),
+    }
+}
+
+async fn collect(request: Request, limit: usize) -> Result<Vec<u8>, Unread> {
+    // Dropped, it says that the body was taken well.
+    let (_taken, result) = wit_future::new(|| Ok(()));
+    let (mut body, end) = Request::consume_body(request, result);
+    let mut bytes = Vec::new();
+    loop {
+        let (status, chunk) = body.read(Vec::with_capacity(CHUNK_BYTES)).await;
+        bytes.extend(chunk);
+        if bytes.len() > limit {
+            return Err(Unread::TooLarge(limit));
+        }
+        match status {
+            StreamResult::Complete(_) => {}
+            StreamResult::Dropped | StreamResult::Cancelled => break,
+        }
+    }
+    match end.await {
+        Ok(_trailers) => Ok(bytes),
+        Err(_) => Err(Unread::Broken),
+    }
+}
+
+/// The outcome, if it comes within so long.
+pub(crate) async fn within<T>(patience: std::time::Duration, outcome: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(outcome), pin!(clock::wait(patience))).await {
+        Either::Left((outcome, _)) => Some(outcome),
+        Either::Right(((), _)) => None,
+    }
+}
+
+/// A response that is known from end to end, and says how long it is.
+fn whole(reply: Reply, head_only: bool) -> Response {
+    let (mut parts, bytes) = reply.into_parts();
+    // Of what has no body by definition there is no length.
+    if parts.status != StatusCode::NO_CONTENT {
+        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+    }
+    if head_only || bytes.is_empty() {
+        return sent(&parts, None);
+    }
+    let (mut writer, body) = wit_stream::new();
+    spawn(async move {
+        // Whoever went away does not want the rest.
+        writer.write_all(bytes).await;
+    });
+    sent(&parts, Some(body))
+}
+
+fn sent(parts: &Parts, body: Option<StreamReader<u8>>) -> Response {
+    let fields = Fields::new();
+    for (name, value) in &parts.headers {
+        // What a host keeps for itself, such as `connection`, it refuses here, and sets as it must be.
+        let _ = fields.append(name.as_str(), value.as_bytes());
+    }
+    // Dropped, it says that there are no trailers.
+    let (_trailers, none) = wit_future::new(|| Ok(None));
+    let (response, _transmitted) = Response::new(fields, body, none);
+    // Only a number that is no status is refused, and ours are.
+    let _ = response.set_status_code(parts.status.as_u16());
+    response
+}
