@@ -9,7 +9,8 @@ use ureq::Agent;
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
-    base: String,
+    /// Where each path is answered, by its beginning.
+    routes: Vec<(&'static str, String)>,
     header: (String, String),
 }
 
@@ -51,7 +52,12 @@ impl Client {
             .allow_non_standard_methods(true)
             .build();
         let agent = Agent::new_with_config(config);
-        Self { agent, base: base.to_owned(), header: (name.to_owned(), value.to_owned()) }
+        Self { agent, routes: vec![("/", base.to_owned())], header: (name.to_owned(), value.to_owned()) }
+    }
+
+    /// The same client of a service whose paths are answered at different places.
+    pub(crate) fn routed(self, routes: &[(&'static str, String)]) -> Self {
+        Self { routes: routes.to_vec(), ..self }
     }
 
     /// The same connection pool, asking as somebody else.
@@ -81,9 +87,10 @@ impl Client {
 
     /// Sends whatever there is to a host that may be gone.
     pub fn try_send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, String> {
+        let base = base_of(&self.routes, path).ok_or_else(|| format!("nobody answers for {path}"))?;
         let request = ureq::http::Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.base))
+            .uri(format!("{base}{path}"))
             .header(&self.header.0, &self.header.1);
         let response = match body {
             Some(bytes) => {
@@ -116,4 +123,10 @@ impl Client {
     pub fn state(&self, user: &str) -> String {
         self.presence(user)["state"].as_str().unwrap_or("null").to_owned()
     }
+}
+
+/// Where a path is answered: by whoever answers for the longest beginning of it.
+pub(crate) fn base_of<'a>(routes: &'a [(&'static str, String)], path: &str) -> Option<&'a str> {
+    let fitting = routes.iter().filter(|(beginning, _)| path.starts_with(beginning));
+    fitting.max_by_key(|(beginning, _)| beginning.len()).map(|(_, base)| base.as_str())
 }

@@ -21,6 +21,7 @@ mod host;
 mod lane;
 pub mod line;
 mod mint;
+pub mod places;
 mod recorder;
 mod resp;
 mod socket;

@@ -6,6 +6,8 @@ use tempfile::TempDir;
 
 use crate::binary;
 
+const SECRET: &str = "a secret that is surely long enough to sign with";
+
 /// Makes tokens, as an application's backend would.
 pub struct Mint {
     folder: TempDir,
@@ -14,7 +16,7 @@ pub struct Mint {
 impl Default for Mint {
     fn default() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("key"), "a secret that is surely long enough to sign with").expect("a file");
+        std::fs::write(folder.path().join("key"), SECRET).expect("a file");
         Self { folder }
     }
 }
@@ -23,6 +25,11 @@ impl Mint {
     /// The file with the secret.
     pub fn key(&self) -> String {
         self.folder.path().join("key").display().to_string()
+    }
+
+    /// The secret.
+    pub fn secret(&self) -> String {
+        SECRET.to_owned()
     }
 
     /// A token for this person with these scopes.

@@ -15,14 +15,17 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, ensure};
 use wit_component::ComponentEncoder;
 
-use crate::compose::plugged;
+use crate::compose::{Part, composed};
 use crate::process::{self, announce};
 use crate::workspace::{Package, Workspace, selection};
 
 /// The target of functions: with no operating system beneath, they can import nothing but the contract.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// The cargo profile of functions.
+/// The target of doors and adapters, which are there to deal with an operating system.
+pub(crate) const WASI_TARGET: &str = "wasm32-wasip2";
+
+/// The cargo profile of components.
 const WASM_PROFILE: &str = "guest";
 
 /// The function that says who may see whom.
@@ -56,7 +59,7 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
     if !binary(workspace, profile, "precompile").exists() {
         announce("the first build takes about 8 minutes on 2 cores: it compiles wasmtime");
     }
-    let components = components(workspace, &functions, &workspace.components)?;
+    let components = components(workspace, &functions, &workspace.components, WASM_TARGET)?;
     aside(workspace, &workspace.examples(), "examples")?;
     compose(workspace, &components)?;
     announce("host: precompile");
@@ -74,10 +77,20 @@ pub(crate) fn guests(workspace: &Workspace) -> Result<()> {
     aside(workspace, &workspace.guests(), "guests")
 }
 
+/// Builds the hosts that are not ours and that the tests deploy to. Each by itself: what it asks of wasmtime is not to be
+/// in the wasmtime of our host.
+pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
+    for package in workspace.other_hosts() {
+        announce(&format!("another host: {}", package.short_name()));
+        process::run(workspace.cargo().args(["build", "-p", &package.name]))?;
+    }
+    Ok(())
+}
+
 /// Builds components that are not part of the binary, if there are any, into a folder beside those that are.
 fn aside(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
     if !packages.is_empty() {
-        components(workspace, packages, &workspace.components.join(folder))?;
+        components(workspace, packages, &workspace.components.join(folder), WASM_TARGET)?;
     }
     Ok(())
 }
@@ -89,7 +102,8 @@ fn compose(workspace: &Workspace, components: &[PathBuf]) -> Result<()> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let check = read(check)?;
     for asks in ASKING.into_iter().filter_map(named) {
-        let composed = plugged(&read(asks)?, &check);
+        let asking = read(asks)?;
+        let composed = composed(&[Part { name: CHECK, bytes: &check }, Part { name: "what asks it", bytes: &asking }]);
         let composed = composed.with_context(|| format!("{CHECK} cannot be plugged into {}", asks.display()))?;
         let file = asks.file_name().with_context(|| format!("{} is no file", asks.display()))?;
         write_if_changed(&workspace.components.join("composed").join(file), &composed)?;
@@ -112,22 +126,29 @@ fn cargo_build(workspace: &Workspace, profile: Profile, name: &str) -> Result<()
 }
 
 /// Builds these packages and puts each as a component into the folder, named after its own folder.
-fn components(workspace: &Workspace, packages: &[&Package], folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn components(
+    workspace: &Workspace,
+    packages: &[&Package],
+    folder: &Path,
+    target: &str,
+) -> Result<Vec<PathBuf>> {
     let names = packages.iter().map(|package| package.short_name()).collect::<Vec<_>>();
     announce(&format!("components: {}", names.join(", ")));
     let mut cargo = process::cargo_for_wasm(&workspace.root);
-    cargo.arg("build").args(selection(packages)).args(["--target", WASM_TARGET, "--profile", WASM_PROFILE]);
+    cargo.arg("build").args(selection(packages)).args(["--target", target, "--profile", WASM_PROFILE]);
     process::run(&mut cargo)?;
-    packages.iter().map(|package| component(workspace, package, folder)).collect()
+    packages.iter().map(|package| component(workspace, package, folder, target)).collect()
 }
 
-fn component(workspace: &Workspace, package: &Package, folder: &Path) -> Result<PathBuf> {
+fn component(workspace: &Workspace, package: &Package, folder: &Path, target: &str) -> Result<PathBuf> {
     let library = package.cdylib.as_deref().with_context(|| {
         format!("{}/Cargo.toml: a component needs `crate-type = [\"cdylib\"]` under `[lib]`", package.folder.display())
     })?;
-    let module = workspace.target.join(WASM_TARGET).join(WASM_PROFILE).join(library).with_extension("wasm");
-    let bytes = fs::read(&module).with_context(|| format!("cannot read {}", module.display()))?;
-    let component = encode(&bytes).with_context(|| format!("{} does not become a component", package.name))?;
+    let file = workspace.target.join(target).join(WASM_PROFILE).join(library).with_extension("wasm");
+    let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    // For the target with an operating system the linker makes the component.
+    let component = if target == WASI_TARGET { Ok(bytes) } else { encode(&bytes) };
+    let component = component.with_context(|| format!("{} does not become a component", package.name))?;
     let path = folder.join(package.short_name()).with_extension("wasm");
     write_if_changed(&path, &component)?;
     Ok(path)
@@ -175,7 +196,7 @@ fn modified(path: &Path) -> Result<SystemTime> {
     time.with_context(|| format!("cannot read the time of {}", path.display()))
 }
 
-fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<()> {
     match fs::read(path) {
         Ok(old) if old == bytes => return Ok(()),
         Ok(_) => {}

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::build::{self, Profile, WASM_TARGET};
+use crate::build::{self, Profile, WASI_TARGET, WASM_TARGET};
 use crate::workspace::{Workspace, selection};
-use crate::{process, servers, setup, test, tidy};
+use crate::{dist, infra, process, publish, servers, setup, test, tidy};
 
 /// A step's name and what it does.
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
@@ -19,13 +19,16 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 /// Runs every step and prints how long each took.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let workspace = &workspace.linted();
-    let steps: [Step<'_>; 7] = [
+    let steps: [Step<'_>; 10] = [
         ("setup", &|| setup::run(workspace).and_then(|()| servers::run())),
         ("fmt", &|| process::run(process::cargo(&workspace.root).args(["fmt", "--all", "--check"]))),
         ("tidy: files", &|| tidy::files(workspace)),
         ("build", &|| build::run(workspace, Profile::Dev)),
+        ("dist", &|| dist::run(workspace)),
         ("tidy: example config", &|| tidy::example(workspace)),
         ("clippy: wasm", &|| clippy_wasm(workspace)),
+        ("infra", &|| infra::run(workspace)),
+        ("publish: dry run", &|| publish::run(workspace, true, None)),
         ("test", &|| test::suites(workspace, &[])),
     ];
     let mut times = Vec::new();
@@ -45,10 +48,13 @@ fn timed(name: &str, step: &dyn Fn() -> Result<()>, times: &mut Vec<(String, Dur
 
 /// Apart from the build, so that linting leaves the bytes of a component alone. Hardly anything stands below them.
 fn clippy_wasm(workspace: &Workspace) -> Result<()> {
-    let packages = [workspace.functions(), workspace.guests(), workspace.examples()].concat();
-    let mut cargo = process::cargo_for_wasm(&workspace.root);
-    cargo.arg("clippy").args(selection(&packages)).args(["--target", WASM_TARGET, "--", "-D", "warnings"]);
-    process::run(&mut cargo)
+    let functions = [workspace.functions(), workspace.guests(), workspace.examples()].concat();
+    for (packages, target) in [(functions, WASM_TARGET), (workspace.connectors(), WASI_TARGET)] {
+        let mut cargo = process::cargo_for_wasm(&workspace.root);
+        cargo.arg("clippy").args(selection(&packages)).args(["--target", target, "--", "-D", "warnings"]);
+        process::run(&mut cargo)?;
+    }
+    Ok(())
 }
 
 fn table(times: &[(String, Duration)]) -> String {

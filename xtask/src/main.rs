@@ -15,7 +15,10 @@ mod bench;
 mod build;
 mod ci;
 mod compose;
+mod dist;
+mod infra;
 mod process;
+mod publish;
 mod serve;
 mod servers;
 mod setup;
@@ -29,6 +32,8 @@ Start here:
   cargo xtask serve                build what is missing, then run `rollcall serve`
   cargo xtask test                 build what is missing, then run every test
   cargo xtask test second_device   only the tests whose name contains that
+  cargo xtask test --spin          on Spin too, if there is a `spin` on the PATH
+  cargo xtask test --wasmtime      under `wasmtime serve` too, which is compiled first
   cargo xtask ci                   all that must be green before a change goes in
 
 The first build takes about 8 minutes on 2 cores: it compiles wasmtime.";
@@ -69,9 +74,20 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Check what is in infra/ with the tools that it is meant for
+    Infra,
+    /// Build, then make the contract and all components ready to be published
+    Publish {
+        /// Build and check everything, say what there is, and stop
+        #[arg(long)]
+        dry_run: bool,
+        /// Send it there: a registry, and perhaps a path in it
+        #[arg(long, value_name = "REGISTRY", conflicts_with = "dry_run")]
+        to: Option<String>,
+    },
     /// Check the house rules that neither the compiler nor clippy knows
     Tidy,
-    /// Format, tidy, build, clippy and tests, the cheap ones first
+    /// Format, tidy, build, clippy, infra, publishing and tests, the cheap ones first
     Ci,
 }
 
@@ -91,11 +107,19 @@ fn run(task: Task) -> Result<()> {
         Task::Setup => setup::run(&workspace),
         Task::Build { release } => {
             setup::run(&workspace)?;
-            build::run(&workspace, if release { Profile::Release } else { Profile::Dev })
+            build::run(&workspace, if release { Profile::Release } else { Profile::Dev })?;
+            dist::run(&workspace)
         }
         Task::Serve { args } => serve::run(&workspace, &args),
         Task::Test { .. } => test::run(&workspace, &after_subcommand()),
         Task::Bench { args } => bench::run(&workspace, &args),
+        Task::Infra => infra::run(&workspace),
+        Task::Publish { dry_run, to } => {
+            setup::run(&workspace)?;
+            build::run(&workspace, Profile::Dev)?;
+            dist::run(&workspace)?;
+            publish::run(&workspace, dry_run, to.as_deref())
+        }
         Task::Tidy => tidy::run(&workspace),
         Task::Ci => ci::run(&workspace),
     }

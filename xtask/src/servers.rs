@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{announce, output, run as run_command};
 
 /// A program, or a library by its first file, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -23,6 +23,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("psql", "postgresql"),
     ("websockets/__init__.py", "python3-websockets"),
     ("chromium", "chromium"),
+    ("curl", "curl"),
 ];
 
 /// The system's Python, whatever else is on the `PATH`: it knows where its libraries are.
@@ -61,7 +62,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Where to look.
-fn folders() -> Vec<PathBuf> {
+pub(crate) fn folders() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir(POSTGRES_VERSIONS).into_iter().flatten().filter_map(Result::ok);
     let versions = versions.map(|version| version.path().join("bin"));
@@ -100,7 +101,8 @@ fn advice(missing: &[(&'static str, &'static str)]) -> String {
     )
 }
 
-fn install(packages: &[&str]) -> Result<()> {
+/// Installs these Debian packages, or says why not.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let user = output(Command::new("id").arg("-u"))?;
     if !folders().iter().any(|folder| folder.join("apt-get").is_file()) {
         bail!("there is no apt-get here");
@@ -136,9 +138,10 @@ mod tests {
     #[test]
     fn programs_may_be_spread_over_folders() -> Result<()> {
         let one = folder("one", &["redis-server", "redis-cli", "redis-benchmark"])?;
-        let other = folder("other", &["initdb", "postgres", "psql", "websockets/__init__.py", "chromium"])?;
+        let other = folder("other", &["initdb", "postgres", "psql", "websockets/__init__.py", "chromium", "curl"])?;
         assert!(missing(&[one.clone(), other.clone()]).is_empty());
-        assert_eq!(packages(&missing(std::slice::from_ref(&one))), ["postgresql", "python3-websockets", "chromium"]);
+        let lacking = ["postgresql", "python3-websockets", "chromium", "curl"];
+        assert_eq!(packages(&missing(std::slice::from_ref(&one))), lacking);
         fs::remove_file(one.join("redis-cli"))?;
         assert_eq!(missing(&[one.clone(), other.clone()]), [("redis-cli", "redis-tools")]);
         fs::remove_dir_all(one)?;
@@ -149,7 +152,7 @@ mod tests {
     fn a_package_is_installed_once() {
         assert_eq!(
             packages(&missing(&[])),
-            ["redis-server", "redis-tools", "postgresql", "python3-websockets", "chromium"]
+            ["redis-server", "redis-tools", "postgresql", "python3-websockets", "chromium", "curl"]
         );
     }
 

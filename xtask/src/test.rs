@@ -1,6 +1,9 @@
 //! `cargo xtask test`: everything that has to be built for the tests, then the tests, then what they came to.
 //!
 //! One suite that fails does not hide the next. The output is cargo's own, as it comes; only the sum at the end is ours.
+//! Of the other hosts that the functions are deployed to, Spin cannot be installed by us, and `wasmtime` takes ten minutes
+//! to compile. So the tests there are run with `--spin`, which fails where there is no Spin, and with `--wasmtime`; without
+//! they are named as not run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -10,14 +13,73 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::{self, Profile};
 use crate::workspace::{Workspace, selection};
-use crate::{process, servers, setup};
+use crate::{dist, process, servers, setup};
+
+/// The oldest Spin that speaks WASI 0.3 as it was agreed on.
+const SPIN: (u32, u32) = (4, 1);
 
 /// Builds what the tests need and runs those that the arguments select; all of them if there are none.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
+    let (args, elsewhere) = elsewhere(args);
+    if elsewhere.spin {
+        ensure_spin()?;
+    }
     setup::run(workspace)?;
     servers::run()?;
     build::run(workspace, Profile::Dev)?;
-    suites(workspace, args)
+    dist::run(workspace)?;
+    if elsewhere.wasmtime {
+        build::other_hosts(workspace)?;
+    }
+    suites(workspace, &elsewhere.added_to(args))
+}
+
+/// Which of the other hosts are to be tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Elsewhere {
+    spin: bool,
+    wasmtime: bool,
+}
+
+/// The arguments for cargo, and which other hosts were among them.
+fn elsewhere(args: &[String]) -> (Vec<String>, Elsewhere) {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let elsewhere = Elsewhere { spin: has("--spin"), wasmtime: has("--wasmtime") };
+    let others = args.iter().filter(|arg| !["--spin", "--wasmtime"].contains(&arg.as_str()));
+    (others.cloned().collect(), elsewhere)
+}
+
+impl Elsewhere {
+    /// Tests of other hosts, and no others, are ignored unless they are asked for; each has its host in its name.
+    fn added_to(self, mut args: Vec<String>) -> Vec<String> {
+        let skipped = match self {
+            Self { spin: false, wasmtime: false } => return args,
+            Self { spin: true, wasmtime: true } => None,
+            Self { spin: true, wasmtime: false } => Some("on_wasmtime"),
+            Self { spin: false, wasmtime: true } => Some("on_spin"),
+        };
+        if !args.iter().any(|arg| arg == "--") {
+            args.push("--".to_owned());
+        }
+        args.push("--include-ignored".to_owned());
+        args.extend(skipped.into_iter().flat_map(|name| ["--skip".to_owned(), name.to_owned()]));
+        args
+    }
+}
+
+fn ensure_spin() -> Result<()> {
+    let advice = "`--spin` runs the tests that need Spin: install Spin 4.1 or newer, so that `spin` is on the PATH";
+    let version = process::output(Command::new("spin").arg("--version")).context(advice)?;
+    let found = version_of(&version).with_context(|| format!("`spin --version` says {version:?}"))?;
+    ensure!(found >= SPIN, "{advice}; this is {}", version.trim());
+    Ok(())
+}
+
+/// The first two numbers in what a program says of its version: `spin 4.1.0 (94a8fc8)`.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let number = text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let mut parts = number.split('.').map(|part| part.parse().ok());
+    Some((parts.next()??, parts.next()??))
 }
 
 /// Runs the tests of what is already built.
@@ -76,12 +138,17 @@ struct Tally {
     ignored: u32,
     /// The tests that failed, by name.
     names: Vec<String>,
+    /// The tests that were not run, by name, with the reason.
+    not_run: Vec<String>,
 }
 
 impl Tally {
     fn read(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             self.names.push(name.to_owned());
+        }
+        if let Some((name, reason)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored")) {
+            self.not_run.push(format!("{name}: {}", reason.trim_start_matches([',', ' '])));
         }
         let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
             return;
@@ -100,10 +167,11 @@ impl Tally {
     fn summary(&self) -> String {
         let mut text = format!("{} suites: {} passed, {} failed", self.suites, self.passed, self.failed);
         if self.ignored > 0 {
-            text.push_str(&format!(", {} ignored", self.ignored));
+            text.push_str(&format!(", {} not run", self.ignored));
         }
-        let failures = self.names.iter().map(|name| format!("  failed: {name}\n")).collect::<String>();
-        format!("{failures}{text}")
+        let failures = self.names.iter().map(|name| format!("  failed: {name}\n"));
+        let not_run = self.not_run.iter().map(|test| format!("  not run: {test}\n"));
+        format!("{}{text}", not_run.chain(failures).collect::<String>())
     }
 }
 
@@ -118,12 +186,34 @@ mod tests {
             "running 3 tests",
             "test late_beat_beats_the_sweep ... ok",
             "test ghost_is_bounded ... FAILED",
+            "test on_spin ... ignored, it needs Spin",
             "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; finished in 0.00s",
             "test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.20s",
         ] {
             tally.read(line);
         }
-        assert_eq!(tally.summary(), "  failed: ghost_is_bounded\n2 suites: 42 passed, 1 failed, 2 ignored");
+        let lines = "  not run: on_spin: it needs Spin\n  failed: ghost_is_bounded\n";
+        assert_eq!(tally.summary(), format!("{lines}2 suites: 42 passed, 1 failed, 2 not run"));
+    }
+
+    #[test]
+    fn other_hosts_are_asked_for_before_or_after_what_is_for_cargo() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let added = |text: &str| {
+            let (args, elsewhere) = elsewhere(&words(text));
+            elsewhere.added_to(args).join(" ")
+        };
+        assert_eq!(added("fleet -- --nocapture"), "fleet -- --nocapture");
+        assert_eq!(added("--spin fleet"), "fleet -- --include-ignored --skip on_wasmtime");
+        assert_eq!(added("--wasmtime -- --nocapture"), "-- --nocapture --include-ignored --skip on_spin");
+        assert_eq!(added("--spin --wasmtime fleet"), "fleet -- --include-ignored");
+    }
+
+    #[test]
+    fn a_version_is_read_from_what_programs_say() {
+        assert_eq!(version_of("spin 4.1.0-pre0 (94a8fc8 2026-08-21)"), Some((4, 1)));
+        assert_eq!(version_of("wasmtime 48.0.8"), Some((48, 0)));
+        assert_eq!(version_of("spin"), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What the workspace consists of, as cargo itself tells it, and which of its packages are built how.
 //!
-//! Three kinds of packages exist. *Functions* (`components/*`), *guests* (`tests/guests/*`, hostile components for the
-//! tests) and *examples* (`examples/*`, if they are components) are built for wasm only. *Tools* are native and work on WIT, and need no host. The rest is *native*, the
-//! host among it. Nothing here lists the packages: a new folder is enough.
+//! *Functions* (`components/*`), *connectors* (doors and adapters, below `components/`), *guests* (`tests/guests/*`, hostile
+//! components for the tests) and *examples* (`examples/*`, if they are components) are built for wasm only. *Tools* are
+//! native and work on WIT, or are what connectors share, and need no host. The rest is *native*, the host among it. Nothing
+//! here lists the packages: their folders, and what they depend on, tell.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,17 @@ use crate::process;
 /// The package of the `rollcall` binary.
 const HOST: &str = "rollcall-host";
 
+/// How the names of crates begin that only tools depend on, and what connectors share.
+const OF_TOOLS: [&str; 3] = ["wit-", "wasip3", "spin-sdk"];
+
 /// Where the functions live.
 const FUNCTIONS: &str = "components";
 
 /// Where the hostile components live that the tests feed to the host.
 const GUESTS: &str = "tests/guests";
+
+/// Where the hosts are that are not ours.
+const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 
 /// Where the examples live.
 const EXAMPLES: &str = "examples";
@@ -48,7 +55,7 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
     /// The name of its dynamic library, which names the wasm file: `rollcall_offline_sweep`.
     pub(crate) cdylib: Option<String>,
-    /// Whether it depends on one of the `wit-…` crates and not on the host.
+    /// Whether it depends on one of the crates of [`OF_TOOLS`] and not on the host.
     tool: bool,
 }
 
@@ -93,6 +100,11 @@ impl Workspace {
         self.select(|package| package.folder.parent() == Some(Path::new(FUNCTIONS)))
     }
 
+    /// The packages that become doors and adapters.
+    pub(crate) fn connectors(&self) -> Vec<&Package> {
+        self.select(|package| package.is_connector())
+    }
+
     /// The packages that become the hostile components; none if there is no such folder yet.
     pub(crate) fn guests(&self) -> Vec<&Package> {
         self.select(|package| package.folder.parent() == Some(Path::new(GUESTS)))
@@ -107,7 +119,12 @@ impl Workspace {
     /// selected together, so building, clippy and tests select these and no others: with any other selection cargo
     /// would compile wasmtime a second time.
     pub(crate) fn natives(&self) -> Vec<&Package> {
-        self.select(|package| !package.is_wasm() && !package.tool)
+        self.select(|package| !package.is_wasm() && !package.tool && !package.is_other_host())
+    }
+
+    /// The hosts that are not ours, for the tests.
+    pub(crate) fn other_hosts(&self) -> Vec<&Package> {
+        self.select(Package::is_other_host)
     }
 
     /// The native packages that go apart, for the same reason: xtask, and what the components share.
@@ -130,17 +147,31 @@ impl Package {
         let cdylib = library.map(|target| text(target, "name").map(str::to_owned)).transpose()?;
         let dependencies = list(json, "dependencies").filter_map(|dependency| text(dependency, "name").ok());
         let dependencies = dependencies.collect::<Vec<_>>();
-        let tool = dependencies.iter().any(|name| name.starts_with("wit-")) && !dependencies.contains(&HOST);
+        let is_of_tools = |name: &&str| OF_TOOLS.iter().any(|prefix| name.starts_with(prefix));
+        let tool = dependencies.iter().any(is_of_tools) && !dependencies.contains(&HOST);
         Ok(Self { name, folder, cdylib, tool })
     }
 
-    /// The name of its folder: `offline-sweep`.
+    /// The name of its folder: `offline-sweep`; of a connector, with where that is: `doors/http/query`.
     pub(crate) fn short_name(&self) -> &str {
-        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or(&self.name)
+        let connector = self.folder.strip_prefix(FUNCTIONS).ok().filter(|_| self.is_connector());
+        let name = connector.and_then(Path::to_str).or_else(|| self.folder.file_name()?.to_str());
+        name.unwrap_or(&self.name)
     }
 
     fn is_wasm(&self) -> bool {
-        self.folder.starts_with(FUNCTIONS) || self.folder.starts_with(GUESTS) || self.is_example()
+        (self.folder.starts_with(FUNCTIONS) || self.folder.starts_with(GUESTS)) && self.cdylib.is_some()
+            || self.is_example()
+    }
+
+    fn is_other_host(&self) -> bool {
+        OTHER_HOSTS.iter().any(|folder| self.folder == Path::new(folder))
+    }
+
+    fn is_connector(&self) -> bool {
+        self.folder.starts_with(FUNCTIONS)
+            && self.folder.parent() != Some(Path::new(FUNCTIONS))
+            && self.cdylib.is_some()
     }
 
     fn is_example(&self) -> bool {
@@ -185,9 +216,11 @@ mod tests {
                 package("rollcall-keyspace", "crates/keyspace", "lib", &[]),
                 package("rollcall-servers", "tests/servers", "lib", &["tempfile"]),
                 package("rollcall-tests", "tests", "lib", &["wit-component", "rollcall-host"]),
+                package("rollcall-wasmtime", "tests/wasmtime", "bin", &["wasmtime"]),
                 package("xtask", "xtask", "bin", &["wit-component"]),
                 package("rollcall-offline-sweep", "components/offline-sweep", "cdylib", &["wit-bindgen"]),
-                package("rollcall-door-http", "components/doors/http", "cdylib", &["wit-bindgen"]),
+                package("rollcall-door-http", "components/doors/http", "lib", &["wasip3"]),
+                package("rollcall-door-http-query", "components/doors/http/query", "cdylib", &["rollcall-door-http"]),
                 package("guest-loop", "tests/guests/loop", "cdylib", &["wit-bindgen"]),
                 package("example-policy", "examples/policy", "cdylib", &["wit-bindgen"]),
             ],
@@ -203,11 +236,13 @@ mod tests {
     fn packages_are_told_apart_by_their_folders() -> Result<()> {
         let workspace = workspace()?;
         assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
+        assert_eq!(names(&workspace.connectors()), ["rollcall-door-http-query"]);
+        assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
         let natives = ["rollcall-host", "rollcall-keyspace", "rollcall-servers", "rollcall-tests"];
         assert_eq!(names(&workspace.natives()), natives);
-        assert_eq!(names(&workspace.tools()), ["xtask"]);
+        assert_eq!(names(&workspace.tools()), ["xtask", "rollcall-door-http"]);
         Ok(())
     }
 
@@ -216,6 +251,8 @@ mod tests {
         let workspace = workspace()?;
         let function = workspace.functions().first().map(|package| (package.short_name(), package.cdylib.as_deref()));
         assert_eq!(function, Some(("offline-sweep", Some("rollcall_offline_sweep"))));
+        let door = workspace.connectors().first().map(|package| package.short_name());
+        assert_eq!(door, Some("doors/http/query"));
         Ok(())
     }
 

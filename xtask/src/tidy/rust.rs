@@ -144,13 +144,16 @@ fn is_test(attribute: &Attribute) -> bool {
     named || configured
 }
 
+/// The command that runs the tests which need what is not on every machine.
+const RUNS_THEM: &str = "cargo xtask test --";
+
 /// What two neighbouring tokens put off: a test that does not run, or code that is not written.
 fn put_off(before: Option<&TokenTree>, token: &TokenTree) -> Option<&'static str> {
     match (before?, token) {
         (TokenTree::Punct(hash), TokenTree::Group(group))
             if hash.as_char() == '#' && group.delimiter() == Delimiter::Bracket && ignores(group.stream()) =>
         {
-            Some("an ignored test tests nothing: mend it or remove it")
+            Some("an ignored test tests nothing: mend it or remove it, or say which command runs it")
         }
         (TokenTree::Ident(name), TokenTree::Punct(bang))
             if name == "todo" && bang.as_char() == '!' && bang.spacing() == Spacing::Alone =>
@@ -161,11 +164,13 @@ fn put_off(before: Option<&TokenTree>, token: &TokenTree) -> Option<&'static str
     }
 }
 
-/// `ignore`, `ignore = "…"`, and `cfg_attr(…, ignore)`.
+/// `ignore`, `ignore = "…"`, and `cfg_attr(…, ignore)`; but not if the reason is the command that does run it.
 fn ignores(attribute: TokenStream) -> bool {
     let mut tokens = attribute.into_iter();
     match tokens.next() {
-        Some(TokenTree::Ident(name)) if name == "ignore" => true,
+        Some(TokenTree::Ident(name)) if name == "ignore" => {
+            !matches!(tokens.nth(1), Some(TokenTree::Literal(reason)) if reason.to_string().contains(RUNS_THEM))
+        }
         Some(TokenTree::Ident(name)) if name == "cfg_attr" => tokens.any(|token| match token {
             TokenTree::Group(group) => {
                 group.stream().into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "ignore"))
@@ -242,6 +247,8 @@ mod tests {
             assert_eq!(found("a.rs", &text).len(), 2, "{attribute}");
         }
         assert!(found("a.rs", "//! F.\n// #[ignore]\nconst A: &str = \"#[ignore]\";").is_empty());
+        let with_spin = "//! F.\n#[test]\n#[ignore = \"it needs Spin: cargo xtask test --spin\"]\nfn f() {}";
+        assert!(found("a.rs", with_spin).is_empty());
     }
 
     #[test]

@@ -1,0 +1,215 @@
+//! The places where the functions are deployed: our host, Spin, and `wasmtime serve`, each a real program on a Redis.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use rollcall_servers::{Process, free_port, wait_until};
+use tempfile::TempDir;
+
+use crate::{Client, Host, Mint, Stream, root};
+
+/// The components are compiled when a program starts that has none of its own compiled ahead.
+const START: Duration = Duration::from_secs(120);
+
+/// A child of a process that was told to end is given so long.
+const END: Duration = Duration::from_secs(10);
+
+/// Which paths each function answers for.
+const PATHS: [(&str, &[&str]); 6] = [
+    ("heartbeat", &["/v1/heartbeat", "/v1/leave", "/v1/status"]),
+    ("query", &["/v1/presence", "/presence/batch", "/healthz", "/readyz", "/openapi.json"]),
+    ("subscribe", &["/v1/subscribe"]),
+    ("typing", &["/v1/typing"]),
+    ("restriction-check", &["/v1/privacy", "/v1/contacts", "/v1/blocks", "/v1/restrictions", "/v1/policy"]),
+    ("offline-sweep", &["/v1/sweep"]),
+];
+
+/// How the service is set up, wherever it is.
+#[derive(Default)]
+pub struct Setup {
+    /// Settings by the names that the manifests have for them: `interval_ms`.
+    pub settings: Vec<(&'static str, String)>,
+    /// Whoever signs tokens; none: everybody is believed.
+    pub mint: Option<Mint>,
+}
+
+impl Setup {
+    /// Beats every second with half a second of tolerance.
+    pub fn brisk() -> Self {
+        let settings = [("interval_ms", 1000), ("tolerance_ms", 500), ("retire_after_ms", 200)];
+        Self { settings: settings.map(|(name, value)| (name, value.to_string())).to_vec(), mint: None }
+    }
+
+    /// The same, where only tokens are believed.
+    pub fn with_tokens(self) -> Self {
+        Self { mint: Some(Mint::default()), ..self }
+    }
+
+    /// All settings that a component reads, with those of access.
+    fn all(&self) -> Vec<(&'static str, String)> {
+        let access = match &self.mint {
+            Some(mint) => ("token_key", mint.secret()),
+            None => ("open", "true".to_owned()),
+        };
+        self.settings.iter().cloned().chain([access]).collect()
+    }
+}
+
+/// A running service.
+pub struct Place {
+    /// What it is called when something is wrong with it.
+    pub name: &'static str,
+    /// Whether it notices by itself that somebody is gone; else somebody has to sweep.
+    pub notices: bool,
+    setup: Setup,
+    /// Where each path is answered, by its beginning.
+    routes: Vec<(&'static str, String)>,
+    host: Option<Host>,
+    programs: Vec<Program>,
+}
+
+/// A program that ends with this value, with the processes that it started.
+struct Program {
+    process: Process,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Place {
+    /// Our host.
+    pub fn host(redis: &str, setup: Setup) -> Self {
+        let mut arguments = vec!["--store".to_owned(), redis.to_owned()];
+        for (name, value) in &setup.settings {
+            let flag = name.trim_end_matches("_ms").replace('_', "-");
+            let unit = if name.ends_with("_ms") { "ms" } else { "" };
+            arguments.extend([format!("--{flag}"), format!("{value}{unit}")]);
+        }
+        arguments.extend(setup.mint.iter().flat_map(|mint| ["--token-key".to_owned(), mint.key()]));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let host = Host::start(&arguments);
+        let routes = vec![("/", host.base().to_owned())];
+        Self { name: "our host", notices: true, setup, routes, host: Some(host), programs: Vec::new() }
+    }
+
+    /// `spin up`, with the manifest as it is shipped.
+    pub fn spin(redis_port: u16, setup: Setup) -> Self {
+        let mut command = Command::new("spin");
+        command.arg("up").arg("--from").arg(root().join("spin.toml")).arg("--quiet");
+        let variables = setup.all().into_iter().chain([("redis_port", redis_port.to_string())]);
+        command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
+        let program = Program::start(command, |command, port, folder| {
+            command.args(["--listen", &format!("127.0.0.1:{port}"), "--state-dir"]).arg(folder);
+        });
+        let routes = vec![("/", program.base())];
+        Self { name: "Spin", notices: true, setup, routes, host: None, programs: vec![program] }
+    }
+
+    /// `wasmtime serve`, one for each function.
+    pub fn wasmtime(redis: &str, setup: Setup) -> Self {
+        let (mut routes, mut programs) = (Vec::new(), Vec::new());
+        for (function, paths) in PATHS {
+            let mut command = Command::new(wasmtime());
+            command.args(["serve", "-Wcomponent-model-async", "-Sp3,cli,inherit-network,allow-ip-name-lookup"]);
+            for (name, value) in setup.all().into_iter().chain([("redis_url", redis.to_owned())]) {
+                command.arg("--env").arg(format!("ROLLCALL_{}={value}", name.to_uppercase()));
+            }
+            let file = root().join("dist/wasi").join(function).with_extension("wasm");
+            let program = Program::start(command, |command, port, _| {
+                command.args(["--addr", &format!("127.0.0.1:{port}")]).arg(file);
+            });
+            routes.extend(paths.iter().map(|path| (*path, program.base())));
+            programs.push(program);
+        }
+        Self { name: "wasmtime serve", notices: false, setup, routes, host: None, programs }
+    }
+
+    /// A client asking as this person, with a token if one is needed.
+    pub fn client(&self, user: &str) -> Client {
+        self.client_with(user, &[])
+    }
+
+    /// A client that may do all that these scopes allow.
+    pub fn client_with(&self, user: &str, scopes: &[&str]) -> Client {
+        match &self.setup.mint {
+            Some(mint) => Client::with_token("", &mint.token(user, scopes)).routed(&self.routes),
+            None => self.named(user),
+        }
+    }
+
+    /// A client that names itself by word, whether that is believed or not.
+    pub fn named(&self, user: &str) -> Client {
+        Client::named("", user).routed(&self.routes)
+    }
+
+    /// Subscribes as this person: `users=bob,carol`.
+    pub fn subscribe(&self, user: &str, query: &str) -> Stream {
+        self.subscribe_from(user, query, None)
+    }
+
+    /// The same, from where an earlier stream was left.
+    pub fn subscribe_from(&self, user: &str, query: &str, last_id: Option<&str>) -> Stream {
+        let path = format!("/v1/subscribe?{query}");
+        let base = crate::client::base_of(&self.routes, &path).expect("somebody answers for subscriptions");
+        let token = self.setup.mint.as_ref().map(|mint| format!("Bearer {}", mint.token(user, &[])));
+        let mut headers = match &token {
+            Some(token) => vec![("Authorization", token.as_str())],
+            None => vec![("Rollcall-User", user)],
+        };
+        headers.extend(last_id.map(|id| ("Last-Event-ID", id)));
+        let stream = Stream::get(base.trim_start_matches("http://"), &path, &headers);
+        stream.unwrap_or_else(|answer| panic!("{}: {user} may not subscribe: {answer:?}", self.name))
+    }
+
+    /// What its programs wrote so far.
+    pub fn log(&self) -> String {
+        let hosts = self.host.iter().map(Host::log);
+        hosts.chain(self.programs.iter().map(|program| program.process.log())).collect()
+    }
+
+    /// Whether its programs all run.
+    pub fn runs(&mut self) -> bool {
+        self.programs.iter_mut().all(|program| program.process.must_run().is_ok())
+    }
+}
+
+impl Program {
+    /// Starts it on a free port, and waits until it listens there.
+    fn start(mut command: Command, on: impl FnOnce(&mut Command, u16, &std::path::Path)) -> Self {
+        let folder = tempfile::Builder::new().prefix("rollcall-place-").tempdir().expect("a folder");
+        let port = free_port().expect("a free port");
+        on(&mut command, port, folder.path());
+        let process = Process::start(&mut command, &folder.path().join("program.log")).expect("the program starts");
+        let mut program = Self { process, port, _folder: folder };
+        let listens = wait_until("a program to listen", START, || {
+            program.process.must_run()?;
+            Ok(program.listens())
+        });
+        listens.unwrap_or_else(|error| panic!("{error:#}\n{}", program.process.log()));
+        program
+    }
+
+    fn base(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn listens(&self) -> bool {
+        std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Spin's triggers are processes of their own, which only Spin itself can end.
+        if self.process.signal("TERM").is_ok() {
+            let _ = wait_until("a program to end", END, || Ok(!self.listens()));
+        }
+    }
+}
+
+/// The program, as `cargo xtask test --wasmtime` has built it.
+fn wasmtime() -> PathBuf {
+    let path = crate::binary().with_file_name("wasmtime");
+    assert!(path.exists(), "{} is not built: run `cargo xtask test --wasmtime`", path.display());
+    path
+}

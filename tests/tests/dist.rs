@@ -1,0 +1,115 @@
+//! What is deployed to other hosts: which files there are, what is inside each, what each needs, and that each can be
+//! instantiated. What they do is in `everywhere.rs`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use rollcall_tests::{component, root};
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, Engine, Store};
+use wit_parser::decoding::{DecodedWasm, decode};
+
+const FUNCTIONS: [&str; 6] = ["heartbeat", "offline-sweep", "query", "restriction-check", "subscribe", "typing"];
+
+/// What Spin provides, and what every host of WASI 0.3 does.
+const SPIN: [&str; 5] = ["wasi:", "spin:redis/", "spin:sqlite/", "spin:variables/", "fermyon:spin/variables"];
+const WASI: [&str; 1] = ["wasi:"];
+
+/// An interface of types alone: a name by which parts agree on them, for which nobody has to provide anything.
+const TYPES: &str = "rollcall:presence/types@0.1.0";
+
+/// Functions that are a part of others.
+fn inside(function: &str) -> Vec<&str> {
+    match function {
+        "expiry" => vec!["offline-sweep"],
+        "query" | "typing" => vec!["restriction-check", function],
+        "subscribe" => vec!["restriction-check", "heartbeat", "typing", function],
+        _ => vec![function],
+    }
+}
+
+fn file(folder: &str, name: &str) -> PathBuf {
+    root().join("dist").join(folder).join(name).with_extension("wasm")
+}
+
+/// Every file that is deployed, with the beginnings of what it may import.
+fn deployed() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
+    let everywhere = FUNCTIONS.into_iter().flat_map(|name| [("spin", name, &SPIN[..]), ("wasi", name, &WASI[..])]);
+    let archiving = ["query", "subscribe", "offline-sweep"].map(|name| ("spin-sqlite", name, &SPIN[..]));
+    everywhere.chain(archiving).chain([("spin", "expiry", &SPIN[..])]).collect()
+}
+
+fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let bytes = std::fs::read(file(folder, name)).unwrap();
+    let DecodedWasm::Component(resolve, world) = decode(&bytes).unwrap() else { panic!("not a component") };
+    let world = &resolve.worlds[world];
+    let imports = world.imports.iter().map(|(key, _)| resolve.name_world_key(key)).collect();
+    (imports, world.exports.iter().map(|(key, _)| resolve.name_world_key(key)).collect())
+}
+
+#[test]
+fn nothing_else_is_deployed() {
+    let mut found = BTreeSet::new();
+    for folder in ["spin", "spin-sqlite", "wasi"] {
+        for entry in std::fs::read_dir(root().join("dist").join(folder)).unwrap() {
+            found.insert(entry.unwrap().path());
+        }
+    }
+    assert_eq!(found, deployed().into_iter().map(|(folder, name, _)| file(folder, name)).collect());
+}
+
+#[test]
+fn the_functions_inside_are_those_of_the_host_to_the_byte() {
+    for (folder, name, _) in deployed() {
+        let whole = std::fs::read(file(folder, name)).unwrap();
+        for function in inside(name) {
+            let part = std::fs::read(component(function)).unwrap();
+            let is_there = whole.windows(part.len()).any(|bytes| bytes == part);
+            assert!(is_there, "dist/{folder}/{name}.wasm does not contain {function}.wasm as it is in the host");
+        }
+    }
+}
+
+#[test]
+fn whatever_is_imported_is_what_the_platform_provides() {
+    for (folder, name, provided) in deployed() {
+        let (imports, exports) = names(folder, name);
+        for import in imports.iter().filter(|import| *import != TYPES) {
+            assert!(provided.iter().any(|beginning| import.starts_with(beginning)), "{folder}/{name} imports {import}");
+        }
+        let handler = match name {
+            "expiry" => "spin:redis/inbound-redis@3.0.0",
+            _ => "wasi:http/handler@0.3.0",
+        };
+        assert!(exports.contains(handler), "{folder}/{name} exports {exports:?}");
+        let keeps = imports.iter().any(|import| import.starts_with("spin:sqlite/"));
+        assert_eq!(
+            keeps,
+            folder == "spin-sqlite",
+            "{folder}/{name} has an archive of its own only where it is called so"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_file_can_be_instantiated() {
+    let mut config = Config::new();
+    config.wasm_component_model_async(true);
+    let engine = Engine::new(&config).unwrap();
+    for (folder, name, _) in deployed() {
+        let component = Component::from_file(&engine, file(folder, name)).unwrap();
+        let mut linker = Linker::new(&engine);
+        linker.define_unknown_imports_as_traps(&component).unwrap();
+        let mut store = Store::new(&engine, ());
+        let instance = linker.instantiate_async(&mut store, &component).await;
+        instance.unwrap_or_else(|error| panic!("{folder}/{name}: {error:?}"));
+    }
+}

@@ -1,0 +1,127 @@
+//! What is deployed to hosts that are not ours: `dist/spin` for Spin, `dist/wasi` for any host of WASI 0.3.
+//!
+//! Each file is a door, the function behind it with the functions that it asks, and the adapters that provide what they
+//! import, composed. The functions inside are the ones that the host embeds, byte for byte.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::build::{self, WASI_TARGET, write_if_changed};
+use crate::compose::{Part, composed};
+use crate::process::announce;
+use crate::workspace::Workspace;
+
+/// The functions that are deployed, each with all that stands between its door and the adapters, in the order in which each
+/// needs those before it.
+const DEPLOYED: [(&str, &[&str]); 6] = [
+    ("heartbeat", &["heartbeat"]),
+    ("query", &["restriction-check", "query"]),
+    ("subscribe", &["restriction-check", "heartbeat", "typing", "subscribe"]),
+    ("typing", &["restriction-check", "typing"]),
+    ("restriction-check", &["restriction-check"]),
+    ("offline-sweep", &["offline-sweep"]),
+];
+
+/// The functions that ask the archive.
+const ARCHIVING: [&str; 3] = ["query", "subscribe", "offline-sweep"];
+
+/// The door of Spin's Redis trigger, and what is behind it.
+const EXPIRY: (&str, &[&str]) = ("doors/expiry", &["offline-sweep"]);
+
+/// On Spin the connection to Redis is Spin's; but a stream of changes needs a subscription, which Spin's has not:
+/// docs/adr/0016-doors-and-adapters.md.
+fn on_spin(function: &str) -> &'static [&'static str] {
+    match function {
+        "subscribe" => &["adapters/spin-variables", "adapters/redis-tcp"],
+        _ => &["adapters/spin-variables", "adapters/spin-redis"],
+    }
+}
+
+/// What provides everything where there is nothing but WASI.
+const ON_WASI: &[&str] = &["adapters/environment", "adapters/redis-tcp"];
+
+/// An archive of the application's own.
+const SQLITE: &str = "adapters/spin-sqlite";
+
+/// One file of `dist/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Deployment {
+    /// Where it goes, relative to `dist/`.
+    file: PathBuf,
+    /// Its parts, each needing only those before it.
+    parts: Vec<String>,
+}
+
+/// Builds the doors and the adapters, and writes all of `dist/`.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    build::components(workspace, &workspace.connectors(), &workspace.components, WASI_TARGET)?;
+    let deployments = deployments();
+    announce(&format!("dist: {} files", deployments.len()));
+    let mut read = HashMap::new();
+    for deployment in &deployments {
+        for part in &deployment.parts {
+            if !read.contains_key(part) {
+                read.insert(part.clone(), component(workspace, part)?);
+            }
+        }
+        write(workspace, deployment, &read)?;
+    }
+    Ok(())
+}
+
+fn write(workspace: &Workspace, deployment: &Deployment, read: &HashMap<String, Vec<u8>>) -> Result<()> {
+    let parts = deployment.parts.iter().filter_map(|name| Some(Part { name, bytes: read.get(name)? }));
+    let bytes = composed(&parts.collect::<Vec<_>>());
+    let bytes = bytes.with_context(|| format!("cannot compose {}", deployment.file.display()))?;
+    write_if_changed(&workspace.root.join("dist").join(&deployment.file), &bytes)
+}
+
+fn component(workspace: &Workspace, name: &str) -> Result<Vec<u8>> {
+    let path = workspace.components.join(Path::new(name).with_extension("wasm"));
+    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// All that is deployed.
+fn deployments() -> Vec<Deployment> {
+    let mut all = Vec::new();
+    for (function, functions) in DEPLOYED {
+        let door = format!("doors/http/{function}");
+        let spin = on_spin(function);
+        all.push(deployment("spin", function, &[spin], functions, &door));
+        all.push(deployment("wasi", function, &[ON_WASI], functions, &door));
+        if ARCHIVING.contains(&function) {
+            all.push(deployment("spin-sqlite", function, &[spin, &[SQLITE]], functions, &door));
+        }
+    }
+    let (door, functions) = EXPIRY;
+    all.push(deployment("spin", "expiry", &[on_spin("expiry")], functions, door));
+    all
+}
+
+fn deployment(folder: &str, name: &str, adapters: &[&[&str]], functions: &[&str], door: &str) -> Deployment {
+    let file = Path::new(folder).join(name).with_extension("wasm");
+    let parts = [adapters.concat().as_slice(), functions, &[door]].concat();
+    Deployment { file, parts: parts.into_iter().map(str::to_owned).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_deployed_everywhere_and_an_archive_of_its_own_comes_after_the_shared_one() {
+        let all = deployments();
+        let parts = |file: &str| all.iter().find(|one| one.file == Path::new(file)).map(|one| one.parts.join(" "));
+        for (function, _) in DEPLOYED {
+            assert!(parts(&format!("spin/{function}.wasm")).is_some(), "{function}");
+            assert!(parts(&format!("wasi/{function}.wasm")).is_some(), "{function}");
+        }
+        let query =
+            "adapters/spin-variables adapters/spin-redis adapters/spin-sqlite restriction-check query doors/http/query";
+        assert_eq!(parts("spin-sqlite/query.wasm").as_deref(), Some(query));
+        assert_eq!(parts("spin-sqlite/heartbeat.wasm"), None);
+    }
+}
