@@ -1,7 +1,8 @@
 //! The places where the functions are deployed: our host, Spin, and `wasmtime serve`, each a real program on a Redis.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rollcall_servers::{Process, free_port, wait_until};
@@ -14,6 +15,12 @@ const START: Duration = Duration::from_secs(120);
 
 /// A child of a process that was told to end is given so long.
 const END: Duration = Duration::from_secs(10);
+
+/// Runs a program again whenever it ends, until it is told to end itself.
+const SUPERVISOR: &str = r#"
+trap 'kill "$child"; wait "$child"; exit' TERM
+while :; do "$@" & child=$!; wait "$child"; sleep 0.5; done
+"#;
 
 /// Which paths each function answers for.
 const PATHS: [(&str, &[&str]); 6] = [
@@ -94,13 +101,21 @@ impl Place {
 
     /// `spin up`, with the manifest as it is shipped.
     pub fn spin(redis_port: u16, setup: Setup) -> Self {
-        let mut command = Command::new("spin");
+        Self::spin_by(Command::new("spin"), redis_port, setup)
+    }
+
+    /// The same, started again whenever it ends.
+    pub fn supervised_spin(redis_port: u16, setup: Setup) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", SUPERVISOR, "supervisor", "spin"]);
+        Self::spin_by(command, redis_port, setup)
+    }
+
+    fn spin_by(mut command: Command, redis_port: u16, setup: Setup) -> Self {
         command.arg("up").arg("--from").arg(root().join("spin.toml")).arg("--quiet");
         let variables = setup.all().into_iter().chain([("redis_port", redis_port.to_string())]);
         command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
-        let program = Program::start(command, |command, port, folder| {
-            command.args(["--listen", &format!("127.0.0.1:{port}"), "--state-dir"]).arg(folder);
-        });
+        let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
         Self { name: "Spin", notices: true, setup, routes, host: None, programs: vec![program] }
     }
@@ -122,6 +137,41 @@ impl Place {
             programs.push(program);
         }
         Self { name: "wasmtime serve", notices: false, setup, routes, host: None, programs }
+    }
+
+    /// A component that asks Redis for one key, on Spin.
+    pub fn yardstick(redis_port: u16, component: &Path) -> Self {
+        let folder = tempfile::Builder::new().prefix("rollcall-yardstick-").tempdir().expect("a folder");
+        let manifest = folder.path().join("spin.toml");
+        let url = format!("redis://127.0.0.1:{redis_port}");
+        let text = format!(
+            "spin_manifest_version = 2\n[application]\nname = \"yardstick\"\n[[trigger.http]]\nroute = \"/...\"\n\
+             component = \"yardstick\"\n[component.yardstick]\nsource = {component:?}\n\
+             allowed_outbound_hosts = [{url:?}]\n[component.yardstick.variables]\nredis_url = {url:?}\n"
+        );
+        std::fs::write(&manifest, text).expect("a manifest");
+        let mut command = Command::new("spin");
+        command.arg("up").arg("--from").arg(&manifest).arg("--quiet");
+        let program = Program::start(command, on_spin);
+        let routes = vec![("/", program.base())];
+        let setup = Setup::default();
+        Self { name: "one GET on Spin", notices: false, setup, routes, host: None, programs: vec![program] }
+    }
+
+    /// Whether there is a Spin on this machine.
+    pub fn has_spin() -> bool {
+        runs("spin")
+    }
+
+    /// Whether there is a `wasmtime` on this machine.
+    pub fn has_wasmtime() -> bool {
+        runs(wasmtime())
+    }
+
+    /// Who answers for a path, as host and port.
+    pub fn address(&self, path: &str) -> &str {
+        let base = crate::client::base_of(&self.routes, path).expect("somebody answers for it");
+        base.trim_start_matches("http://")
     }
 
     /// A client asking as this person, with a token if one is needed.
@@ -150,14 +200,13 @@ impl Place {
     /// The same, from where an earlier stream was left.
     pub fn subscribe_from(&self, user: &str, query: &str, last_id: Option<&str>) -> Stream {
         let path = format!("/v1/subscribe?{query}");
-        let base = crate::client::base_of(&self.routes, &path).expect("somebody answers for subscriptions");
         let token = self.setup.mint.as_ref().map(|mint| format!("Bearer {}", mint.token(user, &[])));
         let mut headers = match &token {
             Some(token) => vec![("Authorization", token.as_str())],
             None => vec![("Rollcall-User", user)],
         };
         headers.extend(last_id.map(|id| ("Last-Event-ID", id)));
-        let stream = Stream::get(base.trim_start_matches("http://"), &path, &headers);
+        let stream = Stream::get(self.address(&path), &path, &headers);
         stream.unwrap_or_else(|answer| panic!("{}: {user} may not subscribe: {answer:?}", self.name))
     }
 
@@ -175,7 +224,7 @@ impl Place {
 
 impl Program {
     /// Starts it on a free port, and waits until it listens there.
-    fn start(mut command: Command, on: impl FnOnce(&mut Command, u16, &std::path::Path)) -> Self {
+    fn start(mut command: Command, on: impl FnOnce(&mut Command, u16, &Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("rollcall-place-").tempdir().expect("a folder");
         let port = free_port().expect("a free port");
         on(&mut command, port, folder.path());
@@ -207,9 +256,20 @@ impl Drop for Program {
     }
 }
 
-/// The program, as `cargo xtask test --wasmtime` has built it.
+/// Where Spin listens, and where it keeps what it writes.
+fn on_spin(command: &mut Command, port: u16, folder: &Path) {
+    command.args(["--listen", &format!("127.0.0.1:{port}"), "--state-dir"]).arg(folder);
+}
+
+/// The program, as `cargo xtask test --wasmtime` has built it, or else one on the `PATH`.
 fn wasmtime() -> PathBuf {
-    let path = crate::binary().with_file_name("wasmtime");
-    assert!(path.exists(), "{} is not built: run `cargo xtask test --wasmtime`", path.display());
-    path
+    let built = crate::binary().with_file_name("wasmtime");
+    if built.exists() { built } else { PathBuf::from("wasmtime") }
+}
+
+/// Whether a program is there and says which it is.
+fn runs(program: impl AsRef<OsStr>) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }

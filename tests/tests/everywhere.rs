@@ -55,9 +55,12 @@ fn hidden(user: &str) -> Value {
     json!({ "user": user, "state": null, "since": null, "last_seen": null, "version": null, "note": null })
 }
 
+/// A part of the scenario, by its name.
+type Chapter = (&'static str, fn(&Place));
+
 /// Everything, one after the other, each with people of its own.
 fn scenario(place: &Place) {
-    let chapters: [(&str, fn(&Place)); 11] = [
+    let chapters: [Chapter; 11] = [
         ("beats and devices", beats_and_devices),
         ("idleness and choices", idleness_and_choices),
         ("batches", batches),
@@ -319,7 +322,8 @@ fn guards_its_doors(place: &Place) {
 fn is_one_service_with(place: &Place, host: &Place) {
     let mut here = host.subscribe("fleet-alice", "users=fleet-bob&watch_only=true");
     let mut there = place.subscribe("fleet-alice", "users=fleet-bob&watch_only=true");
-    (here.snapshot(), there.snapshot());
+    here.snapshot();
+    there.snapshot();
     for (beats_at, asked_at) in [(place, host), (host, place)] {
         let bob = beats_at.client("fleet-bob");
         ok(&bob.beat("web"));
@@ -373,4 +377,27 @@ fn on_spin() {
     is_one_service_with(&place, &host);
     drop(place);
     guards_its_doors(&Place::spin(server.port(), Setup::brisk().with_tokens()));
+}
+
+#[test]
+#[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
+fn on_spin_a_lost_redis_ends_everything_and_a_supervisor_brings_it_back() {
+    let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
+    let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
+    let place = Place::supervised_spin(server.port(), Setup::brisk());
+    let (bob, alice) = (place.client("bob"), place.client("alice"));
+    ok(&bob.beat("web"));
+    let before = alice.presence("bob");
+    server.kill();
+    eventually("Spin ends with its Redis", NOTICED, || bob.try_send("GET", "/healthz", None).is_err());
+    server.restart().unwrap();
+    let is_back = || bob.try_send("GET", "/readyz", None).is_ok_and(|answer| answer.status == 200);
+    eventually("the supervisor starts it again", Duration::from_secs(120), is_back);
+    eventually("whoever went meanwhile is gone, when they went", NOTICED, || {
+        ok(&place.client("schedule").post("/v1/sweep", json!({})));
+        let now = alice.presence("bob");
+        now["state"] == "offline" && now["last_seen"] == before["last_seen"]
+    });
+    ok(&bob.beat("web"));
+    assert_eq!(alice.state("bob"), "online");
 }

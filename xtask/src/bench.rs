@@ -4,12 +4,14 @@ use anyhow::Result;
 
 use crate::build::{self, Profile};
 use crate::workspace::Workspace;
-use crate::{process, setup};
+use crate::{dist, process, setup};
 
 /// Builds for release and hands over to the `bench` binary of the tests, with its arguments as they are.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     setup::run(workspace)?;
     build::run(workspace, Profile::Release)?;
+    dist::run(workspace)?;
+    build::yardsticks(workspace)?;
     let mut bench = process::cargo(&workspace.root);
     bench.args(["run", "--release", "-p", "rollcall-tests", "--bin", "bench", "--"]).args(args);
     process::announce(&process::line(&bench));

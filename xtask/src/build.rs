@@ -87,6 +87,11 @@ pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
+/// Builds what the functions are measured against.
+pub(crate) fn yardsticks(workspace: &Workspace) -> Result<()> {
+    components(workspace, &workspace.yardsticks(), &workspace.components.join("yardsticks"), WASI_TARGET).map(drop)
+}
+
 /// Builds components that are not part of the binary, if there are any, into a folder beside those that are.
 fn aside(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
     if !packages.is_empty() {
@@ -134,7 +139,7 @@ pub(crate) fn components(
 ) -> Result<Vec<PathBuf>> {
     let names = packages.iter().map(|package| package.short_name()).collect::<Vec<_>>();
     announce(&format!("components: {}", names.join(", ")));
-    let mut cargo = process::cargo_for_wasm(&workspace.root);
+    let mut cargo = workspace.cargo_for(target);
     cargo.arg("build").args(selection(packages)).args(["--target", target, "--profile", WASM_PROFILE]);
     process::run(&mut cargo)?;
     packages.iter().map(|package| component(workspace, package, folder, target)).collect()

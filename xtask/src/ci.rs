@@ -2,14 +2,14 @@
 //!
 //! It stops at the first step that fails: what comes after would cost minutes and say less.
 //!
-//! Native code is linted while it is compiled, not before: `cargo clippy` would go through wasmtime and everything else that
+//! All but the functions is linted while it is compiled, not before: `cargo clippy` would go through wasmtime and everything else that
 //! we depend on a second time, which on a fresh machine takes longer than all the tests.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::build::{self, Profile, WASI_TARGET, WASM_TARGET};
+use crate::build::{self, Profile, WASM_TARGET};
 use crate::workspace::{Workspace, selection};
 use crate::{dist, infra, process, publish, servers, setup, test, tidy};
 
@@ -24,9 +24,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         ("fmt", &|| process::run(process::cargo(&workspace.root).args(["fmt", "--all", "--check"]))),
         ("tidy: files", &|| tidy::files(workspace)),
         ("build", &|| build::run(workspace, Profile::Dev)),
-        ("dist", &|| dist::run(workspace)),
+        ("dist", &|| dist::run(workspace).and_then(|()| build::yardsticks(workspace))),
         ("tidy: example config", &|| tidy::example(workspace)),
-        ("clippy: wasm", &|| clippy_wasm(workspace)),
+        ("clippy: functions", &|| clippy_functions(workspace)),
         ("infra", &|| infra::run(workspace)),
         ("publish: dry run", &|| publish::run(workspace, true, None)),
         ("test", &|| test::suites(workspace, &[])),
@@ -46,15 +46,12 @@ fn timed(name: &str, step: &dyn Fn() -> Result<()>, times: &mut Vec<(String, Dur
     outcome
 }
 
-/// Apart from the build, so that linting leaves the bytes of a component alone. Hardly anything stands below them.
-fn clippy_wasm(workspace: &Workspace) -> Result<()> {
-    let functions = [workspace.functions(), workspace.guests(), workspace.examples()].concat();
-    for (packages, target) in [(functions, WASM_TARGET), (workspace.connectors(), WASI_TARGET)] {
-        let mut cargo = process::cargo_for_wasm(&workspace.root);
-        cargo.arg("clippy").args(selection(&packages)).args(["--target", target, "--", "-D", "warnings"]);
-        process::run(&mut cargo)?;
-    }
-    Ok(())
+/// Apart from the build, so that linting leaves the bytes of a function alone. Hardly anything stands below them.
+fn clippy_functions(workspace: &Workspace) -> Result<()> {
+    let packages = [workspace.functions(), workspace.guests(), workspace.examples()].concat();
+    let mut cargo = process::cargo_for_wasm(&workspace.root);
+    cargo.arg("clippy").args(selection(&packages)).args(["--target", WASM_TARGET, "--", "-D", "warnings"]);
+    process::run(&mut cargo)
 }
 
 fn table(times: &[(String, Duration)]) -> String {

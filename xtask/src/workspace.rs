@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::build::WASM_TARGET;
 use crate::process;
 
 /// The package of the `rollcall` binary.
@@ -29,6 +30,9 @@ const GUESTS: &str = "tests/guests";
 /// Where the hosts are that are not ours.
 const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 
+/// What the functions are measured against, on Spin.
+const YARDSTICK: &str = "tests/yardstick";
+
 /// Where the examples live.
 const EXAMPLES: &str = "examples";
 
@@ -42,7 +46,7 @@ pub(crate) struct Workspace {
     /// Where the built components go, and where the `rollcall` binary embeds them from.
     pub(crate) components: PathBuf,
     packages: Vec<Package>,
-    /// Whether native code is linted as it is compiled.
+    /// Whether all but the functions is linted as it is compiled.
     is_linted: bool,
 }
 
@@ -81,14 +85,23 @@ impl Workspace {
         Ok(Self { components: root.join("target/components"), root, target, packages, is_linted: false })
     }
 
-    /// The same workspace, where a lint in native code is an error of the compiler.
+    /// The same workspace, where a lint is an error of the compiler in all but the functions.
     pub(crate) fn linted(&self) -> Self {
         Self { is_linted: true, ..self.clone() }
     }
 
     /// The cargo that builds native packages and runs their tests.
     pub(crate) fn cargo(&self) -> Command {
-        let mut cargo = process::cargo(&self.root);
+        self.as_wanted(process::cargo(&self.root))
+    }
+
+    /// The cargo that builds for this wasm target. The functions are what they are, byte for byte, whether anybody lints or not.
+    pub(crate) fn cargo_for(&self, target: &str) -> Command {
+        let cargo = process::cargo_for_wasm(&self.root);
+        if target == WASM_TARGET { cargo } else { self.as_wanted(cargo) }
+    }
+
+    fn as_wanted(&self, mut cargo: Command) -> Command {
         if self.is_linted {
             process::lint(&mut cargo);
         }
@@ -103,6 +116,11 @@ impl Workspace {
     /// The packages that become doors and adapters.
     pub(crate) fn connectors(&self) -> Vec<&Package> {
         self.select(|package| package.is_connector())
+    }
+
+    /// The component that the functions are measured against.
+    pub(crate) fn yardsticks(&self) -> Vec<&Package> {
+        self.select(|package| package.folder == Path::new(YARDSTICK))
     }
 
     /// The packages that become the hostile components; none if there is no such folder yet.
@@ -160,8 +178,8 @@ impl Package {
     }
 
     fn is_wasm(&self) -> bool {
-        (self.folder.starts_with(FUNCTIONS) || self.folder.starts_with(GUESTS)) && self.cdylib.is_some()
-            || self.is_example()
+        let folders = [FUNCTIONS, GUESTS, YARDSTICK];
+        folders.iter().any(|folder| self.folder.starts_with(folder)) && self.cdylib.is_some() || self.is_example()
     }
 
     fn is_other_host(&self) -> bool {

@@ -64,6 +64,8 @@ impl<W: Wire + 'static> Looking<W> {
 }
 
 impl<W: Wire + 'static> Watch for Looking<W> {
+    const TWO_MINUTES: u32 = (120_000 / LOOK_MS) as u32;
+
     async fn next(&mut self) -> Result<Option<Change>, Error> {
         // What waited for a slow reader may have been replaced meanwhile.
         if self.is_fresh()

@@ -12,6 +12,9 @@ use rollcall_functions::capabilities::Change;
 /// People being watched on behalf of one reader. Dropping it ends the watch.
 #[allow(async_fn_in_trait, reason = "an adapter runs on one thread")]
 pub trait Watch: 'static {
+    /// After how many times of nothing for now, one after the other, it has been two minutes.
+    const TWO_MINUTES: u32;
+
     /// Waits for a change; of somebody who changed more than once, the newest. None: nothing for now; it is said every
     /// few seconds, so that whoever asks can look whether anybody still reads. An error: changes may have been lost.
     ///
@@ -35,19 +38,27 @@ pub(crate) trait Reader {
 pub(crate) struct Gone;
 
 /// Tells every change until nobody reads any more, or until some may have been lost.
-pub(crate) async fn tell(mut watch: impl Watch, reader: &mut impl Reader) -> Result<(), Error> {
-    loop {
+///
+/// A function that feeds somebody finds out that they are gone when it has something to tell them. Where nothing happens
+/// for two minutes the watch ends, as it may at any time: whoever is still there begins another, and others are let go.
+pub(crate) async fn tell<W: Watch>(mut watch: W, reader: &mut impl Reader) -> Result<(), Error> {
+    let mut quiet = 0;
+    while quiet < W::TWO_MINUTES {
         match select(pin!(reader.wants_more()), pin!(watch.lost())).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(Gone), _)) => return Ok(()),
             Either::Right((error, _)) => return Err(error),
         }
-        if let Some(change) = watch.next().await?
-            && reader.tell(change).await == Err(Gone)
-        {
+        let Some(change) = watch.next().await? else {
+            quiet += 1;
+            continue;
+        };
+        if reader.tell(change).await == Err(Gone) {
             return Ok(());
         }
+        quiet = 0;
     }
+    Err(Error::Unavailable(0))
 }
 
 #[cfg(test)]
@@ -70,6 +81,8 @@ mod tests {
     struct Script(VecDeque<Option<Change>>);
 
     impl Watch for Script {
+        const TWO_MINUTES: u32 = 2;
+
         async fn next(&mut self) -> Result<Option<Change>, Error> {
             self.0.pop_front().ok_or(Error::Unavailable(7))
         }
@@ -113,6 +126,14 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_happens_for_long_the_watch_ends() {
+        let mut reader = Listener { left: 9, told: Vec::new(), reads: true };
+        let quiet = Script(VecDeque::from([None, Some(change("bob", 1)), None, None, Some(change("eve", 2))]));
+        assert_eq!(block_on(tell(quiet, &mut reader)), Err(Error::Unavailable(0)));
+        assert_eq!(reader.told, [change("bob", 1)]);
+    }
+
+    #[test]
     fn one_who_goes_is_told_nothing_more() {
         let mut reader = Listener { left: 1, told: Vec::new(), reads: true };
         assert_eq!(block_on(tell(script(), &mut reader)), Ok(()));
@@ -123,6 +144,8 @@ mod tests {
     fn a_loss_is_told_also_to_one_who_does_not_read() {
         struct Lost;
         impl Watch for Lost {
+            const TWO_MINUTES: u32 = 1;
+
             async fn next(&mut self) -> Result<Option<Change>, Error> {
                 pending().await
             }

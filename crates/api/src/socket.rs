@@ -84,7 +84,7 @@ impl fmt::Debug for Message {
 
 /// Understands a message and checks that the caller may send it. The number beside either is the message's `ref`, which
 /// is known even if the rest makes no sense, as long as it is JSON.
-#[expect(clippy::result_large_err, reason = "a `ref` is all that it adds to a problem, which every other refusal is")]
+#[allow(clippy::result_large_err, reason = "a `ref` is all that it adds to a problem, which every other refusal is")]
 pub fn decode_message(
     text: &str,
     caller: &Caller,

@@ -185,6 +185,8 @@ impl<D: Dial> Listening<D> {
 }
 
 impl<D: Dial> Watch for Listening<D> {
+    const TWO_MINUTES: u32 = (120_000 / CHECK_MS) as u32;
+
     async fn next(&mut self) -> Result<Option<Change>, Error> {
         let (ear, inbox) = (Rc::clone(&self.interest.ear), Rc::clone(&self.interest.inbox));
         let _leaving = Waiting(&inbox);

@@ -1,6 +1,6 @@
 //! `cargo xtask bench [names]`: measures what is promised in ratios, side by side in one run, and says how it went.
 //!
-//! A name chooses a benchmark, or a chapter of them: `host`, `redis`, `gateway` or `policy`; none means all. A
+//! A name chooses a benchmark, or a chapter of them: `host`, `redis`, `gateway`, `policy` or `hosts`; none means all. A
 //! chapter's page in `docs/bench/` is written when all of it was measured, so that a part never replaces the whole. A
 //! wrong answer stops the run. Slowness never does: machines are shared and noisy, so this reports and does not judge.
 
@@ -8,6 +8,7 @@ mod empty;
 mod functions;
 mod gateway;
 mod ground;
+mod hosts;
 mod http;
 mod lag;
 mod load;
@@ -28,7 +29,7 @@ use report::{Machine, Section};
 type Benchmark = (&'static str, fn() -> Result<Section>);
 
 /// Every benchmark by its chapter, in the order of the reports.
-const CHAPTERS: [(&str, &[Benchmark]); 4] = [
+const CHAPTERS: [(&str, &[Benchmark]); 5] = [
     (
         "host",
         &[
@@ -67,6 +68,15 @@ const CHAPTERS: [(&str, &[Benchmark]); 4] = [
             ("policy-enforced", policy::enforced),
             ("policy-queries", policy::queries),
             ("policy-starts", policy::starts),
+        ],
+    ),
+    (
+        "hosts",
+        &[
+            ("hosts-beats", hosts::beats),
+            ("hosts-queries", hosts::queries),
+            ("hosts-push", hosts::push),
+            ("hosts-starts", hosts::starts),
         ],
     ),
 ];

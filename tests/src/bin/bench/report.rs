@@ -131,6 +131,7 @@ pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> R
         "redis" => "The host on Redis, measured",
         "gateway" => "The gateway, measured",
         "policy" => "Who may see whom, measured",
+        "hosts" => "The functions in other hosts, measured",
         _ => "The host, measured",
     };
     let path = rollcall_tests::root().join(&page);

@@ -1,0 +1,251 @@
+//! The same functions in our host, on Spin and under `wasmtime serve`: one Redis, one client, in turns.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rollcall_servers::redis::{Options, Redis};
+use rollcall_tests::places::{Place, Setup};
+use rollcall_tests::{component, root};
+
+use crate::load::{Connection, Requests, Seen, load};
+use crate::people;
+use crate::report::{Goal, Section, number, ratio};
+use crate::sample::{Duel, Spread, quantile};
+
+/// How many people beat.
+const PEOPLE: u64 = 1_000;
+
+/// How many are asked for at once.
+const ASKED: u64 = 50;
+
+/// How many connections make a full load.
+const CONNECTIONS: usize = 32;
+
+/// How many slices each place gets, in turn; the first does not count.
+const SLICES: usize = 11;
+
+/// How long a slice is.
+const SLICE: Duration = Duration::from_millis(700);
+
+/// How many changes are told.
+const CHANGES: usize = 100;
+
+/// How often each is started for the first answer.
+const STARTS: usize = 3;
+
+/// Starts a place on a Redis, if it can be had.
+type Start = fn(&Redis) -> Option<Place>;
+
+/// A place to be measured.
+struct Contender {
+    name: &'static str,
+    address: String,
+    requests: Requests,
+    seen: Vec<Seen>,
+}
+
+/// Measures single beats; on Spin also against a component that asks Redis for one key.
+pub(crate) fn beats() -> Result<Section> {
+    let server = redis()?;
+    let requests: Requests = (0..PEOPLE).map(people::heartbeat).collect();
+    let places = places(&server);
+    let mut contenders = contenders(&places, "/v1/heartbeat", &requests);
+    let yardstick = has_spin().then(|| Place::yardstick(server.port(), &component("yardsticks/yardstick")));
+    contenders.extend(yardstick.as_ref().map(|place| contender(place, "/", &requests)));
+    take_turns(&mut contenders)?;
+    let mut section = table("hosts-beats: single heartbeats, one Redis");
+    report(&mut section, &contenders, Goal::AtLeast(4.0));
+    if let [spin, yardstick] = ["Spin", "one GET on Spin"].map(|name| contenders.iter().find(|one| one.name == name))
+        && let (Some(spin), Some(yardstick)) = (spin, yardstick)
+    {
+        let (median, range) = ratio(against(spin, yardstick));
+        let cells = ["a beat on Spin / one GET on Spin".to_owned(), median.clone(), range];
+        let blank = [String::new(), String::new(), String::new()];
+        section.row(cells.into_iter().chain(blank), Goal::AtLeast(0.7), against(spin, yardstick).median);
+    }
+    note(&mut section);
+    Ok(section)
+}
+
+/// Measures questions about fifty people.
+pub(crate) fn queries() -> Result<Section> {
+    let server = redis()?;
+    let places = places(&server);
+    let beats: Requests = (0..PEOPLE).map(people::heartbeat).collect();
+    for place in places.iter().take(1) {
+        load(place.address("/v1/heartbeat"), &beats, 8, Duration::from_secs(2))?;
+    }
+    let mut random = people::Random::new(7);
+    let requests: Requests = (0..200)
+        .map(|_| people::presences((0..ASKED).map(|_| random.below(PEOPLE)).collect::<Vec<_>>().into_iter()))
+        .collect();
+    let mut contenders = contenders(&places, "/v1/presence", &requests);
+    take_turns(&mut contenders)?;
+    let mut section = table("hosts-queries: 50 people at once, one Redis");
+    report(&mut section, &contenders, Goal::None);
+    note(&mut section);
+    Ok(section)
+}
+
+/// Measures how long it takes from a change to whoever watches, both at the same place.
+pub(crate) fn push() -> Result<Section> {
+    let server = redis()?;
+    let columns = ["where", "p50 ms", "p99 ms", "max ms"];
+    let mut section = Section::new("hosts-push: from a change sent to its event at a watcher", &columns);
+    for place in places(&server) {
+        let bob = place.client("push-bob");
+        let mut alice = place.subscribe("push-alice", "users=push-bob&watch_only=true");
+        alice.snapshot();
+        bob.beat("web");
+        alice.presence("push-bob", "online");
+        let mut taken_ms = Vec::new();
+        for state in ["busy", "away"].into_iter().cycle().take(CHANGES) {
+            let began = Instant::now();
+            bob.put("/v1/status", serde_json::json!({ "choice": state }));
+            alice.presence("push-bob", state);
+            taken_ms.push(began.elapsed().as_secs_f64() * 1000.0);
+        }
+        taken_ms.sort_unstable_by(f64::total_cmp);
+        let figure = |share| number(quantile(&taken_ms, share));
+        section.row([place.name.to_owned(), figure(0.5), figure(0.99), figure(1.0)], Goal::None, 0.0);
+    }
+    section
+        .note(&format!("{CHANGES} changes of one person's choice, one after the other, on an otherwise idle service."));
+    Ok(section)
+}
+
+/// Measures how long each takes from its start to its first answer, and says how large every file is.
+pub(crate) fn starts() -> Result<Section> {
+    let server = redis()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut section =
+        Section::new("hosts-starts: from the process to its first answer, and sizes", &["figure", "value"]);
+    let kinds: [(&str, Start); 3] = [("our host", host), ("Spin", spin), ("wasmtime serve", wasmtime)];
+    for (name, start) in kinds {
+        let mut taken_ms = Vec::new();
+        for _ in 0..STARTS {
+            let began = Instant::now();
+            let Some(place) = start(&server) else { break };
+            runtime.block_on(async {
+                Connection::open(place.address("/v1/heartbeat")).await?.ask(&people::heartbeat(1)).await?;
+                anyhow::Ok(())
+            })?;
+            taken_ms.push(began.elapsed().as_secs_f64() * 1000.0);
+        }
+        if !taken_ms.is_empty() {
+            section.row([format!("{name}, ms"), number(Spread::of(&taken_ms).median)], Goal::None, 0.0);
+        }
+    }
+    for folder in ["spin", "spin-sqlite", "wasi"] {
+        let mut files: Vec<_> = std::fs::read_dir(root().join("dist").join(folder))?.collect::<Result<_, _>>()?;
+        files.sort_by_key(std::fs::DirEntry::file_name);
+        for file in files {
+            let name = format!("`dist/{folder}/{}`, KB", file.file_name().to_string_lossy());
+            section.row([name, number(file.metadata()?.len() as f64 / 1e3)], Goal::None, 0.0);
+        }
+    }
+    section.note(&format!(
+        "The median of {STARTS} starts, with all functions: our host has them compiled ahead, Spin compiles seven files of about \
+         two megabytes and `wasmtime serve` is six processes that compile one each, one after the other."
+    ));
+    Ok(section)
+}
+
+fn redis() -> Result<Redis> {
+    let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
+    Redis::with(Options { args, ..Options::default() }).context("a Redis")
+}
+
+fn has_spin() -> bool {
+    Place::has_spin()
+}
+
+fn host(server: &Redis) -> Option<Place> {
+    Some(Place::host(&server.url(), Setup::default()))
+}
+
+fn spin(server: &Redis) -> Option<Place> {
+    has_spin().then(|| Place::spin(server.port(), Setup::default()))
+}
+
+fn wasmtime(server: &Redis) -> Option<Place> {
+    Place::has_wasmtime().then(|| Place::wasmtime(&server.url(), Setup::default()))
+}
+
+/// All that are there.
+fn places(server: &Redis) -> Vec<Place> {
+    [host, spin, wasmtime].into_iter().filter_map(|start| start(server)).collect()
+}
+
+fn contenders(places: &[Place], path: &str, requests: &Requests) -> Vec<Contender> {
+    places.iter().map(|place| contender(place, path, requests)).collect()
+}
+
+fn contender(place: &Place, path: &str, requests: &Requests) -> Contender {
+    let (address, requests) = (place.address(path).to_owned(), requests.clone());
+    Contender { name: place.name, address, requests, seen: Vec::new() }
+}
+
+/// Slice by slice, each in turn. The first round warms up.
+fn take_turns(contenders: &mut [Contender]) -> Result<()> {
+    for round in 0..SLICES {
+        for contender in contenders.iter_mut() {
+            let seen = load(&contender.address, &contender.requests, CONNECTIONS, SLICE);
+            let seen = seen.with_context(|| format!("{} was asked", contender.name))?;
+            if round > 0 {
+                contender.seen.push(seen);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(title: &'static str) -> Section {
+    Section::new(title, &["where", "requests/s", "our host / it", "min–max", "p50 µs", "p99 µs"])
+}
+
+fn report(section: &mut Section, contenders: &[Contender], goal: Goal) {
+    for contender in contenders {
+        let median = |figure: fn(&Seen) -> f64| {
+            number(Spread::of(&contender.seen.iter().map(figure).collect::<Vec<_>>()).median)
+        };
+        let ours = contenders.first().map(|ours| against(ours, contender)).unwrap_or(Spread {
+            low: 1.0,
+            median: 1.0,
+            high: 1.0,
+        });
+        let (times, range) = ratio(ours);
+        let goal = if contender.name == "Spin" { goal } else { Goal::None };
+        let cells = [
+            contender.name.to_owned(),
+            median(|seen| seen.per_second),
+            times,
+            range,
+            median(|seen| seen.p50_us),
+            median(|seen| seen.p99_us),
+        ];
+        section.row(cells, goal, ours.median);
+    }
+}
+
+/// How many times as many requests one answered as the other, slice by slice.
+fn against(ours: &Contender, theirs: &Contender) -> Spread {
+    let mut duel = Duel::default();
+    ours.seen.iter().zip(&theirs.seen).for_each(|(one, other)| duel.push(one.per_second, other.per_second));
+    duel.ratio()
+}
+
+fn note(section: &mut Section) {
+    let mut text = format!(
+        "{CONNECTIONS} connections, keep-alive, {} people, the client and Redis on the same cores. Each as it starts by default.",
+        number(PEOPLE as f64)
+    );
+    for (name, is_there) in [("Spin", has_spin()), ("`wasmtime serve`", Place::has_wasmtime())] {
+        if !is_there {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " {name} was not there, and was not measured.");
+        }
+    }
+    section.note(&text);
+}
