@@ -75,9 +75,10 @@ fn whoever_says_goodbye_is_gone_at_once() {
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
         alice.presence("bob", "offline");
 
-        let (mut tab, phone) =
-            (Socket::open(stage.there(), "bob", "device=tab"), Socket::open(stage.here(), "bob", ""));
+        // The phone first: whoever is told that Bob is here then knows that it is the phone that keeps him so.
+        let phone = Socket::open(stage.here(), "bob", "");
         alice.presence("bob", "online");
+        let mut tab = Socket::open(stage.there(), "bob", "device=tab");
         tab.send(&json!({ "op": "leave" }));
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
         assert_eq!(alice.up_to_now(stage.there()), [], "the phone is still here");
