@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::{self, Profile};
-use crate::workspace::{Workspace, selection};
+use crate::workspace::{Package, Workspace, selection};
 use crate::{dist, process, servers, setup};
 
 /// The oldest Spin that speaks WASI 0.3 as it was agreed on.
@@ -111,7 +111,9 @@ fn groups<'a>(workspace: &'a Workspace, args: &[String]) -> Vec<Vec<&'a str>> {
     if own.into_iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package")) {
         return vec![Vec::new()];
     }
-    let groups = [workspace.natives(), workspace.tools()];
+    // This program by itself, as it was built to be run: so what it depends on is there already.
+    let (xtask, shared) = workspace.tools().into_iter().partition(|package| package.name == env!("CARGO_PKG_NAME"));
+    let groups: [Vec<&Package>; 3] = [workspace.natives(), shared, xtask];
     groups.iter().filter(|packages| !packages.is_empty()).map(|packages| selection(packages)).collect()
 }
 
