@@ -93,17 +93,19 @@ pub(crate) fn push() -> Result<Section> {
     let server = redis()?;
     let columns = ["where", "p50 ms", "p99 ms", "max ms"];
     let mut section = Section::new("hosts-push: from a change sent to its event at a watcher", &columns);
-    for place in places(&server) {
-        let bob = place.client("push-bob");
-        let mut alice = place.subscribe("push-alice", "users=push-bob&watch_only=true");
+    for (index, place) in places(&server).into_iter().enumerate() {
+        // What one chose lasts: so somebody else at each place.
+        let name = format!("push-{index}");
+        let bob = place.client(&name);
+        let mut alice = place.subscribe("push-alice", &format!("users={name}&watch_only=true"));
         alice.snapshot();
         bob.beat("web");
-        alice.presence("push-bob", "online");
+        alice.presence(&name, "online");
         let mut taken_ms = Vec::new();
         for state in ["busy", "away"].into_iter().cycle().take(CHANGES) {
             let began = Instant::now();
             bob.put("/v1/status", serde_json::json!({ "choice": state }));
-            alice.presence("push-bob", state);
+            alice.presence(&name, state);
             taken_ms.push(began.elapsed().as_secs_f64() * 1000.0);
         }
         taken_ms.sort_unstable_by(f64::total_cmp);
