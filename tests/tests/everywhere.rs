@@ -195,13 +195,13 @@ fn snapshot_and_push(place: &Place) {
     assert!(online.id.is_some() && busy.id.is_some());
     let left_off = alice.last_id();
     drop(alice);
+    ok(&bob.beat("web"));
     ok(&bob.put("/v1/status", json!({ "choice": "away" })));
     let mut alice = place.subscribe_from("push-alice", "users=push-bob,push-eve&watch_only=true", left_off.as_deref());
     alice.until("what was missed is told", NOTICED, |told| {
         told.is_of("push-bob") && told.state() == "away"
             || told.data["presences"].as_array().is_some_and(|all| all.iter().any(|one| one["state"] == "away"))
     });
-    // Both are kept alive by beats, so that nothing else is told.
     ok(&eve.post("/v1/leave", json!({ "device": "web", "reason": "logout" })));
     alice.presence("push-eve", "offline");
 }

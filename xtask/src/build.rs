@@ -57,7 +57,7 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
     let functions = workspace.functions();
     ensure!(!functions.is_empty(), "there is no function in components/: nothing to build");
     if !binary(workspace, profile, "precompile").exists() {
-        announce("the first build takes about 8 minutes on 2 cores: it compiles wasmtime");
+        announce("the first build takes about ten minutes on 2 cores: it compiles wasmtime");
     }
     let components = components(workspace, &functions, &workspace.components, WASM_TARGET)?;
     aside(workspace, &workspace.examples(), "examples")?;

@@ -36,7 +36,7 @@ Start here:
   cargo xtask test --wasmtime      under `wasmtime serve` too, which is compiled first
   cargo xtask ci                   all that must be green before a change goes in
 
-The first build takes about 8 minutes on 2 cores: it compiles wasmtime.";
+The first build takes about ten minutes on 2 cores: it compiles wasmtime.";
 
 /// Build, run, measure and check Rollcall.
 #[derive(Parser)]
