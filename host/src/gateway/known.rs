@@ -56,10 +56,13 @@ pub(super) fn alike(one: &Published, other: &Published) -> bool {
 /// A number that changes when what a viewer was told of a person changes. Together, by exclusive or, those of all whom a
 /// viewer watches tell whether anything changed while the viewer was away, on whichever host it comes back to.
 ///
-/// The version of somebody offline is forgotten after a while, their last seen is not: so that is what counts.
+/// Its upper half changes only with how much of the person the viewer sees: see [`seen_alike`]. Of the lower half: the version
+/// of somebody offline is forgotten after a while, their last seen is not, so that is what counts.
 pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
-    let mut hash = Fnv::default();
-    hash.text(user.as_str());
+    let mut sight = Fnv::default();
+    sight.text(user.as_str());
+    let mut hash = Fnv(sight.0);
+    sight.bytes(&[published.map_or(0, |published| if published.last_seen.is_none() { 1 } else { 2 })]);
     if let Some(published) = published {
         let moving = match published.state {
             State::Offline => published.last_seen.map_or(0, |time| time.0),
@@ -73,7 +76,16 @@ pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
             hash.bytes(&note.until.map_or(0, |until| until.0).to_le_bytes());
         }
     }
-    hash.spread()
+    (sight.spread() & UPPER) | (hash.spread() & !UPPER)
+}
+
+/// The half of a trace that says how much is seen.
+const UPPER: u64 = !0 << 32;
+
+/// Whether a viewer with these traces of the same people saw as much of each of them then as now. If not, a time does not tell
+/// what is new to the viewer: whoever is shown again may have been as they are for hours.
+pub(super) fn seen_alike(then: u64, now: u64) -> bool {
+    (then ^ now) & UPPER == 0
 }
 
 /// FNV-1a: the same on every host and in every release, which the hash of a map need not be.
@@ -136,6 +148,17 @@ mod tests {
             trace(published(State::Away, 5, 9)),
             "so is what was derived"
         );
+    }
+
+    #[test]
+    fn half_of_a_trace_is_how_much_is_seen() {
+        let bob = UserId::parse("bob").unwrap();
+        let whole = |version| trace(&bob, Some(&published(State::Online, 5, version)));
+        let part = trace(&bob, Some(&Published { last_seen: None, ..published(State::Online, 5, 9) }));
+        assert!(seen_alike(whole(9), whole(10)), "what changed is another matter");
+        assert!(!seen_alike(whole(9), part) && !seen_alike(part, trace(&bob, None)));
+        let ann = trace(&UserId::parse("ann").unwrap(), None);
+        assert!(!seen_alike(ann ^ whole(9), ann ^ trace(&bob, None)), "among others, too");
     }
 
     fn note(text: &str) -> rollcall_core::Note {

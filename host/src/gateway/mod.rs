@@ -209,8 +209,11 @@ impl Spectator {
             gateway.roster.borrow_mut().listened(&added.topics);
         }
         let (mut shown, typing) = self.read_while_still(added, watching, conversations).await?;
+        let digest = gateway.roster.borrow().digest(self.key);
+        // To whoever sees more or less of somebody than before, everything is told.
+        let since = since.filter(|since| since.digest.is_none_or(|before| known::seen_alike(before, digest)));
         if let Some(since) = since {
-            let unchanged = since.digest == Some(gateway.roster.borrow().digest(self.key));
+            let unchanged = since.digest == Some(digest);
             shown.retain(|shown| !unchanged && gateway.is_since(shown.published.as_ref(), &since));
         }
         let presences = shown.iter().map(|shown| &*shown.text);
