@@ -1,0 +1,370 @@
+// The client in Node, against a real host.
+
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+
+import type { Options, RollcallError } from "../src/index.js";
+import { Host, mint } from "./host.js";
+import { Proxy } from "./proxy.js";
+import { Listener, until } from "./waiting.js";
+
+const TRANSPORTS = ["socket", "events"] as const;
+const cleanup: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const end of cleanup.splice(0).reverse()) await end();
+});
+
+function listener(options: Options): Listener {
+  const made = new Listener(options);
+  cleanup.push(() => made.rollcall.close());
+  return made;
+}
+
+async function started(...flags: string[]): Promise<Host> {
+  const host = await Host.start(flags);
+  cleanup.push(() => host.remove());
+  return host;
+}
+
+async function proxied(host: Host): Promise<Proxy> {
+  const proxy = await Proxy.start(host.port);
+  cleanup.push(() => proxy.stop());
+  return proxy;
+}
+
+describe.each(TRANSPORTS)("by %s", (transport) => {
+  let host: Host;
+
+  beforeAll(async () => {
+    host = await Host.start();
+    return () => host.remove();
+  });
+
+  const as = (name: string) => listener({ url: host.url, as: `${name} by ${transport}`, transport });
+  const called = (name: string) => `${name} by ${transport}`;
+
+  test("a watcher is told of each at first and of every change, and being connected is being here", async () => {
+    const alice = as("alice");
+    alice.watch(called("bob"), called("carol"));
+    await alice.sees(called("bob"), "offline");
+    await alice.sees(called("carol"), "offline");
+    const bob = as("bob");
+    await alice.sees(called("bob"), "online");
+    await bob.rollcall.setStatus({ choice: "busy", text: "in a meeting", emoji: "📅", forSeconds: 60 });
+    await alice.sees(called("bob"), "busy");
+    expect(alice.rollcall.get(called("bob"))?.note).toMatchObject({ text: "in a meeting", emoji: "📅" });
+    await bob.rollcall.setStatus({ choice: "auto" });
+    await alice.sees(called("bob"), "online");
+    await bob.rollcall.close();
+    await alice.sees(called("bob"), "offline");
+    expect(alice.states(called("bob"))).toEqual(["offline", "online", "busy", "online", "offline"]);
+    expect(alice.states(called("carol"))).toEqual(["offline"]);
+    expect(alice.told.every(({ context }) => !context.stale)).toBe(true);
+    expect([...alice.errors, ...bob.errors]).toEqual([]);
+  });
+
+  test("whom to watch may change, and who is watched no longer is told of no longer", async () => {
+    const erin = as("erin");
+    const stop = erin.watch(called("frank"));
+    await erin.sees(called("frank"), "offline");
+    erin.watch(called("grace"));
+    await erin.sees(called("grace"), "offline");
+    stop();
+    await host.beat(called("frank"));
+    await host.beat(called("grace"));
+    await erin.sees(called("grace"), "online");
+    expect(erin.states(called("frank"))).toEqual(["offline"]);
+    expect(erin.rollcall.get(called("frank"))).toBe(undefined);
+    erin.watch(called("frank"));
+    await until("frank is told of anew", () => erin.states(called("frank")).length > 1);
+  });
+
+  test("strokes become one sign that others see, and none after the message is sent", async () => {
+    const [heidi, ivan] = [as("heidi"), as("ivan")];
+    const typists: string[][] = [];
+    heidi.rollcall.watchTyping("room 1/2", (now) => typists.push(now));
+    ivan.rollcall.watchTyping("room 1/2", () => {});
+    await heidi.is("online");
+    await ivan.is("online");
+    await until("heidi watches the room", () => heidi.events.length > 0);
+    const stroking = setInterval(() => ivan.rollcall.typing("room 1/2"), 50);
+    cleanup.push(() => clearInterval(stroking));
+    await until("ivan types", () => typists.at(-1)?.length === 1);
+    clearInterval(stroking);
+    ivan.rollcall.stopTyping("room 1/2");
+    await until("ivan stopped", () => typists.at(-1)?.length === 0);
+    expect(typists).toEqual([[], [called("ivan")], []]);
+    expect(ivan.rollcall.typists("room 1/2"), "one does not see oneself type").toEqual([]);
+  });
+
+  test("whoever is hidden has no state, and one again when they are shown", async () => {
+    await host.ask(called("judy"), "PUT", `/v1/blocks/${encodeURIComponent(called("mallory"))}`);
+    const mallory = as("mallory");
+    mallory.watch(called("judy"));
+    await mallory.sees(called("judy"), null);
+    const nothing = { state: null, since: null, last_seen: null, version: null, note: null };
+    expect(mallory.rollcall.get(called("judy"))).toEqual({ user: called("judy"), ...nothing });
+    await host.ask(called("judy"), "DELETE", `/v1/blocks/${encodeURIComponent(called("mallory"))}`);
+    await mallory.sees(called("judy"), "offline");
+  });
+
+  test("more people than one connection may watch are told of all the same", async () => {
+    const many = Array.from({ length: 1203 }, (_, place) => called(`person ${place}`));
+    const oscar = listener({ url: host.url, as: called("oscar"), transport, pollInterval: 300 });
+    oscar.watch(...many);
+    await until("everybody was told of", () => many.every((user) => oscar.rollcall.get(user)));
+    expect(oscar.told.length).toBe(many.length);
+    const [first, last] = [many[0] ?? "", many.at(-1) ?? ""];
+    await host.beat(first);
+    await host.beat(last);
+    await oscar.sees(first, "online");
+    await oscar.sees(last, "online");
+    expect(oscar.told.length).toBe(many.length + 2);
+    expect(oscar.errors).toEqual([]);
+    expect((await oscar.rollcall.presence(many)).map(({ user }) => user)).toEqual(many);
+  });
+
+  test("a name that is none is told as an error, and takes nobody with it", async () => {
+    const peggy = as("peggy");
+    peggy.watch(called("rupert"), "", called("sybil"));
+    await peggy.sees(called("rupert"), "offline");
+    await peggy.sees(called("sybil"), "offline");
+    await until("the error", () => peggy.errors.length > 0);
+    expect(peggy.errors[0]).toMatchObject({ name: "RollcallError", status: 400, problem: { field: "users[1]" } });
+  });
+
+  test("whoever leaves for a second flickers for nobody", async () => {
+    const proxy = await proxied(host);
+    const trent = as("trent");
+    trent.watch(called("victor"));
+    await trent.sees(called("victor"), "offline");
+    const victor = listener({ url: proxy.url, as: called("victor"), transport, device: "laptop" });
+    await trent.sees(called("victor"), "online");
+    proxy.cut();
+    await victor.is("connecting");
+    proxy.mend();
+    await victor.is("online");
+    await host.ask(called("victor"), "PUT", "/v1/status", { choice: "busy" });
+    await trent.sees(called("victor"), "busy");
+    expect(trent.states(called("victor"))).toEqual(["offline", "online", "busy"]);
+  });
+});
+
+test("a watcher resumes when the host is killed and comes back, and is told nothing twice", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "rollcall-client-"));
+  const first = await Host.start([], folder);
+  cleanup.push(() => first.remove());
+  const alice = listener({ url: first.url, as: "alice" });
+  const bob = listener({ url: first.url, as: "bob" });
+  alice.watch("bob", "carol");
+  await alice.sees("bob", "online");
+  await first.stop("SIGKILL");
+  await alice.is("connecting");
+  const second = await Host.start(["--listen", `127.0.0.1:${first.port}`], folder);
+  cleanup.push(() => second.stop("SIGKILL"));
+  await alice.is("online");
+  await bob.is("online");
+  await second.ask("carol", "POST", "/v1/heartbeat", { device: "phone" });
+  await alice.sees("carol", "online");
+  expect(alice.states("carol")).toEqual(["offline", "online"]);
+  await alice.sees("bob", "online");
+  expect(alice.told.every(({ context }) => !context.stale)).toBe(true);
+});
+
+test.each(TRANSPORTS)("by %s, what happened while it was broken is told, and nothing else", async (transport) => {
+  const host = await started();
+  const proxy = await proxied(host);
+  const alice = listener({ url: proxy.url, as: "alice", transport });
+  await host.ask("dave", "PUT", "/v1/blocks/alice");
+  await host.ask("bob", "PUT", "/v1/status", { choice: "busy" });
+  await host.beat("dave");
+  alice.watch("bob", "carol", "dave");
+  await alice.sees("dave", null);
+  await alice.sees("carol", "offline");
+  proxy.cut();
+  await alice.is("connecting");
+  const beating = setInterval(() => void host.beat("dave").catch(() => {}), 300);
+  cleanup.push(() => clearInterval(beating));
+  const carol = listener({ url: host.url, as: "carol" });
+  await carol.is("online");
+  // That somebody is shown again is no change of theirs: their state may be older than what alice heard last.
+  await host.ask("dave", "DELETE", "/v1/blocks/alice");
+  alice.events.length = 0;
+  proxy.mend();
+  await alice.sees("carol", "online");
+  await alice.sees("dave", "online");
+  expect([alice.states("bob").length, alice.states("carol"), alice.states("dave")]).toEqual([
+    1,
+    ["offline", "online"],
+    [null, "online"],
+  ]);
+  if (transport === "socket") expect(alice.events).toContain("snapshot true");
+});
+
+test("after the grace what is known is stale, and is told so once; then it is not", async () => {
+  const host = await started();
+  const proxy = await proxied(host);
+  const alice = listener({ url: proxy.url, as: "alice", staleAfter: 100 });
+  alice.watch("bob");
+  await alice.sees("bob", "offline");
+  proxy.cut();
+  await alice.is("offline");
+  await until("stale", () => alice.told.length === 2);
+  expect(alice.told[1]).toMatchObject({ presence: { user: "bob", state: "offline" }, context: { stale: true } });
+  proxy.mend();
+  await alice.is("online");
+  await until("fresh", () => alice.told.length === 3);
+  expect(alice.told[2]?.context).toEqual({ stale: false });
+});
+
+test("where sockets are blocked, events take their place, and somebody is here all the same", async () => {
+  const host = await started();
+  const proxy = await proxied(host);
+  proxy.blocksSockets = true;
+  const alice = listener({ url: host.url, as: "alice" });
+  alice.watch("bob");
+  const bob = listener({ url: proxy.url, as: "bob" });
+  bob.watch("alice");
+  await bob.sees("alice", "online");
+  await alice.sees("bob", "online");
+  expect(proxy.upgrades).toBe(2);
+  expect(await host.metric('rollcall_streams{of="subscribe"}')).toBe(1);
+  await bob.rollcall.close();
+  await alice.sees("bob", "offline");
+  expect(bob.errors).toEqual([]);
+});
+
+test("a host that is told to stop loses nobody for more than a moment", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "rollcall-client-"));
+  const first = await Host.start([], folder);
+  cleanup.push(() => first.remove());
+  const alice = listener({ url: first.url, as: "alice" });
+  alice.watch("bob");
+  await alice.sees("bob", "offline");
+  await first.stop();
+  await alice.is("connecting");
+  const second = await Host.start(["--listen", `127.0.0.1:${first.port}`], folder);
+  cleanup.push(() => second.stop("SIGKILL"));
+  await second.beat("bob");
+  await alice.sees("bob", "online");
+});
+
+describe("with a key", () => {
+  let host: Host;
+  let key: string;
+
+  beforeAll(async () => {
+    const folder = mkdtempSync(join(tmpdir(), "rollcall-client-"));
+    key = Host.key(folder);
+    host = await Host.start(["--token-key", key], folder);
+    return () => host.remove();
+  });
+
+  test.each(TRANSPORTS)("by %s, a connection outlives its token by fresh ones, unnoticed", async (transport) => {
+    let minted = 0;
+    const user = `alice by ${transport}`;
+    const token = () => mint(key, user, (minted++, "2s"));
+    const bob = listener({ url: host.url, token: () => mint(key, "bob", "1h") });
+    bob.watch(user);
+    await bob.sees(user, "offline");
+    const alice = listener({ url: host.url, token, transport });
+    alice.watch("bob");
+    await bob.sees(user, "online");
+    await until("some tokens were used up", () => minted >= 5);
+    expect(alice.statuses.filter((status) => status !== "online")).toEqual(["connecting"]);
+    expect(bob.states(user)).toEqual(["offline", "online"]);
+    expect(alice.errors).toEqual([]);
+  });
+
+  test("a token that is refused is replaced by a fresh one, for calls and for the connection", async () => {
+    let asked = 0;
+    const carol = listener({ url: host.url, token: () => (++asked === 1 ? "stale" : mint(key, "carol", "1h")) });
+    const [self] = await carol.rollcall.presence(["carol"]);
+    expect(self?.user).toBe("carol");
+    await carol.is("online");
+    expect(asked).toBe(2);
+  });
+
+  test("without a good token every call rejects with a problem, and so says the listener", async () => {
+    const eve = listener({ url: host.url, token: "nonsense" });
+    const refused = await eve.rollcall.presence(["bob"]).catch((error: RollcallError) => error);
+    expect(refused).toMatchObject({ name: "RollcallError", status: 401, title: "The token is not accepted" });
+    await until("the error", () => eve.errors.length > 0);
+    expect(eve.errors[0]?.status).toBe(401);
+    expect(eve.rollcall.status).toBe("connecting");
+  });
+
+  test("a conversation of others is refused once, and the rest goes on", async () => {
+    const token = () => mint(key, "dave", "1h", ["ours"]);
+    const dave = listener({ url: host.url, token });
+    dave.rollcall.watchTyping("theirs", () => {});
+    dave.rollcall.watchTyping("ours", () => {});
+    dave.watch("bob");
+    await until("refused", () => dave.errors.length > 0);
+    await until("ours is watched", () => dave.events.length >= 2);
+    expect(dave.errors.map(({ status }) => status)).toEqual([403]);
+  });
+});
+
+test("what cannot be reached is a problem without a status, and the next attempt waits", async () => {
+  const host = await started();
+  await host.stop("SIGKILL");
+  const alice = listener({ url: host.url, as: "alice", staleAfter: 50 });
+  await expect(alice.rollcall.presence(["bob"])).rejects.toMatchObject({ name: "RollcallError", status: 0 });
+  await expect(alice.rollcall.setStatus({ choice: "busy" })).rejects.toMatchObject({ title: "No answer" });
+  await alice.is("offline");
+  await alice.rollcall.close();
+  expect(alice.rollcall.status).toBe("closed");
+});
+
+test("a callback that throws is told as an error, and the others are called", async () => {
+  const host = await started();
+  const alice = listener({ url: host.url, as: "alice" });
+  alice.rollcall.watch(["bob"], () => {
+    throw new Error("mine");
+  });
+  alice.watch("bob");
+  await alice.sees("bob", "offline");
+  await until("the error", () => alice.errors.length > 0);
+  expect(alice.errors[0]).toMatchObject({ title: "A callback failed", detail: "Error: mine" });
+});
+
+test("who only watches is not here", async () => {
+  const host = await started();
+  const alice = listener({ url: host.url, as: "alice", watchOnly: true });
+  alice.watch("alice", "bob");
+  await alice.sees("bob", "offline");
+  await host.beat("bob");
+  await alice.sees("bob", "online");
+  alice.rollcall.active();
+  expect(alice.states("alice")).toEqual(["offline"]);
+  expect(alice.errors).toEqual([]);
+});
+
+test("watching begun and ended in one go is nothing on the wire", async () => {
+  const host = await started();
+  const alice = listener({ url: host.url, as: "alice" });
+  alice.watch("bob");
+  await alice.sees("bob", "offline");
+  const before = alice.events.length;
+  for (let again = 0; again < 5; again++) alice.watch("carol")();
+  alice.watch("bob")();
+  alice.watch("dave");
+  await alice.sees("dave", "offline");
+  expect(alice.events.length).toBe(before + 1);
+});
+
+test.each(TRANSPORTS)("by %s, somebody who went away is here again with what they do", async (transport) => {
+  const host = await started("--idle-after", "300ms");
+  const alice = listener({ url: host.url, as: "alice" });
+  alice.watch("bob");
+  const bob = listener({ url: host.url, as: "bob", activityInterval: 10, transport });
+  await alice.sees("bob", "away");
+  bob.rollcall.active();
+  await alice.sees("bob", "online");
+  await alice.sees("bob", "away");
+});

@@ -1,0 +1,75 @@
+// A page of the tests: what React under StrictMode does with the hooks, and what of it goes over the wire.
+
+import { StrictMode, useState, type ReactNode } from "react";
+import { createRoot } from "react-dom/client";
+
+import { RollcallProvider, usePresence, useTyping } from "../src/react.js";
+
+declare global {
+  interface Window {
+    sent: string[];
+    sockets: number;
+    renders: number;
+    act: { users(names: string[]): void; again(): void; mount(isMounted: boolean): void; type(): void };
+  }
+}
+
+const query = new URLSearchParams(location.search);
+window.sent = [];
+window.sockets = 0;
+window.renders = 0;
+
+/** Counts what is sent. */
+class CountingSocket extends WebSocket {
+  constructor(url: string) {
+    super(url);
+    window.sockets++;
+  }
+
+  override send(text: string): void {
+    window.sent.push(text);
+    super.send(text);
+  }
+}
+
+function People({ users }: { users: string[] }): ReactNode {
+  window.renders++;
+  const presences = usePresence([...users]);
+  const { typists, type } = useTyping("room");
+  window.act.type = type;
+  const states = users.map((user) => `${user} ${presences.get(user)?.state ?? "unknown"}`);
+  return (
+    <p>
+      {states.join(", ")}; {typists.join(", ")} typing
+    </p>
+  );
+}
+
+function App(): ReactNode {
+  const [users, setUsers] = useState(["bob"]);
+  const [isMounted, setMounted] = useState(true);
+  const [, setCount] = useState(0);
+  window.act = {
+    ...window.act,
+    users: setUsers,
+    again: () => setCount((count) => count + 1),
+    mount: setMounted,
+  };
+  const options = { url: query.get("host") ?? "", as: "alice", WebSocket: CountingSocket };
+  return isMounted ? (
+    <RollcallProvider options={options}>
+      <People users={users} />
+    </RollcallProvider>
+  ) : (
+    <p>nothing</p>
+  );
+}
+
+const root = document.getElementById("root");
+if (root) {
+  createRoot(root).render(
+    <StrictMode>
+      <App />
+    </StrictMode>,
+  );
+}
