@@ -1,0 +1,155 @@
+// Takes the picture at the top of the README: a host with a crowd on it, watched by both views of the console.
+//
+//   npm run screenshot -w @rollcall/console
+//
+// The host is the binary at ROLLCALL_BIN, or target/debug/rollcall, and must hold the console; Chromium is the one at
+// CHROMIUM, or on the path. It takes about a minute, because the charts show a minute.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { statSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+import { chromium } from "playwright-core";
+
+import { chromiumPath } from "./chromium.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const PICTURE = `${ROOT}docs/console.png`;
+const MOST_BYTES = 200 * 1024;
+
+/** How long the crowd is there before the picture is taken. */
+const CROWD_FOR_MS = 52_000;
+const CROWD = 1_800;
+/** People whom many watch, the most watched first, and how many streams watch each. */
+const WATCHED = [["nora", 42], ["bob", 31], ["carol", 24], ["erin", 13], ["omar", 8], ["dave", 5]];
+
+async function main() {
+  const host = await startHost();
+  const over = new AbortController();
+  const browser = await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"], headless: true });
+  try {
+    await furnish(host.base);
+    const crowd = keepCrowd(host.base, over.signal);
+    const run = await open(browser, `${host.base}/#/run`, { width: 1_100, height: 800 });
+    const others = await Promise.all(["bob", "nora"].map((name) => open(browser, `${host.base}/?as=${name}#/try`, {})));
+    const room = "alice,nora,bob,carol,dave,erin";
+    const phone = await open(browser, `${host.base}/?as=alice&with=${room}#/try`, { width: 380, height: 760 });
+    await wait(CROWD_FOR_MS);
+    await converse(others);
+    await compose(browser, await photograph(run), await photograph(phone, '[aria-labelledby="room-title"]'));
+    over.abort();
+    await crowd;
+  } finally {
+    over.abort();
+    await browser.close();
+    host.child.kill("SIGKILL");
+  }
+  const bytes = statSync(PICTURE).size;
+  console.log(`${PICTURE}: ${Math.round(bytes / 1024)} KB`);
+  if (bytes > MOST_BYTES) throw new Error("the picture is too large for a README");
+}
+
+/** A host of this script's own, with short times so that much happens in a minute. */
+async function startHost() {
+  const environment = Object.entries(process.env).filter(([name]) => !name.startsWith("ROLLCALL_"));
+  const times = ["--interval", "2s", "--tolerance", "1s", "--grace", "2s", "--retire-after", "1s"];
+  const child = spawn(
+    process.env.ROLLCALL_BIN ?? `${ROOT}target/debug/rollcall`,
+    ["serve", "--listen", "127.0.0.1:0", "--data", "none", "--log", "error", ...times],
+    { env: Object.fromEntries(environment), stdio: ["ignore", "pipe", "inherit"] },
+  );
+  const lines = createInterface({ input: child.stdout });
+  const [line] = await once(lines, "line", { signal: AbortSignal.timeout(20_000) });
+  return { child, base: line.split(" ").find((word) => word.startsWith("http://")) };
+}
+
+/** Notes and choices of the people in the room. */
+async function furnish(base) {
+  await ask(base, "carol", "PUT", "/v1/status", { choice: "busy", text: "in a meeting", emoji: "☎" });
+  await ask(base, "erin", "PUT", "/v1/status", { choice: "away", text: "back soon", emoji: "☕" });
+  await ask(base, "dave", "PUT", "/v1/privacy", { presence: "contacts", last_seen: "contacts" });
+}
+
+/** People beat, come and go, and watch each other, until it is over. */
+async function keepCrowd(base, signal) {
+  for (const [user, watchers] of WATCHED) {
+    for (let watcher = 0; watcher < watchers; watcher++) {
+      const users = [user, ...Array.from({ length: 12 }, (_, place) => `person-${watcher * 29 + place * 7}`)].join();
+      const path = `/v1/subscribe?users=${users}&as=watcher-${user}-${watcher}`;
+      fetch(base + path, { signal }).then((response) => drain(response.body)).catch(() => undefined);
+    }
+  }
+  for (let turn = 0; !signal.aborted; turn++) {
+    // A tide, and on top of it people who come for a few seconds only.
+    const tide = Math.round(CROWD * (0.8 + 0.2 * Math.sin(turn / 9)));
+    const steady = Array.from({ length: tide }, (_, place) => `person-${place}`);
+    const guests = Array.from({ length: 60 }, (_, place) => `guest-${Math.floor(turn / 4) * 40 + place}`);
+    const people = [...steady, ...guests, "carol", "erin", "dave", "omar"];
+    for (let first = 0; first < people.length; first += 1_000) {
+      const beats = people.slice(first, first + 1_000).map((user) => ({ user, device: "web-1", kind: "web" }));
+      await ask(base, "crowd", "POST", "/v1/heartbeats", { beats });
+    }
+    await wait(1_000);
+  }
+}
+
+async function drain(body) {
+  for await (const _ of body) {
+    // Only that it is read matters.
+  }
+}
+
+/** Something to see on the timeline, the last of it just now. */
+async function converse([bob, nora]) {
+  await nora.getByRole("radio", { name: "busy" }).check();
+  await nora.getByLabel("Text").fill("writing");
+  await nora.getByRole("button", { name: "Set" }).click();
+  await bob.getByPlaceholder("Hello…").pressSequentially("shall we", { delay: 60 });
+}
+
+async function open(browser, url, { width = 1_200, height = 800 }) {
+  const context = await browser.newContext({ colorScheme: "light", viewport: { width, height } });
+  const page = await context.newPage();
+  await page.goto(url);
+  return page;
+}
+
+/** The page from this element on. */
+async function photograph(page, from) {
+  if (from) {
+    await page.locator(from).first().evaluate((element) => {
+      element.scrollIntoView();
+      scrollBy(0, -9);
+    });
+  }
+  return page.screenshot();
+}
+
+/** Both pictures on one ground: the figures behind, the room in front of them. */
+async function compose(browser, run, phone) {
+  const page = await browser.newPage({ viewport: { width: 1_500, height: 860 } });
+  const source = (picture) => `data:image/png;base64,${picture.toString("base64")}`;
+  await page.setContent(`
+    <style>
+      body { margin: 0; height: 860px; background: #dfe6e1; }
+      img { position: absolute; border-radius: 10px; box-shadow: 0 0 0 1px #b9c4bd, 0 6px 0 #c9d3cd; }
+    </style>
+    <img style="left: 30px; top: 30px" src="${source(run)}">
+    <img style="right: 30px; bottom: 30px" src="${source(phone)}">`);
+  await page.screenshot({ path: PICTURE });
+}
+
+async function ask(base, user, method, path, body) {
+  const headers = { "rollcall-user": user, "content-type": "application/json" };
+  const response = await fetch(base + path, { method, headers, body: JSON.stringify(body) });
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+  await response.arrayBuffer();
+}
+
+function wait(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+await main();

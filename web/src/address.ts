@@ -1,0 +1,58 @@
+// What the address says: which view, as whom, and who else is in the room.
+//
+// The view is after the `#`, so that the host serves one page; the name and the people are in the query, so that a
+// window that is copied, kept or reloaded is the same again.
+
+import { useSyncExternalStore } from "react";
+
+/** The two views. */
+export type View = "try" | "run";
+
+/** Who is in the room of a window that does not say. */
+export const REGULARS: readonly string[] = ["alice", "bob", "carol", "dave"];
+
+/** What an address says. */
+export interface Address {
+  view: View;
+  name: string | null;
+  people: readonly string[];
+}
+
+/** Reads an address. What makes no sense is passed over. */
+export function read(address: URL): Address {
+  const view = address.hash === "#/run" ? "run" : "try";
+  const name = address.searchParams.get("as")?.trim() || null;
+  const listed = address.searchParams.getAll("with").flatMap((list) => list.split(","));
+  const people = listed.map((one) => one.trim()).filter(Boolean);
+  return { view, name, people: people.length > 0 ? [...new Set(people)] : REGULARS };
+}
+
+/** Writes an address, relative to the page. */
+export function write({ view, name, people }: Address): string {
+  const query = new URLSearchParams();
+  if (name !== null) query.set("as", name);
+  if (people.join() !== REGULARS.join()) query.set("with", people.join(","));
+  const text = query.toString().replaceAll("%2C", ",");
+  return `${text && `?${text}`}#/${view}`;
+}
+
+/** Changes what the address says, and thereby what the page shows. */
+export function go(change: Partial<Address>): void {
+  history.pushState(null, "", location.pathname + write({ ...read(new URL(location.href)), ...change }));
+  dispatchEvent(new PopStateEvent("popstate"));
+}
+
+/** What the address says now. */
+export function useAddress(): Address {
+  const href = useSyncExternalStore(follow, () => location.href);
+  return read(new URL(href));
+}
+
+function follow(changed: () => void): () => void {
+  addEventListener("popstate", changed);
+  addEventListener("hashchange", changed);
+  return () => {
+    removeEventListener("popstate", changed);
+    removeEventListener("hashchange", changed);
+  };
+}
