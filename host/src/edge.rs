@@ -1,6 +1,7 @@
 //! The HTTP edge: carries a request to the function it asks for, and the answer back. What a request may look like and
 //! how an answer is written is `rollcall-api`'s business; what is decided is the functions'.
 
+mod operation;
 mod policy;
 
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use rollcall_api::call::{Call, Departure, Reason, Settled};
-use rollcall_api::origins::{from_here, is_preflight, preflight, stamp};
+use rollcall_api::origins::{is_preflight, preflight, stamp};
 use rollcall_api::{
     Access, BODY_TIMEOUT, Body, Function, LAST_EVENT_ID, Limits, Origins, Page, Problem, Query, ROLLCALL_USER, Reply,
     Route, Unread, decode, identify, openapi, pages, responses, route,
@@ -21,9 +22,11 @@ use rollcall_api::{
 use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
+use crate::console::Console;
 use crate::engine::Crew;
 use crate::following::Followers;
 use crate::gateway::{Gateway, Visitor, handshake, retry_ms};
+use crate::overview::Overview;
 
 /// One worker's edge.
 pub(crate) struct Edge {
@@ -39,6 +42,10 @@ pub(crate) struct Edge {
     pub(crate) followers: Followers,
     /// Where connections that stay are served.
     pub(crate) gateway: Rc<Gateway>,
+    /// What all workers know together.
+    pub(crate) overview: Arc<Overview>,
+    /// Pages for people.
+    pub(crate) console: Arc<Console>,
 }
 
 /// What comes of a request.
@@ -81,7 +88,12 @@ impl Edge {
         let (head, body) = request.into_parts();
         let route = match route(&head.method, head.uri.path()) {
             Ok(route) => route,
-            Err(problem) => return ("", Called::Reply(problem.into_reply())),
+            Err(problem) => {
+                // What is no part of the API may be a page for people.
+                let page = self.console.answer(&head.method, head.uri.path(), &head.headers);
+                let (template, reply) = page.unwrap_or_else(|| ("", problem.into_reply()));
+                return (template, Called::Reply(reply));
+            }
         };
         let called = match route {
             Route::Page(page) => Called::Reply(self.page(page).await),
@@ -97,7 +109,7 @@ impl Edge {
         let headers = &head.headers;
         let query = Query::parse(function, head.uri.query())?;
         if let Access::Open = *self.access {
-            from_here(headers)?;
+            self.origins.from_here(headers)?;
         }
         let text = |name: HeaderName| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
         let caller = identify(&self.access, text(AUTHORIZATION), text(ROLLCALL_USER), &query, unix_now())?;
@@ -161,6 +173,8 @@ impl Edge {
             Call::SetRestriction { user, restricted } => self.set_restriction(user, restricted).await,
             Call::Check { viewer, subjects } => self.check(viewer, subjects).await,
             Call::Changes(changes) => self.changes(&changes).await,
+            Call::Stats => self.stats().await,
+            Call::Person { user } => self.person(user).await,
             // These two are connections that stay, and never come here.
             Call::Subscribe(_) | Call::Socket(_) => Err(Error::Denied),
             Call::Sweep(sweep) => {
@@ -186,7 +200,7 @@ impl Edge {
                 Ok(()) => pages::readyz(),
                 Err(error) => Problem::from(logged(error)).into_reply(),
             },
-            Page::Metrics => pages::metrics(&self.crew.platform.metrics.text()),
+            Page::Metrics => self.metrics().await,
             Page::OpenApi => openapi(),
         }
     }

@@ -1,5 +1,7 @@
-//! The functions that ship inside the binary, compiled ahead of time by `precompile`. Only `main` uses this file, so
-//! that the library, and `precompile` with it, can be built before any component is.
+//! What ships inside the binary: the functions, compiled ahead of time by `precompile`, and the console. Only `main` uses this
+//! file, so that the library, and `precompile` with it, can be built before any component is.
+
+include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
 /// The compiled component of a function.
 pub(crate) fn component(function: &str) -> Option<&'static [u8]> {

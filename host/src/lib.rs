@@ -6,12 +6,15 @@
 mod backing;
 pub mod cli;
 pub mod config;
+pub mod console;
 mod edge;
 pub mod engine;
+mod figures;
 mod following;
 mod gateway;
 pub mod metrics;
 mod origins;
+mod overview;
 mod patient;
 mod rounds;
 pub mod serve;

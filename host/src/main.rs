@@ -29,6 +29,8 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Serve { settings }) => serve(&settings.0),
         Some(Command::Token(args)) => token(&args),
         Some(Command::Restrictions(command)) => restrictions(&command),
+        Some(Command::Watch(args)) => block_on(rollcall_host::cli::watch(&args)),
+        Some(Command::Top(args)) => block_on(rollcall_host::cli::top(&args)),
         Some(Command::Config { example: true, .. }) => print(&config::example()),
         Some(Command::Config { settings, .. }) => print(&load(&settings.0)?.to_toml()),
     }
@@ -37,7 +39,7 @@ fn run(cli: Cli) -> Result<()> {
 fn serve(flags: &Flags) -> Result<()> {
     let config = load(flags)?.config;
     start_logging(&config)?;
-    rollcall_host::serve::run(&config, &embedded::component)
+    rollcall_host::serve::run(&config, &embedded::component, embedded::CONSOLE)
 }
 
 fn token(args: &TokenArgs) -> Result<()> {
@@ -52,6 +54,11 @@ fn restrictions(command: &RestrictionsCommand) -> Result<()> {
     start_logging(&config)?;
     let said = rollcall_host::cli::restrictions(command, &config)?;
     std::io::stderr().write_all(said.as_bytes()).context("cannot write to standard error")
+}
+
+/// For what only looks at a host that is somewhere else.
+fn block_on(look: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(look)
 }
 
 fn load(flags: &Flags) -> Result<Loaded> {

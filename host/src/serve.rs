@@ -12,16 +12,19 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::backing::{self, Backing};
 use crate::config::Config;
+use crate::console::{self, Console};
 use crate::engine::{Catalog, Checker, Platform, Source, engine, tick};
 use crate::following::{Pace, followers};
-use crate::gateway::Presences;
+use crate::gateway::{Presences, Rosters};
+use crate::overview::{About, Overview};
 use crate::worker::{Arrival, Post, Worker};
 
 /// A worker has its own functions and connections; beyond this many, one more gains nothing that was ever measured.
 const MAX_DEFAULT_WORKERS: usize = 64;
 
-/// Serves until the process is told to end. `embedded` finds the compiled component of a function by its name.
-pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) -> Result<()> {
+/// Serves until the process is told to end. `embedded` finds the compiled component of a function by its name, and
+/// `console` are the pages for people.
+pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, console: &[console::File]) -> Result<()> {
     let access = Arc::new(config.access()?);
     let engine = engine().map_err(anyhow::Error::from).context("cannot set up the WebAssembly engine")?;
     let catalog = Catalog::load(&engine, |name| source(config, embedded, name))?;
@@ -47,13 +50,15 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
     };
     runtime.block_on(catalog.prove(&engine, &platform))?;
     let pace = Pace { memory_bytes: config.policy_memory, spread: backing.spread() };
+    let (rosters, questions) = Rosters::of(worker_count as usize);
     let (followers, posts) = {
         let _runtime = runtime.enter();
         let (followers, following, stirred) = followers(checkers.clone(), &platform, pace, worker_count as usize);
         let mut desks = desks.into_iter().zip(following);
-        let post = |(plan, stirred)| Post { plan, desk: desks.next(), stirred };
-        (followers, backing.plans(worker_count).into_iter().zip(stirred).map(post).collect())
+        let post = |((plan, stirred), questions)| Post { plan, desk: desks.next(), stirred, questions };
+        (followers, backing.plans(worker_count).into_iter().zip(stirred).zip(questions).map(post).collect())
     };
+    let overview = Overview::new(about(config, &access, &platform), backing.census(), rosters);
     let worker = Worker {
         engine,
         catalog,
@@ -64,16 +69,15 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>) ->
         manners: config.manners(),
         present: Presences::default(),
         followers,
+        overview: Arc::new(overview),
+        console: Arc::new(Console::new(console)),
         drain: config.drain,
     };
     let (ending, ended) = watch::channel(false);
     let workers = workers(&worker, &checkers, posts, &ended)?;
     drop(worker);
     // Before anybody is told that the service is there: from then on it may be told to end.
-    let signals = {
-        let _runtime = runtime.enter();
-        Signals::listen()?
-    };
+    let signals = runtime.block_on(async { Signals::listen() })?;
     announce(config, address, &access);
     runtime.block_on(backing.opened())?;
     let asked = runtime.block_on(accept(listener, &workers, signals, config.max_connections))?;
@@ -96,6 +100,16 @@ enum Asked {
     ToEnd,
     /// A worker ended by itself.
     ByFailure,
+}
+
+fn about(config: &Config, access: &Access, platform: &Platform) -> About {
+    About {
+        started: platform.topics.now(),
+        store: backing::store_name(config),
+        archive: backing::archive_name(config),
+        open: matches!(access, Access::Open),
+        rules: platform.rules,
+    }
 }
 
 fn source(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, name: &str) -> Source {

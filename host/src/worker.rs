@@ -18,12 +18,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::LocalSet;
 use wasmtime::Engine;
 
+use crate::console::Console;
 use crate::edge::{Answer, Edge};
 use crate::engine::{Catalog, Crew, Desk, Platform};
 use crate::following::{Follower, Followers, Stirred};
-use crate::gateway::{Gateway, Manners, Presences};
+use crate::gateway::{Gateway, Manners, Presences, Question};
 use crate::metrics::Metrics;
 use crate::origins::Origins;
+use crate::overview::Overview;
 use crate::patient::Patient;
 use crate::rounds::Plan;
 
@@ -51,6 +53,10 @@ pub(crate) struct Worker {
     pub(crate) present: Presences,
     /// Whoever keeps this host in step with who may see whom.
     pub(crate) followers: Followers,
+    /// What all workers know together.
+    pub(crate) overview: Arc<Overview>,
+    /// Pages for people.
+    pub(crate) console: Arc<Console>,
     /// How long to wait for open connections once the service ends.
     pub(crate) drain: Duration,
 }
@@ -63,6 +69,8 @@ pub(crate) struct Post {
     pub(crate) desk: Option<(Desk, Follower)>,
     /// Whose relations changed.
     pub(crate) stirred: mpsc::UnboundedReceiver<Stirred>,
+    /// What somebody wants to know about who watches whom.
+    pub(crate) questions: mpsc::UnboundedReceiver<Question>,
 }
 
 impl Worker {
@@ -84,7 +92,7 @@ impl Worker {
         mut arrivals: mpsc::UnboundedReceiver<Arrival>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let Post { plan, desk, stirred } = post;
+        let Post { plan, desk, stirred, questions } = post;
         let follower = desk.map(|(desk, follower)| {
             desk.start(&self.engine, &self.catalog, &self.platform);
             let platform = self.platform.clone();
@@ -95,10 +103,12 @@ impl Worker {
         let gateway = Gateway::new(crew.clone(), self.access.clone(), self.limits, self.manners, self.present);
         let hub = tokio::task::spawn_local({
             let gateway = Rc::clone(&gateway);
-            async move { gateway.run(stirred).await }
+            async move { gateway.run(stirred, questions).await }
         });
-        let Self { access, origins, limits, followers, .. } = self;
-        let edge = Rc::new(Edge { crew, access, origins, limits, followers, gateway: Rc::clone(&gateway) });
+        let Self { access, origins, limits, followers, overview, console, .. } = self;
+        let hub_of_edge = Rc::clone(&gateway);
+        let edge = Edge { crew, access, origins, limits, followers, gateway: hub_of_edge, overview, console };
+        let edge = Rc::new(edge);
         let open = Rc::new(Open::default());
         let watched = ending.clone();
         let welcome = |(stream, permit): Arrival| {

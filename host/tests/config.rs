@@ -158,7 +158,10 @@ fn unknown_variable_is_refused_by_name_with_what_was_meant() {
 fn variables_that_are_no_settings_of_ours_pass() {
     let others = [
         ("PATH", "/bin"),
+        ("ROLLCALL_TOKEN", "eyJ"),
         ("ROLLCALL_COMPONENTS", "target/components"),
+        ("ROLLCALL_CONSOLE", "target/console"),
+        ("ROLLCALL_BIN", "target/debug/rollcall"),
         ("ROLLCALL_SIM_SEED", "7"),
         // What Kubernetes puts into a pod beside services called rollcall and rollcall-redis.
         ("ROLLCALL_SERVICE_HOST", "10.0.0.1"),

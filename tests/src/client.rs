@@ -45,7 +45,8 @@ impl Client {
         Self::with_header(base, "Authorization", &format!("Bearer {token}"))
     }
 
-    fn with_header(base: &str, name: &str, value: &str) -> Self {
+    /// A client that sends this header.
+    pub fn with_header(base: &str, name: &str, value: &str) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(20)))

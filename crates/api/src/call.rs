@@ -92,6 +92,13 @@ pub enum Call {
     Changes(Changes),
     /// Settle who is due.
     Sweep(Sweep),
+    /// What did the host count?
+    Stats,
+    /// What is known about a person?
+    Person {
+        /// Whom.
+        user: UserId,
+    },
 }
 
 /// A batch of beats, cut in two: what can be tried, and what cannot.

@@ -24,7 +24,8 @@ mod tests {
 
     use rollcall_core::policy::{Change, Judgement, MAX_LISTED, MAX_SUBJECTS, Privacy};
     use rollcall_core::{
-        Choice, ConversationId, DeviceId, DeviceKind, Error, Note, Published, Span, Stance, State, Time, UserId,
+        Choice, ConversationId, Device, DeviceId, DeviceKind, Error, Moment, Note, Published, Session, Span, Stance,
+        State, Time, UserId,
     };
     use serde_json::Value;
 
@@ -178,6 +179,44 @@ mod tests {
     }
 
     #[test]
+    fn answers_for_administrators_have_the_members_that_are_described() {
+        let stats = body(&responses::stats(&responses::Stats::default()));
+        fits("Stats", &stats);
+        fits("Histogram", &stats["times"]["request"]);
+        let described = &document()["components"]["schemas"]["Stats"]["properties"];
+        for part in ["host", "rules", "store", "people", "gateway", "totals", "times"] {
+            assert_eq!(keys(&described[part]["properties"]), keys(&stats[part]), "{part}");
+        }
+        let transitions = &described["totals"]["properties"]["transitions"]["properties"];
+        assert_eq!(keys(transitions), keys(&stats["totals"]["transitions"]));
+
+        let (id, kind, at) = (DeviceId::parse("web-1").unwrap(), DeviceKind::Web, Time(1));
+        let device = Device { id, kind, beat_at: at, active_at: None, expires_at: Time(2) };
+        let state = State::Online;
+        let published = Published { state, note: None, since: None, last_seen: None, version: 1 };
+        let session = Session { devices: vec![device], published: Some(published), ..Session::default() };
+        let person = body(&responses::person(&responses::Person {
+            user: &UserId::parse("bob").unwrap(),
+            moment: &Moment::at(at),
+            session: &session,
+            state,
+            archived: None,
+            privacy: Privacy::default(),
+            restricted: false,
+            contacts: 0,
+            blocks: 0,
+            watchers: responses::Watchers::default(),
+        }));
+        fits("Person", &person);
+        fits("Record", &person["record"]);
+        fits("Device", &person["devices"][0]);
+        let described = &document()["components"]["schemas"]["Person"]["properties"];
+        for part in ["privacy", "watchers"] {
+            assert_eq!(keys(&described[part]["properties"]), keys(&person[part]), "{part}");
+        }
+    }
+
+    #[test]
     fn limits_are_described_as_they_are() {
         let schemas = &document()["components"]["schemas"];
         let limits = Limits::default();
@@ -273,6 +312,6 @@ mod tests {
             fits(answer["schema"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap(), example);
             examples += 1;
         }
-        assert_eq!(examples, 13, "every path about who may see whom shows its answer");
+        assert_eq!(examples, 15, "every path about who may see whom or for administrators shows its answer");
     }
 }

@@ -1,7 +1,8 @@
 //! Pages of other origins: which of them a browser may let call this service, and what to tell the browser so.
 //!
 //! With a key, a page needs a token, so allowing an origin gives nobody a right; the list keeps strangers' pages from using
-//! their visitors' network. Without one, whoever reaches the loopback is believed, so only pages of this machine are let in.
+//! their visitors' network. Without one, whoever reaches the loopback is believed, so only pages of this machine are let in,
+//! and those whose origin was written out: `*` names nobody, and any page of the web could be anybody.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -20,6 +21,9 @@ pub struct Origins(Vec<String>);
 /// Stands for every origin.
 const ANY: &str = "*";
 
+/// The origin of pages that have none: those opened from a file, and sandboxed frames of any site.
+const NULL: &str = "null";
+
 impl Origins {
     /// The word for an empty list.
     pub const NONE: &str = "none";
@@ -32,11 +36,13 @@ impl Origins {
     /// Takes origins one by one. The error is a clause about what was set.
     pub fn from_list<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let check = |origin: &str| match origin.split_once("://") {
-            _ if origin == ANY => Ok(origin.to_owned()),
+            _ if origin == ANY || origin == NULL => Ok(origin.to_owned()),
             Some(("http" | "https", host)) if !host.is_empty() && !host.contains(['/', '?', '#', ' ']) => {
                 Ok(origin.to_ascii_lowercase())
             }
-            _ => Err(format!("has `{origin}`, which is no origin such as https://app.example.com, nor `*`")),
+            _ => {
+                Err(format!("has `{origin}`, which is no origin such as https://app.example.com, nor `null`, nor `*`"))
+            }
         };
         origins.into_iter().map(check).collect::<Result<_, _>>().map(Self)
     }
@@ -50,8 +56,29 @@ impl Origins {
     pub fn allowed<'h>(&self, access: &Access, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         let text = origin.to_str().ok()?;
-        let is_listed = self.0.iter().any(|listed| listed == ANY || listed == text);
-        (is_listed || (matches!(access, Access::Open) && is_local_page(text))).then_some(origin)
+        let lets_in = match access {
+            Access::Open => self.names(text) || is_local_page(text),
+            Access::Keyed { .. } => self.names(text) || self.names(ANY),
+        };
+        lets_in.then_some(origin)
+    }
+
+    /// Without a key, whoever reaches the loopback is believed. A browser on this machine reaches it on behalf of any page
+    /// it shows, so a request that another site's page made is refused unless its origin is listed, and one that came by a
+    /// name made to point here is refused in any case.
+    pub fn from_here(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let is_let_in = |origin: &str| self.names(origin) || is_local_page(origin);
+        if text(HOST).is_none_or(is_local) && text(ORIGIN).is_none_or(is_let_in) {
+            return Ok(());
+        }
+        let detail = "no key is configured, so only programs and pages of this machine are served, and pages whose origin \
+                      `origins` names";
+        Err(Problem::new(Kind::Forbidden, detail))
+    }
+
+    fn names(&self, origin: &str) -> bool {
+        self.0.iter().any(|listed| listed == origin)
     }
 }
 
@@ -81,17 +108,6 @@ pub fn stamp(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
     headers.append(VARY, HeaderValue::from_static("origin"));
-}
-
-/// Without a key, whoever reaches the loopback is believed. A browser on this machine reaches it on behalf of any page
-/// it shows, so a request that another site's page made, or that came by a name made to point here, is refused.
-pub fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    if text(HOST).is_none_or(is_local) && text(ORIGIN).is_none_or(is_local_page) {
-        return Ok(());
-    }
-    let detail = "no key is configured, so only programs and pages of this machine are served";
-    Err(Problem::new(Kind::Forbidden, detail))
 }
 
 fn is_local_page(origin: &str) -> bool {
@@ -130,6 +146,48 @@ mod tests {
         assert_eq!(none.allowed(&Access::Open, &HeaderMap::new()), None);
     }
 
+    fn asked(host: &'static str, origin: &'static str) -> HeaderMap {
+        let mut headers = from(origin);
+        headers.insert(HOST, HeaderValue::from_static(host));
+        headers
+    }
+
+    #[test]
+    fn without_a_key_a_listed_page_is_let_in_and_no_other() {
+        let listed = Origins::from_text("null,https://app.example.com").unwrap();
+        for (origin, lets) in [
+            ("null", true),
+            ("https://app.example.com", true),
+            ("http://localhost:5173", true),
+            ("https://evil.example", false),
+            ("https://app.example.com.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(listed.allowed(&Access::Open, &from(origin)).is_some(), lets, "{origin}");
+            assert_eq!(listed.from_here(&asked("localhost:8080", origin)).is_ok(), lets, "{origin}");
+        }
+        assert_eq!(listed.from_here(&HeaderMap::new()), Ok(()), "a program has no origin");
+    }
+
+    #[test]
+    fn without_a_key_all_pages_means_none_but_those_of_this_machine() {
+        let all = Origins::from_text("*").unwrap();
+        for origin in ["https://evil.example", "null"] {
+            assert!(all.allowed(&Access::Open, &from(origin)).is_none(), "{origin}");
+        }
+        assert!(all.from_here(&asked("localhost:8080", "https://evil.example")).is_err());
+        assert!(all.from_here(&asked("localhost:8080", "null")).is_err());
+        assert!(all.from_here(&asked("localhost:8080", "http://localhost:8080")).is_ok());
+    }
+
+    #[test]
+    fn a_name_made_to_point_here_is_refused_whatever_is_listed() {
+        let listed = Origins::from_text("null,http://rebound.example:8080").unwrap();
+        for origin in ["null", "http://rebound.example:8080", "http://localhost:8080"] {
+            assert!(listed.from_here(&asked("rebound.example:8080", origin)).is_err(), "{origin}");
+        }
+    }
+
     #[test]
     fn with_a_key_the_list_says_who() {
         let keys = Keys::from_text("0123456789abcdef0123456789abcdef").unwrap();
@@ -139,6 +197,8 @@ mod tests {
         assert!(listed.allowed(&keyed, &from("http://localhost:3001")).is_none());
         assert!(Origins::from_text("*").unwrap().allowed(&keyed, &from("https://anything.example")).is_some());
         assert!(Origins::default().allowed(&keyed, &from("http://localhost:3000")).is_none());
+        assert!(Origins::default().allowed(&keyed, &from("null")).is_none());
+        assert!(Origins::from_text("null").unwrap().allowed(&keyed, &from("null")).is_some());
     }
 
     #[test]

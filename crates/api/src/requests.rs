@@ -83,6 +83,8 @@ pub fn decode(
         Function::Check => policy::check(caller, bytes),
         Function::Changes => policy::changes(caller, bytes).map(Call::Changes),
         Function::Sweep => sweep(caller, bytes).map(Call::Sweep),
+        Function::Stats => caller.needs(Scope::Admin).map(|()| Call::Stats),
+        Function::Person(user) => person(caller, user),
     }
 }
 
@@ -243,6 +245,12 @@ fn sweep(caller: &Caller, body: &[u8]) -> Result<Sweep, Problem> {
         None | Some(1..=MAX_SWEEP) => Ok(Sweep { limit }),
         Some(_) => Err(Problem::invalid("limit", format!("is not between 1 and {MAX_SWEEP}"))),
     }
+}
+
+/// Everything about one person is for administrators: it tells what that person hides.
+fn person(caller: &Caller, user: &str) -> Result<Call, Problem> {
+    caller.needs(Scope::Admin)?;
+    Ok(Call::Person { user: user_id("user", user)? })
 }
 
 fn acting_for(caller: &Caller, named: Option<String>) -> Result<UserId, Problem> {

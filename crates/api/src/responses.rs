@@ -2,6 +2,7 @@
 //!
 //! A person who is hidden is written in one way only: everything null, whoever and whatever they are.
 
+mod operation;
 mod policy;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -13,6 +14,10 @@ use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing,
 use crate::problem::{Problem, Reply, WireError};
 use crate::{events, pages};
 
+pub use operation::{
+    GatewayStats, Histogram, HostStats, HotUser, PeopleStats, Person, RulesStats, Stats, StoreStats, Times, Totals,
+    Transitions, Watchers, person, stats,
+};
 pub use policy::{changes, check, list, listed, privacy, restriction};
 
 /// The answer to one beat.

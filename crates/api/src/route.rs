@@ -85,6 +85,10 @@ pub enum Function<'a> {
     Changes,
     /// Settle who is due.
     Sweep,
+    /// What the host counted.
+    Stats,
+    /// Everything that is known about one person, by the path: the id as it stands there.
+    Person(&'a str),
 }
 
 /// One line of the table.
@@ -136,6 +140,7 @@ impl<'a> Route<'a> {
             Function::Restriction(_) => Function::Restriction(part),
             Function::PutRestriction(_) => Function::PutRestriction(part),
             Function::DeleteRestriction(_) => Function::DeleteRestriction(part),
+            Function::Person(_) => Function::Person(part),
             whole => whole,
         })
     }
@@ -158,6 +163,7 @@ impl Function<'_> {
             Function::Restriction(_) | Function::PutRestriction(_) | Function::DeleteRestriction(_) => {
                 Some("/v1/restrictions/")
             }
+            Function::Person(_) => Some("/v1/people/"),
             Function::Heartbeat
             | Function::Heartbeats
             | Function::Leave
@@ -173,7 +179,8 @@ impl Function<'_> {
             | Function::Listed(_)
             | Function::Check
             | Function::Changes
-            | Function::Sweep => None,
+            | Function::Sweep
+            | Function::Stats => None,
         }
     }
 
@@ -203,7 +210,9 @@ impl Function<'_> {
             | Function::Listed(_)
             | Function::DeleteListed(..)
             | Function::Restriction(_)
-            | Function::DeleteRestriction(_) => 0,
+            | Function::DeleteRestriction(_)
+            | Function::Stats
+            | Function::Person(_) => 0,
         }
     }
 
@@ -234,7 +243,9 @@ impl Function<'_> {
             | Function::DeleteRestriction(_)
             | Function::Check
             | Function::Changes
-            | Function::Sweep => &[],
+            | Function::Sweep
+            | Function::Stats
+            | Function::Person(_) => &[],
         }
     }
 }
@@ -292,7 +303,8 @@ mod tests {
                     | Function::DeleteListed(_, part)
                     | Function::Restriction(part)
                     | Function::PutRestriction(part)
-                    | Function::DeleteRestriction(part),
+                    | Function::DeleteRestriction(part)
+                    | Function::Person(part),
                 ) => assert_eq!(part, "bob%2F1"),
                 found => assert_eq!(found, entry.route),
             }
@@ -318,6 +330,9 @@ mod tests {
             "/v1/restrictions",
             "/v1/restrictions/check/",
             "/v1/policy/bob",
+            "/v1/stats/",
+            "/v1/people",
+            "/v1/people/a/b",
         ] {
             assert_eq!(route(&Method::POST, path).unwrap_err().status(), 404, "{path}");
         }
@@ -337,6 +352,8 @@ mod tests {
             (Method::POST, "/v1/restrictions/bob", "GET, HEAD, PUT, DELETE"),
             (Method::PATCH, "/v1/restrictions/check", "POST, GET, HEAD, PUT, DELETE"),
             (Method::GET, "/v1/policy", "POST"),
+            (Method::POST, "/v1/stats", "GET, HEAD"),
+            (Method::DELETE, "/v1/people/bob", "GET, HEAD"),
             (Method::POST, "/v1/subscribe", "GET"),
             (Method::HEAD, "/v1/socket", "GET"),
             (Method::OPTIONS, "/healthz", "GET, HEAD"),
@@ -398,7 +415,7 @@ mod tests {
         #[test]
         fn routing_never_panics(method in "[A-Z]{1,8}", path in any::<String>(), tail in any::<String>()) {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            let prefixes = ["presence", "typing", "contacts", "blocks", "restrictions"];
+            let prefixes = ["presence", "typing", "contacts", "blocks", "restrictions", "people"];
             let paths = prefixes.map(|prefix| format!("/v1/{prefix}/{tail}"));
             for path in paths.iter().chain([&path]) {
                 if let Ok(found) = route(&method, path) {

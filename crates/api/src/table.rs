@@ -6,7 +6,7 @@ use crate::call::List;
 use crate::route::{Entry, Function, Page, Route};
 
 /// All routes, the busiest first.
-pub static ROUTES: [Entry; 32] = [
+pub static ROUTES: [Entry; 34] = [
     function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
     function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
     function(Method::GET, "/v1/presence/{user}", Function::PresenceOne("")),
@@ -35,6 +35,8 @@ pub static ROUTES: [Entry; 32] = [
     function(Method::PUT, "/v1/restrictions/{user}", Function::PutRestriction("")),
     function(Method::DELETE, "/v1/restrictions/{user}", Function::DeleteRestriction("")),
     function(Method::POST, "/v1/sweep", Function::Sweep),
+    function(Method::GET, "/v1/stats", Function::Stats),
+    function(Method::GET, "/v1/people/{user}", Function::Person("")),
     page("/healthz", Page::Healthz),
     page("/readyz", Page::Readyz),
     page("/metrics", Page::Metrics),

@@ -22,6 +22,12 @@ impl Keyspace {
         });
     }
 
+    /// Adds the command that counts who of a shard is due at all, now or later: whoever is here, and a few more. The invisible
+    /// who are connected are due as well, and those absent whose choice is going to end.
+    pub fn count_due(&self, to: &mut Commands, shard: u32) {
+        to.begin("ZCARD").key(self.due(shard));
+    }
+
     /// Adds the command that makes Redis look at a person's `alive` key: one that is past its time expires on the spot
     /// and its notification goes out.
     pub fn nudge(&self, to: &mut Commands, user: &str) {

@@ -13,6 +13,7 @@ use rollcall_store::{Copied, LastSeen, Policies, PostgresArchive, SqliteArchive,
 
 use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
 use crate::metrics::Metrics;
+use crate::overview::Census;
 use crate::rounds::{Plan, Turn};
 
 use embedded::Embedded;
@@ -98,6 +99,14 @@ impl Backing {
         }
     }
 
+    /// Where people are counted.
+    pub(crate) fn census(&self) -> Census {
+        match &self.hot {
+            Hot::Embedded(embedded) => Census::Embedded(Arc::clone(&embedded.memory)),
+            Hot::Redis(shared) => Census::Redis(Arc::clone(&shared.store)),
+        }
+    }
+
     /// Once the service is there for everybody to use.
     pub(crate) async fn opened(&self) -> Result<()> {
         match &self.hot {
@@ -151,6 +160,27 @@ pub(crate) fn described(config: &Config) -> String {
         (StoreUrl::Redis(store), ArchiveUrl::Postgres(url)) => {
             format!("Sessions are kept in {store}, and last seen in {url}.")
         }
+    }
+}
+
+/// Where sessions are, in a word.
+pub(crate) fn store_name(config: &Config) -> &'static str {
+    match &config.store {
+        StoreUrl::Memory => "memory",
+        StoreUrl::Redis(url) if url.reveal().split("://").next().is_some_and(|scheme| scheme.ends_with("+cluster")) => {
+            "redis cluster"
+        }
+        StoreUrl::Redis(_) => "redis",
+    }
+}
+
+/// Where last seen is kept for ever, in a word.
+pub(crate) fn archive_name(config: &Config) -> &'static str {
+    match (&config.store, &config.archive, &config.data) {
+        (_, ArchiveUrl::Postgres(_), _) => "postgres",
+        (StoreUrl::Redis(_), ArchiveUrl::WithStore, _) => "redis",
+        (_, _, None) => "none",
+        (_, _, Some(_)) => "sqlite",
     }
 }
 

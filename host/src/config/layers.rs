@@ -21,8 +21,10 @@ const PREFIX: &str = "ROLLCALL_";
 /// The variable that names the config file.
 pub(super) const CONFIG_VARIABLE: &str = "ROLLCALL_CONFIG";
 
-/// Variables with our prefix that are not settings: the file, and two that only building and testing read.
-const OTHER_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, "ROLLCALL_COMPONENTS", "ROLLCALL_SIM_SEED"];
+/// Variables with our prefix that are not settings: the file, the token that `watch` and `top` show, and some that only
+/// building and testing read.
+const OTHER_VARIABLES: [&str; 6] =
+    [CONFIG_VARIABLE, "ROLLCALL_TOKEN", "ROLLCALL_COMPONENTS", "ROLLCALL_CONSOLE", "ROLLCALL_BIN", "ROLLCALL_SIM_SEED"];
 
 /// A value as it was given.
 #[derive(Debug, Clone, PartialEq)]

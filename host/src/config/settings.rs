@@ -257,8 +257,9 @@ settings! {
         token_audience: Option<String> = |_| None, "text or none";
 
         /// The origins whose web pages may call this service, such as https://app.example.com, or * for all. Without a token_key,
-        /// pages of this machine may in any case, and no others. As a variable with commas between them; as a flag, one each
-        /// time.
+        /// pages of this machine may in any case, and others only if they are written out: * lets nobody in. The word null
+        /// stands for pages that are opened from a file, but also for sandboxed frames of any site: it is for trying things
+        /// out. As a variable with commas between them; as a flag, one each time.
         origins: Origins = |_| Origins::default(), "origin";
     }
 

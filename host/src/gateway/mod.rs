@@ -7,6 +7,7 @@
 //! Deliberately absent: a queue per connection, a replay log (the newest state is all there is to replay), and any
 //! decision about who may see whom: that comes from the functions, with every admission and whenever it changes.
 
+mod asking;
 mod attendance;
 mod connection;
 mod handshake;
@@ -37,6 +38,7 @@ use attendance::Attendance;
 use connection::RETRY_MS;
 use roster::{Added, Crowds, Roster};
 
+pub(crate) use asking::{Question, Rosters};
 pub(crate) use attendance::Presences;
 pub(crate) use connection::{Visitor, retry_ms};
 pub(crate) use handshake::handshake;
@@ -110,11 +112,15 @@ impl Gateway {
     }
 
     /// Everything that goes on although no connection asks for it, for ever.
-    pub(crate) async fn run(&self, stirred: mpsc::UnboundedReceiver<Stirred>) {
+    pub(crate) async fn run(
+        &self,
+        stirred: mpsc::UnboundedReceiver<Stirred>,
+        questions: mpsc::UnboundedReceiver<Question>,
+    ) {
         let attend = self.attendance.keep(&self.crew);
         let reconsider = self.reconsider(stirred);
         let repair = async { tokio::join!(self.repair(), self.resolve_doubts(), self.recheck()) };
-        tokio::join!(self.listen(), repair, reconsider, self.count(), attend);
+        tokio::join!(self.listen(), repair, reconsider, self.count(), attend, self.answer(questions));
     }
 
     /// Returns when the store knows of every connection what it should.

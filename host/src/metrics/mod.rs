@@ -19,6 +19,7 @@ use rollcall_functions::capabilities::Committed;
 use rollcall_functions::sweep::Settled;
 use rollcall_store::redis::Redis;
 
+use crate::config::FUNCTIONS;
 use gateway::GatewayMetrics;
 use policy::PolicyMetrics;
 
@@ -101,6 +102,10 @@ impl Default for Metrics {
             here: Gauge::<i64>::default(),
         };
         metrics.register();
+        // From the start, so that the first time is seen to be one more than none.
+        for function in FUNCTIONS {
+            metrics.replacements.get_or_create(&Of { of: function }).inc_by(0);
+        }
         metrics
     }
 }
@@ -140,7 +145,8 @@ impl Metrics {
         self.gateway.register(r);
         self.policy.register(r);
         r.register("sessions", "Sessions in the embedded store", self.sessions.clone());
-        r.register("here", "People in the embedded store who are not offline", self.here.clone());
+        let help = "People who are not offline; on Redis with the invisible who are connected and the absent whose status ends";
+        r.register("here", help, self.here.clone());
     }
 
     /// Heartbeats taken.
@@ -217,6 +223,11 @@ impl Metrics {
     /// A connection was closed.
     pub fn disconnected(&self) {
         self.connections.dec();
+    }
+
+    /// So many people are not offline.
+    pub fn here(&self, here: u64) {
+        self.here.set(i64::try_from(here).unwrap_or(i64::MAX));
     }
 
     /// How full the embedded store is.

@@ -71,6 +71,7 @@ async fn dispatch<D: Door>(
         Route::Function(function) if D::leads_to(function) => {
             self::function::<D>(setup, function, head, around, read).await
         }
+        Route::Function(Function::Stats | Function::Person(_)) => Err(no_figures()),
         Route::Function(_) => Err(elsewhere()),
     }
 }
@@ -110,6 +111,11 @@ async fn function<D: Door>(
 /// There is such a path, but not here.
 fn elsewhere() -> Problem {
     Problem::new(Kind::NotFound, "this path is served by another component of this service, or by none")
+}
+
+/// Nothing here lives between two requests that could count, or knows who watches whom.
+fn no_figures() -> Problem {
+    Problem::new(Kind::NotFound, "this platform keeps no figures: a host of Rollcall's own has this path")
 }
 
 impl Answer {
@@ -200,6 +206,15 @@ mod tests {
             assert_eq!(reply.status(), 404, "{path}");
         }
         assert_eq!(answered(&[], &request(Method::GET, "/healthz", &[]), Ok("")).body(), b"ok\n");
+    }
+
+    #[test]
+    fn figures_are_said_to_be_elsewhere() {
+        for path in ["/v1/stats", "/v1/people/bob"] {
+            let reply = answered(OPEN, &request(Method::GET, path, &[(ROLLCALL_USER, "ops")]), Ok(""));
+            assert_eq!(reply.status(), 404, "{path}");
+            assert!(String::from_utf8_lossy(reply.body()).contains("keeps no figures"), "{path}");
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use http::{HeaderMap, HeaderValue};
-use rollcall_api::origins::from_here;
 use rollcall_api::{Access, Expect, Keys, Kind, Limits, Origins, Problem};
 use rollcall_core::Rules;
 
@@ -66,7 +65,7 @@ impl Setup {
             return Err(Problem::new(Kind::Forbidden, detail));
         };
         if let Access::Open = access {
-            from_here(headers)?;
+            self.origins.from_here(headers)?;
         }
         Ok(access)
     }

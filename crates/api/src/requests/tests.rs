@@ -346,3 +346,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn figures_and_people_are_for_administrators_alone() {
+    let admin = Scopes::NONE.with(Scope::Admin);
+    assert_eq!(ask(admin, Function::Stats, "", ""), Ok(Call::Stats));
+    assert_eq!(ask(admin, Function::Person("b%6Fb"), "", ""), Ok(Call::Person { user: user("bob") }));
+    for scopes in [Scopes::NONE, Scopes::NONE.with(Scope::Service)] {
+        for function in [Function::Stats, Function::Person("bob"), Function::Person("")] {
+            let problem = ask(scopes, function, "", "").unwrap_err();
+            assert_eq!(problem.kind, Kind::Forbidden);
+            assert!(problem.detail.contains("`admin`"), "{problem:?}");
+        }
+    }
+    refused(ask(admin, Function::Person(""), "", ""), 400, "user", "");
+}

@@ -60,7 +60,7 @@ pub fn changes<'a>(changes: &'a Changes, outcomes: &[Result<(), Error>]) -> Repl
     json(&WireChanges { outcomes: in_places(tried, &changes.refused, refused) })
 }
 
-fn audience(audience: Audience) -> &'static str {
+pub(super) fn audience(audience: Audience) -> &'static str {
     match audience {
         Audience::Everyone => "everyone",
         Audience::Contacts => "contacts",

@@ -15,6 +15,7 @@ mod batch;
 mod dues;
 mod expiries;
 mod fleet;
+mod here;
 mod link;
 mod policy;
 mod roll;

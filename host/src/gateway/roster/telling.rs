@@ -1,6 +1,7 @@
 //! What comes in, and who is to be told of it.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -12,6 +13,7 @@ use rollcall_functions::capabilities::Change;
 use rollcall_store::Typed;
 use slab::Slab;
 
+use super::super::asking::Watched;
 use super::super::known::{presence, trace};
 use super::person::{Person, Place};
 use super::room::Room;
@@ -341,6 +343,25 @@ impl Roster {
     pub(in super::super) fn popular(&self, at_least: usize) -> Vec<(UserId, u32)> {
         let people = self.people.iter().filter(|(_, person)| person.watchers.len() >= at_least);
         people.map(|(_, person)| (person.user.clone(), person.watchers.len() as u32)).collect()
+    }
+
+    /// Whom most watch on this worker, in no particular order. It looks at everybody once.
+    pub(in super::super) fn most_watched(&self, limit: usize) -> Vec<UserId> {
+        let mut most = BinaryHeap::with_capacity(limit + 1);
+        for (_, person) in &self.people {
+            most.push(Reverse((person.watchers.len(), Reverse(&person.user))));
+            if most.len() > limit {
+                most.pop();
+            }
+        }
+        most.into_iter().map(|Reverse((_, Reverse(user)))| user.clone()).collect()
+    }
+
+    /// How many watch this person on this worker, and on all hosts if that is counted.
+    pub(in super::super) fn watched(&self, user: &UserId) -> Watched {
+        let person = self.people_by_name.get(user).and_then(|key| self.people.get(*key));
+        let watched = |person: &Person| Watched { here: person.watchers.len() as u64, everywhere: person.everywhere };
+        person.map(watched).unwrap_or_default()
     }
 
     /// How many watch this person on all hosts.

@@ -1,0 +1,251 @@
+//! A host to look at from a terminal: where it is, who is looking, and how it is asked.
+//!
+//! Deliberately absent: a pool of connections (one question a second needs none), proxies, and redirections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rollcall_api::ROLLCALL_USER;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::Error as Refusal;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+/// How long connecting, and then an answer, may take each.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The variable with a token, so that it need not stand on a command line, where others see it.
+const TOKEN_VARIABLE: &str = "ROLLCALL_TOKEN";
+
+/// Who looks where no key is set and nobody says who they are. Looking makes nobody online.
+const NOBODY: &str = "operator";
+
+/// Which host, and who looks at it.
+#[derive(Debug, Clone, Args)]
+pub struct RemoteArgs {
+    /// Where the host is: http://… or https://…
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = Address::parse)]
+    pub url: Address,
+    /// Who is looking, where no key is set
+    #[arg(long = "as", value_name = "NAME", conflicts_with = "token")]
+    pub as_user: Option<String>,
+    /// The token to show; better in ROLLCALL_TOKEN, where other users of this machine do not see it
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+/// Where a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// As it was given, without a slash at its end.
+    text: String,
+    name: String,
+    port: u16,
+    is_secure: bool,
+}
+
+impl Address {
+    /// Reads a URL. The error is a clause about it.
+    fn parse(text: &str) -> Result<Self, String> {
+        let no_host = || "is no URL of a host, such as http://127.0.0.1:8080".to_owned();
+        let uri: Uri = text.parse().map_err(|_| no_host())?;
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(no_host()),
+        };
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err("has a path, and a host has none".to_owned());
+        }
+        let name = uri.host().filter(|name| !name.is_empty()).ok_or_else(no_host)?;
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self { text: text.trim_end_matches('/').to_owned(), name, port, is_secure })
+    }
+
+    /// As it was given.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Host and port, as the header `Host` has them.
+    fn authority(&self) -> &str {
+        self.text.split_once("://").map_or(self.text.as_str(), |(_, authority)| authority)
+    }
+}
+
+/// Why a host did not do what was asked.
+#[derive(Debug, Error)]
+pub(super) enum Trouble {
+    /// It will not, however often it is asked.
+    #[error("{0}")]
+    Refused(String),
+    /// It cannot be reached, or cannot do it now.
+    #[error("{0}")]
+    Away(String),
+}
+
+impl Trouble {
+    /// What an answer that is no success means: the problem's words, if it has some.
+    pub(super) fn answered(status: StatusCode, body: &[u8]) -> Self {
+        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        let words = ["title", "detail"].map(|member| problem.get(member).and_then(Value::as_str));
+        let words: Vec<&str> = words.into_iter().flatten().collect();
+        let said = if words.is_empty() { format!("the host answered {status}") } else { words.join(": ") };
+        let is_final = status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS;
+        if is_final { Self::Refused(said) } else { Self::Away(said) }
+    }
+}
+
+/// What carries a connection: plain TCP, or TLS on it.
+pub(super) trait Carrier: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Carrier for T {}
+
+/// A socket to a host.
+pub(super) type Socket = WebSocketStream<Box<dyn Carrier>>;
+
+/// A host, and who looks at it.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) address: Address,
+    /// The header that says who is looking.
+    identity: (HeaderName, HeaderValue),
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Remote {
+    pub(super) fn new(args: &RemoteArgs) -> Result<Self, Trouble> {
+        let token = args.token.clone().or_else(|| std::env::var(TOKEN_VARIABLE).ok());
+        let (name, value) = match (&args.as_user, token) {
+            (None, Some(token)) => (AUTHORIZATION, format!("Bearer {}", token.trim())),
+            (user, _) => (ROLLCALL_USER, user.clone().unwrap_or_else(|| NOBODY.to_owned())),
+        };
+        let unfit = |_| Trouble::Refused("the name or the token has a character that no header can have".to_owned());
+        let identity = (name, HeaderValue::try_from(value).map_err(unfit)?);
+        let address = args.url.clone();
+        let tls = if address.is_secure { Some(Arc::new(tls()?)) } else { None };
+        Ok(Self { address, identity, tls })
+    }
+
+    /// Asks for a path; answers with the body of a success.
+    pub(super) async fn get(&self, path: &str) -> Result<Bytes, Trouble> {
+        let (name, value) = &self.identity;
+        let request = Request::get(path).header(HOST, self.address.authority()).header(name, value);
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| self.away(error))?;
+        let line = TokioIo::new(self.line().await?);
+        let (mut sender, connection) = http1::handshake(line).await.map_err(|error| self.away(error))?;
+        let carrying = tokio::spawn(connection);
+        let ask = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
+        };
+        let answer = timeout(PATIENCE, ask).await;
+        carrying.abort();
+        let (status, body) = answer.map_err(|_| self.silent())?.map_err(|error| self.away(error))?;
+        if status.is_success() { Ok(body) } else { Err(Trouble::answered(status, &body)) }
+    }
+
+    /// Opens a socket at a path.
+    pub(super) async fn socket(&self, path: &str) -> Result<Socket, Trouble> {
+        let scheme = if self.tls.is_some() { "wss" } else { "ws" };
+        let request = format!("{scheme}://{}{path}", self.address.authority()).into_client_request();
+        let mut request = request.map_err(|error| self.away(error))?;
+        let (name, value) = self.identity.clone();
+        request.headers_mut().insert(name, value);
+        let opening = client_async(request, self.line().await?);
+        match timeout(PATIENCE, opening).await {
+            Ok(Ok((socket, _))) => Ok(socket),
+            Ok(Err(Refusal::Http(answer))) => {
+                Err(Trouble::answered(answer.status(), answer.body().as_deref().unwrap_or_default()))
+            }
+            Ok(Err(error)) => Err(self.away(error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    async fn line(&self) -> Result<Box<dyn Carrier>, Trouble> {
+        let Address { name, port, .. } = &self.address;
+        let connecting = TcpStream::connect((name.as_str(), *port));
+        let stream = timeout(PATIENCE, connecting).await.map_err(|_| self.silent())?;
+        let stream = stream.map_err(|error| self.away(error))?;
+        // What is asked is small and must not wait for more.
+        let _ = stream.set_nodelay(true);
+        let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = ServerName::try_from(name.clone()).map_err(|error| Trouble::Refused(error.to_string()))?;
+        let greeting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+        let stream = timeout(PATIENCE, greeting).await.map_err(|_| self.silent())?;
+        Ok(Box::new(stream.map_err(|error| self.away(error))?))
+    }
+
+    fn away(&self, reason: impl std::fmt::Display) -> Trouble {
+        Trouble::Away(format!("{} cannot be reached: {reason}", self.address.as_str()))
+    }
+
+    fn silent(&self) -> Trouble {
+        Trouble::Away(format!("{} does not answer", self.address.as_str()))
+    }
+}
+
+/// Whose certificates are believed: those of the authorities that this system trusts.
+fn tls() -> Result<ClientConfig, Trouble> {
+    let refused = |reason: String| Trouble::Refused(format!("TLS cannot be spoken: {reason}"));
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(refused("this system trusts no authority, install `ca-certificates`".to_owned()));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().map_err(|error| refused(error.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_scheme_a_host_and_a_port() {
+        for (text, name, port, is_secure) in [
+            ("http://127.0.0.1:8080", "127.0.0.1", 8080, false),
+            ("http://localhost/", "localhost", 80, false),
+            ("https://presence.example.com", "presence.example.com", 443, true),
+            ("http://[::1]:8080", "::1", 8080, false),
+        ] {
+            let address = Address::parse(text).unwrap();
+            assert_eq!((address.name.as_str(), address.port, address.is_secure), (name, port, is_secure));
+            assert_eq!(address.as_str(), text.trim_end_matches('/'));
+        }
+        for bad in
+            ["", "localhost:8080", "ws://localhost", "http://", "http://localhost/v1", "http://a?b=c", "http://a b"]
+        {
+            assert!(Address::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_problems_own_words() {
+        let body = br#"{"type":"urn:x","title":"Not allowed","status":403,"detail":"this needs the scope `admin`"}"#;
+        let trouble = Trouble::answered(StatusCode::FORBIDDEN, body);
+        assert!(matches!(&trouble, Trouble::Refused(said) if said == "Not allowed: this needs the scope `admin`"));
+        let trouble = Trouble::answered(StatusCode::BAD_GATEWAY, b"<html>");
+        assert!(matches!(&trouble, Trouble::Away(said) if said == "the host answered 502 Bad Gateway"));
+        assert!(matches!(Trouble::answered(StatusCode::TOO_MANY_REQUESTS, b""), Trouble::Away(_)), "later perhaps");
+    }
+}

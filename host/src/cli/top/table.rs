@@ -1,0 +1,209 @@
+//! The figures as lines: what matters first, numbers under each other.
+
+use std::collections::BTreeMap;
+
+use super::window::{Pace, Window};
+use crate::cli::clock::{span, utc};
+use crate::cli::terminal::{Line, Paint};
+
+/// How wide a name is, and a number.
+const NAME: usize = 22;
+const NUMBER: usize = 11;
+
+/// How many operations of the store are shown: those that take most of its time.
+const OPERATIONS: usize = 6;
+
+/// Everything, or why there is nothing yet.
+pub(super) fn lines(host: &str, window: Option<&Window>, trouble: Option<&str>) -> Vec<Line> {
+    let mut lines = head(host, window);
+    if let Some(trouble) = trouble {
+        lines.push(Line::new().text(Paint::Red, format!("{trouble}; trying again")));
+    }
+    let Some(window) = window else {
+        if trouble.is_none() {
+            lines.push(Line::new().text(Paint::Dim, "counting"));
+        }
+        return lines;
+    };
+    lines.push(Line::new());
+    lines.extend(people(window));
+    lines.push(Line::new());
+    lines.extend(times(window));
+    lines.push(Line::new());
+    lines.extend(paces("Functions", &window.times.functions, usize::MAX));
+    lines.push(Line::new());
+    lines.extend(store(window));
+    lines.push(Line::new());
+    lines.extend(hot(window));
+    lines
+}
+
+fn head(host: &str, window: Option<&Window>) -> Vec<Line> {
+    let line = Line::new().text(Paint::Bold, "rollcall top").text(Paint::Dim, format!("  {host}"));
+    let Some(Window { host, window_ms, .. }) = window else { return vec![line] };
+    let up = span(host.now.saturating_sub(host.started));
+    let (version, store, archive) = (&host.version, &host.store, &host.archive);
+    let facts = format!("{version}, store {store}, archive {archive}, up {up}, the last {}", span(*window_ms + 500));
+    vec![line.text(Paint::Dim, format!("  {}", utc(host.now))), Line::new().text(Paint::Dim, facts)]
+}
+
+fn people(window: &Window) -> Vec<Line> {
+    let Window { gateway, rates, people, .. } = window;
+    let here = people.here.map_or_else(|| "–".to_owned(), whole);
+    let pair = |name: &str, number: String, other: &str, count: u64| {
+        let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Bold, number, NUMBER);
+        line.text(Paint::Plain, "     ").column(Paint::Plain, other, NAME).number(Paint::Bold, whole(count), NUMBER)
+    };
+    let states = rates.transitions.iter().filter(|(_, rate)| **rate > 0.0);
+    let states: Vec<String> = states.map(|(state, rate)| format!("{state} {}", rate_text(*rate))).collect();
+    let mut lines = vec![
+        pair("People here", here, "Connections", gateway.connections),
+        pair("Heartbeats a second", rate_text(rates.heartbeats), "  sockets", gateway.sockets),
+        pair("Changes a second", rate_text(rates.changes()), "  streams", gateway.streams),
+        pair("Told a second", rate_text(rates.told), "Watchers", gateway.watchers),
+        pair("Requests a second", rate_text(rates.requests), "People watched", gateway.people),
+        pair("Failures a second", rate_text(rates.failures), "Conversations watched", gateway.conversations),
+    ];
+    if !states.is_empty() {
+        lines.push(Line::new().text(Paint::Dim, format!("  changes to {}", states.join(", "))));
+    }
+    lines
+}
+
+fn times(window: &Window) -> Vec<Line> {
+    let times = &window.times;
+    vec![
+        columns("How long it takes"),
+        pace("Settle lag", &times.settle_lag),
+        pace("Notification lag", &times.topic_lag),
+        pace("Requests", &times.request),
+    ]
+}
+
+fn store(window: &Window) -> Vec<Line> {
+    let mut lines = paces("Store", &window.times.store, OPERATIONS);
+    let line = match window.store.answers {
+        true => {
+            Line::new().text(Paint::Green, "● ").text(Paint::Plain, format!("answers in {}", ms(window.store.took_ms)))
+        }
+        false => Line::new().text(Paint::Red, "● does not answer"),
+    };
+    let (errors, replaced) = (window.rates.store_errors, window.rates.replacements);
+    let paint = |rate: f64| if rate > 0.0 { Paint::Red } else { Paint::Dim };
+    let line = line.text(paint(errors), format!("   errors {} a second", rate_text(errors)));
+    let line = line.text(paint(replaced), format!("   functions replaced {} a second", rate_text(replaced)));
+    lines.insert(1.min(lines.len()), line);
+    lines
+}
+
+fn hot(window: &Window) -> Vec<Line> {
+    let title = Line::new().column(Paint::Bold, "Most watched", NAME).number(Paint::Dim, "watchers", NUMBER);
+    let row = |hot: &rollcall_api::responses::HotUser| {
+        Line::new().column(Paint::Plain, &hot.user, NAME).number(Paint::Bold, whole(hot.watchers), NUMBER)
+    };
+    match window.gateway.hot.as_slice() {
+        [] => vec![title, Line::new().text(Paint::Dim, "nobody")],
+        hot => [title].into_iter().chain(hot.iter().map(row)).collect(),
+    }
+}
+
+/// Those of them on which most time is spent, each with its name.
+fn paces(title: &str, paces: &BTreeMap<String, Pace>, most: usize) -> Vec<Line> {
+    let spent = |pace: &Pace| pace.per_s * pace.p50_ms.unwrap_or_default();
+    let mut busy: Vec<(&String, &Pace)> = paces.iter().filter(|(_, pace)| pace.per_s > 0.0).collect();
+    busy.sort_by(|(_, one), (_, other)| spent(other).total_cmp(&spent(one)));
+    busy.truncate(most);
+    busy.sort_unstable_by_key(|(name, _)| *name);
+    let rows = busy.into_iter().map(|(name, busy)| pace(name, busy));
+    [columns(title)].into_iter().chain(rows).collect()
+}
+
+fn columns(title: &str) -> Line {
+    let line = Line::new().column(Paint::Bold, title, NAME);
+    ["a second", "p50", "p99"].into_iter().fold(line, |line, column| line.number(Paint::Dim, column, NUMBER))
+}
+
+fn pace(name: &str, pace: &Pace) -> Line {
+    let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Plain, rate_text(pace.per_s), NUMBER);
+    let times = [pace.p50_ms, pace.p99_ms].map(|time| time.map_or_else(|| "–".to_owned(), ms));
+    times.into_iter().fold(line, |line, time| line.number(Paint::Plain, time, NUMBER))
+}
+
+/// A time with three digits and its unit.
+fn ms(ms: f64) -> String {
+    match ms {
+        _ if ms < 0.9995 => format!("{:.0} µs", ms * 1000.0),
+        _ if ms < 9.995 => format!("{ms:.2} ms"),
+        _ if ms < 99.95 => format!("{ms:.1} ms"),
+        _ if ms < 999.5 => format!("{ms:.0} ms"),
+        _ => format!("{:.2} s", ms / 1000.0),
+    }
+}
+
+fn rate_text(rate: f64) -> String {
+    if rate > 0.0 && rate < 100.0 { format!("{rate:.1}") } else { whole(rate.round() as u64) }
+}
+
+/// A number with a comma between thousands.
+fn whole(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use rollcall_api::responses::{Histogram, HotUser, Stats};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_eyes() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 0.04, 41.25, 1234.5].map(rate_text), ["0", "0.0", "41.2", "1,235"]);
+        assert_eq!(
+            [0.0123, 0.31, 1.5, 12.34, 150.2, 2500.0].map(ms),
+            ["12 µs", "310 µs", "1.50 ms", "12.3 ms", "150 ms", "2.50 s"]
+        );
+    }
+
+    #[test]
+    fn what_matters_is_on_the_page_and_stands_under_each_other() {
+        let (from, mut to) = (Stats::default(), Stats::default());
+        to.host.now = 1000;
+        to.people.here = Some(1234);
+        to.store.answers = true;
+        to.totals.heartbeats = 41;
+        to.totals.transitions.busy = 2;
+        to.gateway.hot = vec![HotUser { user: "bob".to_owned(), watchers: 1200 }];
+        let busy = Histogram { count: 4, sum_ms: 4.0, buckets: vec![(Some(1.0), 4), (None, 4)] };
+        to.times.functions.insert("heartbeat".to_owned(), busy);
+        let page: Vec<String> =
+            lines("http://h", Some(&Window::of(&from, &to)), None).iter().map(Line::plain).collect();
+        let line = |beginning: &str| page.iter().find(|line| line.starts_with(beginning)).unwrap().as_str();
+        assert_eq!(line("People here"), "People here                  1,234      Connections                      0");
+        assert_eq!(
+            line("Heartbeats a second"),
+            "Heartbeats a second           41.0        sockets                        0"
+        );
+        assert_eq!(line("heartbeat "), "heartbeat                      4.0      500 µs      990 µs");
+        assert_eq!(line("Settle lag"), "Settle lag                       0           –           –");
+        assert_eq!(line("bob"), "bob                          1,200");
+        assert_eq!(line("  changes to"), "  changes to busy 2.0");
+        assert!(line("● answers in").contains("errors 0 a second"));
+    }
+
+    #[test]
+    fn a_host_that_is_away_is_said_to_be() {
+        let page = lines("http://h", None, Some("it cannot be reached"));
+        assert_eq!(page.last().unwrap().plain(), "it cannot be reached; trying again");
+        assert_eq!(lines("http://h", None, None).last().unwrap().plain(), "counting");
+    }
+}

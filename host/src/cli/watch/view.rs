@@ -1,0 +1,319 @@
+//! What was told of everybody who is watched, and how it is shown: as events for scripts, as a line per change, or as a table
+//! that is redrawn in place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use rollcall_api::events;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::WatchArgs;
+use crate::cli::clock::{now_ms, span, utc};
+use crate::cli::terminal::{Line, Paint, Screen, is_for_eyes};
+
+/// What is told of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Presence {
+    user: String,
+    /// None: hidden.
+    state: Option<String>,
+    since: Option<u64>,
+    last_seen: Option<u64>,
+    note: Option<Note>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Note {
+    text: String,
+    emoji: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Snapshot {
+    presences: Vec<Presence>,
+    typing: Vec<Sign>,
+    resumed: bool,
+}
+
+/// Somebody began to type, or stopped.
+#[derive(Debug, Clone, Deserialize)]
+struct Sign {
+    conversation: String,
+    user: String,
+    typing: bool,
+}
+
+/// How it is shown.
+#[derive(Debug)]
+enum Manner {
+    /// As it came.
+    Events,
+    /// A line for each change.
+    Lines,
+    /// A table.
+    Table(Screen),
+}
+
+/// What is known of everybody who is watched.
+#[derive(Debug)]
+pub(super) struct View {
+    manner: Manner,
+    host: String,
+    /// In the order asked for.
+    users: Vec<String>,
+    people: BTreeMap<String, Presence>,
+    /// Who types, by conversation.
+    typists: BTreeMap<String, BTreeSet<String>>,
+    /// Why nothing is heard at present.
+    lost: Option<String>,
+    heard: bool,
+}
+
+impl View {
+    pub(super) fn open(args: &WatchArgs) -> io::Result<Self> {
+        let manner = match args.json {
+            true => Manner::Events,
+            false if is_for_eyes() => Manner::Table(Screen::open()?),
+            false => Manner::Lines,
+        };
+        let users = args.users.iter().map(|user| user.as_str().to_owned()).collect();
+        let typists = args.typing.iter().map(|place| (place.as_str().to_owned(), BTreeSet::new())).collect();
+        let host = args.remote.url.as_str().to_owned();
+        Ok(Self { manner, host, users, people: BTreeMap::new(), typists, lost: None, heard: false })
+    }
+
+    /// Takes an event, and shows what is new in it.
+    pub(super) fn take(&mut self, name: &str, event: Value) -> io::Result<()> {
+        (self.lost, self.heard) = (None, true);
+        if let Manner::Events = self.manner {
+            return say(&event.to_string());
+        }
+        let (presences, signs) = self.understand(name, event);
+        let mut lines: Vec<Line> = Vec::new();
+        for presence in presences {
+            // Whoever comes back is told how everybody stands, also where that is as it was.
+            if self.people.get(&presence.user) != Some(&presence) {
+                lines.push(change(&presence));
+                self.people.insert(presence.user.clone(), presence);
+            }
+        }
+        for Sign { conversation, user, typing } in signs {
+            let typists = self.typists.entry(conversation.clone()).or_default();
+            let is_new = if typing { typists.insert(user.clone()) } else { typists.remove(&user) };
+            if is_new {
+                let does = if typing { "types in" } else { "stopped typing in" };
+                lines.push(Line::new().text(Paint::Plain, format!("{user}  {does} {conversation}")));
+            }
+        }
+        if let Manner::Lines = self.manner {
+            let at = utc(now_ms());
+            return lines.iter().try_for_each(|line| say(&format!("{at}  {}", line.plain())));
+        }
+        self.draw()
+    }
+
+    /// What an event tells. Of one that is not understood, nothing.
+    fn understand(&mut self, name: &str, event: Value) -> (Vec<Presence>, Vec<Sign>) {
+        match name {
+            events::SNAPSHOT => {
+                let Ok(snapshot) = serde_json::from_value::<Snapshot>(event) else { return Default::default() };
+                let mut signs = snapshot.typing;
+                if !snapshot.resumed {
+                    // Whoever is not in it does not type.
+                    signs.splice(0..0, self.ended());
+                }
+                (snapshot.presences, signs)
+            }
+            events::PRESENCE => (serde_json::from_value(event).into_iter().collect(), Vec::new()),
+            events::TYPING => (Vec::new(), serde_json::from_value(event).into_iter().collect()),
+            _ => Default::default(),
+        }
+    }
+
+    /// An end of every sign of typing that is known.
+    fn ended(&self) -> Vec<Sign> {
+        let ended = |conversation: &String, user: &String| Sign {
+            conversation: conversation.clone(),
+            user: user.clone(),
+            typing: false,
+        };
+        self.typists.iter().flat_map(|(place, users)| users.iter().map(move |user| ended(place, user))).collect()
+    }
+
+    /// The connection is lost, for this reason.
+    pub(super) fn lost(&mut self, reason: &str) {
+        // Once for each time, however often it is tried.
+        if self.lost.is_none() && !matches!(self.manner, Manner::Table(_)) {
+            let _ = writeln!(io::stderr(), "rollcall: {reason}; trying again");
+        }
+        self.lost = Some(reason.to_owned());
+    }
+
+    /// Draws the table, if there is one.
+    pub(super) fn draw(&self) -> io::Result<()> {
+        match &self.manner {
+            Manner::Table(screen) => screen.draw(&self.table()),
+            Manner::Events | Manner::Lines => Ok(()),
+        }
+    }
+
+    /// Leaves the terminal as it was, and the table in it.
+    pub(super) fn close(self) -> io::Result<()> {
+        let rows = if self.heard { self.rows() } else { Vec::new() };
+        match self.manner {
+            Manner::Table(screen) => {
+                drop(screen);
+                rows.iter().try_for_each(|row| say(&row.plain()))
+            }
+            Manner::Events | Manner::Lines => Ok(()),
+        }
+    }
+
+    fn table(&self) -> Vec<Line> {
+        let head = Line::new().text(Paint::Bold, "rollcall watch").text(Paint::Dim, format!("  {}", self.host));
+        let head = match (&self.lost, self.heard) {
+            (Some(reason), _) => head.text(Paint::Red, format!("  {reason}; trying again")),
+            (None, false) => head.text(Paint::Dim, "  connecting"),
+            (None, true) => head,
+        };
+        let mut lines = vec![head, Line::new()];
+        lines.extend(self.rows());
+        lines
+    }
+
+    fn rows(&self) -> Vec<Line> {
+        let width = self.users.iter().map(|user| user.chars().count()).max().unwrap_or_default().clamp(8, 32);
+        let row = |user: &String| row(user, self.people.get(user), width);
+        let mut rows: Vec<Line> = self.users.iter().map(row).collect();
+        for (conversation, typists) in &self.typists {
+            let typing: Vec<&str> = typists.iter().map(String::as_str).collect();
+            let line = Line::new().text(Paint::Dim, "… ").column(Paint::Plain, conversation, width);
+            rows.push(match typing.as_slice() {
+                [] => line.text(Paint::Dim, "nobody types"),
+                typing => line.text(Paint::Plain, format!("{} types", typing.join(", "))),
+            });
+        }
+        rows
+    }
+}
+
+/// A person in the table: a dot, the name, the state, since when, and the note.
+fn row(user: &str, presence: Option<&Presence>, width: usize) -> Line {
+    let Some(presence) = presence else {
+        return Line::new().text(Paint::Dim, "· ").column(Paint::Dim, user, width);
+    };
+    let state = presence.state.as_deref();
+    let (paint, dot) = look(state);
+    let ago = |at: u64| span(now_ms().saturating_sub(at));
+    let when = match (state, presence.since, presence.last_seen) {
+        (Some("offline"), _, Some(seen)) => format!("last seen {} ago", ago(seen)),
+        (Some("offline") | None, ..) => String::new(),
+        (Some(_), Some(since), _) => format!("for {}", ago(since)),
+        (Some(_), None, _) => String::new(),
+    };
+    let line = Line::new().text(paint, dot).column(Paint::Bold, user, width);
+    let line = line.column(paint, state.unwrap_or("hidden"), 8).column(Paint::Dim, when, 26);
+    line.text(Paint::Plain, presence.note.as_ref().map(note).unwrap_or_default())
+}
+
+/// A change as a line: who, how, the note, and when they were last seen.
+fn change(presence: &Presence) -> Line {
+    let mut text = format!("{}  {}", presence.user, presence.state.as_deref().unwrap_or("hidden"));
+    if let Some(words) = &presence.note {
+        text += &format!("  {}", note(words));
+    }
+    if let Some(seen) = presence.last_seen {
+        text += &format!("  last seen {}", utc(seen));
+    }
+    Line::new().text(Paint::Plain, text)
+}
+
+fn note(note: &Note) -> String {
+    match (note.emoji.as_str(), note.text.as_str()) {
+        ("", text) => format!("“{text}”"),
+        (emoji, "") => emoji.to_owned(),
+        (emoji, text) => format!("{emoji} “{text}”"),
+    }
+}
+
+fn look(state: Option<&str>) -> (Paint, &'static str) {
+    match state {
+        Some("online") => (Paint::Green, "● "),
+        Some("away") => (Paint::Yellow, "◐ "),
+        Some("busy") => (Paint::Red, "⊖ "),
+        _ => (Paint::Dim, "○ "),
+    }
+}
+
+/// Prints a line at once, without panicking where the reader has gone.
+fn say(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn view(users: &[&str]) -> View {
+        View {
+            manner: Manner::Lines,
+            host: "http://127.0.0.1:8080".to_owned(),
+            users: users.iter().map(|user| (*user).to_owned()).collect(),
+            people: BTreeMap::new(),
+            typists: BTreeMap::new(),
+            lost: None,
+            heard: false,
+        }
+    }
+
+    fn presence(user: &str, state: Option<&str>) -> Value {
+        let note = json!({ "text": "in a meeting", "emoji": "📅", "until": null });
+        json!({ "user": user, "state": state, "since": 5, "last_seen": 7, "version": 9, "note": note })
+    }
+
+    #[test]
+    fn a_row_says_who_how_since_when_and_why() {
+        let mut view = view(&["bob", "eve", "zoe"]);
+        let snapshot = json!({ "presences": [presence("bob", Some("busy"))], "typing": [], "resumed": false });
+        view.take(events::SNAPSHOT, snapshot).unwrap();
+        view.take(
+            events::PRESENCE,
+            json!({ "user": "eve", "state": null, "since": null, "last_seen": null, "note": null }),
+        )
+        .unwrap();
+        let rows: Vec<String> = view.rows().iter().map(Line::plain).collect();
+        assert!(rows[0].starts_with("⊖ bob      busy     for ") && rows[0].ends_with("📅 “in a meeting”"), "{rows:?}");
+        assert_eq!((rows[1].as_str(), rows[2].as_str()), ("○ eve      hidden", "· zoe"), "not told yet is not hidden");
+    }
+
+    #[test]
+    fn a_change_as_a_line_has_no_gaps() {
+        let bob: Presence = serde_json::from_value(presence("bob", Some("busy"))).unwrap();
+        let text = "bob  busy  📅 “in a meeting”  last seen 1970-01-01T00:00:00Z";
+        assert_eq!(change(&bob).plain(), text);
+        let hidden = Presence { state: None, last_seen: None, note: None, ..bob };
+        assert_eq!(change(&hidden).plain(), "bob  hidden");
+    }
+
+    #[test]
+    fn who_is_not_in_a_fresh_snapshot_does_not_type() {
+        let mut view = view(&[]);
+        let sign = |user, typing| json!({ "conversation": "c1", "user": user, "typing": typing, "until": 5 });
+        view.take(events::TYPING, sign("bob", true)).unwrap();
+        view.take(events::TYPING, sign("eve", true)).unwrap();
+        let fresh = |resumed| json!({ "presences": [], "typing": [sign("eve", true)], "resumed": resumed });
+        view.take(events::SNAPSHOT, fresh(true)).unwrap();
+        assert_eq!(view.typists["c1"].len(), 2, "nothing changed for those who resume");
+        view.take(events::SNAPSHOT, fresh(false)).unwrap();
+        assert_eq!(view.rows()[0].plain(), "… c1       eve types");
+        view.take(events::TYPING, sign("eve", false)).unwrap();
+        assert_eq!(view.rows()[0].plain(), "… c1       nobody types");
+    }
+}

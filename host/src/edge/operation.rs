@@ -1,0 +1,75 @@
+//! Calls of whoever runs the service: what this host counted, and everything that is known about one person.
+
+use std::time::{Duration, Instant};
+
+use rollcall_api::responses::{self, PeopleStats, Person, Stats, StoreStats};
+use rollcall_api::{Reply, pages};
+use rollcall_core::policy::Ruling;
+use rollcall_core::{Error, UserId};
+
+use super::{Edge, only};
+use crate::figures::Figures;
+
+/// How long a look-up may take before the store counts as away: longer than Redis is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Edge {
+    /// What this host counted. A store that is away is part of the answer, not a reason to give none.
+    pub(super) async fn stats(&self) -> Result<Reply, Error> {
+        let platform = &self.crew.platform;
+        let (store, here, hot) = tokio::join!(self.look(), self.overview.here(), self.overview.hottest());
+        let Figures { mut gateway, totals, times } = Figures::read(&platform.metrics.text());
+        gateway.hot = hot;
+        let about = &self.overview.about;
+        let (host, rules) = (about.host(platform.topics.now()), about.rules());
+        Ok(responses::stats(&Stats { host, rules, store, people: PeopleStats { here }, gateway, totals, times }))
+    }
+
+    /// Looks up in the store somebody who was never there.
+    async fn look(&self) -> StoreStats {
+        let began = Instant::now();
+        let look = async {
+            let users = vec![UserId::parse("rollcall/canary")?];
+            only(self.crew.platform.store.load_many(users).await?.sessions)
+        };
+        let answers = matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Ok(_)));
+        StoreStats { answers, took_ms: began.elapsed().as_secs_f64() * 1000.0 }
+    }
+
+    /// Everything that is known about one person, which is read here and decided nowhere: the state is what the person would
+    /// be told.
+    pub(super) async fn person(&self, user: UserId) -> Result<Reply, Error> {
+        let (crew, platform) = (&self.crew, &self.crew.platform);
+        let itself = || vec![user.clone()];
+        let (views, archived, own, judgements, loaded, watchers) = tokio::join!(
+            crew.look_up(Some(user.clone()), itself()),
+            platform.archive.get_many(itself()),
+            crew.settings_of(user.clone()),
+            crew.check(None, [&user].into_iter().collect()),
+            platform.store.load_many(itself()),
+            self.overview.watchers_of(&user),
+        );
+        let (loaded, own) = (loaded?, own?);
+        let session = only(loaded.sessions)?;
+        let lacking = || Error::Other("a person is hidden from themselves".to_owned());
+        Ok(responses::person(&Person {
+            user: &user,
+            moment: &loaded.moment,
+            session: &session,
+            state: only(views?)?.ok_or_else(lacking)?.published.state,
+            archived: archived?.into_iter().next().flatten(),
+            privacy: own.privacy,
+            restricted: judgements?.iter().any(|judgement| judgement.presence == Ruling::Restricted),
+            contacts: own.contacts.len(),
+            blocks: own.blocks.len(),
+            watchers,
+        }))
+    }
+
+    /// The metrics, with how many people are here as of now: in Redis nobody counts them otherwise.
+    pub(super) async fn metrics(&self) -> Reply {
+        let metrics = &self.crew.platform.metrics;
+        self.overview.here().await.iter().for_each(|here| metrics.here(*here));
+        pages::metrics(&metrics.text())
+    }
+}

@@ -1,0 +1,209 @@
+//! `rollcall watch` and `rollcall top`, as somebody at a terminal and as a script have them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rollcall_tests::{Host, Mint, binary, eventually};
+use serde_json::{Value, json};
+
+/// What is printed comes within milliseconds; a busy machine is given more, and a connection time to be made again.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A running command of ours. Killed when dropped.
+struct Looking {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Looking {
+    fn at(host: &Host, arguments: &[&str]) -> Self {
+        let mut child = command(arguments).args(["--url", host.base()]).spawn().expect("the binary starts");
+        let (sender, lines) = channel();
+        let out = child.stdout.take().expect("a pipe");
+        std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self { child, lines }
+    }
+
+    /// Everything that is printed up to the first line that is as wanted, which is the last.
+    #[track_caller]
+    fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let end = Instant::now() + SOON;
+        let mut all = Vec::new();
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => all.push(line),
+                Err(error) => panic!("{what}: {error}; printed: {all:#?}"),
+            }
+            if all.last().is_some_and(|line| wanted(line)) {
+                return all;
+            }
+        }
+    }
+
+    /// Waits until it ends by itself; what it complained of, too.
+    fn ended(mut self) -> (ExitStatus, String) {
+        let mut exit = None;
+        eventually("the command ends", SOON, || {
+            exit = self.child.try_wait().expect("it can be waited for");
+            exit.is_some()
+        });
+        let mut said = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        (exit.expect("it ended"), said)
+    }
+
+    /// Tells it to end as Ctrl-C does.
+    fn interrupt(self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+        self.ended().0
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROLLCALL_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn event(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+#[test]
+fn changes_are_printed_as_they_come_and_looking_makes_nobody_online() {
+    let host = Host::start(&[]);
+    let looking = Looking::at(&host, &["watch", "bob", "eve", "--as", "alice", "--typing", "room-1"]);
+    let first = looking.until("the snapshot", |line| line.ends_with("  eve  offline"));
+    assert!(first[0].ends_with("Z  bob  offline"), "{first:?}");
+    let bob = host.client("bob");
+    assert_eq!(bob.beat("web").status, 200);
+    looking.until("bob is online", |line| line.contains("  bob  online  last seen "));
+    assert_eq!(bob.put("/v1/status", json!({ "choice": "busy", "text": "in a meeting", "emoji": "📅" })).status, 200);
+    looking.until("bob is busy", |line| line.contains("  bob  busy  📅 “in a meeting”  last seen "));
+    assert_eq!(bob.send("PUT", "/v1/typing/room-1", Some(b"{}")).status, 200);
+    looking.until("bob types", |line| line.ends_with("  bob  types in room-1"));
+    assert_eq!(bob.send("PUT", "/v1/blocks/alice", None).status, 200);
+    looking.until("bob hides", |line| line.ends_with("  bob  hidden"));
+    assert_eq!(host.client("viewer").state("alice"), "offline", "she only looks");
+    assert!(looking.interrupt().success());
+}
+
+#[test]
+fn events_for_scripts_are_what_a_socket_is_told() {
+    let host = Host::start(&[]);
+    let looking = Looking::at(&host, &["watch", "bob", "--json"]);
+    let snapshot = event(&looking.until("the snapshot", |_| true)[0]);
+    let offline =
+        json!({ "user": "bob", "state": "offline", "since": null, "last_seen": null, "version": 0, "note": null });
+    let expected = json!({ "event": "snapshot", "presences": [offline], "typing": [], "resumed": false });
+    assert_eq!(snapshot, expected);
+    assert_eq!(host.client("bob").beat("web").status, 200);
+    let mut told = event(&looking.until("bob is online", |line| line.contains("online"))[0]);
+    assert_eq!(told.as_object_mut().unwrap().remove("event"), Some(json!("presence")));
+    assert_eq!(told, host.client("viewer").presence("bob"), "exactly as it is answered");
+}
+
+#[test]
+fn a_restart_of_the_host_is_survived_and_what_changed_meanwhile_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start_in(folder.path(), &["--drain", "1s"]);
+    let address = host.address().to_owned();
+    for (name, state) in [("bob", "busy"), ("eve", "away")] {
+        let client = host.client(name);
+        assert_eq!(client.beat("web").status, 200);
+        assert_eq!(client.put("/v1/status", json!({ "choice": state })).status, 200);
+    }
+    let looking = Looking::at(&host, &["watch", "bob", "eve"]);
+    looking.until("the snapshot", |line| line.contains("  eve  away"));
+    host.stop();
+    let host = Host::start_in(folder.path(), &["--listen", &address]);
+    assert_eq!(host.client("bob").put("/v1/status", json!({ "choice": "auto" })).status, 200);
+    let told = looking.until("bob is online", |line| line.contains("  bob  online"));
+    assert_eq!(told.len(), 1, "nothing is said of eve, who is as she was: {told:?}");
+    assert_eq!(host.client("eve").put("/v1/status", json!({ "choice": "auto" })).status, 200);
+    looking.until("eve is online", |line| line.contains("  eve  online"));
+    assert!(looking.interrupt().success());
+}
+
+#[test]
+fn a_host_that_refuses_ends_it_with_its_own_words() {
+    let mint = Mint::default();
+    let host = Host::start(&["--token-key", &mint.key(), "--watch-limit", "2"]);
+    let token = mint.token("alice", &[]);
+    for (arguments, words) in [
+        (vec!["watch", "bob", "--as", "alice"], "Nobody said who is asking"),
+        (vec!["watch", "bob", "--token", "nonsense"], "The token is not accepted"),
+        (vec!["watch", "a", "b", "c", "--token", &token], "Too many"),
+        (vec!["watch", "bob", "--typing", "room-1", "--token", &token], "Not allowed"),
+        (vec!["top", "--token", &token], "Not allowed: this needs a token with the scope `admin`"),
+    ] {
+        let (exit, said) = Looking::at(&host, &arguments).ended();
+        assert_eq!(exit.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with("rollcall: ") && said.contains(words), "{arguments:?}: {said}");
+    }
+    let looking = Looking::at(&host, &["watch", "bob", "--token", &token]);
+    looking.until("the snapshot", |line| line.ends_with("  bob  offline"));
+}
+
+#[test]
+fn a_token_in_the_environment_is_shown() {
+    let mint = Mint::default();
+    let host = Host::start(&["--token-key", &mint.key()]);
+    let mut looking = command(&["top", "--once", "--json", "--url", host.base()]);
+    let output = looking.env("ROLLCALL_TOKEN", mint.token("ops", &["admin"])).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn top_prints_what_happened_between_two_looks() {
+    let host = Host::start(&[]);
+    let beating = host.client("bob");
+    let looking = Looking::at(&host, &["top", "--once", "--json"]);
+    let mut line = None;
+    eventually("top has looked twice", SOON, || {
+        assert_eq!(beating.beat("web").status, 200);
+        line = looking.lines.try_recv().ok();
+        line.is_some()
+    });
+    let seen = event(&line.unwrap());
+    assert!(seen["rates"]["heartbeats"].as_f64().unwrap() > 0.0, "{seen}");
+    assert!(seen["times"]["functions"]["heartbeat"]["p99_ms"].as_f64().unwrap() > 0.0, "{seen}");
+    assert_eq!((&seen["people"]["here"], &seen["store"]["answers"]), (&json!(1), &json!(true)));
+    assert!(looking.ended().0.success());
+    let looking = Looking::at(&host, &["top", "--once"]);
+    let page = looking.until("the page", |line| line.starts_with("Most watched"));
+    assert!(page.iter().any(|line| line.starts_with("People here") && line.contains(" 1 ")), "{page:#?}");
+    assert!(looking.ended().0.success());
+}
+
+#[test]
+fn a_host_that_is_away_is_waited_for_except_once() {
+    let mut looking = command(&["top", "--once", "--url", "http://127.0.0.1:1"]);
+    let output = looking.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("http://127.0.0.1:1 cannot be reached"), "{said}");
+}

@@ -1,0 +1,291 @@
+//! What whoever runs the service can see: figures that move, everything about one person, and the pages of the console.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::time::Duration;
+
+use rollcall_servers::redis::Redis;
+use rollcall_tests::{Answer, Client, Host, Mint, Socket, Stream, eventually};
+use serde_json::{Value, json};
+
+/// Figures are there at once; a busy machine is given more.
+const SOON: Duration = Duration::from_secs(10);
+
+const STRICT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+fn stats(host: &Host) -> Value {
+    let answer = host.client("ops").get("/v1/stats");
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json
+}
+
+fn person(host: &Host, user: &str) -> Value {
+    let answer = host.client("ops").get(&format!("/v1/people/{user}"));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json
+}
+
+/// Waits until a figure is as wanted.
+#[track_caller]
+fn becomes(host: &Host, pointer: &str, wanted: impl Fn(&Value) -> bool) {
+    let mut last = Value::Null;
+    let what = format!("{pointer} becomes as wanted");
+    eventually(&what, SOON, || {
+        last = stats(host).pointer(pointer).cloned().unwrap_or_default();
+        wanted(&last)
+    });
+}
+
+fn at_least(least: u64) -> impl Fn(&Value) -> bool {
+    move |value| value.as_u64().is_some_and(|value| value >= least)
+}
+
+fn is(wanted: Value) -> impl Fn(&Value) -> bool {
+    move |value| *value == wanted
+}
+
+/// Everything that figures tell of, on the first of these hosts; `here` is counted on all of them.
+fn figures_move(hosts: &[&Host]) {
+    let host = hosts[0];
+    let before = stats(host);
+    assert_eq!(before["totals"]["transitions"], json!({ "online": 0, "away": 0, "busy": 0, "offline": 0 }));
+    assert_eq!((&before["people"]["here"], &before["store"]["answers"]), (&json!(0), &json!(true)));
+    let mut eyes: Vec<Socket> =
+        (0..3).map(|index| Socket::open(host, &format!("eye-{index}"), "watch_only=true")).collect();
+    eyes.iter_mut().for_each(|eye| drop(eye.ask(&json!({ "op": "watch", "users": ["bob"] }))));
+    let _stream = Stream::subscribe(host, "reader", "users=eve&conversations=c1&watch_only=true");
+    becomes(host, "/gateway/watchers", is(json!(4)));
+    becomes(host, "/gateway/hot", is(json!([{ "user": "bob", "watchers": 3 }, { "user": "eve", "watchers": 1 }])));
+    let bob = host.client("bob");
+    assert_eq!(bob.beat("web").status, 200);
+    assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
+    eyes.iter_mut().for_each(|eye| drop(eye.presence("bob", "busy")));
+    let now = stats(host);
+    assert_eq!(now["totals"]["transitions"], json!({ "online": 1, "away": 0, "busy": 1, "offline": 0 }));
+    assert_eq!((&now["totals"]["heartbeats"], &now["gateway"]["conversations"]), (&json!(1), &json!(1)));
+    assert_eq!((&now["gateway"]["sockets"], &now["gateway"]["streams"]), (&json!(3), &json!(1)));
+    assert!(at_least(3)(&now["totals"]["told"]) && at_least(4)(&now["totals"]["requests"]), "{now}");
+    for histogram in
+        [&now["times"]["request"], &now["times"]["functions"]["heartbeat"], &now["times"]["store"]["touch"]]
+    {
+        assert!(at_least(1)(&histogram["count"]) && histogram["sum_ms"].as_f64().unwrap() > 0.0, "{histogram}");
+        let last = histogram["buckets"].as_array().unwrap().last().unwrap();
+        assert_eq!(last, &json!([null, histogram["count"]]), "the last bound is none, and has them all");
+    }
+    assert!(at_least(1)(&now["times"]["topic_lag"]["count"]), "{now}");
+    hosts.iter().for_each(|host| becomes(host, "/people/here", is(json!(1))));
+    // Bob beats no more.
+    becomes(host, "/people/here", is(json!(0)));
+    let settled =
+        || hosts.iter().map(|host| stats(host)["times"]["settle_lag"]["count"].as_u64().unwrap()).sum::<u64>();
+    eventually("somebody noticed that bob is gone", SOON, || settled() >= 1);
+    drop(eyes);
+    becomes(host, "/gateway/watchers", is(json!(1)));
+    becomes(host, "/gateway/hot", is(json!([{ "user": "eve", "watchers": 1 }])));
+}
+
+#[test]
+fn figures_move_with_what_happens() {
+    let host = Host::brisk(&[]);
+    let about = &stats(&host)["host"];
+    assert_eq!(
+        (&about["store"], &about["archive"], &about["open"]),
+        (&json!("memory"), &json!("sqlite"), &json!(true))
+    );
+    assert_eq!(stats(&host)["rules"]["interval_ms"], 1000);
+    figures_move(&[&host]);
+}
+
+#[test]
+fn figures_move_on_redis_and_people_are_counted_in_the_whole_store() {
+    let mut server = Redis::start().unwrap();
+    let url = server.url();
+    let hosts = [Host::brisk(&["--store", &url]), Host::brisk(&["--store", &url])];
+    figures_move(&[&hosts[0], &hosts[1]]);
+    assert_eq!(stats(&hosts[1])["host"]["store"], "redis");
+    assert_eq!(stats(&hosts[1])["totals"]["heartbeats"], 0, "what is counted is each host's own");
+    assert_eq!(hosts[0].client("eve").beat("web").status, 200);
+    becomes(&hosts[1], "/people/here", is(json!(1)));
+    assert!(hosts[1].metric("rollcall_here") >= 1.0);
+    server.kill();
+    becomes(&hosts[0], "/store/answers", is(json!(false)));
+    becomes(&hosts[0], "/people/here", is(Value::Null));
+    becomes(&hosts[0], "/totals/store_errors", at_least(1));
+}
+
+#[test]
+fn heartbeats_of_connections_that_stay_are_counted() {
+    let host = Host::brisk(&[]);
+    let _socket = Socket::open(&host, "bob", "device=tab");
+    let _stream = Stream::subscribe(&host, "eve", "users=bob&device=tab");
+    becomes(&host, "/totals/heartbeats", at_least(6));
+    becomes(&host, "/people/here", is(json!(2)));
+}
+
+#[test]
+fn everything_about_a_person_is_shown_to_an_administrator() {
+    for store in [None, Some(Redis::start().unwrap())] {
+        let url = store.as_ref().map_or_else(|| "memory".to_owned(), Redis::url);
+        let host = Host::start(&["--store", &url]);
+        let bob = host.client("bob");
+        bob.post("/v1/heartbeat", json!({ "device": "web-1", "kind": "web" }));
+        bob.post("/v1/heartbeat", json!({ "device": "phone", "kind": "mobile", "active": false }));
+        bob.beat("left");
+        bob.post("/v1/leave", json!({ "device": "left", "reason": "logout" }));
+        let status = json!({ "choice": "busy", "text": "in a meeting", "emoji": "📅", "for_s": 3600 });
+        assert_eq!(bob.put("/v1/status", status).status, 200);
+        bob.put("/v1/privacy", json!({ "presence": "contacts", "last_seen": "nobody" }));
+        bob.send("PUT", "/v1/contacts/alice", None);
+        bob.send("PUT", "/v1/blocks/eve", None);
+        let mut eye = Socket::open(&host, "alice", "watch_only=true");
+        eye.ask(&json!({ "op": "watch", "users": ["bob"] }));
+        let known = person(&host, "bob");
+        assert_eq!(
+            (&known["user"], &known["state"], &known["record"]["state"]),
+            (&json!("bob"), &json!("busy"), &json!("busy"))
+        );
+        assert_eq!(known["record"]["note"]["text"], "in a meeting");
+        assert_eq!((&known["choice"]["choice"], known["choice"]["until"].is_u64()), (&json!("busy"), true));
+        let mut devices = known["devices"].as_array().unwrap().clone();
+        devices.sort_by_key(|device| device["device"].to_string());
+        let names: Vec<_> = devices.iter().map(|device| (&device["device"], &device["kind"])).collect();
+        assert_eq!(names, [(&json!("phone"), &json!("mobile")), (&json!("web-1"), &json!("web"))]);
+        assert!(devices[0]["active_at"].is_null() && devices[1]["active_at"].is_u64());
+        assert_eq!(devices[1]["expires_at"].as_u64().unwrap() - devices[1]["beat_at"].as_u64().unwrap(), 45_000);
+        assert!(known["deadline"].as_u64().unwrap() > known["now"].as_u64().unwrap());
+        assert_eq!(known["privacy"], json!({ "presence": "contacts", "last_seen": "nobody" }));
+        assert_eq!((&known["contacts"], &known["blocks"], &known["restricted"]), (&json!(1), &json!(1), &json!(false)));
+        assert_eq!(known["watchers"], json!({ "here": 1, "everywhere": null }));
+        assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
+        host.client("ops").send("PUT", "/v1/restrictions/bob", None);
+        let hidden = person(&host, "bob");
+        assert_eq!((&hidden["state"], &hidden["choice"]["choice"]), (&json!("offline"), &json!("invisible")));
+        assert_eq!((hidden["devices"].as_array().unwrap().len(), &hidden["restricted"]), (2, &json!(true)));
+        let nobody = person(&host, "no%20body");
+        assert_eq!(
+            (&nobody["user"], &nobody["state"], &nobody["record"]),
+            (&json!("no body"), &json!("offline"), &Value::Null)
+        );
+    }
+}
+
+#[test]
+fn the_archive_remembers_who_is_gone() {
+    let host = Host::brisk(&[]);
+    assert_eq!(host.client("bob").beat("web").status, 200);
+    let seen = person(&host, "bob")["record"]["last_seen"].clone();
+    eventually("bob is archived", SOON, || person(&host, "bob")["archived_last_seen"] == seen);
+    assert_eq!(person(&host, "bob")["record"], Value::Null, "and dropped from where people are");
+}
+
+#[test]
+fn a_crowd_is_counted_everywhere() {
+    let server = Redis::start().unwrap();
+    let url = server.url();
+    let hosts = [0, 1].map(|_| Host::start(&["--store", &url, "--crowd", "1", "--workers", "1"]));
+    let mut eyes = Vec::new();
+    for host in &hosts {
+        let mut eye = Socket::open(host, "alice", "watch_only=true");
+        eye.ask(&json!({ "op": "watch", "users": ["bob"] }));
+        eyes.push(eye);
+    }
+    let counted = || person(&hosts[0], "bob")["watchers"] == json!({ "here": 1, "everywhere": 2 });
+    eventually("both hosts have counted", Duration::from_secs(40), counted);
+}
+
+#[test]
+fn only_an_administrator_sees_figures_and_people() {
+    let mint = Mint::default();
+    let host = Host::start(&["--token-key", &mint.key()]);
+    for path in ["/v1/stats", "/v1/people/bob"] {
+        let ask = |scopes: &[&str]| Client::with_token(host.base(), &mint.token("ops", scopes)).get(path);
+        assert_eq!(ask(&["admin"]).status, 200, "{path}");
+        for scopes in [&[][..], &["service"]] {
+            let refused = ask(scopes);
+            assert_eq!(refused.status, 403, "{path}");
+            assert!(refused.json["detail"].as_str().unwrap().contains("`admin`"), "{}", refused.text);
+        }
+        assert_eq!(host.client("ops").get(path).status, 401, "a name is no token");
+    }
+    let open = Client::with_token(host.base(), &mint.token("ops", &["admin"])).get("/v1/stats");
+    assert_eq!(open.json["host"]["open"], false);
+}
+
+#[track_caller]
+fn bound(answer: &Answer, kept: &str) {
+    assert_eq!(answer.status, 200, "the console is not built: run `cargo xtask test`\n{}", answer.text);
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(answer.header("cache-control"), Some(kept));
+    assert!(answer.header("etag").is_some_and(|tag| tag.starts_with('"')));
+    assert!(answer.header("set-cookie").is_none());
+}
+
+#[test]
+fn the_console_is_served_and_bound() {
+    let host = Host::start(&[]);
+    let client = host.client("anybody");
+    let page = client.get("/");
+    bound(&page, "no-cache");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(page.header("content-security-policy"), Some(STRICT));
+    let assets: Vec<&str> = page.text.split('"').filter(|part| part.starts_with("/assets/")).collect();
+    assert!(!assets.is_empty(), "{}", page.text);
+    for asset in assets {
+        let answer = client.get(asset);
+        bound(&answer, "public, max-age=31536000, immutable");
+        assert_eq!(answer.header("content-security-policy"), Some(STRICT));
+        assert!(answer.header("access-control-allow-origin").is_none());
+    }
+    let script = client.get("/client.js");
+    bound(&script, "no-cache");
+    assert_eq!(script.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
+    let example = client.get("/example.html");
+    bound(&example, "no-cache");
+    assert!(example.header("content-security-policy").unwrap().contains("script-src 'self' 'sha256-"));
+    assert!(host.metric("rollcall_http_requests_total{route=\"/assets/{file}\",status=\"200\"}") >= 1.0);
+}
+
+#[test]
+fn a_page_is_asked_about_before_it_is_sent_again() {
+    let host = Host::start(&[]);
+    let tag = host.client("anybody").get("/").header("etag").expect("a tag").to_owned();
+    let known = Client::with_header(host.base(), "If-None-Match", &tag).get("/");
+    assert_eq!((known.status, known.text.as_str(), known.header("etag")), (304, "", Some(tag.as_str())));
+    let other = Client::with_header(host.base(), "If-None-Match", "\"another\"").get("/");
+    assert_eq!(other.status, 200);
+    let head = host.client("anybody").send("HEAD", "/client.js", None);
+    assert_eq!((head.status, head.text.as_str()), (200, ""));
+    assert!(head.header("etag").is_some() && head.header("content-security-policy").is_some());
+    assert_eq!(host.client("anybody").get("/assets/nothing.js").status, 404);
+    let posted = host.client("anybody").post("/", json!({}));
+    assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[test]
+fn without_a_key_a_page_is_let_in_only_if_its_origin_is_written_out() {
+    let asked = |host: &Host, origin: &str| {
+        let answer = Client::with_header(host.base(), "Origin", origin).get("/v1/presence/bob?as=alice");
+        (answer.status, answer.header("access-control-allow-origin").map(str::to_owned))
+    };
+    let host = Host::start(&["--origins", "null", "--origins", "https://app.example.com"]);
+    for origin in ["null", "https://app.example.com", "http://localhost:5173"] {
+        assert_eq!(asked(&host, origin), (200, Some(origin.to_owned())), "{origin}");
+    }
+    assert_eq!(asked(&host, "https://evil.example"), (403, None));
+    let wide = Host::start(&["--origins", "*"]);
+    assert_eq!(asked(&wide, "https://evil.example"), (403, None), "`*` names nobody");
+    assert_eq!(asked(&wide, "null"), (403, None));
+    // A name of somebody else's that points here.
+    let headers = [("Host", "rebound.example"), ("Origin", "null"), ("Rollcall-User", "eve")];
+    let refused = Socket::get(host.address(), "/v1/socket?watch_only=true", &headers);
+    assert!(refused.is_err_and(|answer| answer.status == 403), "whatever is listed");
+}
