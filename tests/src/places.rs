@@ -102,18 +102,33 @@ impl Place {
 
     /// `spin up`, with the manifest as it is shipped.
     pub fn spin(redis_port: u16, setup: Setup) -> Self {
-        Self::spin_by(Command::new("spin"), redis_port, setup)
+        Self::spin_by(Command::new("spin"), &root().join("spin.toml"), redis_port, setup)
+    }
+
+    /// The same on Spin's own connection to Redis, by the changes that the manifest asks for.
+    pub fn spin_that_connects(redis_port: u16, setup: Setup) -> Self {
+        let shipped = std::fs::read_to_string(root().join("spin.toml")).expect("a manifest");
+        let dist = root().join("dist");
+        let manifest = shipped
+            .replace("tcp://{{ redis_addresses }}", "redis://{{ redis_host }}")
+            .replace("\"dist/spin/", &format!("\"{}/spin-redis/", dist.display()))
+            .replace("spin-redis/expiry", "spin/expiry");
+        let folder = tempfile::Builder::new().prefix("rollcall-spin-").tempdir().expect("a folder");
+        let path = folder.path().join("spin.toml");
+        std::fs::write(&path, manifest).expect("a manifest");
+        let place = Self::spin_by(Command::new("spin"), &path, redis_port, setup);
+        Self { name: "Spin, on its own connection", ..place }
     }
 
     /// The same, started again whenever it ends.
     pub fn supervised_spin(redis_port: u16, setup: Setup) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SUPERVISOR, "supervisor", "spin"]);
-        Self::spin_by(command, redis_port, setup)
+        Self::spin_by(command, &root().join("spin.toml"), redis_port, setup)
     }
 
-    fn spin_by(mut command: Command, redis_port: u16, setup: Setup) -> Self {
-        command.arg("up").arg("--from").arg(root().join("spin.toml")).arg("--quiet");
+    fn spin_by(mut command: Command, manifest: &Path, redis_port: u16, setup: Setup) -> Self {
+        command.arg("up").arg("--from").arg(manifest).arg("--quiet");
         let variables = setup.all().into_iter().chain([("redis_port", redis_port.to_string())]);
         command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
         let program = Program::start(command, on_spin);

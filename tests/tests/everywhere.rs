@@ -381,6 +381,13 @@ fn on_spin() {
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
+fn on_spin_that_connects_itself() {
+    let server = redis();
+    scenario(&Place::spin_that_connects(server.port(), Setup::brisk()));
+}
+
+#[test]
+#[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin_a_lost_redis_ends_everything_and_a_supervisor_brings_it_back() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
