@@ -17,6 +17,7 @@ use wit_component::ComponentEncoder;
 
 use crate::compose::{Part, composed};
 use crate::process::{self, announce};
+use crate::web;
 use crate::workspace::{Package, Workspace, selection};
 
 /// The target of functions: with no operating system beneath, they can import nothing but the contract.
@@ -54,14 +55,14 @@ impl Profile {
 
 /// Builds everything that `rollcall` consists of, and `rollcall`.
 pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
-    let functions = workspace.functions();
-    ensure!(!functions.is_empty(), "there is no function in components/: nothing to build");
     if !binary(workspace, profile, "precompile").exists() {
         announce("the first build takes about ten minutes on 2 cores: it compiles wasmtime");
     }
-    let components = components(workspace, &functions, &workspace.components, WASM_TARGET)?;
+    let components = functions(workspace)?;
     aside(workspace, &workspace.examples(), "examples")?;
     compose(workspace, &components)?;
+    // Before anything of the host is compiled, which embeds it.
+    web::build(workspace)?;
     announce("host: precompile");
     cargo_build(workspace, profile, "precompile")?;
     let precompiler = binary(workspace, profile, "precompile");
@@ -70,6 +71,18 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
     }
     announce("host: rollcall");
     cargo_build(workspace, profile, "rollcall")
+}
+
+/// Builds the functions.
+pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    let functions = workspace.functions();
+    ensure!(!functions.is_empty(), "there is no function in components/: nothing to build");
+    let (spawning, plain): (Vec<_>, Vec<_>) = functions.into_iter().partition(|function| function.spawns);
+    let mut built = components(workspace, &plain, &workspace.components, WASM_TARGET)?;
+    if !spawning.is_empty() {
+        built.extend(components(workspace, &spawning, &workspace.components, WASM_TARGET)?);
+    }
+    Ok(built)
 }
 
 /// Builds the hostile components of the tests, if there are any.
@@ -196,7 +209,7 @@ fn is_newer(file: &Path, those: &[&Path]) -> Result<bool> {
     Ok(true)
 }
 
-fn modified(path: &Path) -> Result<SystemTime> {
+pub(crate) fn modified(path: &Path) -> Result<SystemTime> {
     let time = fs::metadata(path).and_then(|metadata| metadata.modified());
     time.with_context(|| format!("cannot read the time of {}", path.display()))
 }

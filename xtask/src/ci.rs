@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::build::{self, Profile, WASM_TARGET};
 use crate::workspace::{Workspace, selection};
-use crate::{dist, infra, process, publish, servers, setup, test, tidy};
+use crate::{dist, infra, process, publish, servers, setup, test, tidy, web};
 
 /// A step's name and what it does.
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
@@ -19,10 +19,11 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 /// Runs every step and prints how long each took.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let workspace = &workspace.linted();
-    let steps: [Step<'_>; 10] = [
+    let steps: [Step<'_>; 11] = [
         ("setup", &|| setup::run(workspace).and_then(|()| servers::run())),
         ("fmt", &|| process::run(process::cargo(&workspace.root).args(["fmt", "--all", "--check"]))),
         ("tidy: files", &|| tidy::files(workspace)),
+        ("web", &|| web::build(workspace).and_then(|()| web::check(workspace))),
         ("build", &|| build::run(workspace, Profile::Dev)),
         ("dist", &|| dist::run(workspace).and_then(|()| build::yardsticks(workspace))),
         ("tidy: example config", &|| tidy::example(workspace)),

@@ -1,4 +1,4 @@
-//! What is deployed to hosts that are not ours: `dist/spin` for Spin, `dist/wasi` for any host of WASI 0.3.
+//! What is deployed to hosts that are not ours: `dist/spin` and its relatives for Spin, `dist/wasi` for any host of WASI 0.3.
 //!
 //! Each file is a door, the function behind it with the functions that it asks, and the adapters that provide what they
 //! import, composed. The functions inside are the ones that the host embeds, byte for byte.
@@ -31,14 +31,12 @@ const ARCHIVING: [&str; 3] = ["query", "subscribe", "offline-sweep"];
 /// The door of Spin's Redis trigger, and what is behind it.
 const EXPIRY: (&str, &[&str]) = ("doors/expiry", &["offline-sweep"]);
 
-/// On Spin the connection to Redis is Spin's; but a stream of changes needs a subscription, which Spin's has not:
-/// docs/adr/0016-doors-and-adapters.md.
-fn on_spin(function: &str) -> &'static [&'static str] {
-    match function {
-        "subscribe" => &["adapters/spin-variables", "adapters/redis-tcp"],
-        _ => &["adapters/spin-variables", "adapters/spin-redis"],
-    }
-}
+/// On Spin, by a socket: all commands of a call go in one piece, which Spin's own connection takes one by one, and whoever
+/// watches is told at once: docs/adr/0016-doors-and-adapters.md.
+const ON_SPIN: &[&str] = &["adapters/spin-variables", "adapters/redis-tcp"];
+
+/// On Spin, by Spin's own connection, which knows names and TLS.
+const BY_SPIN: &[&str] = &["adapters/spin-variables", "adapters/spin-redis"];
 
 /// What provides everything where there is nothing but WASI.
 const ON_WASI: &[&str] = &["adapters/environment", "adapters/redis-tcp"];
@@ -89,15 +87,16 @@ fn deployments() -> Vec<Deployment> {
     let mut all = Vec::new();
     for (function, functions) in DEPLOYED {
         let door = format!("doors/http/{function}");
-        let spin = on_spin(function);
-        all.push(deployment("spin", function, &[spin], functions, &door));
+        all.push(deployment("spin", function, &[ON_SPIN], functions, &door));
+        all.push(deployment("spin-redis", function, &[BY_SPIN], functions, &door));
         all.push(deployment("wasi", function, &[ON_WASI], functions, &door));
         if ARCHIVING.contains(&function) {
-            all.push(deployment("spin-sqlite", function, &[spin, &[SQLITE]], functions, &door));
+            all.push(deployment("spin-sqlite", function, &[ON_SPIN, &[SQLITE]], functions, &door));
         }
     }
     let (door, functions) = EXPIRY;
-    all.push(deployment("spin", "expiry", &[on_spin("expiry")], functions, door));
+    // An instance lives for one message, so nothing is gained by a connection that is ours.
+    all.push(deployment("spin", "expiry", &[BY_SPIN], functions, door));
     all
 }
 
@@ -116,11 +115,12 @@ mod tests {
         let all = deployments();
         let parts = |file: &str| all.iter().find(|one| one.file == Path::new(file)).map(|one| one.parts.join(" "));
         for (function, _) in DEPLOYED {
-            assert!(parts(&format!("spin/{function}.wasm")).is_some(), "{function}");
-            assert!(parts(&format!("wasi/{function}.wasm")).is_some(), "{function}");
+            for folder in ["spin", "spin-redis", "wasi"] {
+                assert!(parts(&format!("{folder}/{function}.wasm")).is_some(), "{folder}: {function}");
+            }
         }
         let query =
-            "adapters/spin-variables adapters/spin-redis adapters/spin-sqlite restriction-check query doors/http/query";
+            "adapters/spin-variables adapters/redis-tcp adapters/spin-sqlite restriction-check query doors/http/query";
         assert_eq!(parts("spin-sqlite/query.wasm").as_deref(), Some(query));
         assert_eq!(parts("spin-sqlite/heartbeat.wasm"), None);
     }

@@ -19,11 +19,13 @@ mod dist;
 mod infra;
 mod process;
 mod publish;
+mod reference;
 mod serve;
 mod servers;
 mod setup;
 mod test;
 mod tidy;
+mod web;
 mod workspace;
 
 /// What stands below the list of commands.
@@ -56,6 +58,8 @@ enum Task {
         #[arg(long)]
         release: bool,
     },
+    /// Build what is deployed to Spin and to other hosts into `dist/`, and not the `rollcall` binary
+    Dist,
     /// Build, then run `rollcall serve` with these arguments
     Serve {
         /// Given to `rollcall serve` as they are
@@ -85,6 +89,8 @@ enum Task {
         #[arg(long, value_name = "REGISTRY", conflicts_with = "dry_run")]
         to: Option<String>,
     },
+    /// Write docs/API.md from the OpenAPI document
+    Reference,
     /// Check the house rules that neither the compiler nor clippy knows
     Tidy,
     /// Format, tidy, build, clippy, infra, publishing and tests, the cheap ones first
@@ -110,6 +116,11 @@ fn run(task: Task) -> Result<()> {
             build::run(&workspace, if release { Profile::Release } else { Profile::Dev })?;
             dist::run(&workspace)
         }
+        Task::Dist => {
+            setup::run(&workspace)?;
+            build::functions(&workspace)?;
+            dist::run(&workspace)
+        }
         Task::Serve { args } => serve::run(&workspace, &args),
         Task::Test { .. } => test::run(&workspace, &after_subcommand()),
         Task::Bench { args } => bench::run(&workspace, &args),
@@ -120,6 +131,7 @@ fn run(task: Task) -> Result<()> {
             dist::run(&workspace)?;
             publish::run(&workspace, dry_run, to.as_deref())
         }
+        Task::Reference => reference::write(&workspace.root),
         Task::Tidy => tidy::run(&workspace),
         Task::Ci => ci::run(&workspace),
     }

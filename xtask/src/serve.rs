@@ -15,8 +15,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     setup::run(workspace)?;
     build::run(workspace, Profile::Dev)?;
     let mut server = Command::new(build::binary(workspace, Profile::Dev, "rollcall"));
-    // Cargo set it for the build; to the server, every ROLLCALL_ variable is a setting.
-    server.env_remove("ROLLCALL_COMPONENTS").arg("serve").args(args);
+    // Cargo set them for the build; to the server, every ROLLCALL_ variable is a setting.
+    server.env_remove("ROLLCALL_COMPONENTS").env_remove("ROLLCALL_CONSOLE").arg("serve").args(args);
     process::announce(&process::line(&server));
     Err(server.exec()).with_context(|| format!("could not start {}", process::line(&server)))
 }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::{self, Profile};
+use crate::web::{self, Came};
 use crate::workspace::{Package, Workspace, selection};
 use crate::{dist, process, servers, setup};
 
@@ -96,6 +97,11 @@ pub(crate) fn suites(workspace: &Workspace, args: &[String]) -> Result<()> {
             broken.push(process::line(&cargo));
         }
     }
+    if let Some(part) = chosen(args) {
+        for came in web::tests(workspace, part)? {
+            tally.add(came);
+        }
+    }
     println!("\n{} in {:.1} s", tally.summary(), started.elapsed().as_secs_f64());
     if let Some(command) = broken.first() {
         bail!("{command} failed");
@@ -103,6 +109,17 @@ pub(crate) fn suites(workspace: &Workspace, args: &[String]) -> Result<()> {
     ensure!(tally.failed == 0, "{} failed", tally.failed);
     ensure!(tally.passed > 0, "no test ran: nothing matches {}", args.join(" "));
     Ok(())
+}
+
+/// Which tests of what is written in TypeScript these arguments choose: a word is part of a name there too, and whatever
+/// else is for cargo leaves them out. None: none of them; none inside: all.
+fn chosen(args: &[String]) -> Option<Option<&str>> {
+    let own = args.iter().take_while(|arg| *arg != "--").map(String::as_str).collect::<Vec<_>>();
+    match own.as_slice() {
+        [] => Some(None),
+        [word] if !word.starts_with('-') => Some(Some(word)),
+        _ => None,
+    }
 }
 
 /// The packages of each `cargo test`; the arguments choose them if they name any.
@@ -166,6 +183,15 @@ impl Tally {
         }
     }
 
+    fn add(&mut self, came: Came) {
+        self.suites += came.files;
+        self.passed += came.passed;
+        self.failed += came.failed;
+        self.ignored += u32::try_from(came.skipped.len()).unwrap_or(u32::MAX);
+        self.names.extend(came.names);
+        self.not_run.extend(came.skipped);
+    }
+
     fn summary(&self) -> String {
         let mut text = format!("{} suites: {} passed, {} failed", self.suites, self.passed, self.failed);
         if self.ignored > 0 {
@@ -209,6 +235,19 @@ mod tests {
         assert_eq!(added("--spin fleet"), "fleet -- --include-ignored --skip on_wasmtime");
         assert_eq!(added("--wasmtime -- --nocapture"), "-- --nocapture --include-ignored --skip on_spin");
         assert_eq!(added("--spin --wasmtime fleet"), "fleet -- --include-ignored");
+    }
+
+    #[test]
+    fn a_word_chooses_tests_in_both_languages_and_what_is_for_cargo_does_not() {
+        let chosen = |words: &[&str]| {
+            let args = words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            chosen(&args).map(|part| part.map(str::to_owned))
+        };
+        assert_eq!(chosen(&[]), Some(None));
+        assert_eq!(chosen(&["--", "--include-ignored"]), Some(None));
+        assert_eq!(chosen(&["fleet"]), Some(Some("fleet".to_owned())));
+        assert_eq!(chosen(&["-p", "rollcall-core"]), None);
+        assert_eq!(chosen(&["--test", "fleet"]), None);
     }
 
     #[test]

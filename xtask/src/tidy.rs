@@ -4,9 +4,12 @@
 //! It mends nothing: a finding names the place and says what to do.
 
 use std::fmt;
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use crate::reference;
 use crate::tidy::tree::Tree;
 use crate::workspace::Workspace;
 
@@ -59,10 +62,17 @@ pub(crate) fn example(workspace: &Workspace) -> Result<()> {
 fn static_findings(workspace: &Workspace) -> Result<Vec<Finding>> {
     let tree = Tree::read(&workspace.root)?;
     let mut findings = contract::check(&workspace.root);
+    findings.extend(reference(&workspace.root)?);
     for rule in [files::check, names::check, rust::check, manifests::check, prose::check] {
         findings.extend(rule(&tree));
     }
     Ok(findings)
+}
+
+/// The page about the API is the one that is written from its document.
+fn reference(root: &Path) -> Result<Option<Finding>> {
+    let stale = fs::read_to_string(root.join(reference::PAGE)).ok() != Some(reference::page(root)?);
+    Ok(stale.then(|| Finding::new(reference::PAGE, 1, "is not what `cargo xtask reference` writes: run it")))
 }
 
 fn report(mut findings: Vec<Finding>) -> Result<()> {

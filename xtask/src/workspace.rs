@@ -33,6 +33,9 @@ const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 /// What the functions are measured against, on Spin.
 const YARDSTICK: &str = "tests/yardstick";
 
+/// The feature of `wit-bindgen` by which a component goes on after it has answered.
+const SPAWNING: &str = "async-spawn";
+
 /// Where the examples live.
 const EXAMPLES: &str = "examples";
 
@@ -45,6 +48,8 @@ pub(crate) struct Workspace {
     pub(crate) target: PathBuf,
     /// Where the built components go, and where the `rollcall` binary embeds them from.
     pub(crate) components: PathBuf,
+    /// Where the console goes, for the `rollcall` binary to embed it.
+    pub(crate) console: PathBuf,
     packages: Vec<Package>,
     /// Whether all but the functions is linted as it is compiled.
     is_linted: bool,
@@ -61,6 +66,10 @@ pub(crate) struct Package {
     pub(crate) cdylib: Option<String>,
     /// Whether it depends on one of the crates of [`OF_TOOLS`] and not on the host.
     tool: bool,
+    /// Whether it goes on after it has answered, which `wit-bindgen` has to be built for. Those that do not are built apart from
+    /// it, since cargo turns a feature on for all that it builds together, and with this one a component asks for another turn
+    /// every time that it waits.
+    pub(crate) spawns: bool,
 }
 
 impl Workspace {
@@ -73,6 +82,9 @@ impl Workspace {
         if let Some(folder) = env::var_os("ROLLCALL_COMPONENTS") {
             workspace.components = folder.into();
         }
+        if let Some(folder) = env::var_os("ROLLCALL_CONSOLE") {
+            workspace.console = folder.into();
+        }
         Ok(workspace)
     }
 
@@ -82,7 +94,8 @@ impl Workspace {
         let target = PathBuf::from(text(&metadata, "target_directory")?);
         let packages = metadata.get("packages").and_then(Value::as_array).context("no `packages`")?;
         let packages = packages.iter().map(|package| Package::parse(package, &root)).collect::<Result<_>>()?;
-        Ok(Self { components: root.join("target/components"), root, target, packages, is_linted: false })
+        let (components, console) = (root.join("target/components"), root.join("target/console"));
+        Ok(Self { components, console, root, target, packages, is_linted: false })
     }
 
     /// The same workspace, where a lint is an error of the compiler in all but the functions.
@@ -167,7 +180,8 @@ impl Package {
         let dependencies = dependencies.collect::<Vec<_>>();
         let is_of_tools = |name: &&str| OF_TOOLS.iter().any(|prefix| name.starts_with(prefix));
         let tool = dependencies.iter().any(is_of_tools) && !dependencies.contains(&HOST);
-        Ok(Self { name, folder, cdylib, tool })
+        let spawns = list(json, "dependencies").any(|it| list(it, "features").any(|feature| feature == SPAWNING));
+        Ok(Self { name, folder, cdylib, tool, spawns })
     }
 
     /// The name of its folder: `offline-sweep`; of a connector, with where that is: `doors/http/query`.
@@ -271,6 +285,16 @@ mod tests {
         assert_eq!(function, Some(("offline-sweep", Some("rollcall_offline_sweep"))));
         let door = workspace.connectors().first().map(|package| package.short_name());
         assert_eq!(door, Some("doors/http/query"));
+        Ok(())
+    }
+
+    #[test]
+    fn whoever_goes_on_after_answering_says_so_in_its_manifest() -> Result<()> {
+        let root = Path::new("/repo");
+        let mut subscribe = package("rollcall-subscribe", "components/subscribe", "cdylib", &[]);
+        assert!(!Package::parse(&subscribe, root)?.spawns);
+        subscribe["dependencies"] = json!([{ "name": "wit-bindgen", "features": ["async-spawn"] }]);
+        assert!(Package::parse(&subscribe, root)?.spawns);
         Ok(())
     }
 
