@@ -1,6 +1,7 @@
 // Builds the package: `index.js`, which is one file and imports nothing, and `react.js`, which imports React and the
 // first. The declarations are made by tsc.
 
+import { minify } from "terser";
 import { defineConfig, transformWithEsbuild, type Plugin } from "vite";
 
 import { INTERNAL } from "./internal.js";
@@ -20,13 +21,13 @@ const oneFileEach: Plugin = {
 const small: Plugin = {
   name: "small",
   async generateBundle(_, bundle) {
-    const options = { minify: true, target: "es2022", format: "esm", treeShaking: true } as const;
+    const target = { minify: true, target: "es2022", format: "esm" } as const;
     const mangleProps = new RegExp(`^(${INTERNAL.join("|")})$`);
     for (const part of Object.values(bundle)) {
       if (part.type !== "chunk") continue;
-      const { code } = await transformWithEsbuild(part.code, part.fileName, { ...options, mangleProps });
-      // Once more: the second time, names are given by how often they occur in what is left.
-      part.code = (await transformWithEsbuild(code, part.fileName, options)).code;
+      // One shortens the names that only this package uses, the other writes less: together they save a twentieth.
+      const { code } = await transformWithEsbuild(part.code, part.fileName, { ...target, mangleProps });
+      part.code = (await minify(code, { module: true, ecma: 2022 })).code ?? code;
     }
   },
 };

@@ -6,11 +6,15 @@
 
 import type { Presence, ServiceEvent, Snapshot, Typing } from "./types.js";
 
-/** Nothing more is heard of anybody and anything else: it is watched no longer. Never leaves the package. */
-export interface Kept {
-  event: "kept";
+/** Whom and what somebody watches. */
+export interface Watched {
   users: string[];
   conversations: string[];
+}
+
+/** Nothing more is heard of anybody and anything else: it is watched no longer. Never leaves the package. */
+export interface Kept extends Watched {
+  event: "kept";
 }
 
 /** Whose presence and where typing changed. */
@@ -27,14 +31,14 @@ const NOBODY: string[] = [];
 const unchanged = (): Changes => ({ users: new Set(), conversations: new Set() });
 
 /** Whether both say the same. Objects of the service have their fields in one order. */
-function alike(one: Presence | undefined, other: Presence): boolean {
+function alike(one: Presence, other: Presence): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
 /** Whether this was overtaken by what is known. A person long offline has the version 0, a hidden one none: neither
  * can be compared, and both are derived at the moment of asking. */
 export function isOlder(presence: Presence, known: Presence | undefined): boolean {
-  return !!presence.version && !!known?.version && presence.version < known.version;
+  return !!(presence.version && known?.version && presence.version < known.version);
 }
 
 /** A book. `self` is left out among typists. `now` is a clock that is never set, in milliseconds. */
@@ -74,11 +78,11 @@ export class Book {
     return users;
   }
 
-  /** Applies an event. `isWanted`: those of whom the last state is kept although nobody tells of them any longer. */
-  apply(event: ServiceEvent | Kept, isWanted: (user: string) => boolean = () => false): Changes {
+  /** Applies an event. `wanted`: of whom and what the last is kept although nobody tells of them any longer. */
+  apply(event: ServiceEvent | Kept, wanted?: () => Watched): Changes {
     const changes = unchanged();
     if (event.event === "kept") {
-      this.#forget(event, isWanted);
+      this.#forget(event, wanted?.() ?? event);
       return changes;
     }
     if (event.id !== undefined) this.id = event.id;
@@ -139,10 +143,7 @@ export class Book {
 
   #learn(presence: Presence, isPushed: boolean, { users }: Changes): void {
     const entry = this.#people.get(presence.user);
-    if (alike(entry?.presence, presence)) {
-      this.#people.set(presence.user, { presence: entry?.presence ?? presence, isPushed });
-      return;
-    }
+    if (entry && alike(entry.presence, presence)) return void (entry.isPushed = isPushed);
     // What was decided has passed on the service's clock. Microseconds.
     if (presence.version) this.#ahead = Math.max(this.#ahead, presence.version / 1000 - this.now());
     this.#people.set(presence.user, { presence, isPushed });
@@ -170,15 +171,17 @@ export class Book {
     conversations.add(conversation);
   }
 
-  #forget({ users, conversations }: Kept, isWanted: (user: string) => boolean): void {
+  #forget({ users, conversations }: Kept, wanted: Watched): void {
     const kept = new Set(users);
+    const mine = new Set(wanted.users);
     for (const [user, entry] of this.#people) {
       if (kept.has(user)) continue;
-      if (isWanted(user)) entry.isPushed = false;
+      if (mine.has(user)) entry.isPushed = false;
       else this.#people.delete(user);
     }
+    const rooms = [...conversations, ...wanted.conversations];
     for (const conversation of this.#rooms.keys()) {
-      if (conversations.includes(conversation)) continue;
+      if (rooms.includes(conversation)) continue;
       this.#rooms.delete(conversation);
       this.#typists.delete(conversation);
     }

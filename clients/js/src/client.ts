@@ -10,7 +10,7 @@ import { canShare, deviceName, isHidden, listen } from "./page.js";
 import { askAll } from "./polling.js";
 import { Tab, type Want } from "./tabs.js";
 import { tokens } from "./token.js";
-import { Timer } from "./timer.js";
+import { now, Timer } from "./timer.js";
 import { typist, type Typist } from "./typing.js";
 import type { Context, Listeners, Options, Presence, Rollcall, Status, StatusChoice, WebSocketClass } from "./types.js";
 
@@ -44,9 +44,11 @@ export class Client implements Rollcall {
   #status: Status = "closed";
   #tab: Tab | undefined;
   #isStarted = false;
+  #isStale = false;
   #isWanting = false;
   #failures = 0;
-  #activeAt = 0;
+  #activeAt = -Infinity;
+  #leaving: Promise<void> | undefined;
   #unlisten = () => {};
   readonly #expiry = new Timer();
   readonly #retrying = new Timer();
@@ -54,7 +56,7 @@ export class Client implements Rollcall {
   constructor(options: Options) {
     this.#options = options;
     const url = options.url.replace(/\/+$/, "");
-    const call = options.fetch ?? ((...request: Parameters<typeof fetch>) => fetch(...request));
+    const call: typeof fetch = options.fetch ?? ((url, request) => fetch(url, request));
     this.#access = { url, as: options.as, tokens: tokens(options.token), fetch: call };
     this.#ask = asker(this.#access);
     this.#book = new Book(options.typingTtl ?? 5_000);
@@ -78,7 +80,6 @@ export class Client implements Rollcall {
       back: () => this.#join(),
       network: () => this.#tab?.tell({ say: "nudge" }),
     });
-    this.#setStatus("connecting");
     void this.#join();
   }
 
@@ -91,7 +92,8 @@ export class Client implements Rollcall {
   }
 
   watch(users: Iterable<string>, call: Watcher["call"]): () => void {
-    const watcher = { users: new Set(users), call };
+    // A name is one person, not a list of its letters.
+    const watcher = { users: new Set(typeof users === "string" ? [users] : users), call };
     this.#watchers.add(watcher);
     this.#wantSoon();
     // Not before the caller has what this answers.
@@ -111,8 +113,8 @@ export class Client implements Rollcall {
     return askAll(this.#ask, [...users]);
   }
 
-  async setStatus({ choice, text, emoji, forSeconds }: StatusChoice): Promise<void> {
-    await this.#ask("PUT", "/v1/status", { choice, text, emoji, for_s: forSeconds });
+  async setStatus({ forSeconds, ...chosen }: StatusChoice): Promise<void> {
+    await this.#ask("PUT", "/v1/status", { ...chosen, for_s: forSeconds });
   }
 
   typing(conversation: string): void {
@@ -139,9 +141,8 @@ export class Client implements Rollcall {
   }
 
   active(): void {
-    const now = Date.now();
-    if (now - this.#activeAt < ACTIVE_EVERY_MS) return;
-    this.#activeAt = now;
+    if (now() - this.#activeAt < ACTIVE_EVERY_MS) return;
+    this.#activeAt = now();
     this.#tab?.tell({ say: "active" });
   }
 
@@ -154,10 +155,14 @@ export class Client implements Rollcall {
 
   async #join(): Promise<void> {
     if (!this.#isStarted || this.#tab) return;
-    const { as, share = true, device, kind, WebSocket } = this.#options;
+    const { as, share = true, device, kind, watchOnly, WebSocket } = this.#options;
+    this.#setStatus("connecting");
     try {
+      // A farewell that comes late would end what has just begun.
+      await this.#leaving;
       await this.#access.tokens.get();
     } catch (thrown) {
+      if (!this.#isStarted) return;
       this.#emit("error", asError(thrown));
       return this.#retrying.set(retryDelay(this.#failures++), () => this.#join());
     }
@@ -172,7 +177,9 @@ export class Client implements Rollcall {
       kind: kind ?? "web",
       WebSocket: WebSocket ?? (globalThis as { WebSocket?: WebSocketClass }).WebSocket,
     };
-    const group = isShared ? `rollcall:${this.#access.url}:${self}` : undefined;
+    // Tabs that differ in these cannot be one device.
+    const name = [this.#access.url, self, !!watchOnly, device];
+    const group = isShared ? `rollcall:${JSON.stringify(name)}` : undefined;
     this.#failures = 0;
     this.#book.self = self;
     this.#tab = new Tab(group, setup, this.#book, (told) => this.#told(told), this.#want());
@@ -183,10 +190,11 @@ export class Client implements Rollcall {
     this.#expiry.clear();
     const tab = this.#tab;
     this.#tab = undefined;
-    await tab?.close(leave);
     // What happens until this tab is back is not heard of: then everybody is told of anew.
     this.#book.id = undefined;
+    this.#leaving = tab?.close(leave) ?? this.#leaving;
     this.#setStatus("closed");
+    await this.#leaving;
   }
 
   #want(): Want {
@@ -206,9 +214,9 @@ export class Client implements Rollcall {
   }
 
   #shown(hidden: boolean): void {
-    this.#tab?.tell({ say: "want", want: this.#want() });
+    this.#wantSoon();
     if (hidden) return;
-    this.#activeAt = 0;
+    this.#activeAt = -Infinity;
     this.active();
     this.#tab?.tell({ say: "nudge" });
   }
@@ -220,14 +228,12 @@ export class Client implements Rollcall {
     if (told.say === "failed") return this.#emit("error", new RollcallError(told.problem));
     if (told.say !== "news") return;
     const { event } = told;
-    this.#changed(this.#book.apply(event, (user) => this.#want().users.includes(user)));
+    this.#changed(this.#book.apply(event, () => this.#want()));
     if (event.event !== "kept") this.#emit("event", event);
   }
 
   #changed({ users, conversations }: Changes): void {
-    for (const watcher of [...this.#watchers]) {
-      for (const user of users) if (watcher.users.has(user)) this.#callWatcher(watcher, user);
-    }
+    this.#callWatchers(users);
     for (const reader of [...this.#readers]) if (conversations.has(reader.conversation)) this.#callReader(reader);
     this.#expireLater();
   }
@@ -240,8 +246,8 @@ export class Client implements Rollcall {
 
   #callWatcher(watcher: Watcher, user: string): void {
     const presence = this.#book.get(user);
-    if (!presence || !this.#watchers.has(watcher)) return;
-    this.#guarded(() => watcher.call(presence, { stale: this.#status === "offline" }));
+    if (!presence || !this.#isStarted || !this.#watchers.has(watcher)) return;
+    this.#guarded(() => watcher.call(presence, { stale: this.#isStale }));
   }
 
   #callReader(reader: Reader): void {
@@ -249,13 +255,20 @@ export class Client implements Rollcall {
   }
 
   #setStatus(status: Status): void {
-    const wasStale = this.#status === "offline";
-    if (status === this.#status) return;
+    const wasStale = this.#isStale;
+    // Who has the connection may change while there is none.
+    if (status === this.#status || (status === "connecting" && this.#status === "offline")) return;
     this.#status = status;
+    // What was stale is so until there is a connection again, also if this page is left meanwhile.
+    if (status !== "connecting" && status !== "closed") this.#isStale = status === "offline";
     this.#emit("status", status);
-    if (wasStale === (status === "offline")) return;
+    if (wasStale !== this.#isStale) this.#callWatchers();
+  }
+
+  /** Calls back about all, or about those of them who are among these. */
+  #callWatchers(users?: Set<string>): void {
     for (const watcher of [...this.#watchers]) {
-      for (const user of watcher.users) this.#callWatcher(watcher, user);
+      for (const user of watcher.users) if (!users || users.has(user)) this.#callWatcher(watcher, user);
     }
   }
 

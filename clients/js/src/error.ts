@@ -14,11 +14,11 @@ export interface Problem {
 /** A problem. `status` is that of HTTP, or 0 where no answer came. */
 export class RollcallError extends Error {
   override readonly name = "RollcallError";
-  readonly status: number;
-  readonly title: string;
-  readonly detail: string;
+  declare readonly status: number;
+  declare readonly title: string;
+  declare readonly detail: string;
   /** After how many milliseconds to try again. */
-  readonly retryAfterMs: number | undefined;
+  declare readonly retryAfterMs: number | undefined;
 
   /** `problem` is as the service sent it: its `type` is for programs to compare, its `field` names what it is about. */
   constructor(readonly problem: Problem) {

@@ -22,13 +22,14 @@ export class EventsWire implements Wire {
   readonly #opening: Opening;
   readonly #ears: Ears;
   readonly #end: End = { wasOpen: false };
-  /** What ends each stream that has not ended; the last is the one that counts. */
-  readonly #endings = new Set<AbortController>();
+  readonly #timer = new Timer();
+  readonly #stall = new Timer();
+  #isOver = false;
   #users: string[] = [];
   #conversations: string[] = [];
+  /** What ends each stream that has not ended; the last is the one that counts. */
+  readonly #endings = new Set<AbortController>();
   #wanted = "";
-  #isOver = false;
-  readonly #timer = new Timer();
 
   constructor(opening: Opening, ears: Ears) {
     this.#opening = opening;
@@ -65,8 +66,13 @@ export class EventsWire implements Wire {
     if (leave && !watchOnly) await ask("POST", "/v1/leave", { device, reason: "logout" }).catch(() => {});
   }
 
+  /** Ends all streams; `kept`: all that are older than this one, as a newer one watches what is wanted by now. */
   #stop(kept?: AbortController): void {
-    for (const ending of this.#endings) if (ending !== kept) ending.abort();
+    for (const ending of this.#endings) {
+      if (ending === kept) break;
+      ending.abort();
+    }
+    if (!kept) this.#stall.clear();
     this.#timer.clear();
     this.#isOver = !kept;
   }
@@ -88,7 +94,7 @@ export class EventsWire implements Wire {
         // If it is known what to leave out, another stream is asked for by now.
         if (error.status !== 400 && error.status !== 403) this.#end.error = error;
         else if (this.#ears.refused(error, users, conversations)) return;
-        else return this.#timer.set(STALL_MS, () => this.#open());
+        else return this.#stall.set(STALL_MS, () => this.#open());
       }
     } catch (thrown) {
       this.#end.error = asError(thrown);
@@ -111,10 +117,11 @@ export class EventsWire implements Wire {
     if (users.every((user) => resume.users.has(user)) && resume.id) headers["Last-Event-ID"] = resume.id;
     else resume.users.clear();
     // Each id is encoded on its own, so that a comma within one is no separator.
-    const list = (name: string, ids: string[]) => ids[0] && `&${name}=${ids.map(encodeURIComponent).join(",")}`;
+    const list = (name: string, ids: string[]) =>
+      ids.length > 0 ? `&${name}=${ids.map(encodeURIComponent).join(",")}` : "";
     // A stream that watches nothing is refused: then one watches what one's device is called, and that is nobody.
-    const watched = [list("users", users), list("conversations", conversations)].join("") || list("users", [device]);
-    return access.fetch(`${access.url}/v1/subscribe?${query(this.#opening, {})}${watched}`, { headers, signal });
+    const watched = list("users", users) + list("conversations", conversations) || list("users", [device]);
+    return access.fetch(`${access.url}/v1/subscribe?${query(this.#opening)}${watched}`, { headers, signal });
   }
 
   async #read(body: ReadableStream<Uint8Array>, conversations: string[], ending: AbortController): Promise<void> {

@@ -17,10 +17,9 @@ export interface Access {
 /** Calls the service. Rejects with a `RollcallError`. */
 export type Ask = <Answer>(method: string, path: string, body?: object) => Promise<Answer>;
 
-/** The headers that say who is asking. */
-export function identity(access: Access, token: string | undefined): Record<string, string> {
-  if (token !== undefined) return { Authorization: `Bearer ${token}` };
-  return access.as === undefined ? {} : { "Rollcall-User": access.as };
+/** The headers that say who is asking: a token. A mere name is in the address, since no header carries every letter. */
+export function identity(_: Access, token: string | undefined): Record<string, string> {
+  return token === undefined ? {} : { Authorization: `Bearer ${token}` };
 }
 
 /** What the service says went wrong. */
@@ -35,8 +34,10 @@ function once(access: Access, token: string | undefined, method: string, path: s
   const headers = identity(access, token);
   if (body) headers["Content-Type"] = "application/json";
   const request = { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT_MS) };
+  // No path here has a query of its own.
+  const as = access.as === undefined ? "" : `?as=${encodeURIComponent(access.as)}`;
   // What is said on leaving outlives the page.
-  return access.fetch(access.url + path, { ...request, keepalive: path === "/v1/leave" });
+  return access.fetch(access.url + path + as, { ...request, keepalive: path === "/v1/leave" });
 }
 
 /** Calls with a token that is replaced if it is refused. */

@@ -5,23 +5,31 @@
 // and when to say that the person is active. What comes is handed on as it came; nobody is called back from here.
 
 import { longDelay, retryDelay } from "./backoff.js";
-import { isOlder, type Book, type Kept } from "./book.js";
+import { isOlder, type Book, type Kept, type Watched } from "./book.js";
 import { asError, type Problem, type RollcallError } from "./error.js";
 import { EventsWire } from "./events.js";
 import type { Access, Ask } from "./http.js";
 import { askAll, polling, type Polling } from "./polling.js";
 import { SocketWire } from "./socket.js";
-import { Timer } from "./timer.js";
-import type { Options, Presence, ServiceEvent, Snapshot, Status, WebSocketClass } from "./types.js";
+import { now, Timer } from "./timer.js";
+import { claims } from "./token.js";
+import type { Options, Presence, ServiceEvent, Status, WebSocketClass } from "./types.js";
 import type { Ears, End, Opening, Resume, Wire } from "./wire.js";
 
 /** The most people on one stream of events, whatever the service's limit: its address holds no more. */
 const STREAM_IDS = 500;
 
+/**
+ * Whom to watch may change so often; what changes sooner is taken together. On a stream each change is another
+ * stream.
+ */
+const EACH_MS = 200;
+const EACH_STREAM_MS = 1_000;
+
 /** A connection that lasted for so long was a good one: the next failure is the first again. */
 const STABLE_MS = 10_000;
 
-/** Sockets that never opened although calls get through, before they count as blocked; and for how long they do. */
+/** Sockets that never opened although calls get through, before they count as blocked; and how often one is tried. */
 const SOCKET_TRIES = 2;
 const BLOCKED_MS = 300_000;
 
@@ -53,10 +61,11 @@ export class Line {
   readonly #retrying = new Timer();
   readonly #staling = new Timer();
   readonly #unblocking = new Timer();
+  readonly #wanting = new Timer();
   readonly #renewing = new Timer();
   /** Whom and what the service will not let us watch, as `users` and `conversations` may have the same names. */
   readonly #refused = { users: new Set<string>(), conversations: new Set<string>() };
-  #wanted = { users: [] as string[], conversations: [] as string[] };
+  #wanted: Watched = { users: [], conversations: [] };
   #watched = new Set<string>();
   #limit: number;
   #activeAt: number;
@@ -65,10 +74,11 @@ export class Line {
   #isPaused = false;
   #isClosed = false;
   #isStale = false;
+  #wantedAt = -Infinity;
   #openedAt = 0;
   #failures = 0;
-  #blocked = 0;
-  #blockedUntil: number;
+  /** How many sockets in a row never opened. */
+  #blocked: number;
   #token: string | undefined;
   #refusedToken: string | undefined;
   #beatAfter = 0;
@@ -79,12 +89,12 @@ export class Line {
     this.#setup = setup;
     this.#book = book;
     this.#tell = tell;
-    this.#activeAt = active ? Date.now() : 0;
+    this.#activeAt = active ? now() : -Infinity;
     this.#limit = setup.watchLimit ?? Infinity;
-    this.#blockedUntil = setup.transport === "events" ? Infinity : 0;
+    this.#blocked = setup.transport === "events" ? Infinity : 0;
     this.#polling = polling(setup.ask, setup.pollInterval ?? 30_000, {
       answered: (presences) => this.#answered(presences),
-      failed: (error) => this.#failed(error),
+      refused: (error, users) => this.#leaveOut(error, users),
     });
     this.#staleLater();
     void this.#connect();
@@ -92,6 +102,10 @@ export class Line {
 
   /** Watches these and nobody else; the first ones by the connection, if there are more than it may watch. */
   want(users: string[], conversations: string[]): void {
+    const wait = this.#wantedAt + (this.#blocked < SOCKET_TRIES ? EACH_MS : EACH_STREAM_MS) - now();
+    if (wait > 0) return this.#wanting.set(wait, () => this.want(users, conversations));
+    this.#wanting.clear();
+    this.#wantedAt = now();
     this.#wanted = { users, conversations };
     this.#news({ event: "kept", users, conversations });
     this.#plan();
@@ -99,9 +113,9 @@ export class Line {
 
   /** The person did something. */
   active(): void {
-    const now = (this.#activeAt = Date.now());
-    if (!this.#isUp || this.#setup.watchOnly || now < this.#beatAfter) return;
-    this.#beatAfter = now + (this.#setup.activityInterval ?? 30_000);
+    this.#activeAt = now();
+    if (!this.#isUp || this.#setup.watchOnly || now() < this.#beatAfter) return;
+    this.#beatAfter = now() + (this.#setup.activityInterval ?? 30_000);
     this.#wire?.beat();
   }
 
@@ -123,14 +137,16 @@ export class Line {
   /** Now may be a good moment: the network came back, or a page was shown. */
   nudge(): void {
     if (this.#wire) this.#wire.probe?.();
-    else if (Date.now() > this.#unwantedUntil) void this.#connect();
+    else if (now() > this.#unwantedUntil) void this.#connect();
     this.#polling.refresh();
   }
 
   /** Ends it; `leave`: the device is gone at once. */
   async close(leave: boolean): Promise<void> {
     this.#isClosed = true;
-    for (const timer of [this.#retrying, this.#staling, this.#unblocking, this.#renewing]) timer.clear();
+    this.#isUp = false;
+    const timers = [this.#retrying, this.#staling, this.#unblocking, this.#renewing, this.#wanting];
+    timers.forEach((timer) => timer.clear());
     this.#polling.turn(false);
     const wire = this.#wire;
     this.#wire = undefined;
@@ -145,9 +161,9 @@ export class Line {
     try {
       const token = await tokens.get(this.#refusedToken);
       if (this.#isClosed || this.#wire) return;
-      this.#token = token;
+      this.#take(token);
       this.#recall();
-      this.#use(Date.now() < this.#blockedUntil ? EventsWire : SocketWire);
+      this.#use(this.#blocked < SOCKET_TRIES ? SocketWire : EventsWire);
     } catch (thrown) {
       this.#failed(asError(thrown));
       this.#retry(retryDelay(this.#failures++));
@@ -156,16 +172,16 @@ export class Line {
 
   /** Opens a wire. It is the line's at once if it has none, and otherwise as soon as it is open. */
   #use(Kind: new (opening: Opening, ears: Ears) => Wire): void {
-    const [token, resume] = [this.#token, this.#resume];
     // Who was active just now is so, whatever a host that broke down remembers.
-    const active = Date.now() - this.#activeAt < RECENT_MS;
+    const active = now() - this.#activeAt < RECENT_MS;
+    const opening = { token: this.#token, active, resume: this.#resume, recall: () => this.#recall() };
     const isMine = () => wire === this.#wire;
-    const wire: Wire = new Kind({ ...this.#setup, token, active, resume, recall: () => this.#recall() }, {
+    const wire: Wire = new Kind({ ...this.#setup, ...opening }, {
       opened: () => this.#opened(wire),
       heard: (event) => isMine() && this.#heard(event),
       passed: (id) => isMine() && this.#resume.users.size === 0 && (this.#book.id = id),
       refused: (error, users, conversations) => isMine() && this.#leaveOut(error, users, conversations),
-      nextBeat: (ms) => (this.#beatAfter = Math.max(this.#beatAfter, Date.now() + ms)),
+      nextBeat: (ms) => (this.#beatAfter = Math.max(this.#beatAfter, now() + ms)),
       ended: (end) => isMine() && this.#ended(end, wire.isSocket),
     });
     if (this.#wire) return;
@@ -183,9 +199,11 @@ export class Line {
     }
     this.#isUp = true;
     this.#isStale = false;
-    this.#blocked = 0;
-    if (this.#setup.transport !== "events") this.#unblocking.set(BLOCKED_MS, () => this.#trySocket());
-    this.#openedAt = Date.now();
+    if (wire.isSocket) {
+      this.#blocked = 0;
+      this.#unblocking.clear();
+    }
+    this.#openedAt = now();
     this.#staling.clear();
     this.#renewLater();
     this.#tellStatus();
@@ -194,15 +212,16 @@ export class Line {
 
   /** Sockets may get through by now. The stream goes on until one does. */
   #trySocket(): void {
-    if (this.#wire?.isSocket !== false) return;
     this.#unblocking.set(BLOCKED_MS, () => this.#trySocket());
-    this.#use(SocketWire);
+    if (this.#wire) this.#use(SocketWire);
+    // Between two streams, one socket comes first.
+    else this.#blocked = SOCKET_TRIES - 1;
   }
 
   #ended(end: End, wasSocket: boolean): void {
     this.#wire = undefined;
     if (this.#isUp) this.#staleLater();
-    if (this.#isUp && Date.now() - this.#openedAt > STABLE_MS) this.#failures = 0;
+    if (this.#isUp && now() - this.#openedAt > STABLE_MS) this.#failures = 0;
     this.#isUp = false;
     this.#polling.turn(false);
     this.#renewing.clear();
@@ -223,7 +242,7 @@ export class Line {
     // With a fresh token at once; whose fresh one is refused too waits as for anything else.
     const wait = isTooMuch ? longDelay() : isExpired && failures === 0 ? 0 : retryDelay(failures);
     // After too much, not even a network that is back is a reason to come sooner.
-    if (isTooMuch) this.#unwantedUntil = Date.now() + wait;
+    if (isTooMuch) this.#unwantedUntil = now() + wait;
     return Math.max(afterMs ?? wait, error?.retryAfterMs ?? 0);
   }
 
@@ -238,8 +257,8 @@ export class Line {
       await ask("POST", "/v1/presence", { users: [device] });
       // With a token that was refused, a socket had no chance.
       const isSame = (await access.tokens.get()) === this.#token;
-      if (isSame && transport === "auto" && ++this.#blocked >= SOCKET_TRIES) {
-        this.#blockedUntil = Date.now() + BLOCKED_MS;
+      if (isSame && transport === "auto" && ++this.#blocked === SOCKET_TRIES && !this.#isClosed) {
+        this.#unblocking.set(BLOCKED_MS, () => this.#trySocket());
         end.afterMs = 0;
       }
     } catch (thrown) {
@@ -263,15 +282,22 @@ export class Line {
     try {
       const token = await this.#setup.access.tokens.get(this.#token);
       if (token === undefined || !this.#isUp) return;
-      this.#token = token;
-      this.#refused.conversations.clear();
+      this.#take(token);
       this.#wire?.renew(token);
       this.#plan();
       this.#renewLater();
     } catch (thrown) {
       this.#failed(asError(thrown));
-      this.#renewing.set(retryDelay(10), () => this.#renew());
+      // A connection that is made meanwhile renews by itself.
+      if (this.#isUp) this.#renewing.set(retryDelay(10), () => this.#renew());
     }
+  }
+
+  /** Uses this token from now on. If it is for other conversations, what was refused is asked for again. */
+  #take(token: string | undefined): void {
+    const listed = (of = "") => `${claims(of).conversations}`;
+    if (listed(token) !== listed(this.#token)) this.#refused.conversations.clear();
+    this.#token = token;
   }
 
   // Watching.
@@ -329,14 +355,12 @@ export class Line {
 
   async #verify(user: string): Promise<void> {
     const presences = await askAll(this.#setup.ask, [user]).catch(() => []);
-    const whole: Snapshot = { event: "snapshot", presences, typing: [], resumed: false };
-    if (this.#watched.has(user)) this.#news(whole);
+    if (this.#watched.has(user)) this.#news({ event: "snapshot", presences, typing: [], resumed: false });
   }
 
   /** What was answered about those whom the connection does not watch; of the others it knows better. */
   #answered(presences: Presence[]): void {
-    const wanted = new Set(this.#wanted.users);
-    const asked = presences.filter(({ user }) => !this.#watched.has(user) && wanted.has(user));
+    const asked = presences.filter(({ user }) => !this.#watched.has(user));
     this.#news({ event: "snapshot", presences: asked, typing: [], resumed: true, asked: true });
   }
 

@@ -15,8 +15,8 @@ export interface PageEars {
   network(): void;
 }
 
-/** A finger is a pointer too. */
-const SIGNS = ["pointerdown", "pointermove", "keydown", "scroll"];
+/** A finger is a pointer too. That a page scrolls is no sign: programs do that. */
+const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel"];
 
 /** Whether the page is hidden; false where there is none. */
 export function isHidden(): boolean {
@@ -29,7 +29,7 @@ export function listen(ears: PageEars): () => void {
   const ending = new AbortController();
   const on = (target: EventTarget, name: string, then: (event: Event) => void) =>
     target.addEventListener(name, then, { signal: ending.signal, capture: true });
-  // A hidden page is scrolled by a program, not by a person.
+  // What nobody sees, nobody uses.
   for (const sign of SIGNS) on(window, sign, () => isHidden() || ears.active());
   on(document, "visibilitychange", () => ears.visibility(isHidden()));
   on(window, "pagehide", () => ears.left());

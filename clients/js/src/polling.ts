@@ -3,7 +3,7 @@
 import { jittered } from "./backoff.js";
 import { asError, type RollcallError } from "./error.js";
 import type { Ask } from "./http.js";
-import { Timer } from "./timer.js";
+import { now, Timer } from "./timer.js";
 import type { Presence } from "./types.js";
 
 /** The most ids in one query. */
@@ -40,7 +40,8 @@ export interface Polling {
 /** Whom a polling tells. */
 interface Told {
   answered(presences: Presence[]): void;
-  failed(error: RollcallError): void;
+  /** It was refused to tell of these. Answers whether one was left out, so that the others may be asked about. */
+  refused(error: RollcallError, users: string[]): boolean;
 }
 
 /** A polling, every so often. */
@@ -48,14 +49,14 @@ export function polling(ask: Ask, interval: number, told: Told): Polling {
   const timer = new Timer();
   let users: string[] = [];
   let isOn = false;
-  let roundAt = 0;
+  let roundAt = -Infinity;
   // One after the other: an answer must not be overtaken by a newer one.
   let asking = Promise.resolve();
 
   function round(): void {
     timer.clear();
-    if (!isOn || users.length === 0) return;
-    roundAt = Date.now();
+    if (!isOn) return;
+    roundAt = now();
     timer.set(jittered(interval), round);
     askAbout(users);
   }
@@ -63,18 +64,21 @@ export function polling(ask: Ask, interval: number, told: Told): Polling {
   function askAbout(some: string[]): void {
     asking = asking.then(async () => {
       try {
-        told.answered(await askAll(ask, some));
+        for (; some.length > 0; some = some.slice(QUERY_IDS)) {
+          told.answered(await askAll(ask, some.slice(0, QUERY_IDS)));
+        }
       } catch (thrown) {
         const error = asError(thrown);
         // That there is no connection is told by the status.
-        if (error.status > 0) told.failed(error);
+        const isMended = error.status > 0 && told.refused(error, some);
+        if (isMended) askAbout(some.filter((user) => users.includes(user)));
         if (error.retryAfterMs && isOn) timer.set(Math.max(error.retryAfterMs, interval), round);
       }
     });
   }
 
   function refresh(): void {
-    if (!isOn || Date.now() - roundAt > AGAIN_MS) round();
+    if (!isOn || now() - roundAt > AGAIN_MS) round();
   }
 
   return {
@@ -82,14 +86,14 @@ export function polling(ask: Ask, interval: number, told: Told): Polling {
       const listed = new Set(users);
       users = wanted;
       const fresh = users.filter((user) => !listed.has(user));
-      if (fresh.length === 0) return;
+      if (isOn) askAbout(fresh);
       // Whoever is listed while nobody is asked is asked about with the others, however soon.
-      if (isOn && listed.size > 0) return askAbout(fresh);
-      roundAt = 0;
-      round();
+      else if (fresh.length > 0) roundAt = -Infinity;
     },
     turn(on) {
       isOn = on;
+      // Whoever was asked about just now has their turn later.
+      timer.set(jittered(interval), round);
       refresh();
     },
     refresh,

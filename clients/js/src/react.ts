@@ -7,6 +7,9 @@ import { useSyncExternalStore, type ReactNode } from "react";
 
 import { connect, type Options, type Presence, type Rollcall } from "./index.js";
 
+/** By then a provider that took the place of another has its token, and the person is not seen to go. */
+const LINGER_MS = 500;
+
 const RollcallContext = createContext<Rollcall | undefined>(undefined);
 
 /** Either a connection that somebody else keeps, or how to connect: then it lives as long as the provider. */
@@ -24,8 +27,8 @@ export function RollcallProvider({ client, options, children }: RollcallProvider
     if (!own) return;
     clearTimeout(closing.current);
     own.start();
-    // Whoever is mounted again at once has not been gone.
-    return () => void (closing.current = setTimeout(() => void own.close(), 0));
+    // Whoever is mounted again at once has not been gone, nor whoever takes over.
+    return () => void (closing.current = setTimeout(() => void own.close(), LINGER_MS));
   }, [own]);
   return createElement(RollcallContext.Provider, { value: client ?? own }, children);
 }

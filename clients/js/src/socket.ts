@@ -2,6 +2,7 @@
 // and one difference at a time is sent, so that a refusal is known before it could be repeated.
 
 import { RollcallError, type Problem } from "./error.js";
+import { randomName } from "./page.js";
 import { Timer } from "./timer.js";
 import type { ServiceEvent } from "./types.js";
 import { query, type Ears, type End, type Opening, type Wire } from "./wire.js";
@@ -35,17 +36,17 @@ export class SocketWire implements Wire {
   readonly isSocket = true;
   readonly #opening: Opening;
   readonly #ears: Ears;
+  readonly #end: End = { wasOpen: false };
+  readonly #timer = new Timer();
+  readonly #stall = new Timer();
+  #isOver = false;
   readonly #users = new Set<string>();
   readonly #conversations = new Set<string>();
   readonly #asked = new Map<number, Answered>();
   #wantedUsers: string[] = [];
   #wantedConversations: string[] = [];
   #reference = 0;
-  readonly #end: End = { wasOpen: false };
-  #isOver = false;
   #isAsking = false;
-  readonly #timer = new Timer();
-  readonly #stall = new Timer();
   #left: (() => void) | undefined;
   #socket: InstanceType<NonNullable<Opening["WebSocket"]>> | undefined;
 
@@ -74,13 +75,17 @@ export class SocketWire implements Wire {
   renew(token: string): void {
     this.#send({ op: "token", token }, (answer) => {
       // A fresh one is shown at the door instead.
-      if (answer.event === "error") this.#finish(4401);
+      if (answer.event === "error") return this.#finish(4401);
+      // Where this token does not let one see who types, the service does not say so, and where it does again neither:
+      // each is begun anew.
+      this.#drop([], [...this.#conversations]);
+      this.#reconcile();
     });
   }
 
   probe(): void {
     // Nobody is called so and nobody watches them: it is answered, and changes nothing.
-    this.#send({ op: "unwatch", users: [this.#opening.device] }, () => {});
+    this.#send({ op: "unwatch", users: [randomName()] }, () => {});
     this.#expect(ANSWER_TIMEOUT_MS);
   }
 
@@ -97,7 +102,7 @@ export class SocketWire implements Wire {
   #open(): void {
     const { WebSocket, access, token } = this.#opening;
     if (!WebSocket) return this.#finish();
-    const said = query(this.#opening, token === undefined ? {} : { token });
+    const said = query(this.#opening, token);
     try {
       this.#socket = new WebSocket(`${access.url.replace(/^http/, "ws")}/v1/socket?${said}`);
     } catch {
@@ -105,6 +110,7 @@ export class SocketWire implements Wire {
     }
     this.#expect(OPEN_TIMEOUT_MS);
     this.#socket.onopen = () => {
+      if (this.#isOver) return;
       this.#end.wasOpen = true;
       this.#listen();
       this.#ears.opened();
@@ -121,7 +127,6 @@ export class SocketWire implements Wire {
     this.#end.code = code;
     this.#timer.clear();
     this.#stall.clear();
-    if (this.#socket) this.#socket.onopen = this.#socket.onmessage = null;
     this.#socket?.close();
     if (this.#left) this.#left();
     else this.#ears.ended(this.#end);
@@ -143,7 +148,9 @@ export class SocketWire implements Wire {
   }
 
   #receive(text: string): void {
-    this.#listen();
+    if (this.#isOver) return;
+    // A farewell takes no longer for what still comes.
+    if (!this.#left) this.#listen();
     const { ref = 0, ...message } = JSON.parse(text) as Received;
     const answered = this.#asked.get(ref);
     this.#asked.delete(ref);
@@ -154,20 +161,22 @@ export class SocketWire implements Wire {
   }
 
   #reconcile(): void {
-    if (!this.#end.wasOpen || this.#isOver || this.#isAsking) return;
+    if (!this.#end.wasOpen || this.#isOver) return;
     const { resume } = this.#opening;
     const missing = (list: string[], of: Set<string>) => list.filter((one) => !of.has(one));
     const unwanted = (of: Set<string>, list: string[]) => missing([...of], new Set(list));
     const conversations = unwanted(this.#conversations, this.#wantedConversations);
+    // At once: whoever is forgotten and wanted again before an answer comes has to be told of anew.
     this.#drop(unwanted(this.#users, this.#wantedUsers), conversations);
+    if (this.#isAsking) return;
     const users = missing(this.#wantedUsers, this.#users);
     const strangers = missing(users, resume.users);
-    const [conversation] = missing(this.#wantedConversations, this.#conversations);
+    const rooms = missing(this.#wantedConversations, this.#conversations);
     // Strangers first: then the last of the others completes what the service's digest was made of.
     if (strangers.length > 0) this.#ask(strangers.slice(0, BATCH), []);
     else if (users.length > 0) this.#ask(users.slice(0, BATCH), [], resume.id);
-    // One at a time and whole: one that is refused must not take another with it, and who is not told of does not type.
-    else if (conversation !== undefined) this.#ask([], [conversation]);
+    // Alone and whole: who is not told of does not type.
+    else if (rooms.length > 0) this.#ask([], rooms.slice(0, BATCH));
   }
 
   #drop(users: string[], conversations: string[]): void {

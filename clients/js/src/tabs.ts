@@ -30,10 +30,10 @@ export type Said =
 
 /** One tab among those of its browser, or alone. */
 export class Tab {
-  readonly #name = randomName();
   readonly #setup: Setup;
   readonly #book: Book;
   readonly #told: (told: Told) => void;
+  readonly #name = randomName();
   readonly #wants = new Map<string, Want>();
   readonly #ending = new AbortController();
   readonly #group: string | undefined;
@@ -59,6 +59,8 @@ export class Tab {
 
   /** Says it to the leader, which may be this tab; or as the leader, to everybody. */
   tell(said: Said): void {
+    // Nothing is told after the end, whatever is still on its way.
+    if (this.#ending.signal.aborted) return;
     if (said.say === "want") this.#want = said.want;
     if (said.say === "status") this.#status = said;
     this.#channel?.postMessage({ from: this.#name, said });
@@ -73,7 +75,6 @@ export class Tab {
     const closed = this.#line?.close(leave && this.#wants.size === 0);
     this.#ending.abort();
     this.#channel?.close();
-    this.#channel = undefined;
     await closed;
     // The next leader connects when this one has said goodbye.
     this.#release();
@@ -97,6 +98,8 @@ export class Tab {
     locks
       .request(`${group}:${this.#name}`, { signal }, () => {
         this.tell({ say: "want", want: this.#want });
+        // Whoever opens a tab does something, also where another has the connection.
+        if (!this.#want.hidden) this.tell({ say: "active" });
         locks
           .request(group, { signal }, () => {
             if (!signal.aborted) this.#lead();
@@ -110,7 +113,7 @@ export class Tab {
 
   #hear(from: string, said: Said): void {
     if (this.#line) this.#serve(from, said);
-    const to = "to" in said ? said.to : undefined;
+    const { to } = said as { to?: string };
     if (said.say === "lead" || to === this.#name) this.#leader = from;
     if (said.say === "lead" && !this.#line) this.tell({ say: "want", want: this.#want });
     // What a former leader still says came too late, and what another tab is told is known here.
@@ -166,6 +169,5 @@ export class Tab {
     if (areHidden === this.#areHidden) return;
     this.#areHidden = areHidden;
     this.#hiding.set(areHidden ? (this.#setup.pauseAfter ?? 300_000) : 0, () => this.#line?.pause(areHidden));
-
   }
 }

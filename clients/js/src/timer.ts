@@ -1,4 +1,7 @@
-// A timer that is set anew each time: what it was set for before is off.
+// Time: how it passes, and a timer that is set anew each time, so that what it was set for before is off.
+
+/** A clock that is never set, in milliseconds: for how long ago something was. */
+export const now = () => performance.now();
 
 export class Timer {
   #timeout: ReturnType<typeof setTimeout> | undefined;

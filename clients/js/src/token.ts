@@ -10,6 +10,7 @@ const MARGIN_MS = 60_000;
 interface Claims {
   sub?: string;
   exp?: number;
+  conversations?: unknown;
 }
 
 /** Where tokens come from. */
@@ -35,9 +36,9 @@ export function claims(token: string): Claims {
 
 /** In how many milliseconds to renew a token. One that seems to be over already may be good by the service's clock: it
  * is renewed when it is refused. */
-export function renewal({ exp = 0 }: Claims, now: number): number | undefined {
+export function renewal({ exp = 0 }: Claims, now: number): number {
   const left = exp * 1000 - now;
-  return left > 0 ? left - Math.min(MARGIN_MS, left / 5) : undefined;
+  return left > 0 ? left - Math.min(MARGIN_MS, left / 5) : Infinity;
 }
 
 /** Tokens from what the program gave. */
@@ -49,7 +50,7 @@ export function tokens(source: Options["token"]): Tokens {
   async function fetched(ask: () => string | Promise<string>): Promise<string> {
     try {
       current = await ask();
-      renewAt = Date.now() + (renewal(claims(current), Date.now()) ?? Infinity);
+      renewAt = Date.now() + renewal(claims(current), Date.now());
       return current;
     } catch (thrown) {
       throw asError(thrown, "No token");

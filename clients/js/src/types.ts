@@ -39,8 +39,8 @@ export interface Context {
 
 /**
  * How the connection stands. `connecting`: on its way, for the first time or again, and what is known still counts;
- * `offline`: lost for longer than `staleAfter`; `paused`: every page is hidden, nothing is watched, the person is still
- * here; `closed`: by `close()`, or the page is left.
+ * `offline`: lost for longer than `staleAfter`; `paused`: every page is hidden, nothing need be watched, the person is
+ * still here; `closed`: by `close()`, or the page is left.
  */
 export type Status = "connecting" | "online" | "offline" | "paused" | "closed";
 
@@ -141,7 +141,8 @@ export interface Listeners {
 
 /** A connection. */
 export interface Rollcall {
-  /** Calls back with each one's state at first and whenever it changes. Answers its own end. */
+  /** Calls back with each one's state at first and whenever it changes. A name alone is one person. Answers its own
+   * end. */
   watch(users: Iterable<string>, callback: (presence: Presence, context: Context) => void): () => void;
   /** What is known now of somebody who is watched. The same object until it changes. */
   get(user: string): Presence | undefined;

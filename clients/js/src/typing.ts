@@ -1,6 +1,6 @@
 // Saying that the person types: not at the first stroke, not at every one, and not for longer than they do.
 
-import { Timer } from "./timer.js";
+import { now, Timer } from "./timer.js";
 
 /** The first sign goes out after so much typing: who writes three letters and sends them needs none. */
 const DEBOUNCE_MS = 500;
@@ -35,7 +35,7 @@ export function typist(typingTtl: number, say: (conversation: string, typing: bo
   const spells = new Map<string, Spell>();
 
   function sign(conversation: string, spell: Spell): void {
-    spell.saidAt = Date.now();
+    spell.saidAt = now();
     say(conversation, true);
   }
 
@@ -52,7 +52,7 @@ export function typist(typingTtl: number, say: (conversation: string, typing: bo
       const spell = spells.get(conversation) ?? { saidAt: 0, starting: new Timer(), stopping: new Timer() };
       if (!spells.has(conversation)) spell.starting.set(DEBOUNCE_MS, () => sign(conversation, spell));
       spells.set(conversation, spell);
-      const age = Date.now() - spell.saidAt;
+      const age = now() - spell.saidAt;
       if (spell.saidAt && age >= Math.max(LEAST_MS, typingTtl * 0.4)) sign(conversation, spell);
       spell.stopping.set(Math.max(LEAST_MS, typingTtl * 0.5), () => stop(conversation));
     },

@@ -72,10 +72,8 @@ export interface Wire {
 }
 
 /** The part of the address that says who connects and how. The service reads a plus sign as one. */
-export function query({ access, device, kind, watchOnly, active }: Opening, further: Record<string, string>): string {
-  const said: Record<string, string> = { device, kind, ...further };
-  if (watchOnly) said.watch_only = "true";
-  if (!active) said.active = "false";
-  if (access.as !== undefined) said.as = access.as;
-  return Object.entries(said).map((pair) => pair.map(encodeURIComponent).join("=")).join("&");
+export function query({ access, device, kind, watchOnly, active }: Opening, token?: string): string {
+  const said = { device, kind, active, watch_only: watchOnly, as: access.as, token };
+  const given = Object.entries(said).filter(([, value]) => value !== undefined) as [string, string | boolean][];
+  return given.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");
 }

@@ -18,6 +18,8 @@ interface TestWindow {
   /** How long after each state began it was told. */
   lags: Record<string, number>;
   watch(...users: string[]): () => void;
+  /** Who was last told to type. */
+  typists?: string;
 }
 
 declare const window: TestWindow;
@@ -175,6 +177,82 @@ describe("tabs of one browser", () => {
     await until("alice sees bob type", async () => (await typists(other)) === "bob5");
   });
 
+  test("are another group if they only watch, or name their device", async () => {
+    const context = await pages.browser.newContext();
+    const watcher = await pages.open(host.url, "alice14", { watchOnly: true }, context);
+    await watch(watcher, "alice14");
+    await sees(watcher, "alice14", "offline");
+    const here = await pages.open(host.url, "alice14", {}, context);
+    await sees(watcher, "alice14", "online");
+    await is(await pages.open(host.url, "alice14", { device: "kiosk" }, context), "online");
+    await until("three connections", async () => (await sockets()) === 3);
+    await is(await pages.open(host.url, "alice14", { device: "kiosk" }, context), "online");
+    await is(here, "online");
+    expect(await sockets()).toBe(3);
+  });
+
+  test("go on when the one with the connection crashes, also where somebody types", async () => {
+    const watcher = await pages.open(host.url, "watcher15");
+    await watch(watcher, "alice15");
+    const context = await pages.browser.newContext();
+    const tabs: Page[] = [];
+    for (let tab = 0; tab < 3; tab++) {
+      const page = await pages.open(host.url, "alice15", {}, context);
+      await is(page, "online");
+      tabs.push(page);
+    }
+    const [leader, ...others] = tabs as [Page, Page, Page];
+    for (const page of others) {
+      await watch(page, "bob15");
+      await sees(page, "bob15", "offline");
+    }
+    // The last one alone looks at the room, and the next that has the connection does not know so at first.
+    const [, last] = others;
+    await last.evaluate(() => void window.rollcall.watchTyping("room 15", (now) => (window.typists = now.join())));
+    const typists = () => last.evaluate(() => window.typists);
+    await sees(watcher, "alice15", "online");
+    const watched = () => host.metric("rollcall_watched_conversations");
+    await until("the room is watched", async () => (await watched()) === 1);
+    const typing = (method: string) => host.ask("bob15", method, "/v1/typing/room%2015");
+    await typing("PUT");
+    await until("bob types", async () => (await typists()) === "bob15");
+    const killing = await leader.context().newCDPSession(leader);
+    void killing.send("Page.crash").catch(() => {});
+    await typing("DELETE");
+    await until("another connects", async () => {
+      const said = await Promise.all(others.map((page) => page.evaluate(() => window.statuses)));
+      return said.every((statuses) => statuses.filter((status) => status === "online").length > 1);
+    });
+    await until("bob stopped", async () => (await typists()) === "");
+    await host.beat("bob15");
+    for (const page of others) {
+      await sees(page, "bob15", "online");
+      expect(await states(page, "bob15")).toEqual(["offline", "online"]);
+    }
+    expect(await sinceHere(watcher, "alice15")).toEqual(["online"]);
+  });
+
+  test("stay stale when the one without a connection is closed", async () => {
+    const proxy = await Proxy.start(host.port);
+    cleanup.push(() => proxy.stop());
+    const context = await pages.browser.newContext();
+    const one = await pages.open(proxy.url, "alice16", { staleAfter: 200 }, context);
+    await is(one, "online");
+    const other = await pages.open(proxy.url, "alice16", { staleAfter: 200 }, context);
+    await watch(other, "bob16");
+    await sees(other, "bob16", "offline");
+    proxy.cut();
+    await is(one, "offline");
+    await is(other, "offline");
+    await one.close();
+    proxy.mend();
+    await other.evaluate(() => void dispatchEvent(new Event("online")));
+    await is(other, "online");
+    expect((await told(other)).map(([, , isStale]) => isStale)).toEqual([false, true, false]);
+    const statuses = await other.evaluate(() => window.statuses);
+    expect(statuses).toEqual(["online", "connecting", "offline", "online"]);
+  });
+
   test("that may not share have a connection each", async () => {
     const context = await pages.browser.newContext();
     for (let tab = 0; tab < 2; tab++) {
@@ -204,6 +282,26 @@ test("a network that is cut and mended within the grace flickers for nobody, and
   await alice.evaluate(() => window.rollcall.setStatus({ choice: "busy" }));
   await sees(watcher, "alice7", "busy");
   expect(await sinceHere(watcher, "alice7")).toEqual(["online", "busy"]);
+});
+
+test("where sockets are blocked, a page reads events, and is told and seen all the same", async () => {
+  const proxy = await Proxy.start(host.port);
+  cleanup.push(() => proxy.stop());
+  proxy.blocksSockets = true;
+  const watcher = await pages.open(host.url, "watcher17");
+  await watch(watcher, "alice17");
+  const alice = await pages.open(proxy.url, "alice17");
+  await watch(alice, "bob17");
+  await sees(alice, "bob17", "offline");
+  await sees(watcher, "alice17", "online");
+  await watch(alice, "carol17");
+  await sees(alice, "carol17", "offline");
+  await host.beat("bob17");
+  await sees(alice, "bob17", "online");
+  await alice.evaluate(() => window.rollcall.close());
+  await sees(watcher, "alice17", "offline");
+  expect(await states(alice, "bob17")).toEqual(["offline", "online"]);
+  expect(await alice.evaluate(() => window.errors)).toEqual([]);
 });
 
 test("a network that stays cut makes what is known stale, and the person is gone for others", async () => {
@@ -329,6 +427,17 @@ test("hooks under StrictMode connect once, watch once, and let go when they are 
   expect((await sent()).map(({ op }) => op)).toEqual(["watch", "watch", "watch"]);
   await host.beat("carol");
   await shows("bob offline, carol online; typing");
+  await host.ask("carol", "PUT", "/v1/typing/room");
+  await shows("bob offline, carol online; carol typing");
+  await host.ask("carol", "DELETE", "/v1/typing/room");
+  await shows("bob offline, carol online; typing");
+
+  // Another provider in the place of the first: the person is not seen to go.
+  await strict((window) => window.act.another?.());
+  await until("another connection", async () => (await strict((window) => window.sockets)) === 2);
+  await until("one connection", async () => (await sockets()) === 2);
+  await shows("bob offline, carol online; typing");
+  expect((await sent()).filter(({ op }) => op === "leave")).toEqual([]);
 
   await strict((window) => window.act.mount?.(false));
   await sees(watcher, "alice", "offline");

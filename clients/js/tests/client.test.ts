@@ -4,7 +4,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 
 import type { Options, RollcallError } from "../src/index.js";
 import { Host, mint } from "./host.js";
@@ -67,6 +67,18 @@ describe.each(TRANSPORTS)("by %s", (transport) => {
     expect([...alice.errors, ...bob.errors]).toEqual([]);
   });
 
+  test.each(["zoë", "名前"])("a name may have any letters: %s", async (name) => {
+    const [zoe, alice] = [as(name), as("alice")];
+    alice.watch(called(name));
+    await alice.sees(called(name), "online");
+    await zoe.rollcall.setStatus({ choice: "busy" });
+    await alice.sees(called(name), "busy");
+    expect((await zoe.rollcall.presence([called(name)]))[0]).toMatchObject({ user: called(name), state: "busy" });
+    await zoe.rollcall.close();
+    await alice.sees(called(name), "offline");
+    expect([...alice.errors, ...zoe.errors]).toEqual([]);
+  });
+
   test("whom to watch may change, and who is watched no longer is told of no longer", async () => {
     const erin = as("erin");
     const stop = erin.watch(called("frank"));
@@ -78,9 +90,17 @@ describe.each(TRANSPORTS)("by %s", (transport) => {
     await host.beat(called("grace"));
     await erin.sees(called("grace"), "online");
     expect(erin.states(called("frank"))).toEqual(["offline"]);
-    expect(erin.rollcall.get(called("frank"))).toBe(undefined);
+    // Whom to watch changes so often and no oftener.
+    await until("frank is forgotten", () => !erin.rollcall.get(called("frank")));
     erin.watch(called("frank"));
     await until("frank is told of anew", () => erin.states(called("frank")).length > 1);
+  });
+
+  test("a name alone is one person", async () => {
+    const olivia = as("olivia");
+    olivia.rollcall.watch(called("walter"), (presence, context) => olivia.told.push({ presence, context }));
+    await olivia.sees(called("walter"), "offline");
+    expect(olivia.told.length).toBe(1);
   });
 
   test("strokes become one sign that others see, and none after the message is sent", async () => {
@@ -137,6 +157,51 @@ describe.each(TRANSPORTS)("by %s", (transport) => {
     expect(peggy.errors[0]).toMatchObject({ name: "RollcallError", status: 400, problem: { field: "users[1]" } });
   });
 
+  test("a name that is none takes nobody with it either among those who are asked about", async () => {
+    const quentin = listener({ url: host.url, as: called("quentin"), transport, watchLimit: 1 });
+    quentin.watch(called("first"), called("second"), "", called("last"));
+    for (const name of ["first", "second", "last"]) await quentin.sees(called(name), "offline");
+    expect(quentin.errors.map(({ status, problem }) => [status, problem.field])).toEqual([[400, "users[1]"]]);
+  });
+
+  test("a list that changes all the time is no flood, and ends as it was last wanted", async () => {
+    const uma = as("uma");
+    uma.watch(called("always"));
+    await uma.sees(called("always"), "offline");
+    let stop = () => {};
+    for (let change = 0; change < 200; change++) {
+      stop();
+      stop = uma.watch(called(`row ${change}`), called(`row ${change + 1}`));
+      // Each change on its own, as rows come and go with every frame.
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    await uma.sees(called("row 199"), "offline");
+    await uma.sees(called("row 200"), "offline");
+    for (const name of ["row 3", "row 200", "always"]) await host.beat(called(name));
+    await uma.sees(called("row 200"), "online");
+    await uma.sees(called("always"), "online");
+    expect(uma.rollcall.get(called("row 3"))).toBe(undefined);
+    expect(uma.statuses).toEqual(["connecting", "online"]);
+    expect(uma.errors).toEqual([]);
+  });
+
+  test("whoever leaves and comes back at once is here", async () => {
+    const yves = as("yves");
+    yves.watch(called("zara"));
+    const zara = as("zara");
+    await yves.sees(called("zara"), "online");
+    const left = zara.rollcall.close();
+    zara.rollcall.start();
+    await left;
+    await zara.is("online");
+    await zara.rollcall.setStatus({ choice: "busy" });
+    await yves.sees(called("zara"), "busy");
+    await host.ask(called("zara"), "PUT", "/v1/status", { choice: "auto" });
+    await yves.sees(called("zara"), "online");
+    expect(zara.statuses).toEqual(["connecting", "online", "closed", "connecting", "online"]);
+    expect(yves.states(called("zara")).slice(-2), "busy at once, and nothing after").toEqual(["busy", "online"]);
+  });
+
   test("whoever leaves for a second flickers for nobody", async () => {
     const proxy = await proxied(host);
     const trent = as("trent");
@@ -172,6 +237,8 @@ test("a watcher resumes when the host is killed and comes back, and is told noth
   await alice.sees("carol", "online");
   expect(alice.states("carol")).toEqual(["offline", "online"]);
   await alice.sees("bob", "online");
+  const bobs = alice.told.map(({ presence }) => JSON.stringify(presence)).filter((text) => text.includes('"bob"'));
+  expect(bobs.filter((one, place) => one === bobs[place - 1])).toEqual([]);
   expect(alice.told.every(({ context }) => !context.stale)).toBe(true);
 });
 
@@ -202,7 +269,69 @@ test.each(TRANSPORTS)("by %s, what happened while it was broken is told, and not
     ["offline", "online"],
     [null, "online"],
   ]);
-  if (transport === "socket") expect(alice.events).toContain("snapshot true");
+});
+
+test("what did not change is not told again after a connection that broke", async () => {
+  const host = await started();
+  const proxy = await proxied(host);
+  const alice = listener({ url: proxy.url, as: "alice" });
+  const carol = listener({ url: host.url, as: "carol" });
+  await carol.is("online");
+  alice.watch("bob", "carol");
+  await alice.sees("carol", "online");
+  proxy.cut();
+  await alice.is("connecting");
+  await carol.rollcall.setStatus({ choice: "busy" });
+  alice.events.length = 0;
+  proxy.mend();
+  await alice.sees("carol", "busy");
+  expect(alice.events[0]).toBe("snapshot true");
+  expect([alice.states("bob"), alice.states("carol")]).toEqual([["offline"], ["online", "busy"]]);
+});
+
+test.each(TRANSPORTS)("by %s, more conversations than messages may be sent at once are watched", async (transport) => {
+  const host = await started("--watch-limit", "200");
+  const alice = listener({ url: host.url, as: "alice", transport });
+  const rooms = Array.from({ length: 150 }, (_, place) => `room ${place}`);
+  const heard = new Set<string>();
+  for (const room of rooms) alice.rollcall.watchTyping(room, ([typist]) => typist && heard.add(room));
+  const watched = () => host.metric("rollcall_watched_conversations");
+  await until("all are watched", async () => (await watched()) === rooms.length);
+  for (const room of ["room 0", "room 149"]) await host.ask("bob", "PUT", `/v1/typing/${encodeURIComponent(room)}`);
+  await until("the first and the last", () => heard.size === 2);
+  expect([alice.statuses, alice.errors]).toEqual([["connecting", "online"], []]);
+});
+
+test("those who are asked about are asked about again after a connection that broke", async () => {
+  const host = await started();
+  const proxy = await proxied(host);
+  const alice = listener({ url: proxy.url, as: "alice", watchLimit: 1, pollInterval: 200 });
+  alice.watch("bob", "carol");
+  await alice.sees("carol", "offline");
+  proxy.cut();
+  await alice.is("connecting");
+  proxy.mend();
+  await alice.is("online");
+  await host.beat("carol");
+  await alice.sees("carol", "online");
+});
+
+test("a stream that is answered late does not take the place of a newer one", async () => {
+  const host = await started();
+  let streams = 0;
+  const late: typeof fetch = async (url, request) => {
+    const place = String(url).includes("/v1/subscribe") ? ++streams : 0;
+    // The first is answered when the second was asked for, and that one when the first is there.
+    if (place === 1) await until("another is asked for", () => streams === 2);
+    if (place === 2) await until("the first is there", () => alice.rollcall.get("bob"));
+    return fetch(url, request);
+  };
+  const alice = listener({ url: host.url, as: "alice", transport: "events", fetch: late });
+  alice.watch("bob");
+  await until("a stream is asked for", () => streams === 1);
+  alice.watch("carol");
+  await alice.sees("bob", "offline");
+  await alice.sees("carol", "offline");
 });
 
 test("after the grace what is known is stale, and is told so once; then it is not", async () => {
@@ -219,6 +348,10 @@ test("after the grace what is known is stale, and is told so once; then it is no
   await alice.is("online");
   await until("fresh", () => alice.told.length === 3);
   expect(alice.told[2]?.context).toEqual({ stale: false });
+  proxy.cut();
+  await until("stale again", () => alice.told.length === 4);
+  await alice.rollcall.close();
+  expect(alice.told.length, "leaving makes nothing fresh").toBe(4);
 });
 
 test("where sockets are blocked, events take their place, and somebody is here all the same", async () => {
@@ -243,14 +376,23 @@ test("a host that is told to stop loses nobody for more than a moment", async ()
   const first = await Host.start([], folder);
   cleanup.push(() => first.remove());
   const alice = listener({ url: first.url, as: "alice" });
+  const carol = listener({ url: first.url, as: "carol" });
   alice.watch("bob");
+  carol.watch("alice");
   await alice.sees("bob", "offline");
+  await carol.sees("alice", "online");
   await first.stop();
   await alice.is("connecting");
   const second = await Host.start(["--listen", `127.0.0.1:${first.port}`], folder);
   cleanup.push(() => second.stop("SIGKILL"));
   await second.beat("bob");
   await alice.sees("bob", "online");
+  await carol.is("online");
+  await alice.rollcall.setStatus({ choice: "busy" });
+  await carol.sees("alice", "busy");
+  expect(carol.states("alice").filter((state) => state !== "online")).toEqual(
+    carol.states("alice")[0] === "offline" ? ["offline", "busy"] : ["busy"],
+  );
 });
 
 describe("with a key", () => {
@@ -298,6 +440,55 @@ describe("with a key", () => {
     expect(eve.rollcall.status).toBe("connecting");
   });
 
+  test("a conversation that one token takes away is there again with the next that has it", async () => {
+    const lists = [["ours"], []];
+    const token = () => {
+      const list = lists.shift();
+      return mint(key, "erin", list ? "2s" : "1h", list ?? ["ours"]);
+    };
+    const erin = listener({ url: host.url, token, transport: "socket" });
+    const typists: string[][] = [];
+    erin.rollcall.watchTyping("ours", (now) => typists.push(now));
+    await until("it was taken away", () => erin.errors.length > 0);
+    expect(erin.errors.map(({ status }) => status)).toEqual([403]);
+    const frank = listener({ url: host.url, token: () => mint(key, "frank", "1h", ["ours"]) });
+    await frank.is("online");
+    const stroking = setInterval(() => frank.rollcall.typing("ours"), 50);
+    cleanup.push(() => clearInterval(stroking));
+    await until("frank types", () => typists.at(-1)?.[0] === "frank");
+    expect(erin.statuses).toEqual(["connecting", "online"]);
+  });
+
+  test("who types does not flicker when a token is renewed", async () => {
+    let minted = 0;
+    const heidi = listener({ url: host.url, token: () => mint(key, "heidi", (minted++, "2s"), ["ours"]) });
+    const ivan = listener({ url: host.url, token: () => mint(key, "ivan", "1h", ["ours"]) });
+    const typists: string[][] = [];
+    heidi.rollcall.watchTyping("ours", (now) => typists.push(now));
+    await ivan.is("online");
+    const stroking = setInterval(() => ivan.rollcall.typing("ours"), 50);
+    cleanup.push(() => clearInterval(stroking));
+    await until("ivan types", () => typists.at(-1)?.[0] === "ivan");
+    const before = minted;
+    await until("some tokens were used up", () => minted >= before + 3);
+    expect(typists).toEqual([[], ["ivan"]]);
+  });
+
+  test("a connection that the service ends with its token is made again with a fresh one", async () => {
+    // By this machine's clock, which is an hour behind, the token is good for an hour; by the service's for a second.
+    const right = Date.now;
+    const clock = vi.spyOn(Date, "now").mockImplementation(() => right() - 3_600_000);
+    cleanup.push(() => clock.mockRestore());
+    let asked = 0;
+    const judy = listener({ url: host.url, token: () => mint(key, "judy", ++asked === 1 ? "1s" : "1h") });
+    judy.watch("bob");
+    await judy.is("online");
+    await until("it ended", () => judy.statuses.length > 2);
+    await judy.is("online");
+    expect([asked, judy.statuses]).toEqual([2, ["connecting", "online", "connecting", "online"]]);
+    expect(judy.errors).toEqual([]);
+  });
+
   test("a conversation of others is refused once, and the rest goes on", async () => {
     const token = () => mint(key, "dave", "1h", ["ours"]);
     const dave = listener({ url: host.url, token });
@@ -310,7 +501,7 @@ describe("with a key", () => {
   });
 });
 
-test("what cannot be reached is a problem without a status, and the next attempt waits", async () => {
+test("what cannot be reached is a problem without a status", async () => {
   const host = await started();
   await host.stop("SIGKILL");
   const alice = listener({ url: host.url, as: "alice", staleAfter: 50 });
@@ -341,6 +532,10 @@ test("who only watches is not here", async () => {
   await host.beat("bob");
   await alice.sees("bob", "online");
   alice.rollcall.active();
+  // What she says after that is answered, so the first was heard.
+  alice.watch("carol");
+  await alice.sees("carol", "offline");
+  expect(await host.ask("bob", "GET", "/v1/presence/alice")).toMatchObject({ state: "offline" });
   expect(alice.states("alice")).toEqual(["offline"]);
   expect(alice.errors).toEqual([]);
 });

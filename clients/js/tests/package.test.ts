@@ -40,6 +40,11 @@ describe("the built package", () => {
     expect(said.toString().trim()).toBe("function closed true");
   });
 
+  test("has hooks that can be imported as they are built", async () => {
+    const hooks = (await import(pathToFileURL(join(PACKAGE, "dist/react.js")).href)) as Record<string, unknown>;
+    expect(Object.keys(hooks).sort()).toEqual(["RollcallProvider", "usePresence", "useRollcall", "useTyping"]);
+  });
+
   test("has types that a strict program compiles with", () => {
     const folder = mkdtempSync(join(tmpdir(), "rollcall-consumer-"));
     try {

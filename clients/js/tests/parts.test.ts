@@ -4,6 +4,10 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { jittered, longDelay, retryDelay } from "../src/backoff.js";
 import { Book } from "../src/book.js";
+import { RollcallError } from "../src/error.js";
+import type { Ask } from "../src/http.js";
+import { listen } from "../src/page.js";
+import { polling } from "../src/polling.js";
 import { framer } from "../src/stream.js";
 import { claims, renewal, tokens } from "../src/token.js";
 import type { Presence, Snapshot, State } from "../src/types.js";
@@ -72,9 +76,19 @@ describe("a book", () => {
     book.copy().forEach((event) => other.apply(event));
     expect([...other.resumable()]).toEqual(["bob"]);
     expect(["bob", "carol", "dave"].map((user) => other.get(user)?.state)).toEqual(["online", null, "online"]);
-    book.apply({ event: "kept", users: ["dave"], conversations: [] }, (user) => user === "bob");
+    book.apply({ event: "kept", users: ["dave"], conversations: [] }, () => ({ users: ["bob"], conversations: [] }));
     expect([book.get("bob")?.state, book.get("carol")]).toEqual(["online", undefined]);
     expect(book.resumable().size).toBe(0);
+  });
+
+  test("keeps who types where this tab looks, although whoever has the connection does not watch it yet", () => {
+    const book = new Book(5000);
+    const sign = (conversation: string) => ({ conversation, user: "bob", typing: true, until: Date.now() });
+    book.apply({ ...snapshot, typing: [sign("mine"), sign("another's")], conversations: ["mine", "another's"] });
+    book.apply({ event: "kept", users: [], conversations: [] }, () => ({ users: [], conversations: ["mine"] }));
+    expect([book.typists("mine"), book.typists("another's")]).toEqual([["bob"], []]);
+    const changes = book.apply({ ...snapshot, conversations: ["mine"] });
+    expect([[...changes.conversations], book.typists("mine")]).toEqual([["mine"], []]);
   });
 
   test("ends a sign of typing by the service's clock, however wrong our own is", () => {
@@ -146,6 +160,12 @@ describe("typing", () => {
     expect(signs([0, 100, 600], 700)).toEqual([[500, true], [700, false]]);
   });
 
+  test("goes on when the clock is set back", () => {
+    const strokes = Array.from({ length: 100 }, (_, place) => place * 100);
+    setTimeout(() => vi.setSystemTime(0), 1000);
+    expect(signs(strokes).length).toBeGreaterThan(4);
+  });
+
   test("is renewed while it goes on, before the sign ends, and never twice a second", () => {
     for (const gap of [50, 900, 2400]) {
       const said = signs(Array.from({ length: Math.floor(30_000 / gap) }, (_, place) => place * gap));
@@ -156,6 +176,87 @@ describe("typing", () => {
       expect(said.filter(([, typing]) => !typing).length).toBe(1);
     }
   });
+});
+
+describe("polling", () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  /** A polling every 30 s, whom it asked about, and whom it left out. A name that is empty is refused. */
+  function polled() {
+    const asked: string[][] = [];
+    const leftOut: string[] = [];
+    const ask = async (_: string, __: string, { users }: { users: string[] }) => {
+      asked.push(users);
+      const place = users.indexOf("");
+      if (place >= 0) throw new RollcallError({ status: 400, field: `users[${place}]` });
+      return { presences: users.map((user) => ({ ...bob("online", 5), user })) };
+    };
+    const answered: string[] = [];
+    const people = polling(ask as Ask, 30_000, {
+      answered: (presences) => answered.push(...presences.map(({ user }) => user)),
+      refused: ({ problem }, users) => {
+        const place = Number(/\d+/.exec(problem.field ?? "")?.[0]);
+        leftOut.push(users[place] ?? "nobody");
+        people.list(listed.filter((user) => !leftOut.includes(user)));
+        return true;
+      },
+    });
+    let listed: string[] = [];
+    const list = (users: string[]) => people.list((listed = users));
+    return { people, list, asked, answered, leftOut };
+  }
+
+  test("goes on after a connection that was lost for a moment", async () => {
+    const { people, list, asked } = polled();
+    list(["bob"]);
+    people.turn(true);
+    await vi.advanceTimersByTimeAsync(1000);
+    people.turn(false);
+    people.turn(true);
+    expect(asked.length, "just now").toBe(1);
+    await vi.advanceTimersByTimeAsync(40_000);
+    expect(asked.length).toBe(2);
+  });
+
+  test("asks nobody while it is off, and about whoever came meanwhile when it is on", async () => {
+    const { people, list, asked } = polled();
+    list(["bob"]);
+    people.turn(true);
+    people.turn(false);
+    list(["bob", "carol"]);
+    await vi.advanceTimersByTimeAsync(100_000);
+    expect(asked).toEqual([["bob"]]);
+    people.turn(true);
+    list(["bob", "carol", "dave"]);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(asked).toEqual([["bob"], ["bob", "carol"], ["dave"]]);
+  });
+
+  test("leaves out a name that is none, and asks about the others", async () => {
+    const { people, list, answered, leftOut } = polled();
+    const many = Array.from({ length: 1100 }, (_, place) => (place === 700 ? "" : `person ${place}`));
+    list(many);
+    people.turn(true);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect([leftOut, answered]).toEqual([[""], many.filter((user) => user !== "")]);
+  });
+});
+
+test("a wheel is a sign of somebody, and that a page scrolls is none", () => {
+  const [page, active] = [new EventTarget(), vi.fn()];
+  vi.stubGlobal("document", page);
+  vi.stubGlobal("window", page);
+  const ears = { active, visibility: vi.fn(), left: vi.fn(), back: vi.fn(), network: vi.fn() };
+  const end = listen(ears);
+  page.dispatchEvent(new Event("scroll"));
+  expect(active).toHaveBeenCalledTimes(0);
+  page.dispatchEvent(new Event("wheel"));
+  expect(active).toHaveBeenCalledTimes(1);
+  end();
+  page.dispatchEvent(new Event("wheel"));
+  expect(active).toHaveBeenCalledTimes(1);
+  vi.unstubAllGlobals();
 });
 
 describe("tokens", () => {
@@ -169,7 +270,7 @@ describe("tokens", () => {
   test("are renewed a minute before they end, or when a fifth of a short life is left", () => {
     expect(renewal({ exp: 3600 }, 0)).toBe(3_540_000);
     expect(renewal({ exp: 100 }, 0)).toBe(80_000);
-    expect([renewal({}, 0), renewal({ exp: 5 }, 10_000)]).toEqual([undefined, undefined]);
+    expect([renewal({}, 0), renewal({ exp: 5 }, 10_000)]).toEqual([Infinity, Infinity]);
   });
 
   test("are asked for once, however many need one, and again when one was refused", async () => {

@@ -10,7 +10,13 @@ declare global {
     sent: string[];
     sockets: number;
     renders: number;
-    act: { users(names: string[]): void; again(): void; mount(isMounted: boolean): void; type(): void };
+    act: {
+      users(names: string[]): void;
+      again(): void;
+      another(): void;
+      mount(isMounted: boolean): void;
+      type(): void;
+    };
   }
 }
 
@@ -49,15 +55,17 @@ function App(): ReactNode {
   const [users, setUsers] = useState(["bob"]);
   const [isMounted, setMounted] = useState(true);
   const [, setCount] = useState(0);
+  const [key, setKey] = useState(0);
   window.act = {
     ...window.act,
     users: setUsers,
     again: () => setCount((count) => count + 1),
+    another: () => setKey((key) => key + 1),
     mount: setMounted,
   };
   const options = { url: query.get("host") ?? "", as: "alice", WebSocket: CountingSocket };
   return isMounted ? (
-    <RollcallProvider options={options}>
+    <RollcallProvider key={key} options={options}>
       <People users={users} />
     </RollcallProvider>
   ) : (
