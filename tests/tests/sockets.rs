@@ -253,6 +253,10 @@ fn a_conversation_is_for_those_who_take_part() {
     refused(&socket.refused(&json!({ "op": "typing", "conversation": "c1", "typing": true })), "conversation");
     refused(&socket.refused(&json!({ "op": "watch", "conversations": ["c2", "c1"] })), "conversations[1]");
     assert_eq!(host.metric("rollcall_watched_conversations"), 0.0);
+    for _ in 0..25 {
+        refused(&socket.refused(&json!({ "op": "watch", "conversations": ["c1"] })), "conversations[0]");
+    }
+    socket.done(&json!({ "op": "beat" }));
     let path = |conversation: &str| format!("/v1/subscribe?conversations={conversation}&token={outsider}");
     let answer = Stream::get(host.address(), &path("c1"), &[]).unwrap_err();
     refused(&answer.json, "conversations[0]");

@@ -365,7 +365,9 @@ impl<W: Wire> Connection<W> {
             Ok(Done::Silently) => self.wire.put(events::DONE, None, reference, &events::done()),
             Err(problem) => {
                 self.wire.put(events::ERROR, None, reference, &events::problem(&problem));
-                self.nonsense += u32::from(problem.status().is_client_error());
+                // What somebody may not do makes sense: a page does not know in which conversations its person takes part.
+                let makes_sense = problem.kind == Kind::Forbidden || !problem.status().is_client_error();
+                self.nonsense += u32::from(!makes_sense);
             }
         }
         self.wire.flush().await.map_err(|_| None)?;
