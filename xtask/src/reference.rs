@@ -132,12 +132,19 @@ impl Reference<'_> {
             line(page, &format!("\n{}", self.kind(Some(schema))));
             return;
         }
-        let required = list(schema.get("required")).filter_map(Value::as_str).collect::<Vec<_>>();
         page.push_str("\n| | what | |\n|---|---|---|\n");
+        self.fields(page, "", schema);
+    }
+
+    /// A row for each field; those of an object, or of a list of objects, that have no name of their own follow it.
+    fn fields(&self, page: &mut String, within: &str, schema: &Value) {
+        let required = list(schema.get("required")).filter_map(Value::as_str).collect::<Vec<_>>();
         for (field, of) in members(schema.get("properties")) {
             let optional = if required.contains(&field.as_str()) { "" } else { ", may be absent" };
-            let about = cell(text(of.get("description")));
-            line(page, &format!("| `{field}` | {}{optional} | {about} |", cell(&self.kind(Some(of)))));
+            let (name, about) = (format!("{within}{field}"), cell(text(of.get("description"))));
+            line(page, &format!("| `{name}` | {}{optional} | {about} |", cell(&self.kind(Some(of)))));
+            self.fields(page, &format!("{name}."), of);
+            of.get("items").iter().for_each(|items| self.fields(page, &format!("{name}[]."), items));
         }
     }
 
@@ -254,7 +261,10 @@ mod tests {
             "components": {
                 "responses": { "Invalid": { "description": "It makes no sense." } },
                 "schemas": { "Leave": { "required": ["device"], "properties": {
-                    "device": { "type": "string" }, "reason": { "enum": ["logout", "dropped"] } } } },
+                    "device": { "type": "string" }, "reason": { "enum": ["logout", "dropped"] },
+                    "by": { "type": "object", "required": ["who"], "properties": {
+                        "who": { "type": "array", "items": {
+                            "type": "object", "properties": { "id": { "type": "string" } } } } } } } } },
             },
         });
         let page = Reference { document: &document }.page();
@@ -265,7 +275,9 @@ mod tests {
             "\nBody, `application/json`: [Leave](#leave)\n\n```json\n{\"device\":\"web-1\"}\n```\n",
             "\n`200` Gone.\n\nErrors: `400`\n",
             "\n| `400` | It makes no sense. |\n",
-            "\n| `device` | string |  |\n| `reason` | `\"logout\"`, `\"dropped\"`, may be absent |  |\n",
+            "\n| `device` | string |  |\n",
+            "\n| `reason` | `\"logout\"`, `\"dropped\"`, may be absent |  |\n",
+            "\n| `by` | object, may be absent |  |\n| `by.who` | array of object |  |\n| `by.who[].id` | string, may be absent |  |\n",
         ] {
             assert!(page.contains(expected), "{expected} is not in\n{page}");
         }

@@ -75,7 +75,7 @@ pub(crate) struct Came {
 }
 
 /// Runs the tests of both packages against the host that was built; only those whose name contains `part`, if it is given.
-pub(crate) fn tests(workspace: &Workspace, part: Option<&str>) -> Result<Vec<Came>> {
+pub(crate) fn tests(workspace: &Workspace, part: Option<&str>) -> Vec<Result<Came>> {
     PACKAGES.iter().map(|package| tests_of(workspace, package, part)).collect()
 }
 

@@ -293,7 +293,8 @@ mod tests {
         let root = Path::new("/repo");
         let mut subscribe = package("rollcall-subscribe", "components/subscribe", "cdylib", &[]);
         assert!(!Package::parse(&subscribe, root)?.spawns);
-        subscribe["dependencies"] = json!([{ "name": "wit-bindgen", "features": ["async-spawn"] }]);
+        let spawning = json!([{ "name": "wit-bindgen", "features": ["async-spawn"] }]);
+        subscribe.as_object_mut().and_then(|fields| fields.insert("dependencies".to_owned(), spawning));
         assert!(Package::parse(&subscribe, root)?.spawns);
         Ok(())
     }
