@@ -129,7 +129,7 @@ fn policy(path: &str, bytes: &[u8]) -> String {
     let text = if format(path).starts_with("text/html") { std::str::from_utf8(bytes).unwrap_or_default() } else { "" };
     let (scripts, styles) = (digests(text, "script"), digests(text, "style"));
     format!(
-        "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self' data:; font-src 'self'; \
+        "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self'; font-src 'self'; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 }
@@ -177,7 +177,7 @@ mod tests {
         ("/example.html", b"<style>p {}</style><script type=\"module\">let b</script><script src=\"x.js\"></script>"),
     ];
 
-    const STRICT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+    const STRICT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; \
                           connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
     fn word(text: &str) -> HeaderValue {

@@ -94,7 +94,7 @@ impl Overview {
             Census::Embedded(memory) => Some(memory.here() as u64),
             Census::Redis(redis) => {
                 let count = async || timeout(PATIENCE, redis.here()).await.ok().and_then(Result::ok);
-                self.counted.get(Instant::now(), count).await
+                self.counted.get(Instant::now, count).await
             }
         }
     }
@@ -103,7 +103,7 @@ impl Overview {
     pub(crate) async fn hottest(&self) -> Vec<HotUser> {
         let hot = |(user, watchers): (UserId, u64)| HotUser { user: user.into_string(), watchers };
         self.hottest
-            .get(Instant::now(), async || self.rosters.hottest(HOTTEST).await.into_iter().map(hot).collect())
+            .get(Instant::now, async || self.rosters.hottest(HOTTEST).await.into_iter().map(hot).collect())
             .await
     }
 
@@ -128,29 +128,43 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T: Clone> Recent<T> {
-    /// What was found a moment ago, or what is found now. Whoever comes meanwhile waits for it.
-    async fn get(&self, now: Instant, find: impl AsyncFnOnce() -> T) -> T {
+    /// What was found a moment ago, or what is found now. Whoever comes meanwhile waits for it, and is told the same: it is
+    /// as old as its end, so that however long it takes to find, nobody waits for more than two.
+    async fn get(&self, clock: impl Fn() -> Instant, find: impl AsyncFnOnce() -> T) -> T {
         let mut recent = self.0.lock().await;
         if let Some((at, found)) = &*recent
-            && now.saturating_duration_since(*at) < RECENT
+            && clock().saturating_duration_since(*at) < RECENT
         {
             return found.clone();
         }
         let found = find().await;
-        *recent = Some((now, found.clone()));
+        *recent = Some((clock(), found.clone()));
         found
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[tokio::test]
     async fn what_takes_some_asking_is_asked_for_once_a_second() {
         let (recent, now) = (Recent::default(), Instant::now());
-        assert_eq!(recent.get(now, async || 1).await, 1);
-        assert_eq!(recent.get(now + RECENT / 2, async || 2).await, 1, "as it was half a second ago");
-        assert_eq!(recent.get(now + RECENT, async || 3).await, 3);
+        assert_eq!(recent.get(|| now, async || 1).await, 1);
+        assert_eq!(recent.get(|| now + RECENT / 2, async || 2).await, 1, "as it was half a second ago");
+        assert_eq!(recent.get(|| now + RECENT, async || 3).await, 3);
+    }
+
+    #[tokio::test]
+    async fn whoever_waited_for_an_answer_does_not_ask_again() {
+        let (recent, now) = (Recent::default(), Cell::new(Instant::now()));
+        let slow = async || {
+            now.set(now.get() + RECENT * 3);
+            1
+        };
+        let (first, second) = tokio::join!(recent.get(|| now.get(), slow), recent.get(|| now.get(), async || 2));
+        assert_eq!((first, second), (1, 1), "however long it took");
     }
 }

@@ -8,7 +8,7 @@
     reason = "tests stop at the first surprise"
 )]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -23,17 +23,20 @@ const SOON: Duration = Duration::from_secs(20);
 struct Looking {
     child: Child,
     lines: Receiver<String>,
+    complaints: Receiver<String>,
 }
 
 impl Looking {
     fn at(host: &Host, arguments: &[&str]) -> Self {
-        let mut child = command(arguments).args(["--url", host.base()]).spawn().expect("the binary starts");
-        let (sender, lines) = channel();
-        let out = child.stdout.take().expect("a pipe");
-        std::thread::spawn(move || {
-            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
-        Self { child, lines }
+        Self::at_address(host.base(), arguments)
+    }
+
+    /// Where there may be no host yet.
+    fn at_address(base: &str, arguments: &[&str]) -> Self {
+        let mut child = command(arguments).args(["--url", base]).spawn().expect("the binary starts");
+        let lines = lines_of(child.stdout.take().expect("a pipe"));
+        let complaints = lines_of(child.stderr.take().expect("a pipe"));
+        Self { child, lines, complaints }
     }
 
     /// Everything that is printed up to the first line that is as wanted, which is the last.
@@ -59,9 +62,7 @@ impl Looking {
             exit = self.child.try_wait().expect("it can be waited for");
             exit.is_some()
         });
-        let mut said = String::new();
-        self.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-        (exit.expect("it ended"), said)
+        (exit.expect("it ended"), self.complaints.iter().collect::<Vec<_>>().join("\n"))
     }
 
     /// Tells it to end as Ctrl-C does.
@@ -79,12 +80,92 @@ impl Drop for Looking {
     }
 }
 
+/// What is read line by line, as it comes.
+fn lines_of(out: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
+/// A running command of ours on a real terminal, which `script` makes of a pipe. Killed when dropped.
+struct Terminal {
+    child: Child,
+    pieces: Receiver<Vec<u8>>,
+    /// All that was written to the terminal, colours and commands included.
+    written: Vec<u8>,
+}
+
+impl Terminal {
+    fn of(host: &Host, arguments: &str) -> Self {
+        let ours = format!("stty cols 100 rows 30; exec {} {arguments} --url {}", binary().display(), host.base());
+        let mut script = without_settings(Command::new("script"));
+        script.args(["-qec", &ours, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh").env_remove("NO_COLOR");
+        script.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = script.spawn().expect("`script` is there, as on every Debian");
+        let (sender, pieces) = channel();
+        let mut out = child.stdout.take().expect("a pipe");
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = out.read(&mut piece) {
+                if sender.send(piece[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, pieces, written: Vec::new() }
+    }
+
+    #[track_caller]
+    fn shows(&mut self, wanted: &str) {
+        let end = Instant::now() + SOON;
+        while !self.text().contains(wanted) {
+            match self.pieces.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(piece) => self.written.extend(piece),
+                Err(error) => panic!("{wanted:?} is not shown: {error}; written: {:?}", self.text()),
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.written).into_owned()
+    }
+
+    /// Types Ctrl-C; answers what is left on the terminal's own screen, if all went well.
+    #[track_caller]
+    fn interrupted(mut self) -> String {
+        self.child.stdin.as_mut().expect("a pipe").write_all(b"\x03").expect("it is typed");
+        self.shows(CLOSED);
+        eventually("the command ends", SOON, || {
+            self.child.try_wait().expect("it can be waited for").is_some_and(|exit| exit.success())
+        });
+        self.written.extend(self.pieces.iter().flatten());
+        self.text().split(CLOSED).last().expect("it was closed").to_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What opens the other screen of a terminal, without a cursor, and what brings back the first.
+const OPENED: &str = "\x1b[?1049h\x1b[?25l";
+const CLOSED: &str = "\x1b[?25h\x1b[?1049l";
+
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+    let mut command = without_settings(Command::new(binary()));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn without_settings(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROLLCALL_")) {
         command.env_remove(name);
     }
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -206,4 +287,40 @@ fn a_host_that_is_away_is_waited_for_except_once() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("http://127.0.0.1:1 cannot be reached"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start_in(folder.path(), &[]);
+    let (address, base) = (host.address().to_owned(), host.base().to_owned());
+    host.stop();
+    let looking = [&["watch", "bob"][..], &["top", "--json"]].map(|words| Looking::at_address(&base, words));
+    for looking in &looking {
+        let said = looking.complaints.recv_timeout(SOON).expect("a complaint");
+        assert!(said.contains("cannot be reached") && said.ends_with("; trying again"), "{said}");
+    }
+    let _host = Host::start_in(folder.path(), &["--listen", &address]);
+    for (looking, line) in looking.iter().zip(["  bob  offline", "\"heartbeats\""]) {
+        looking.until("what was waited for", |said| said.contains(line));
+    }
+}
+
+#[test]
+fn a_terminal_shows_a_table_and_is_left_as_it_was() {
+    let host = Host::start(&[]);
+    let mut terminal = Terminal::of(&host, "watch bob eve --as alice");
+    terminal.shows(OPENED);
+    terminal.shows("offline");
+    assert_eq!(host.client("bob").beat("web").status, 200);
+    terminal.shows("\x1b[32monline");
+    let left = terminal.interrupted();
+    assert!(left.contains("● bob      online") && left.contains("○ eve      offline"), "{left:?}");
+    assert!(!left.contains("\x1b["), "no colours, nor commands: {left:?}");
+}
+
+#[test]
+fn a_terminal_shows_what_a_host_does() {
+    let host = Host::start(&[]);
+    let mut terminal = Terminal::of(&host, "top");
+    terminal.shows(OPENED);
+    terminal.shows("Heartbeats a second");
+    terminal.shows("answers in");
+    assert_eq!(terminal.interrupted().trim(), "", "what was there before is there again");
 }

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use rollcall_servers::Postgres;
 use rollcall_servers::redis::Redis;
 use rollcall_tests::{Answer, Client, Host, Mint, Socket, Stream, eventually};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 /// Figures are there at once; a busy machine is given more.
 const SOON: Duration = Duration::from_secs(10);
 
-const STRICT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+const STRICT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 fn stats(host: &Host) -> Value {
@@ -118,6 +119,11 @@ fn figures_move_on_redis_and_people_are_counted_in_the_whole_store() {
     becomes(&hosts[0], "/store/answers", is(json!(false)));
     becomes(&hosts[0], "/people/here", is(Value::Null));
     becomes(&hosts[0], "/totals/store_errors", at_least(1));
+    // What it was before is not what it is.
+    eventually("nobody is said to be here", SOON, || {
+        let metrics = hosts[1].client("prometheus").get("/metrics").text;
+        metrics.contains("rollcall_heartbeats_total") && !metrics.contains("rollcall_here")
+    });
 }
 
 #[test]
@@ -183,6 +189,24 @@ fn the_archive_remembers_who_is_gone() {
     let seen = person(&host, "bob")["record"]["last_seen"].clone();
     eventually("bob is archived", SOON, || person(&host, "bob")["archived_last_seen"] == seen);
     assert_eq!(person(&host, "bob")["record"], Value::Null, "and dropped from where people are");
+}
+
+#[test]
+fn an_archive_that_is_away_leaves_a_gap_and_no_more() {
+    let mut server = Postgres::start().unwrap();
+    let archive = server.url(&server.database().unwrap());
+    let host = Host::brisk(&["--archive", &archive]);
+    assert_eq!(host.client("bob").beat("web").status, 200);
+    eventually("bob is archived", SOON, || {
+        let bob = person(&host, "bob");
+        bob["archived_last_seen"].is_u64() && bob["record"].is_null()
+    });
+    server.kill();
+    let bob = person(&host, "bob");
+    assert_eq!((&bob["state"], &bob["archived_last_seen"]), (&json!("offline"), &Value::Null));
+    assert_eq!(bob["privacy"], json!({ "presence": "everyone", "last_seen": "everyone" }), "the rest is there");
+    assert_eq!(host.client("eve").beat("web").status, 200);
+    assert_eq!(person(&host, "eve")["state"], "online");
 }
 
 #[test]

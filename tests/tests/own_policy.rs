@@ -121,6 +121,12 @@ fn a_policy_without_settings_refuses_to_be_set() {
     let change = json!({ "op": "block", "user": "red/alice", "other": "red/bob" });
     refused(alice.post("/v1/policy", json!({ "changes": [change] })));
     assert_eq!(alice.get("/v1/restrictions/blue%2Feve").json["restricted"], false, "it can be asked, though");
+    assert_eq!(alice.beat("web").status, 200);
+    let known = alice.get("/v1/people/red%2Falice");
+    assert_eq!((known.status, &known.json["state"]), (200, &json!("online")), "{}", known.text);
+    for part in ["privacy", "contacts", "blocks"] {
+        assert_eq!(known.json.get(part), Some(&Value::Null), "{part}, which this policy does not have");
+    }
     assert_eq!(alice.get("/readyz").status, 200);
     assert_eq!(alice.as_user(FENCE).beat("web").status, 200, "and the rest goes on");
     host.stop();

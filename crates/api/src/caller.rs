@@ -23,7 +23,8 @@ pub const ROLLCALL_USER: HeaderName = HeaderName::from_static("rollcall-user");
 pub enum Scope {
     /// A backend: acts for anybody, sees everybody, sweeps.
     Service,
-    /// An administrator: restricts accounts.
+    /// An administrator: restricts accounts, and reads everything about everybody, also what they hide: devices, choices
+    /// (invisibility among them), notes and last seen.
     Admin,
 }
 

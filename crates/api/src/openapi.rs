@@ -201,10 +201,10 @@ mod tests {
             session: &session,
             state,
             archived: None,
-            privacy: Privacy::default(),
+            privacy: Some(Privacy::default()),
             restricted: false,
-            contacts: 0,
-            blocks: 0,
+            contacts: Some(0),
+            blocks: Some(0),
             watchers: responses::Watchers::default(),
         }));
         fits("Person", &person);

@@ -26,6 +26,8 @@ use tokio_tungstenite::tungstenite::Error as Refusal;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
+use super::terminal::harmless;
+
 /// How long connecting, and then an answer, may take each.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -89,14 +91,14 @@ impl Address {
     }
 }
 
-/// Why a host did not do what was asked.
+/// Why a host did not do what was asked. Told as it is, it commands no terminal: some of it is in the host's words.
 #[derive(Debug, Error)]
 pub(super) enum Trouble {
     /// It will not, however often it is asked.
-    #[error("{0}")]
+    #[error("{}", harmless(.0))]
     Refused(String),
     /// It cannot be reached, or cannot do it now.
-    #[error("{0}")]
+    #[error("{}", harmless(.0))]
     Away(String),
 }
 
@@ -247,5 +249,7 @@ mod tests {
         let trouble = Trouble::answered(StatusCode::BAD_GATEWAY, b"<html>");
         assert!(matches!(&trouble, Trouble::Away(said) if said == "the host answered 502 Bad Gateway"));
         assert!(matches!(Trouble::answered(StatusCode::TOO_MANY_REQUESTS, b""), Trouble::Away(_)), "later perhaps");
+        let trouble = Trouble::answered(StatusCode::FORBIDDEN, br#"{"title":"No\u001b[2J"}"#);
+        assert_eq!(trouble.to_string(), "No\u{fffd}[2J", "which commands no terminal");
     }
 }

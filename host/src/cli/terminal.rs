@@ -83,7 +83,7 @@ impl Line {
 }
 
 /// Text in which nothing is left that a terminal would obey, nor a line's end.
-fn harmless(text: &str) -> String {
+pub(super) fn harmless(text: &str) -> String {
     // Beside the control characters, those that turn the direction of what follows.
     let is_obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()

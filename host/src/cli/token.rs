@@ -40,7 +40,8 @@ pub struct TokenArgs {
     /// Whom the token names
     #[arg(long, value_name = "USER", value_parser = |text: &str| UserId::parse(text).map_err(|invalid| invalid.rule))]
     pub user: UserId,
-    /// What it allows beyond being oneself: `service` acts for anybody, `admin` restricts accounts; repeatable
+    /// What it allows beyond being oneself: `service` acts for anybody, `admin` restricts accounts and reads everybody's
+    /// devices, choices (also invisibility), notes and last seen; repeatable
     #[arg(long = "scope", value_name = "service|admin", value_parser = |text: &str| text.parse::<Scope>().map_err(|invalid| invalid.rule))]
     pub scopes: Vec<Scope>,
     /// A conversation in which the user takes part, so that they may type in it and see who does; `*` is any; repeatable

@@ -1,4 +1,5 @@
-//! `rollcall top`: what a host is doing, once a second, in a terminal. The same figures as the console's.
+//! `rollcall top`: what a host is doing, once a second, in a terminal. The figures are those of the console, where rates are
+//! of five seconds and not of ten: a line of a chart must follow, a number that is read must stand still.
 
 mod table;
 mod window;
@@ -14,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::interrupted;
 use super::remote::{Remote, RemoteArgs, Trouble};
-use super::terminal::{Screen, is_for_eyes};
+use super::terminal::{Screen, harmless, is_for_eyes};
 use window::Window;
 
 /// How often the host is asked.
@@ -110,7 +111,7 @@ fn show(manner: &Manner, remote: &Remote, window: Option<&Window>, trouble: Opti
 }
 
 fn complain(trouble: &str) -> io::Result<()> {
-    writeln!(io::stderr(), "rollcall: {trouble}; trying again")
+    writeln!(io::stderr(), "rollcall: {}; trying again", harmless(trouble))
 }
 
 fn print(text: &str) -> io::Result<()> {

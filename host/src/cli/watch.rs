@@ -100,7 +100,7 @@ async fn keep_watching(remote: &Remote, args: &WatchArgs, view: &mut View) -> Re
     loop {
         let (before, wait) = (since.clone(), pause.mul_f64(0.5 + fastrand::f64() / 2.0));
         let wait = match follow(remote, args, &mut since, view).await {
-            End::Trouble(Trouble::Refused(said)) => anyhow::bail!(said),
+            End::Trouble(trouble @ Trouble::Refused(_)) => return Err(trouble.into()),
             End::Trouble(Trouble::Away(said)) => {
                 view.lost(&said);
                 wait

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rollcall_api::responses::{self, PeopleStats, Person, Stats, StoreStats};
 use rollcall_api::{Reply, pages};
 use rollcall_core::policy::Ruling;
-use rollcall_core::{Error, UserId};
+use rollcall_core::{Error, State, UserId};
 
 use super::{Edge, only};
 use crate::figures::Figures;
@@ -37,7 +37,7 @@ impl Edge {
     }
 
     /// Everything that is known about one person, which is read here and decided nowhere: the state is what the person would
-    /// be told.
+    /// be told. A policy that keeps no settings and an archive that is away leave a gap in the answer, and no more.
     pub(super) async fn person(&self, user: UserId) -> Result<Reply, Error> {
         let (crew, platform) = (&self.crew, &self.crew.platform);
         let itself = || vec![user.clone()];
@@ -49,19 +49,24 @@ impl Edge {
             platform.store.load_many(itself()),
             self.overview.watchers_of(&user),
         );
-        let (loaded, own) = (loaded?, own?);
+        let (loaded, own) = (loaded?, own.ok());
         let session = only(loaded.sessions)?;
-        let lacking = || Error::Other("a person is hidden from themselves".to_owned());
+        let hidden = || Error::Other("a person is hidden from themselves".to_owned());
+        let state = match (only(views?), &archived) {
+            // Whom `query` cannot tell of for want of the archive looks gone.
+            (Err(_), Err(_)) => State::Offline,
+            (view, _) => view?.ok_or_else(hidden)?.published.state,
+        };
         Ok(responses::person(&Person {
             user: &user,
             moment: &loaded.moment,
             session: &session,
-            state: only(views?)?.ok_or_else(lacking)?.published.state,
-            archived: archived?.into_iter().next().flatten(),
-            privacy: own.privacy,
+            state,
+            archived: archived.ok().and_then(|seen| seen.into_iter().next().flatten()),
+            privacy: own.as_ref().map(|own| own.privacy),
             restricted: judgements?.iter().any(|judgement| judgement.presence == Ruling::Restricted),
-            contacts: own.contacts.len(),
-            blocks: own.blocks.len(),
+            contacts: own.as_ref().map(|own| own.contacts.len()),
+            blocks: own.as_ref().map(|own| own.blocks.len()),
             watchers,
         }))
     }
@@ -69,7 +74,7 @@ impl Edge {
     /// The metrics, with how many people are here as of now: in Redis nobody counts them otherwise.
     pub(super) async fn metrics(&self) -> Reply {
         let metrics = &self.crew.platform.metrics;
-        self.overview.here().await.iter().for_each(|here| metrics.here(*here));
+        metrics.here(self.overview.here().await);
         pages::metrics(&metrics.text())
     }
 }

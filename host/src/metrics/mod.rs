@@ -1,6 +1,7 @@
 //! What is counted, in one place, in the text format that Prometheus reads.
 
 mod gateway;
+mod perhaps;
 mod policy;
 mod redis;
 
@@ -21,6 +22,7 @@ use rollcall_store::redis::Redis;
 
 use crate::config::FUNCTIONS;
 use gateway::GatewayMetrics;
+use perhaps::Perhaps;
 use policy::PolicyMetrics;
 
 /// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
@@ -65,7 +67,7 @@ pub struct Metrics {
     /// What is counted of who may see whom.
     pub(crate) policy: PolicyMetrics,
     sessions: Gauge<i64>,
-    here: Gauge<i64>,
+    here: Perhaps,
 }
 
 /// 1 µs to about 4 s in factors of four: wide enough for a warm call and for a store that is away.
@@ -99,7 +101,7 @@ impl Default for Metrics {
             gateway: GatewayMetrics::default(),
             policy: PolicyMetrics::default(),
             sessions: Gauge::<i64>::default(),
-            here: Gauge::<i64>::default(),
+            here: Perhaps::default(),
         };
         metrics.register();
         // From the start, so that the first time is seen to be one more than none.
@@ -225,15 +227,15 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// So many people are not offline.
-    pub fn here(&self, here: u64) {
-        self.here.set(i64::try_from(here).unwrap_or(i64::MAX));
+    /// So many people are not offline; none: nobody can say.
+    pub fn here(&self, here: Option<u64>) {
+        self.here.set(here);
     }
 
     /// How full the embedded store is.
     pub fn occupied(&self, sessions: usize, here: usize) {
         self.sessions.set(i64::try_from(sessions).unwrap_or(i64::MAX));
-        self.here.set(i64::try_from(here).unwrap_or(i64::MAX));
+        self.here.set(Some(here as u64));
     }
 
     /// Everything, as text.
@@ -242,5 +244,21 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_here_is_not_told_while_nobody_can_say() {
+        let metrics = Metrics::default();
+        let told = || metrics.text().lines().find(|line| line.starts_with("rollcall_here")).map(str::to_owned);
+        assert_eq!(told(), None, "nobody has counted yet");
+        metrics.here(Some(0));
+        assert_eq!(told().as_deref(), Some("rollcall_here 0"));
+        metrics.here(None);
+        assert_eq!(told(), None, "not as it was before");
     }
 }

@@ -193,16 +193,16 @@ pub struct Person<'a> {
     pub session: &'a Session,
     /// Their state, as they are told it themselves.
     pub state: State,
-    /// When the archive last saw them.
+    /// When the archive last saw them; none: never, or it did not say.
     pub archived: Option<Time>,
-    /// What they let others see.
-    pub privacy: Privacy,
+    /// What they let others see; none, here and below: the policy did not say.
+    pub privacy: Option<Privacy>,
     /// Whether an administrator restricted them.
     pub restricted: bool,
     /// How many they list as contacts.
-    pub contacts: usize,
+    pub contacts: Option<usize>,
     /// How many they block.
-    pub blocks: usize,
+    pub blocks: Option<usize>,
     /// How many watch them.
     pub watchers: Watchers,
 }
@@ -234,10 +234,10 @@ pub fn person(person: &Person<'_>) -> Reply {
             Next::Retire(_) | Next::Nothing => None,
         },
         archived_last_seen: person.archived.map(ms),
-        privacy: WireAudiences {
-            presence: audience(person.privacy.presence),
-            last_seen: audience(person.privacy.last_seen),
-        },
+        privacy: person.privacy.map(|privacy| WireAudiences {
+            presence: audience(privacy.presence),
+            last_seen: audience(privacy.last_seen),
+        }),
         restricted: person.restricted,
         contacts: person.contacts,
         blocks: person.blocks,
@@ -264,10 +264,10 @@ struct WirePerson<'a> {
     devices: Vec<WireDevice<'a>>,
     deadline: Option<u64>,
     archived_last_seen: Option<u64>,
-    privacy: WireAudiences,
+    privacy: Option<WireAudiences>,
     restricted: bool,
-    contacts: usize,
-    blocks: usize,
+    contacts: Option<usize>,
+    blocks: Option<usize>,
     watchers: Watchers,
 }
 

@@ -6,8 +6,9 @@ use super::window::{Pace, Window};
 use crate::cli::clock::{span, utc};
 use crate::cli::terminal::{Line, Paint};
 
-/// How wide a name is, and a number.
+/// How wide a name is, one in the second column of two, and a number.
 const NAME: usize = 22;
+const OTHER: usize = 25;
 const NUMBER: usize = 11;
 
 /// How many operations of the store are shown: those that take most of its time.
@@ -52,7 +53,7 @@ fn people(window: &Window) -> Vec<Line> {
     let here = people.here.map_or_else(|| "–".to_owned(), whole);
     let pair = |name: &str, number: String, other: &str, count: u64| {
         let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Bold, number, NUMBER);
-        line.text(Paint::Plain, "     ").column(Paint::Plain, other, NAME).number(Paint::Bold, whole(count), NUMBER)
+        line.text(Paint::Plain, "     ").column(Paint::Plain, other, OTHER).number(Paint::Bold, whole(count), NUMBER)
     };
     let states = rates.transitions.iter().filter(|(_, rate)| **rate > 0.0);
     let states: Vec<String> = states.map(|(state, rate)| format!("{state} {}", rate_text(*rate))).collect();
@@ -61,8 +62,8 @@ fn people(window: &Window) -> Vec<Line> {
         pair("Heartbeats a second", rate_text(rates.heartbeats), "  sockets", gateway.sockets),
         pair("Changes a second", rate_text(rates.changes()), "  streams", gateway.streams),
         pair("Told a second", rate_text(rates.told), "Watchers", gateway.watchers),
-        pair("Requests a second", rate_text(rates.requests), "People watched", gateway.people),
-        pair("Failures a second", rate_text(rates.failures), "Conversations watched", gateway.conversations),
+        pair("Requests a second", rate_text(rates.requests), "People, per worker", gateway.people),
+        pair("Failures a second", rate_text(rates.failures), "Conversations, per worker", gateway.conversations),
     ];
     if !states.is_empty() {
         lines.push(Line::new().text(Paint::Dim, format!("  changes to {}", states.join(", "))));
@@ -97,9 +98,11 @@ fn store(window: &Window) -> Vec<Line> {
 }
 
 fn hot(window: &Window) -> Vec<Line> {
-    let title = Line::new().column(Paint::Bold, "Most watched", NAME).number(Paint::Dim, "watchers", NUMBER);
+    // The name is last, so that it need not be cut: whoever wants to look somebody up needs all of it.
+    let title = Line::new().text(Paint::Bold, "Most watched").text(Paint::Dim, "  by so many");
     let row = |hot: &rollcall_api::responses::HotUser| {
-        Line::new().column(Paint::Plain, &hot.user, NAME).number(Paint::Bold, whole(hot.watchers), NUMBER)
+        let line = Line::new().number(Paint::Bold, whole(hot.watchers), NUMBER);
+        line.text(Paint::Plain, format!(" {}", hot.user))
     };
     match window.gateway.hot.as_slice() {
         [] => vec![title, Line::new().text(Paint::Dim, "nobody")],
@@ -109,9 +112,8 @@ fn hot(window: &Window) -> Vec<Line> {
 
 /// Those of them on which most time is spent, each with its name.
 fn paces(title: &str, paces: &BTreeMap<String, Pace>, most: usize) -> Vec<Line> {
-    let spent = |pace: &Pace| pace.per_s * pace.p50_ms.unwrap_or_default();
     let mut busy: Vec<(&String, &Pace)> = paces.iter().filter(|(_, pace)| pace.per_s > 0.0).collect();
-    busy.sort_by(|(_, one), (_, other)| spent(other).total_cmp(&spent(one)));
+    busy.sort_by(|(_, one), (_, other)| other.sum_ms.total_cmp(&one.sum_ms));
     busy.truncate(most);
     busy.sort_unstable_by_key(|(name, _)| *name);
     let rows = busy.into_iter().map(|(name, busy)| pace(name, busy));
@@ -182,22 +184,36 @@ mod tests {
         to.store.answers = true;
         to.totals.heartbeats = 41;
         to.totals.transitions.busy = 2;
-        to.gateway.hot = vec![HotUser { user: "bob".to_owned(), watchers: 1200 }];
+        let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
+        to.gateway.hot = vec![HotUser { user: format!("{uuid}\x1b[2J"), watchers: 1200 }];
         let busy = Histogram { count: 4, sum_ms: 4.0, buckets: vec![(Some(1.0), 4), (None, 4)] };
         to.times.functions.insert("heartbeat".to_owned(), busy);
         let page: Vec<String> =
             lines("http://h", Some(&Window::of(&from, &to)), None).iter().map(Line::plain).collect();
         let line = |beginning: &str| page.iter().find(|line| line.starts_with(beginning)).unwrap().as_str();
-        assert_eq!(line("People here"), "People here                  1,234      Connections                      0");
+        assert_eq!(
+            line("People here"),
+            "People here                  1,234      Connections                         0"
+        );
         assert_eq!(
             line("Heartbeats a second"),
-            "Heartbeats a second           41.0        sockets                        0"
+            "Heartbeats a second           41.0        sockets                           0"
         );
         assert_eq!(line("heartbeat "), "heartbeat                      4.0      500 µs      990 µs");
         assert_eq!(line("Settle lag"), "Settle lag                       0           –           –");
-        assert_eq!(line("bob"), "bob                          1,200");
+        assert!(page.contains(&format!("      1,200  {uuid}\u{fffd}[2J")), "whole: {page:#?}");
         assert_eq!(line("  changes to"), "  changes to busy 2.0");
         assert!(line("● answers in").contains("errors 0 a second"));
+    }
+
+    #[test]
+    fn what_takes_most_time_is_shown_and_not_what_is_called_most() {
+        let pace = |per_s, sum_ms| Pace { per_s, sum_ms, p50_ms: Some(1.0), p99_ms: Some(2.0) };
+        let all = [("load", pace(1.0, 900.0)), ("touch", pace(99.0, 90.0)), ("idle", pace(0.0, 0.0))];
+        let all: BTreeMap<String, Pace> = all.into_iter().map(|(name, pace)| (name.to_owned(), pace)).collect();
+        let page = paces("Store", &all, 1);
+        assert_eq!(page.len(), 2);
+        assert!(page.last().unwrap().plain().starts_with("load "), "{page:?}");
     }
 
     #[test]

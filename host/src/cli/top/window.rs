@@ -42,10 +42,11 @@ pub(super) struct Paces {
     pub(super) store: BTreeMap<String, Pace>,
 }
 
-/// How often a second something happened, and how long half of the times, and all but one in a hundred, took at most.
+/// How often a second something happened, how long all of it took, and half of the times, and all but one in a hundred, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(super) struct Pace {
     pub(super) per_s: f64,
+    pub(super) sum_ms: f64,
     /// None: it did not happen.
     pub(super) p50_ms: Option<f64>,
     pub(super) p99_ms: Option<f64>,
@@ -122,7 +123,12 @@ impl Pace {
         let buckets: Vec<(Option<f64>, u64)> =
             to.buckets.iter().map(|(bound, count)| (*bound, count.saturating_sub(before(*bound)))).collect();
         let count = to.count.saturating_sub(from.count);
-        Self { per_s: count as f64 / seconds, p50_ms: quantile(&buckets, 0.5), p99_ms: quantile(&buckets, 0.99) }
+        Self {
+            per_s: count as f64 / seconds,
+            sum_ms: (to.sum_ms - from.sum_ms).max(0.0),
+            p50_ms: quantile(&buckets, 0.5),
+            p99_ms: quantile(&buckets, 0.99),
+        }
     }
 }
 

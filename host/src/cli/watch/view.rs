@@ -7,10 +7,14 @@ use std::io::{self, Write};
 use rollcall_api::events;
 use serde::Deserialize;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use super::WatchArgs;
 use crate::cli::clock::{now_ms, span, utc};
-use crate::cli::terminal::{Line, Paint, Screen, is_for_eyes};
+use crate::cli::terminal::{Line, Paint, Screen, harmless, is_for_eyes};
+
+/// How wide a name may be: a UUID, of 36, is whole, and there is room for the state on most screens.
+const WIDEST: usize = 64;
 
 /// What is told of a person.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -145,7 +149,7 @@ impl View {
     pub(super) fn lost(&mut self, reason: &str) {
         // Once for each time, however often it is tried.
         if self.lost.is_none() && !matches!(self.manner, Manner::Table(_)) {
-            let _ = writeln!(io::stderr(), "rollcall: {reason}; trying again");
+            let _ = writeln!(io::stderr(), "rollcall: {}; trying again", harmless(reason));
         }
         self.lost = Some(reason.to_owned());
     }
@@ -183,7 +187,7 @@ impl View {
     }
 
     fn rows(&self) -> Vec<Line> {
-        let width = self.users.iter().map(|user| user.chars().count()).max().unwrap_or_default().clamp(8, 32);
+        let width = self.users.iter().map(|user| user.width()).max().unwrap_or_default().clamp(8, WIDEST);
         let row = |user: &String| row(user, self.people.get(user), width);
         let mut rows: Vec<Line> = self.users.iter().map(row).collect();
         for (conversation, typists) in &self.typists {
@@ -291,6 +295,18 @@ mod tests {
         let rows: Vec<String> = view.rows().iter().map(Line::plain).collect();
         assert!(rows[0].starts_with("⊖ bob      busy     for ") && rows[0].ends_with("📅 “in a meeting”"), "{rows:?}");
         assert_eq!((rows[1].as_str(), rows[2].as_str()), ("○ eve      hidden", "· zoe"), "not told yet is not hidden");
+    }
+
+    #[test]
+    fn names_are_whole_and_what_follows_them_lines_up() {
+        let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
+        let mut view = view(&[uuid, "名前"]);
+        let presences = [presence(uuid, None), presence("名前", None)];
+        view.take(events::SNAPSHOT, json!({ "presences": presences, "typing": [], "resumed": false })).unwrap();
+        let rows: Vec<String> = view.rows().iter().map(Line::plain).collect();
+        assert!(rows[0].starts_with(&format!("○ {uuid} hidden")), "{rows:?}");
+        let column = |row: &String| row.split("hidden").next().map(UnicodeWidthStr::width);
+        assert_eq!(column(&rows[0]), column(&rows[1]), "{rows:?}");
     }
 
     #[test]

@@ -17,21 +17,39 @@ fn device(name: &str, beat_at: u64, expires_at: u64) -> Device {
 }
 
 fn answered(session: &Session, moment: &Moment, state: State) -> Value {
+    answered_with(session, moment, state, |_| {})
+}
+
+fn answered_with(session: &Session, moment: &Moment, state: State, change: fn(&mut Person<'_>)) -> Value {
     let user = UserId::parse("bob").unwrap();
-    let reply = person(&Person {
+    let mut all = Person {
         user: &user,
         moment,
         session,
         state,
         archived: Some(Time(7)),
-        privacy: Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody },
+        privacy: Some(Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody }),
         restricted: true,
-        contacts: 3,
-        blocks: 1,
+        contacts: Some(3),
+        blocks: Some(1),
         watchers: Watchers { here: 2, everywhere: None },
-    });
+    };
+    change(&mut all);
+    let reply = person(&all);
     assert_eq!(reply.status(), 200);
     serde_json::from_slice(reply.body()).unwrap()
+}
+
+#[test]
+fn what_nobody_could_say_is_null() {
+    let answer = answered_with(&Session::default(), &Moment::at(NOW), State::Offline, |person| {
+        (person.archived, person.privacy) = (None, None);
+        (person.contacts, person.blocks) = (None, None);
+    });
+    for part in ["archived_last_seen", "privacy", "contacts", "blocks"] {
+        assert_eq!(answer.get(part), Some(&Value::Null), "{part}");
+    }
+    assert_eq!(answer["restricted"], true, "the rest stands");
 }
 
 #[test]
