@@ -28,8 +28,9 @@ const WATCHED = [["nora", 42], ["bob", 31], ["carol", 24], ["erin", 13], ["omar"
 async function main() {
   const host = await startHost();
   const over = new AbortController();
-  const browser = await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"], headless: true });
+  let browser;
   try {
+    browser = await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"], headless: true });
     await furnish(host.base);
     const crowd = keepCrowd(host.base, over.signal);
     const run = await open(browser, `${host.base}/#/run`, { width: 1_100, height: 800 });
@@ -43,8 +44,8 @@ async function main() {
     await crowd;
   } finally {
     over.abort();
-    await browser.close();
     host.child.kill("SIGKILL");
+    await browser?.close();
   }
   const bytes = statSync(PICTURE).size;
   console.log(`${PICTURE}: ${Math.round(bytes / 1024)} KB`);

@@ -22,18 +22,24 @@ export interface Address {
 export function read(address: URL): Address {
   const view = address.hash === "#/run" ? "run" : "try";
   const name = address.searchParams.get("as")?.trim() || null;
-  const listed = address.searchParams.getAll("with").flatMap((list) => list.split(","));
-  const people = listed.map((one) => one.trim()).filter(Boolean);
+  const people = listed(address.search).map((one) => one.trim()).filter(Boolean);
   return { view, name, people: people.length > 0 ? [...new Set(people)] : REGULARS };
 }
 
 /** Writes an address, relative to the page. */
 export function write({ view, name, people }: Address): string {
-  const query = new URLSearchParams();
-  if (name !== null) query.set("as", name);
-  if (people.join() !== REGULARS.join()) query.set("with", people.join(","));
-  const text = query.toString().replaceAll("%2C", ",");
-  return `${text && `?${text}`}#/${view}`;
+  const query: string[] = [];
+  if (name !== null) query.push(`as=${encodeURIComponent(name)}`);
+  const list = people.map(encodeURIComponent).join();
+  if (list !== REGULARS.join()) query.push(`with=${list}`);
+  return `${query.length > 0 ? `?${query.join("&")}` : ""}#/${view}`;
+}
+
+/** The people that a query lists. It is split first and unescaped then, so that a comma within a name is no separator. */
+function listed(search: string): string[] {
+  const lists = search.slice(1).split("&").filter((pair) => pair.startsWith("with="));
+  const names = lists.flatMap((pair) => pair.slice("with=".length).split(","));
+  return names.map((one) => new URLSearchParams(`one=${one}`).get("one") ?? "");
 }
 
 /** Changes what the address says, and thereby what the page shows. */

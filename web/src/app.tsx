@@ -1,6 +1,6 @@
 // The page: a header, a way in, and one of two views.
 
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 
 import { useAddress, write, type View } from "./address";
 import type { Access } from "./api/access";
@@ -45,14 +45,20 @@ export function App() {
         {door.kind === "locked" && !access && <SignIn onToken={signIn} />}
         {access && source && address.view === "run" && <RunView access={access} source={source} />}
         {access && (
-          // Who is in the room stays there while the figures are looked at.
-          <div hidden={address.view !== "try"}>
+          <Kept shown={address.view === "try"}>
             <Try access={access} />
-          </div>
+          </Kept>
         )}
       </main>
     </>
   );
+}
+
+/** Who is in the room stays there while the figures are looked at. Who only looks at them never enters it. */
+function Kept({ shown, children }: { shown: boolean; children: ReactNode }) {
+  const [entered, setEntered] = useState(shown);
+  if (shown && !entered) setEntered(true);
+  return entered && <div hidden={!shown}>{children}</div>;
 }
 
 /** The room, as soon as it is known who enters it. */

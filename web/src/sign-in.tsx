@@ -4,7 +4,7 @@ import { useState, type FormEvent } from "react";
 
 import type { Claims } from "./api/access";
 import { CONVERSATION } from "./try/room";
-import { clock } from "./words";
+import { moment } from "./words";
 
 /** Asks for a token. `onToken` says whether it is one. */
 export function SignIn({ onToken }: { onToken: (token: string) => boolean }) {
@@ -46,7 +46,7 @@ export function SignedIn({ claims, onSignOut }: { claims: Claims; onSignOut: () 
     <p className="strip">
       <span>
         Signed in as <strong>{user ?? "nobody"}</strong>, {scopes.length ? `scope ${scopes.join(", ")}` : "no scope"}
-        {expires !== null && `, until ${clock(expires)}`}
+        {expires !== null && `, until ${moment(expires, Date.now())}`}
       </span>
       <button type="button" className="quiet" onClick={onSignOut}>
         Sign out

@@ -3,10 +3,13 @@
 const INTEGER = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const ONE_PLACE = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
 const TWO_PLACES = new Intl.NumberFormat("en", { maximumFractionDigits: 2, minimumFractionDigits: 2 });
+const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** What stands where there is no number. */
 export const NOTHING = "–";
+/** What stands where the host could not say. */
+export const UNKNOWN = "not known";
 
 /** A number of things: `4,212`. */
 export function count(value: number | null): string {
@@ -65,9 +68,19 @@ export function countdown(left_ms: number): string {
   return seconds < 3_600 ? `${Math.floor(seconds / 60)} min ${seconds % 60} s` : span(left_ms);
 }
 
+/** How long something still lives: `32 s`, or that it does not. */
+export function life(until: number, now: number): string {
+  return until > now ? countdown(until - now) : "expired";
+}
+
 /** A moment of today: `14:03:59`. */
 export function clock(time: number): string {
   return CLOCK.format(time);
+}
+
+/** A moment of any day, with its date if that is not today's: `14:03:59`, `16 Nov 2026, 14:03:59`. */
+export function moment(time: number, now: number): string {
+  return DATE.format(time) === DATE.format(now) ? clock(time) : `${DATE.format(time)}, ${clock(time)}`;
 }
 
 /** Names in a sentence: `alice, bob and carol`. */

@@ -20,15 +20,20 @@ export const NOBODY: Access = { kind: "name", name: "console" };
 
 const KEPT_AS = "rollcall.token";
 
-/** The headers that say who is asking. */
+/** The headers that say who is asking: a token. A name is in the address. */
 export function credentials(access: Access): Record<string, string> {
-  if (access.kind === "token") return { authorization: `Bearer ${access.token}` };
-  return { "rollcall-user": access.name };
+  return access.kind === "token" ? { authorization: `Bearer ${access.token}` } : {};
+}
+
+/** The path, with the name of who is asking if there is no token: a header cannot carry every letter. */
+export function named(access: Access, path: string): string {
+  if (access.kind === "token") return path;
+  return `${path}${path.includes("?") ? "&" : "?"}as=${encodeURIComponent(access.name)}`;
 }
 
 /** Whether whoever asks takes part in this conversation, as far as can be told without asking. */
 export function takesPart(access: Access, conversation: string): boolean {
-  if (access.kind === "name") return true;
+  if (access.kind === "name" || access.claims.scopes.includes("service")) return true;
   return access.claims.conversations.some((one) => one === "*" || one === conversation);
 }
 

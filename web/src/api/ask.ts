@@ -1,7 +1,7 @@
 // Asking the host over HTTP. Every question has a deadline, and every failure is one of two: the host refused and said
 // why, or it did not answer.
 
-import { credentials, type Access } from "./access";
+import { credentials, named, type Access } from "./access";
 
 /** How long the host has to answer anything. */
 const DEADLINE_MS = 5_000;
@@ -29,7 +29,8 @@ export async function ask<Answer>(access: Access, method: string, path: string, 
   try {
     const payload = body === undefined ? {} : { body: JSON.stringify(body) };
     const signal = AbortSignal.timeout(DEADLINE_MS);
-    response = await fetch(path, { method, headers, signal, cache: "no-store", credentials: "omit", ...payload });
+    const request = { method, headers, signal, ...payload };
+    response = await fetch(named(access, path), { ...request, cache: "no-store", credentials: "omit" });
     text = await response.text();
   } catch (failure) {
     throw new Unreachable(String(failure));

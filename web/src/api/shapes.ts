@@ -86,20 +86,20 @@ export interface Device {
   expires_at: number;
 }
 
-/** `GET /v1/people/{user}`: everything that the service knows about one person. */
+/** `GET /v1/people/{user}`: everything that the service knows about one person. What it could not find out is null. */
 export interface Person {
   user: string;
   now: number;
-  record: { state: State; since: number; last_seen: number | null; version: number; note: Note | null } | null;
+  record: { state: State; since: number | null; last_seen: number | null; version: number; note: Note | null } | null;
   state: State;
   choice: { choice: Exclude<Stance, "auto">; until: number | null } | null;
   devices: Device[];
   deadline: number | null;
   archived_last_seen: number | null;
-  privacy: Privacy;
+  privacy: Privacy | null;
   restricted: boolean;
-  contacts: number;
-  blocks: number;
+  contacts: number | null;
+  blocks: number | null;
   watchers: { here: number; everywhere: number | null };
 }
 

@@ -14,7 +14,7 @@ const HUES = ["--hue-1", "--hue-2", "--hue-3", "--hue-4", "--hue-5", "--hue-6"];
 const FIXED: readonly ChartPlan[] = [
   {
     title: "People here",
-    hint: "Whoever is not offline, in the whole store",
+    hint: "Whoever is not offline, in the whole store; on Redis with the invisible who are connected",
     format: count,
     whole: true,
     lines: [line("here", 0, (sample) => sample.here)],

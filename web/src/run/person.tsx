@@ -7,7 +7,7 @@ import { ask, words } from "../api/ask";
 import type { Device, Person } from "../api/shapes";
 import { Dot } from "../parts/dot";
 import { useNow } from "../parts/ticking";
-import { ago, clock, count, countdown, NOTHING, things } from "../words";
+import { ago, count, countdown, life, moment, NOTHING, things, UNKNOWN } from "../words";
 
 const AGAIN_MS = 1_000;
 
@@ -76,7 +76,6 @@ function usePerson(access: Access, user: string): Found | null {
 function Profile({ person, offset }: { person: Person; offset: number }) {
   const now = useNow() + offset;
   const { record, choice, deadline, watchers, privacy } = person;
-  const note = [record?.note?.emoji, record?.note?.text].filter(Boolean).join(" ");
   const everywhere = watchers.everywhere === null ? "" : `, ${count(watchers.everywhere)} on all hosts`;
   return (
     <div className="profile">
@@ -85,18 +84,18 @@ function Profile({ person, offset }: { person: Person; offset: number }) {
         {person.restricted && <span className="tag">restricted</span>}
       </p>
       <dl className="facts">
-        <Fact name="Published">
-          {record ? `${record.state} since ${clock(record.since)}${note && `, “${note}”`}` : "nothing"}
-        </Fact>
-        <Fact name="Last seen">{ago(record?.last_seen ?? person.archived_last_seen, now)}</Fact>
+        <Fact name="Published">{published(record, now)}</Fact>
+        <Fact name="Last seen">{seen(record?.last_seen ?? person.archived_last_seen, now)}</Fact>
         <Fact name="Choice">{choice ? `${choice.choice}${until(choice.until, now)}` : "none: as the devices say"}</Fact>
         <Fact name="Next deadline">
           {deadline === null ? "none" : `${deadline > now ? "in " : ""}${countdown(deadline - now)}`}
         </Fact>
         <Fact name="Watchers">{`${count(watchers.here)} on this host${everywhere}`}</Fact>
-        <Fact name="Who may see">{`state: ${privacy.presence}; last seen: ${privacy.last_seen}`}</Fact>
-        <Fact name="Lists">{`${things(person.contacts, "contact")}, ${things(person.blocks, "block")}`}</Fact>
-        <Fact name="In the archive">{ago(person.archived_last_seen, now)}</Fact>
+        <Fact name="Who may see">
+          {privacy ? `state: ${privacy.presence}; last seen: ${privacy.last_seen}` : UNKNOWN}
+        </Fact>
+        <Fact name="Lists">{lists(person)}</Fact>
+        <Fact name="In the archive">{seen(person.archived_last_seen, now)}</Fact>
         <Fact name="Version">{record ? String(record.version) : NOTHING}</Fact>
       </dl>
       <Devices devices={person.devices} now={now} />
@@ -125,7 +124,7 @@ function Devices({ devices, now }: { devices: readonly Device[]; now: number }) 
               <td>{device.kind ?? NOTHING}</td>
               <td>{ago(device.beat_at, now)}</td>
               <td>{ago(device.active_at, now)}</td>
-              <td>{countdown(device.expires_at - now)}</td>
+              <td>{life(device.expires_at, now)}</td>
             </tr>
           ))}
         </tbody>
@@ -141,6 +140,24 @@ function Fact({ name, children }: { name: string; children: string }) {
       <dd>{children}</dd>
     </div>
   );
+}
+
+/** What was last published. Since when is null of somebody who left a note and was never here. */
+function published(record: Person["record"], now: number): string {
+  if (!record) return "nothing";
+  const since = record.since === null ? "" : ` since ${moment(record.since, now)}`;
+  const note = [record.note?.emoji, record.note?.text].filter(Boolean).join(" ");
+  return `${record.state}${since}${note && `, “${note}”`}`;
+}
+
+/** Null is never, or that the archive did not answer. */
+function seen(time: number | null, now: number): string {
+  return time === null ? UNKNOWN : ago(time, now);
+}
+
+function lists({ contacts, blocks }: Person): string {
+  if (contacts === null || blocks === null) return UNKNOWN;
+  return `${things(contacts, "contact")}, ${things(blocks, "block")}`;
 }
 
 function until(time: number | null, now: number): string {

@@ -29,9 +29,9 @@ export function Tiles({ stats, sample }: { stats: Stats; sample: Sample }) {
   );
 }
 
-function tiles({ gateway, store, totals }: Stats, sample: Sample): Tile[] {
+function tiles({ host, gateway, store, totals }: Stats, sample: Sample): Tile[] {
   return [
-    { name: "Online now", value: count(sample.here), beside: "not offline, on all hosts" },
+    { name: "Online now", value: count(sample.here), beside: whoIsHere(host.store) },
     { name: "Heartbeats", value: perSecond(sample.heartbeats), beside: `${count(totals.heartbeats)} since the start` },
     { name: "Transitions", value: perSecond(sample.transitions), beside: `${perSecond(sample.told)} told to watchers` },
     { name: "Settle lag", value: milliseconds(sample.settle.p50), beside: lagBeside(sample.settle.p99) },
@@ -39,7 +39,7 @@ function tiles({ gateway, store, totals }: Stats, sample: Sample): Tile[] {
     {
       name: "Watchers",
       value: count(gateway.watchers),
-      beside: `${things(gateway.people, "person", "people")}, ${things(gateway.conversations, "conversation")}`,
+      beside: `${watched(gateway)}, counted per worker`,
     },
     {
       name: "Connections",
@@ -60,6 +60,16 @@ function tiles({ gateway, store, totals }: Stats, sample: Sample): Tile[] {
       alarm: (sample.failures ?? 0) > 0,
     },
   ];
+}
+
+/** Redis counts by deadlines, and the invisible have one while they are connected. */
+function whoIsHere(store: string): string {
+  const invisible = store.startsWith("redis") ? ", with the invisible who are connected" : "";
+  return `not offline, on all hosts${invisible}`;
+}
+
+function watched({ people, conversations }: Stats["gateway"]): string {
+  return `${things(people, "person", "people")}, ${things(conversations, "conversation")}`;
 }
 
 function perSecond(value: number | null): string {

@@ -3,7 +3,7 @@
 // Of a block the rule only says that there is one; who made it is known if the lists could be read, which takes the
 // scope `service`.
 
-import type { Audience, Ruling } from "../api/shapes";
+import type { Audience, Ruling, Stance, State } from "../api/shapes";
 
 /** What is known about a viewer and a subject. */
 export interface Case {
@@ -14,6 +14,10 @@ export interface Case {
   last_seen: boolean;
   /** What the subject lets others see; null if that is not known. */
   privacy: { presence: Audience; last_seen: Audience } | null;
+  /** What the subject chose to be; null if that is nothing, or not known. */
+  choice: Stance | null;
+  /** How the subject is; null if that is not known. */
+  state: State | null;
   /** Who blocked the other; null if the lists cannot be read. */
   blocked_by: readonly string[] | null;
 }
@@ -49,21 +53,28 @@ export function sentence(it: Case): Sentence {
   }
 }
 
-function allowed({ viewer, subject, last_seen, privacy }: Case): Omit<Sentence, "answer"> {
+function allowed(it: Case): Omit<Sentence, "answer"> {
+  const { viewer, subject, last_seen, privacy } = it;
   const listed = privacy?.presence === "contacts";
   const open = listed ? `${subject} listed ${viewer} as a contact` : "Nobody blocked the other";
   if (last_seen) {
     const reason = `${open}, and no setting of ${subject} excludes ${viewer}: state, note and last seen are visible.`;
-    return { reason, remedy: `A block by either, or a narrower privacy of ${subject}, would hide ${subject}.` };
+    return { reason: reason + absence(it), remedy: `A block by either, or a narrower privacy of ${subject}, would hide ${subject}.` };
   }
   const whom = privacy?.last_seen === "contacts" ? "only contacts" : "nobody";
   return {
-    reason: `State and note are visible, but ${subject} lets ${whom} see when they were last here.`,
+    reason: `State and note are visible, but ${subject} lets ${whom} see when they were last here.${absence(it)}`,
     remedy:
       privacy?.last_seen === "contacts"
         ? `Last seen shows once ${subject} lists ${viewer} as a contact.`
         : `Last seen shows once ${subject} sets its privacy to contacts or everyone.`,
   };
+}
+
+/** Why somebody who may be seen looks gone all the same. */
+function absence({ subject, choice, state }: Case): string {
+  if (choice === "invisible") return ` ${subject} chose to be invisible, which looks like offline to everybody else.`;
+  return state === "offline" ? ` ${subject} is offline.` : "";
 }
 
 function blocked({ viewer, subject, blocked_by }: Case): Omit<Sentence, "answer"> {

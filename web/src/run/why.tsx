@@ -3,7 +3,7 @@
 import { useState, type FormEvent } from "react";
 
 import type { Access } from "../api/access";
-import { ask, Refusal, words } from "../api/ask";
+import { ask, words } from "../api/ask";
 import type { Person, Verdicts } from "../api/shapes";
 import { sentence, type Case, type Sentence } from "./verdict";
 
@@ -62,12 +62,15 @@ async function look(access: Access, viewer: string, subject: string): Promise<Ca
     subjects: [subject],
   });
   const ruling = verdicts[0] ?? "allowed";
-  const { privacy } = await ask<Person>(access, "GET", `/v1/people/${encodeURIComponent(subject)}`);
+  // The verdict stands, also where what explains it cannot be had.
+  const person = await ask<Person>(access, "GET", `/v1/people/${encodeURIComponent(subject)}`).catch(() => null);
+  const { privacy = null, state = null, choice = null } = person ?? {};
   const blocked_by = ruling === "blocked" ? await blockers(access, viewer, subject) : null;
-  return { viewer, subject, ruling, last_seen: last_seen[0] ?? false, privacy, blocked_by };
+  const known = { privacy, choice: choice?.choice ?? null, state, blocked_by };
+  return { viewer, subject, ruling, last_seen: last_seen[0] ?? false, ...known };
 }
 
-/** Who of the two blocked the other; null if the asker may not read the lists, which takes the scope `service`. */
+/** Who of the two blocked the other; null if the lists cannot be read, which takes the scope `service`. */
 async function blockers(access: Access, viewer: string, subject: string): Promise<string[] | null> {
   const blocks = async (user: string, other: string) => {
     const list = await ask<{ blocks: string[] }>(access, "GET", `/v1/blocks?user=${encodeURIComponent(user)}`);
@@ -75,8 +78,7 @@ async function blockers(access: Access, viewer: string, subject: string): Promis
   };
   try {
     return [...(await blocks(viewer, subject)), ...(await blocks(subject, viewer))];
-  } catch (failure) {
-    if (failure instanceof Refusal && failure.status === 403) return null;
-    throw failure;
+  } catch {
+    return null;
   }
 }

@@ -56,6 +56,8 @@ export class Room {
   #arrived = new Map<string, number | null>();
   #offsets: Offset[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** How often somebody entered or left: what began before the last time is not gone on with. */
+  #turn = 0;
   #next = 1;
 
   constructor(
@@ -86,13 +88,13 @@ export class Room {
   /** Is here, and watches; also after {@link leave}. */
   readonly enter = (): void => {
     this.#rollcall.start();
-    clearTimeout(this.#timer);
-    void this.#compareClocks(CLOCK_AT_FIRST);
+    this.#stopClocks();
+    void this.#compareClocks(CLOCK_AT_FIRST, this.#turn);
   };
 
   /** Is gone at once. What was shown stays until somebody enters again. */
   readonly leave = (): void => {
-    clearTimeout(this.#timer);
+    this.#stopClocks();
     void this.#rollcall.close();
     this.#show({ link: "left", typists: [] });
   };
@@ -184,18 +186,24 @@ export class Room {
   }
 
   /** Asks the host for its time, which takes the scope `admin`; without it, the clocks are taken to agree. */
-  async #compareClocks(times: number): Promise<void> {
-    for (let turn = 0; turn < times; turn++) {
+  async #compareClocks(times: number, turn: number): Promise<void> {
+    for (let asked = 0; asked < times; asked++) {
       const asked_at = Date.now();
       try {
         const { host } = await ask<Stats>(this.access, "GET", "/v1/stats");
+        if (turn !== this.#turn) return;
         this.#offsets = remember(this.#offsets, measured(asked_at, Date.now(), host.now));
         this.#show({ offset: best(this.#offsets) });
       } catch (failure) {
-        if (failure instanceof Refusal) return;
+        if (failure instanceof Refusal || turn !== this.#turn) return;
       }
     }
-    this.#timer = setTimeout(() => void this.#compareClocks(1), CLOCK_EVERY_MS);
+    this.#timer = setTimeout(() => void this.#compareClocks(1, turn), CLOCK_EVERY_MS);
+  }
+
+  #stopClocks(): void {
+    this.#turn++;
+    clearTimeout(this.#timer);
   }
 
   #show(change: Partial<Scene>): void {

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 
+import type { Stats } from "../../src/api/shapes";
 import { Host, mint } from "./host";
 import { until, Windows } from "./windows";
 
@@ -92,10 +93,21 @@ test("a person is found with devices, choice and deadline, and followed", async 
   await page.locator(".profile [data-state]", { hasText: "offline" }).waitFor();
 });
 
+test("of somebody who left a note and was never here no time is told", async () => {
+  const host = await start();
+  await host.ask("nell", "PUT", "/v1/status", { choice: "away", text: "back soon" });
+  const page = await windows.open(host, "/#/run");
+  await lookUp(page, "nell");
+  await page.getByText("offline, “back soon”", { exact: true }).waitFor();
+  expect(await page.locator(".facts").innerText()).toMatch(/Last seen\s*not known/);
+});
+
 test("why one cannot see another is said in a sentence", async () => {
   const host = await start();
   const page = await windows.open(host, "/#/run");
-  expect(await why(page, "alice", "bob")).toMatch(/^alice can see bob\./);
+  expect(await why(page, "alice", "bob")).toMatch(/^alice can see bob\.[^]* bob is offline\./);
+  await host.ask("erin", "PUT", "/v1/status", { choice: "invisible" });
+  expect(await why(page, "alice", "erin")).toMatch(/^alice can see erin\.[^]* erin chose to be invisible/);
   await host.ask("bob", "PUT", "/v1/blocks/alice");
   expect(await why(page, "alice", "bob")).toMatch(/^alice cannot see bob\. bob blocked alice\.[^]*unblocks alice/);
   await host.ask("carol", "PUT", "/v1/privacy", { presence: "contacts", last_seen: "nobody" });
@@ -104,6 +116,16 @@ test("why one cannot see another is said in a sentence", async () => {
   expect(await why(page, "alice", "dave")).toMatch(/^alice cannot see dave\. An administrator restricted/);
   await lookUp(page, "dave");
   await page.locator(".profile .tag", { hasText: "restricted" }).waitFor();
+});
+
+test("a verdict is told although what would explain it cannot be had", async () => {
+  const host = await start();
+  await host.ask("bob", "PUT", "/v1/privacy", { presence: "nobody", last_seen: "nobody" });
+  await host.ask("carol", "PUT", "/v1/blocks/alice");
+  const page = await windows.open(host, "/#/run");
+  await page.route(/\/v1\/(people|blocks)/, (route) => route.abort());
+  expect(await why(page, "alice", "bob")).toMatch(/^alice cannot see bob\. A privacy setting of bob excludes alice\./);
+  expect(await why(page, "alice", "carol")).toMatch(/^alice cannot see carol\. One of the two/);
 });
 
 test("a host that goes away is said to be, what it said stays, and it comes back by itself", async () => {
@@ -142,5 +164,31 @@ test("a host with a key asks for a token, and says which scope is missing", asyn
   await page.locator('[data-you][data-state="online"]').waitFor();
   await page.reload();
   await page.getByText("Signed in as alice").waitFor();
+  rmSync(folder, { recursive: true });
+});
+
+test("who only watches it run is not here, and watches nobody", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "rollcall-console-"));
+  const key = join(folder, "key");
+  writeFileSync(key, "a secret of thirty-two bytes or more, for a test");
+  const host = await start(["--token-key", key]);
+  const token = mint(key, "ops", "--scope", "admin");
+  const stats = async () => {
+    const answer = await fetch(`${host.base}/v1/stats`, { headers: { authorization: `Bearer ${token}` } });
+    return (await answer.json()) as Stats;
+  };
+  const page = await windows.open(host, "/#/run");
+  await page.getByLabel("Paste a token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("The last five minutes").waitFor();
+  // Seconds after a room would have been entered.
+  for (let looked = 0; looked < 3; looked++) await page.waitForResponse(/\/v1\/stats/);
+  const { totals, people, gateway } = await stats();
+  expect([totals.heartbeats, people.here, gateway.watchers, gateway.people]).toEqual([0, 0, 0, 0]);
+  await page.getByRole("link", { name: "Try it" }).click();
+  await page.locator('[data-you][data-state="online"]').waitFor();
+  await page.getByRole("link", { name: "Watch it run" }).click();
+  await page.getByText("The last five minutes").waitFor();
+  expect((await stats()).people.here, "who entered stays").toBe(1);
   rmSync(folder, { recursive: true });
 });

@@ -129,6 +129,15 @@ test("somebody stays in the room while they watch it run", async () => {
   await setStatus(olga, "as I am");
 });
 
+test("a name may have any letters", async () => {
+  const [zoe, name] = await together("zoë", "名前");
+  await setStatus(name, "busy", { text: "話し中" });
+  await shows(zoe, "名前", "busy");
+  await zoe.getByRole("button", { name: "Block 名前" }).click();
+  await shows(name, "zoë", "hidden");
+  expect(await zoe.getByRole("alert").count()).toBe(0);
+});
+
 test("a host that goes away is said to be, and what was seen stays, greyed, until it is back", async () => {
   const mortal = await Host.start();
   const page = await windows.open(mortal, "/?as=quentin&with=ruth#/try");

@@ -4,10 +4,13 @@ import type { Presence } from "@rollcall/client";
 import { describe, expect, test } from "vitest";
 
 import { read, REGULARS, write } from "../../src/address";
-import { byToken, claimsOf, credentials, takesPart } from "../../src/api/access";
+import { byToken, claimsOf, credentials, named, takesPart } from "../../src/api/access";
 import { sentence, type Case } from "../../src/run/verdict";
 import { changed } from "../../src/try/changes";
-import { ago, count, countdown, list, milliseconds, percent, rate, span, things } from "../../src/words";
+import { ago, count, countdown, life, list, milliseconds, moment, percent, rate, span, things } from "../../src/words";
+
+/** By the clock of whoever runs the tests, as it is shown. */
+const NOON = new Date(2026, 10, 16, 12).getTime();
 
 describe("numbers", () => {
   test.each([
@@ -45,6 +48,10 @@ describe("spans", () => {
     [countdown(31_001), "32 s"],
     [countdown(185_000), "3 min 5 s"],
     [countdown(-1), "now"],
+    [life(31_001, 0), "32 s"],
+    [life(1_000, 1_000), "expired"],
+    [moment(NOON, NOON + 1_000), "12:00:00"],
+    [moment(NOON, NOON + 86_400_000), "16 Nov 2026, 12:00:00"],
     [list(["alice"]), "alice"],
     [list(["alice", "bob", "carol"]), "alice, bob and carol"],
     [list([]), ""],
@@ -64,8 +71,9 @@ describe("an address", () => {
   });
 
   test("is written as it is read", () => {
-    const address = { view: "try", name: "zoë & co", people: ["bob", "zoe"] } as const;
+    const address = { view: "try", name: "zoë & co", people: ["bob", "zoë, the second", "100 %", "a+b"] } as const;
     expect(at(write(address))).toEqual(address);
+    expect(write({ ...address, name: "zoe", people: ["bob", "zoe"] })).toBe("?as=zoe&with=bob,zoe#/try");
     expect(write({ view: "run", name: null, people: REGULARS })).toBe("#/run");
   });
 });
@@ -85,18 +93,25 @@ describe("a token", () => {
   });
 
   test("says in which conversations its person takes part", () => {
-    const part = (conversations: string[]) => byToken(`e30.${payload({ sub: "a", conversations })}.c2ln`);
+    const part = (conversations: string[], scope = "") =>
+      byToken(`e30.${payload({ sub: "a", conversations, scope })}.c2ln`);
     for (const [listed, expected] of [[["lobby"], true], [["*"], true], [["other"], false], [[], false]] as const) {
       const access = part([...listed]);
       expect(access && takesPart(access, "lobby")).toBe(expected);
     }
+    const service = part([], "service");
+    expect(service && takesPart(service, "lobby")).toBe(true);
     expect(takesPart({ kind: "name", name: "bob" }, "lobby")).toBe(true);
   });
 
-  test("is shown to the host as a bearer's, and a name as a header", () => {
+  test("is shown to the host as a bearer's, and a name in the address", () => {
     const access = byToken(` e30.${payload({ sub: "a" })}.s \n`);
     expect(access && credentials(access)).toEqual({ authorization: `Bearer e30.${payload({ sub: "a" })}.s` });
-    expect(credentials({ kind: "name", name: "bob" })).toEqual({ "rollcall-user": "bob" });
+    expect(access && named(access, "/v1/stats")).toBe("/v1/stats");
+    const zoe = { kind: "name", name: "zoë & 名" } as const;
+    expect(credentials(zoe)).toEqual({});
+    expect(named(zoe, "/v1/stats")).toBe("/v1/stats?as=zo%C3%AB%20%26%20%E5%90%8D");
+    expect(named(zoe, "/v1/blocks?user=bob")).toBe("/v1/blocks?user=bob&as=zo%C3%AB%20%26%20%E5%90%8D");
   });
 });
 
@@ -132,6 +147,8 @@ describe("a verdict", () => {
     ruling: "allowed",
     last_seen: true,
     privacy: open,
+    choice: null,
+    state: "online",
     blocked_by: null,
   };
   const of = (change: Partial<Case>) => sentence({ ...seen, ...change });
@@ -163,5 +180,15 @@ describe("a verdict", () => {
     const contacts = { presence: "everyone", last_seen: "contacts" } as const;
     expect(of({ last_seen: false, privacy: contacts }).reason).toMatch(/only contacts see when/);
     expect(of({ subject: "alice" }).reason).toBe("Everybody sees themselves.");
+  });
+
+  test("that allows says why somebody looks gone all the same", () => {
+    expect(of({}).reason).toMatch(/last seen are visible\.$/);
+    expect(of({ state: "offline" }).reason).toMatch(/last seen are visible\. bob is offline\.$/);
+    expect(of({ state: "offline", last_seen: false }).reason).toMatch(/last here\. bob is offline\.$/);
+    const invisible = of({ choice: "invisible", state: "offline" }).reason;
+    expect(invisible).toMatch(/\. bob chose to be invisible, which looks like offline to everybody else\.$/);
+    expect(of({ choice: "busy", state: "busy" }).reason).toBe(of({}).reason);
+    expect(of({ state: null, privacy: null }).reason, "what is not known is not said").toBe(of({}).reason);
   });
 });
