@@ -71,7 +71,7 @@ fn limits_and_unknown_places_are_refused() {
     assert_problem(&bob.get("/v1/presence/a%00b"), 400, Some("user"));
     assert_problem(&bob.send("POST", "/v1/heartbeat", Some(&vec![b' '; 17 * 1024])), 413, None);
     assert_problem(&bob.get("/v1/nothing"), 404, None);
-    assert_problem(&bob.get("/"), 404, None);
+    assert_problem(&bob.get("/assets/nothing.js"), 404, None);
     let wrong = bob.get("/v1/heartbeat");
     assert_problem(&wrong, 405, None);
     assert_eq!(wrong.header("allow"), Some("POST"));
