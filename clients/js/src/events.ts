@@ -112,7 +112,7 @@ export class EventsWire implements Wire {
   #fetch(users: string[], conversations: string[], signal: AbortSignal): Promise<Response> {
     const { access, resume, recall, device, token } = this.#opening;
     if (this.#end.wasOpen) recall();
-    const headers = identity(access, token);
+    const headers = identity(token);
     // A stranger among them, and all are told of anew: a stream has one beginning.
     if (users.every((user) => resume.users.has(user)) && resume.id) headers["Last-Event-ID"] = resume.id;
     else resume.users.clear();

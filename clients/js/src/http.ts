@@ -18,7 +18,7 @@ export interface Access {
 export type Ask = <Answer>(method: string, path: string, body?: object) => Promise<Answer>;
 
 /** The headers that say who is asking: a token. A mere name is in the address, since no header carries every letter. */
-export function identity(_: Access, token: string | undefined): Record<string, string> {
+export function identity(token: string | undefined): Record<string, string> {
   return token === undefined ? {} : { Authorization: `Bearer ${token}` };
 }
 
@@ -31,7 +31,7 @@ export async function refusal(answer: Response): Promise<RollcallError> {
 
 /** A request, once. */
 function once(access: Access, token: string | undefined, method: string, path: string, body?: object) {
-  const headers = identity(access, token);
+  const headers = identity(token);
   if (body) headers["Content-Type"] = "application/json";
   const request = { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT_MS) };
   // No path here has a query of its own.
