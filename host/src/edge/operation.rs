@@ -53,8 +53,8 @@ impl Edge {
         let session = only(loaded.sessions)?;
         let hidden = || Error::Other("a person is hidden from themselves".to_owned());
         let state = match (only(views?), &archived) {
-            // Whom `query` cannot tell of for want of the archive looks gone.
-            (Err(_), Err(_)) => State::Offline,
+            // Of whom no device is kept, and `query` cannot tell for want of the archive, is gone.
+            (Err(_), Err(_)) if session.devices.is_empty() => State::Offline,
             (view, _) => view?.ok_or_else(hidden)?.published.state,
         };
         Ok(responses::person(&Person {
