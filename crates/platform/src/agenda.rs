@@ -66,11 +66,11 @@ impl<W: Wire> Platform<W> {
         if readings.is_empty() || limit == 0 {
             return Ok(Vec::new());
         }
-        let now = Time(self.now_us().await? / 1000);
+        let by = self.now().await?.time();
         let page = (limit.saturating_mul(2) / readings.len()).clamp(MIN_PAGE, MAX_PAGE);
         let mut found: HashMap<UserId, Time> = HashMap::new();
         while !readings.is_empty() {
-            let pages = self.read_pages(&mut readings, now, page).await?;
+            let pages = self.read_pages(&mut readings, by, page).await?;
             for (at, user) in self.filtered(agenda, pages).await? {
                 let known = found.entry(user).or_insert(at);
                 *known = at.min(*known);
@@ -84,11 +84,12 @@ impl<W: Wire> Platform<W> {
     }
 
     /// The next page of each; whoever has no more is marked so.
-    async fn read_pages(&self, readings: &mut [Reading], now: Time, page: usize) -> Result<Vec<Page>, Error> {
+    async fn read_pages(&self, readings: &mut [Reading], by: Time, page: usize) -> Result<Vec<Page>, Error> {
+        let now = self.now().await?;
         let mut batch = Batch::with_capacity(readings.len(), readings.len());
-        self.look_on_the_way(&mut batch);
+        self.look_on_the_way(&mut batch, now);
         for reading in readings.iter() {
-            batch.add("", |to| self.keys.passed(to, self.key(reading), now, reading.read, page));
+            batch.add("", |to| self.keys.passed(to, self.key(reading), by, reading.read, page));
         }
         let replies = self.run(&batch).await;
         let mut pages = Vec::with_capacity(readings.len());

@@ -40,6 +40,8 @@ pub(crate) struct Batch<'a> {
     commands: Commands,
     items: Vec<Item<'a>>,
     look: Option<Look>,
+    /// When it was begun, on the platform's clock; none: nobody looked at it then.
+    begun_us: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,21 @@ struct Look {
     item: usize,
     /// What it reports.
     failure: Option<Failure>,
+}
+
+/// An instant. Where every reading of the clock is a call of the host, one has to do for all that is decided in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// On Redis's clock.
+    pub(crate) us: u64,
+    /// On the platform's clock.
+    ticks_us: u64,
+}
+
+impl Now {
+    pub(crate) fn time(self) -> Time {
+        Time(self.us / 1000)
+    }
 }
 
 /// What a look found.
@@ -85,7 +102,8 @@ pub(crate) struct Replies {
 impl<'a> Batch<'a> {
     pub(crate) fn with_capacity(items: usize, commands: usize) -> Self {
         // One more of each for a look.
-        Self { commands: Commands::with_capacity(commands + 1), items: Vec::with_capacity(items + 1), look: None }
+        let (commands, items) = (Commands::with_capacity(commands + 1), Vec::with_capacity(items + 1));
+        Self { commands, items, ..Self::default() }
     }
 
     /// Adds an item: the commands that `add` adds.
@@ -158,15 +176,16 @@ impl Replies {
 }
 
 impl<W: Wire> Platform<W> {
-    /// Redis's time in microseconds. If it is not known there is a look first.
-    pub(crate) async fn now_us(&self) -> Result<u64, Error> {
+    /// This instant. If Redis's time is not known there is a look first.
+    pub(crate) async fn now(&self) -> Result<Now, Error> {
         let ticks_us = self.wire.ticks_us();
         if self.time.age(ticks_us) != Age::Unknown {
-            return Ok(self.time.now_us(ticks_us));
+            return Ok(Now { us: self.time.now_us(ticks_us), ticks_us });
         }
         let mut batch = Batch::default();
         self.look(&mut batch);
-        Ok(self.run(&batch).await.looked()?.now_us)
+        let us = self.run(&batch).await.looked()?.now_us;
+        Ok(Now { us, ticks_us: self.wire.ticks_us() })
     }
 
     /// Adds a look. Said again, it is said again with whatever is in order after it.
@@ -178,9 +197,10 @@ impl<W: Wire> Platform<W> {
         batch.add(IN_ORDER, |to| self.keys.reach(to, Reaching { allowed, pardon, failed }));
     }
 
-    /// Adds a look if the last one is old.
-    pub(crate) fn look_on_the_way(&self, batch: &mut Batch<'_>) {
-        if self.time.age(self.wire.ticks_us()) != Age::Fresh {
+    /// Adds a look if the last one is old. What is decided about this batch was decided now.
+    pub(crate) fn look_on_the_way(&self, batch: &mut Batch<'_>, now: Now) {
+        batch.begun_us = Some(now.ticks_us);
+        if self.time.age(now.ticks_us) != Age::Fresh {
             self.look(batch);
         }
     }
@@ -193,11 +213,13 @@ impl<W: Wire> Platform<W> {
             if open.is_empty() {
                 return replies;
             }
+            let begun_us = batch.begun_us.filter(|_| round == 0);
+            let sent_us = begun_us.unwrap_or_else(|| self.wire.ticks_us());
             open = match round {
-                0 => self.round(batch, &open, (&batch.commands, 0), &mut replies).await,
+                0 => self.round(batch, &open, (&batch.commands, 0), sent_us, &mut replies).await,
                 _ => {
                     let commands = with_scripts(batch, &open);
-                    self.round(batch, &open, (&commands, Script::ALL.len()), &mut replies).await
+                    self.round(batch, &open, (&commands, Script::ALL.len()), sent_us, &mut replies).await
                 }
             };
         }
@@ -214,9 +236,9 @@ impl<W: Wire> Platform<W> {
         batch: &Batch<'_>,
         open: &[usize],
         (commands, in_front): (&Commands, usize),
+        sent_us: u64,
         replies: &mut Replies,
     ) -> Vec<usize> {
-        let sent_us = self.wire.ticks_us();
         let mut answers = match self.wire.send(commands).await {
             Ok(answers) => answers.into_iter(),
             Err(Away(why)) => {
@@ -226,7 +248,9 @@ impl<W: Wire> Platform<W> {
                 return Vec::new();
             }
         };
-        let asked = Asked { sent_us, answered_us: self.wire.ticks_us() };
+        // Only what a look found depends on when it was answered.
+        let answered_us = batch.look.map_or(sent_us, |_| self.wire.ticks_us());
+        let asked = Asked { sent_us, answered_us };
         for answer in answers.by_ref().take(in_front) {
             if let Reply::Error(line) = answer {
                 self.complain(&format!("Redis does not take a script: {line}"));

@@ -45,14 +45,14 @@ impl<W: Wire> Policy for Platform<W> {
 
     async fn apply_many(&self, changes: Vec<Change>) -> Result<Vec<Result<(), Error>>, Error> {
         bounded(&changes)?;
-        let now_us = self.now_us().await?;
-        let logging = Logging { now_us, most: self.policy_log, publishing: Publishing::Plain };
+        let now = self.now().await?;
+        let logging = Logging { now_us: now.us, most: self.policy_log, publishing: Publishing::Plain };
         let about: Vec<Cow<'_, str>> = changes.iter().map(about).collect();
         let mut batch = Batch::with_capacity(changes.len(), changes.len());
         for (change, who) in changes.iter().zip(&about) {
             batch.add(who, |to| self.keys.change(to, change, logging));
         }
-        self.look_on_the_way(&mut batch);
+        self.look_on_the_way(&mut batch, now);
         let replies = self.run(&batch).await;
         Ok(replies.items().map(|item| self.changed(item?)).collect())
     }

@@ -5,7 +5,7 @@ use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessi
 use rollcall_keyspace::{Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session};
 
 use crate::agenda::Agenda;
-use crate::batch::{Batch, IN_ORDER, Value, piece, pieces};
+use crate::batch::{Batch, IN_ORDER, Now, Value, piece, pieces};
 use crate::{Platform, Wire, bounded};
 
 type Outcomes = Vec<Result<Committed, Error>>;
@@ -65,27 +65,27 @@ impl<W: Wire> Platform<W> {
 
     async fn commit(&self, commits: &[Commit]) -> Result<Outcomes, Error> {
         bounded(commits)?;
-        let now_us = self.now_us().await?;
+        let now = self.now().await?;
         let mut batch = Batch::with_capacity(commits.len(), commits.len());
         for commit in commits {
-            let at = self.stamped(now_us);
+            let at = self.stamped(now.us);
             batch.add(commit.user.as_str(), |to| self.keys.commit(to, commit, at, Publishing::Plain));
         }
-        Ok(self.outcomes(batch).await)
+        Ok(self.outcomes(batch, now).await)
     }
 
     async fn retire(&self, retirees: &[Retiree]) -> Result<Outcomes, Error> {
         bounded(retirees)?;
-        let now_us = self.now_us().await?;
+        let now = self.now().await?;
         let mut batch = Batch::with_capacity(retirees.len(), retirees.len());
         for retiree in retirees {
-            batch.add(retiree.user.as_str(), |to| self.keys.retire(to, retiree, now_us));
+            batch.add(retiree.user.as_str(), |to| self.keys.retire(to, retiree, now.us));
         }
-        Ok(self.outcomes(batch).await)
+        Ok(self.outcomes(batch, now).await)
     }
 
-    async fn outcomes(&self, mut batch: Batch<'_>) -> Outcomes {
-        self.look_on_the_way(&mut batch);
+    async fn outcomes(&self, mut batch: Batch<'_>, now: Now) -> Outcomes {
+        self.look_on_the_way(&mut batch, now);
         let replies = self.run(&batch).await;
         replies.items().map(|item| self.read(decode_outcome(piece(item?)))).collect()
     }

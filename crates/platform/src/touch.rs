@@ -28,16 +28,15 @@ impl Touch<'_> {
 impl<W: Wire> Platform<W> {
     pub(crate) async fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
         bounded(&touches.traces)?;
-        let now_us = self.now_us().await?;
-        let now = Time(now_us / 1000);
+        let now = self.now().await?;
         let mut batch = Batch::with_capacity(touches.traces.len(), touches.traces.len() * 3);
         let mut sent = Vec::with_capacity(touches.traces.len());
         for (user, device, trace) in touches.iter() {
-            let (touching, at) = (Touching { user, device, trace }, self.stamped(now_us));
+            let (touching, at) = (Touching { user, device, trace }, self.stamped(now.us));
             let sent_as = batch.add(user, |to| self.keys.touch(to, touching, at, Deadline::Set));
             sent.push(Touch { user, device, sent: sent_as });
         }
-        self.look_on_the_way(&mut batch);
+        self.look_on_the_way(&mut batch, now);
         let replies = self.run(&batch).await;
         let mut found = Vec::with_capacity(sent.len());
         let mut came = Vec::new();
@@ -50,8 +49,8 @@ impl<W: Wire> Platform<W> {
                 self.read(decode_found(piece(answer))).map(|finding| finding.found)
             }));
         }
-        self.trim(&came, now).await;
-        Ok(Touched { now, found })
+        self.trim(&came, now.time()).await;
+        Ok(Touched { now: now.time(), found })
     }
 
     /// Keeps people's devices within their bound, after these came. That it failed is nothing that the toucher could do

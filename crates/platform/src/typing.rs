@@ -5,7 +5,7 @@
 //! next, which comes in a moment or never, and what was told ends by itself. That somebody *stopped* has no next: whoever
 //! says so is answered once it was told, a second later at most. Whoever asks who types is told the truth at once.
 
-use rollcall_core::{ConversationId, Error, Span, Time};
+use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{Typing, TypingSign, Typist};
 use rollcall_keyspace::{Publishing, Signing, decode_typists, decode_wait};
 
@@ -31,14 +31,14 @@ impl<W: Wire> Typing for Platform<W> {
 
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error> {
         bounded(&conversations)?;
-        let now = Time(self.now_us().await? / 1000);
+        let now = self.now().await?;
         let mut batch = Batch::with_capacity(conversations.len(), conversations.len());
         for conversation in &conversations {
             batch.add("", |to| self.keys.typists(to, conversation.as_str()));
         }
-        self.look_on_the_way(&mut batch);
+        self.look_on_the_way(&mut batch, now);
         let replies = self.run(&batch).await;
-        let typists = replies.items().map(|item| self.read(decode_typists(item?.iter().flat_map(pieces), now)));
+        let typists = replies.items().map(|item| self.read(decode_typists(item?.iter().flat_map(pieces), now.time())));
         Ok(typists.collect())
     }
 }
@@ -49,13 +49,13 @@ impl<W: Wire> Platform<W> {
         &self,
         signs: impl Iterator<Item = (&'a TypingSign, Signing)>,
     ) -> Result<Vec<Result<Option<Span>, Error>>, Error> {
-        let now = Time(self.now_us().await? / 1000);
+        let now = self.now().await?;
         let mut batch = Batch::default();
         for (sign, signing) in signs {
             let place = (sign.conversation.as_str(), sign.user.as_str());
-            batch.add(place.0, |to| self.keys.sign(to, place, signing, now, Publishing::Plain));
+            batch.add(place.0, |to| self.keys.sign(to, place, signing, now.time(), Publishing::Plain));
         }
-        self.look_on_the_way(&mut batch);
+        self.look_on_the_way(&mut batch, now);
         let replies = self.run(&batch).await;
         Ok(replies.items().map(|item| self.read(decode_wait(piece(item?)))).collect())
     }
