@@ -112,7 +112,7 @@ impl Edge {
             self.origins.from_here(headers)?;
         }
         let text = |name: HeaderName| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-        let caller = identify(&self.access, text(AUTHORIZATION), text(ROLLCALL_USER), &query, unix_now())?;
+        let caller = identify(&self.access, text(AUTHORIZATION), text(ROLLCALL_USER), &query, unix_now)?;
         let limit = function.body_limit(&self.limits);
         let bytes = if limit == 0 { Bytes::new() } else { read(body, headers, limit).await? };
         let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes, last_event_id: text(LAST_EVENT_ID) };

@@ -188,7 +188,7 @@ pub enum Access {
     },
 }
 
-/// Finds out who is asking, at `now` in Unix seconds. `authorization` and `rollcall_user` are the headers of these
+/// Finds out who is asking, at `now` in Unix seconds, which only a token makes it ask for. `authorization` and `rollcall_user` are the headers of these
 /// names, the latter [`ROLLCALL_USER`], read as UTF-8.
 ///
 /// With keys, only a token counts: the header and the query key that name a caller without one are not even read.
@@ -197,13 +197,13 @@ pub fn identify(
     authorization: Option<&str>,
     rollcall_user: Option<&str>,
     query: &Query<'_>,
-    now: u64,
+    now: impl FnOnce() -> u64,
 ) -> Result<Caller, Problem> {
     match access {
         Access::Open => by_word(rollcall_user, query),
         Access::Keyed { keys, expect } => match (authorization, query.token()?) {
-            (Some(header), _) => verify(keys, expect, bearer(header)?, now),
-            (None, Some(token)) => verify(keys, expect, &token, now),
+            (Some(header), _) => verify(keys, expect, bearer(header)?, now()),
+            (None, Some(token)) => verify(keys, expect, &token, now()),
             (None, None) => {
                 let detail = "send a token: `Authorization: Bearer …`, or `?token=…` where no header can be set";
                 Err(Problem::new(Kind::Unidentified, detail))
@@ -273,29 +273,30 @@ mod tests {
 
     #[test]
     fn without_a_key_the_caller_is_whom_they_say_and_sees_as_themselves() {
-        let caller = identify(&Access::Open, None, Some("alice"), &query("as=bob"), 0).unwrap();
+        let caller = identify(&Access::Open, None, Some("alice"), &query("as=bob"), || 0).unwrap();
         assert_eq!(caller.user.as_str(), "alice");
         assert_eq!(caller.scopes, Scopes::ALL);
         assert_eq!(caller.viewer(), Some(&caller.user));
         assert_eq!((&caller.conversations, caller.expires_at), (&Conversations::Any, None));
-        let caller = identify(&Access::Open, Some("Bearer junk"), None, &query("as=b%20b"), 0).unwrap();
+        let caller = identify(&Access::Open, Some("Bearer junk"), None, &query("as=b%20b"), || 0).unwrap();
         assert_eq!(caller.user.as_str(), "b b");
     }
 
     #[test]
     fn without_a_key_or_a_name_the_caller_is_told_what_to_do() {
-        let problem = identify(&Access::Open, None, None, &query(""), 0).unwrap_err();
+        let problem = identify(&Access::Open, None, None, &query(""), || 0).unwrap_err();
         assert_eq!(problem.status(), 401);
         assert!(problem.detail.contains("Rollcall-User"));
     }
 
     #[test]
     fn a_bad_name_is_named_by_where_it_stood() {
-        let field = |header, text| identify(&Access::Open, None, header, &query(text), 0).unwrap_err().field.unwrap();
+        let field =
+            |header, text| identify(&Access::Open, None, header, &query(text), || 0).unwrap_err().field.unwrap();
         assert_eq!(field(Some(""), ""), "Rollcall-User");
         assert_eq!(field(None, "as=a%07"), "as");
         let long = "x".repeat(129);
-        assert_eq!(identify(&Access::Open, None, Some(&long), &query(""), 0).unwrap_err().status(), 400);
+        assert_eq!(identify(&Access::Open, None, Some(&long), &query(""), || 0).unwrap_err().status(), 400);
     }
 
     #[test]
@@ -304,18 +305,18 @@ mod tests {
         for (header, text) in
             [(Some(format!("Bearer {token}")), String::new()), (None, format!("token={token}&as=mallory"))]
         {
-            let caller = identify(&keyed(), header.as_deref(), Some("mallory"), &query(&text), 1000).unwrap();
+            let caller = identify(&keyed(), header.as_deref(), Some("mallory"), &query(&text), || 1000).unwrap();
             assert_eq!((caller.user.as_str(), caller.scopes), ("alice", Scopes::NONE));
         }
-        assert!(identify(&keyed(), Some(&format!("bEARER  {token}")), None, &query(""), 1000).is_ok());
+        assert!(identify(&keyed(), Some(&format!("bEARER  {token}")), None, &query(""), || 1000).is_ok());
     }
 
     #[test]
     fn with_a_key_a_mere_name_is_nobody() {
-        let problem = identify(&keyed(), None, Some("alice"), &query("as=alice"), 1000).unwrap_err();
+        let problem = identify(&keyed(), None, Some("alice"), &query("as=alice"), || 1000).unwrap_err();
         assert_eq!(problem.kind, Kind::Unidentified);
         for header in ["", "Bearer", "Basic YTpi", "Bearer "] {
-            let problem = identify(&keyed(), Some(header), None, &query(""), 1000).unwrap_err();
+            let problem = identify(&keyed(), Some(header), None, &query(""), || 1000).unwrap_err();
             assert_eq!(problem.kind, Kind::BadToken, "{header:?}");
         }
     }
@@ -324,7 +325,7 @@ mod tests {
     fn a_service_sees_everybody_and_acts_for_anybody() {
         let identify = |scopes| {
             let header = format!("Bearer {}", token(scopes));
-            identify(&keyed(), Some(&header), None, &query(""), 1000).unwrap()
+            identify(&keyed(), Some(&header), None, &query(""), || 1000).unwrap()
         };
         let bob = UserId::parse("bob").unwrap();
         let service = identify(Scopes::NONE.with(Scope::Service));
@@ -354,7 +355,7 @@ mod tests {
             mint(&key, &Grant { conversations: Conversations::Any, ..grant }, now).unwrap()
         };
         let caller =
-            identify(&keyed(), Some(&format!("Bearer {}", token(Scopes::NONE))), None, &query(""), 1000).unwrap();
+            identify(&keyed(), Some(&format!("Bearer {}", token(Scopes::NONE))), None, &query(""), || 1000).unwrap();
         assert_eq!((&caller.conversations, caller.expires_at), (&Conversations::NONE, Some(1060)));
 
         let fresh = renew(&keyed(), &caller, &minted("alice", Scopes::NONE, 1050), 1050).unwrap();
@@ -366,7 +367,7 @@ mod tests {
         let late = renew(&keyed(), &caller, &minted("alice", Scopes::NONE, 1000), 2000).unwrap_err();
         assert_eq!(late.kind, Kind::BadToken);
 
-        let by_word = identify(&Access::Open, None, Some("alice"), &query(""), 0).unwrap();
+        let by_word = identify(&Access::Open, None, Some("alice"), &query(""), || 0).unwrap();
         assert_eq!(renew(&Access::Open, &by_word, "junk", 0), Ok(by_word));
     }
 

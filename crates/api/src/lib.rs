@@ -23,7 +23,7 @@
 //! fn answer(method: http::Method, path: &str, query: Option<&str>, user: &str, body: &[u8]) -> Result<Reply, Problem> {
 //!     let Route::Function(function) = route(&method, path)? else { return Ok(rollcall_api::openapi()) };
 //!     let query = Query::parse(function, query)?;
-//!     let caller = identify(&Access::Open, None, Some(user), &query, 1_700_000_000)?;
+//!     let caller = identify(&Access::Open, None, Some(user), &query, || 1_700_000_000)?;
 //!     let body = Body { content_type: Some("application/json"), bytes: body, ..Body::default() };
 //!     match decode(function, &query, &caller, body, &Limits::default())? {
 //!         Call::Beat(beat) => {

@@ -27,12 +27,12 @@ impl Head {
     }
 }
 
-/// What a request meets that is no part of it.
+/// What a request meets that is no part of it. Each is a call of the host, and asked for only if it matters.
 pub(crate) struct Circumstances {
-    /// When it came, in Unix seconds.
-    pub(crate) now: u64,
+    /// What time it is, in Unix seconds.
+    pub(crate) now: fn() -> u64,
     /// When a browser whose stream cannot be had now is to come back.
-    pub(crate) retry_ms: u64,
+    pub(crate) retry_ms: fn() -> u64,
 }
 
 /// Answers one request, whatever it is. `read` reads its body, up to so many bytes, if there is need of it.
@@ -102,7 +102,7 @@ async fn function<D: Door>(
     match D::call(setup, call).await {
         Ok(answer) => Ok(answer),
         Err(Error::Unavailable(_)) if function == Function::Subscribe && head.headers.contains_key(LAST_EVENT_ID) => {
-            Ok(responses::come_back(around.retry_ms).into())
+            Ok(responses::come_back((around.retry_ms)()).into())
         }
         Err(error) => Err(logged(error).into()),
     }
@@ -181,7 +181,7 @@ mod tests {
 
     fn answered(settings: &[(&str, &str)], head: &Head, body: Result<&str, Unread>) -> Reply {
         let setup = with(settings).unwrap();
-        let around = Circumstances { now: 1_700_000_000, retry_ms: 1234 };
+        let around = Circumstances { now: || 1_700_000_000, retry_ms: || 1234 };
         let read = async |_limit| body.map(|body| body.as_bytes().to_vec());
         match at_once(answer::<Sample>(&setup, head, around, read)) {
             Answer::Whole(reply) => reply,

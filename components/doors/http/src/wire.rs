@@ -24,7 +24,7 @@ pub async fn serve<D: Door>(request: Request) -> Result<Response, ErrorCode> {
     let head = head(&request)?;
     let answer = match Setup::of_instance() {
         Some(setup) => {
-            let around = Circumstances { now: clock::unix_now(), retry_ms: retry_ms() };
+            let around = Circumstances { now: clock::unix_now, retry_ms };
             let read = async |limit| read(request, &head.headers, limit).await;
             answer::<D>(&setup, &head, around, read).await
         }
@@ -143,16 +143,26 @@ fn whole(reply: Reply, head_only: bool) -> Response {
     sent(&parts, Some(written))
 }
 
+/// Headers as a host takes them: at once, or, if it refuses one, the others. It keeps some for itself, such as `connection`,
+/// and sets them as they must be.
+fn fields(headers: &HeaderMap) -> Fields {
+    let lines = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
+    let lines: Vec<_> = lines.collect();
+    Fields::from_list(&lines).unwrap_or_else(|_| {
+        let fields = Fields::new();
+        for (name, value) in &lines {
+            let _ = fields.append(name, value);
+        }
+        fields
+    })
+}
+
 /// A response, and whoever writes its body.
 fn sent<F: Future<Output = ()> + 'static>(
     parts: &Parts,
     body: Option<impl FnOnce(StreamWriter<u8>) -> F + 'static>,
 ) -> Response {
-    let fields = Fields::new();
-    for (name, value) in &parts.headers {
-        // What a host keeps for itself, such as `connection`, it refuses here, and sets as it must be.
-        let _ = fields.append(name.as_str(), value.as_bytes());
-    }
+    let fields = fields(&parts.headers);
     // Dropped, it says that there are no trailers.
     let (trailers, none) = wit_future::new(|| Ok(None));
     let contents = body.map(|body| {
@@ -166,7 +176,9 @@ fn sent<F: Future<Output = ()> + 'static>(
         contents
     });
     let (response, _transmitted) = Response::new(fields, contents, none);
-    // Only a number that is no status is refused, and ours are.
-    let _ = response.set_status_code(parts.status.as_u16());
+    // It is 200 unless something else is said. Only a number that is no status is refused, and ours are.
+    if parts.status != StatusCode::OK {
+        let _ = response.set_status_code(parts.status.as_u16());
+    }
     response
 }
