@@ -77,10 +77,20 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
 pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let functions = workspace.functions();
     ensure!(!functions.is_empty(), "there is no function in components/: nothing to build");
-    let (spawning, plain): (Vec<_>, Vec<_>) = functions.into_iter().partition(|function| function.spawns);
-    let mut built = components(workspace, &plain, &workspace.components, WASM_TARGET)?;
-    if !spawning.is_empty() {
-        built.extend(components(workspace, &spawning, &workspace.components, WASM_TARGET)?);
+    apart(workspace, functions, WASM_TARGET)
+}
+
+/// Builds doors and adapters.
+pub(crate) fn connectors(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    apart(workspace, workspace.connectors(), WASI_TARGET)
+}
+
+/// Builds these, those that spawn apart from the others.
+fn apart(workspace: &Workspace, packages: Vec<&Package>, target: &str) -> Result<Vec<PathBuf>> {
+    let (spawning, plain): (Vec<_>, Vec<_>) = packages.into_iter().partition(|package| package.spawns);
+    let mut built = Vec::new();
+    for group in [plain, spawning].iter().filter(|group| !group.is_empty()) {
+        built.extend(components(workspace, group, &workspace.components, target)?);
     }
     Ok(built)
 }

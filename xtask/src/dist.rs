@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::build::{self, WASI_TARGET, write_if_changed};
+use crate::build::{self, write_if_changed};
 use crate::compose::{Part, composed};
 use crate::process::announce;
 use crate::workspace::Workspace;
@@ -24,6 +24,12 @@ const DEPLOYED: [(&str, &[&str]); 6] = [
     ("restriction-check", &["restriction-check"]),
     ("offline-sweep", &["offline-sweep"]),
 ];
+
+/// The functions that tell of changes.
+const TELLING: [&str; 2] = ["subscribe", "typing"];
+
+/// What provides for that, beside `adapters/redis-tcp`.
+const TOPICS: &str = "adapters/redis-topics";
 
 /// The functions that ask the archive.
 const ARCHIVING: [&str; 3] = ["query", "subscribe", "offline-sweep"];
@@ -55,7 +61,7 @@ struct Deployment {
 
 /// Builds the doors and the adapters, and writes all of `dist/`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    build::components(workspace, &workspace.connectors(), &workspace.components, WASI_TARGET)?;
+    build::connectors(workspace)?;
     let deployments = deployments();
     announce(&format!("dist: {} files", deployments.len()));
     let mut read = HashMap::new();
@@ -87,11 +93,12 @@ fn deployments() -> Vec<Deployment> {
     let mut all = Vec::new();
     for (function, functions) in DEPLOYED {
         let door = format!("doors/http/{function}");
-        all.push(deployment("spin", function, &[ON_SPIN], functions, &door));
+        let topics: &[&str] = if TELLING.contains(&function) { &[TOPICS] } else { &[] };
+        all.push(deployment("spin", function, &[ON_SPIN, topics], functions, &door));
         all.push(deployment("spin-redis", function, &[BY_SPIN], functions, &door));
-        all.push(deployment("wasi", function, &[ON_WASI], functions, &door));
+        all.push(deployment("wasi", function, &[ON_WASI, topics], functions, &door));
         if ARCHIVING.contains(&function) {
-            all.push(deployment("spin-sqlite", function, &[ON_SPIN, &[SQLITE]], functions, &door));
+            all.push(deployment("spin-sqlite", function, &[ON_SPIN, topics, &[SQLITE]], functions, &door));
         }
     }
     let (door, functions) = EXPIRY;
@@ -111,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_is_deployed_everywhere_and_an_archive_of_its_own_comes_after_the_shared_one() {
+    fn every_function_is_deployed_everywhere_with_the_adapters_that_it_needs() {
         let all = deployments();
         let parts = |file: &str| all.iter().find(|one| one.file == Path::new(file)).map(|one| one.parts.join(" "));
         for (function, _) in DEPLOYED {
@@ -123,5 +130,8 @@ mod tests {
             "adapters/spin-variables adapters/redis-tcp adapters/spin-sqlite restriction-check query doors/http/query";
         assert_eq!(parts("spin-sqlite/query.wasm").as_deref(), Some(query));
         assert_eq!(parts("spin-sqlite/heartbeat.wasm"), None);
+        let typing =
+            "adapters/environment adapters/redis-tcp adapters/redis-topics restriction-check typing doors/http/typing";
+        assert_eq!(parts("wasi/typing.wasm").as_deref(), Some(typing));
     }
 }

@@ -33,8 +33,8 @@ const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 /// What the functions are measured against, on Spin.
 const YARDSTICK: &str = "tests/yardstick";
 
-/// The feature of `wit-bindgen` by which a component goes on after it has answered.
-const SPAWNING: &str = "async-spawn";
+/// The features of `wit-bindgen` by which a component goes on after it has answered, and one of its calls wakes another.
+const SPAWNING: [&str; 2] = ["async-spawn", "inter-task-wakeup"];
 
 /// Where the examples live.
 const EXAMPLES: &str = "examples";
@@ -66,9 +66,9 @@ pub(crate) struct Package {
     pub(crate) cdylib: Option<String>,
     /// Whether it depends on one of the crates of [`OF_TOOLS`] and not on the host.
     tool: bool,
-    /// Whether it goes on after it has answered, which `wit-bindgen` has to be built for. Those that do not are built apart from
-    /// it, since cargo turns a feature on for all that it builds together, and with this one a component asks for another turn
-    /// every time that it waits.
+    /// Whether it goes on after it has answered, or one of its calls wakes another, which `wit-bindgen` has to be built for.
+    /// Those that do not are built apart from it, since cargo turns a feature on for all that it builds together, and with these
+    /// a component asks its host for more every time that it waits.
     pub(crate) spawns: bool,
 }
 
@@ -180,7 +180,8 @@ impl Package {
         let dependencies = dependencies.collect::<Vec<_>>();
         let is_of_tools = |name: &&str| OF_TOOLS.iter().any(|prefix| name.starts_with(prefix));
         let tool = dependencies.iter().any(is_of_tools) && !dependencies.contains(&HOST);
-        let spawns = list(json, "dependencies").any(|it| list(it, "features").any(|feature| feature == SPAWNING));
+        let spawns = list(json, "dependencies")
+            .any(|it| list(it, "features").any(|it| SPAWNING.iter().any(|feature| it == feature)));
         Ok(Self { name, folder, cdylib, tool, spawns })
     }
 

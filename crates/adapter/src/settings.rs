@@ -16,14 +16,23 @@ use crate::watch::Watch;
 pub trait Adapter: 'static {
     /// All that is answered without a stream.
     type Platform: Sessions + Archive + Policy + Typing;
-    /// People being watched.
-    type Watch: Watch;
 
     /// What this instance made of its settings, once; an error names the setting that is wrong.
     fn ready() -> Result<Rc<Ready<Self::Platform>>, String>;
+}
+
+/// An adapter that lets people be watched.
+#[allow(async_fn_in_trait, reason = "an adapter runs on one thread")]
+pub trait Watching: Adapter {
+    /// People being watched.
+    type Watch: Watch;
 
     /// Watches these people. Nobody is among them twice.
     async fn watch(users: Vec<UserId>) -> Result<Self::Watch, Error>;
+
+    /// Goes on with this after the call in which it was begun has returned: `wit_bindgen`'s `spawn_local`, which is there only
+    /// for a component that was built to do so.
+    fn spawn(task: impl Future<Output = ()> + 'static);
 }
 
 /// What an instance made of its settings.

@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 
 use rollcall_core::{ConversationId, Error, Invalid, UserId};
 use rollcall_functions::capabilities::{Change, MAX_BATCH, Typing, TypingSign, Typist};
-use wit_bindgen::{FutureReader, StreamReader, StreamResult, StreamWriter, spawn_local};
+use wit_bindgen::{FutureReader, StreamReader, StreamResult, StreamWriter};
 
-use crate::bindings::exports::rollcall::presence::topics as wit;
-use crate::bindings::{wit_future, wit_stream};
 use crate::codec::{all, answers_out, bounded, error_out, fit, published_out, span_in, user_in};
-use crate::settings::{Adapter, Exports, platform_of};
+use crate::settings::{Exports, Watching, platform_of};
+use crate::topic_bindings::exports::rollcall::presence::topics as wit;
+use crate::topic_bindings::{wit_future, wit_stream};
 use crate::watch::{Gone, Reader, tell};
 use crate::wit::types;
 
 /// Changes as they come, and why they ended.
 type Watched = (StreamReader<wit::Change>, FutureReader<Result<(), types::Error>>);
 
-impl<A: Adapter> wit::Guest for Exports<A> {
+impl<A: Watching> wit::Guest for Exports<A> {
     async fn watch(users: Vec<String>) -> Result<Watched, types::Error> {
         let watch = A::watch(watched_in(users).map_err(error_out)?).await.map_err(error_out)?;
         let (changes, reader) = wit_stream::new();
         let (end, why) = wit_future::new(|| Ok(()));
-        spawn_local(async move {
+        A::spawn(async move {
             let mut outlet = Outlet(changes);
             let ended = tell(watch, &mut outlet).await.map_err(error_out);
             drop(outlet);

@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use rollcall_adapter::polling::Looking;
-use rollcall_adapter::{Adapter, Exports, Ready, ready, setting};
+use rollcall_adapter::{Adapter, Exports, Ready, Watching, ready, setting};
 use rollcall_core::{Error, UserId};
 use rollcall_platform::Platform;
 
@@ -27,14 +27,21 @@ struct Spin;
 
 impl Adapter for Spin {
     type Platform = Platform<SpinRedis>;
-    type Watch = Looking<SpinRedis>;
 
     fn ready() -> Result<Rc<Ready<Platform<SpinRedis>>>, String> {
         READY.with(|known| known.get_or_init(|| make().map(Rc::new)).clone())
     }
+}
+
+impl Watching for Spin {
+    type Watch = Looking<SpinRedis>;
 
     async fn watch(users: Vec<UserId>) -> Result<Looking<SpinRedis>, Error> {
         Looking::begin(Self::ready().map_err(Error::Other)?, users).await
+    }
+
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        wit_bindgen::spawn_local(task);
     }
 }
 
@@ -49,4 +56,5 @@ type Component = Exports<Spin>;
 mod export {
     use super::Component;
     rollcall_adapter::bindings::export_platform!(Component);
+    rollcall_adapter::topic_bindings::export_topics!(Component);
 }

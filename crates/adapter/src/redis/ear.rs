@@ -79,7 +79,7 @@ impl<D: Dial> Ear<D> {
         // Before anything is waited for: as long as somebody wants to hear something, the line is not closed.
         let interest = Interest::new(Rc::clone(self), channels);
         let line = self.link.line().await.map_err(|away| self.complain(away))?;
-        let replies = self.link.ask(&line, || Question::of(&self.subscriptions(&interest.channels))).await;
+        let replies = self.link.ask(&line, Question::of(&self.subscriptions(&interest.channels))).await;
         for reply in replies.map_err(|away| self.complain(away))? {
             if let Reply::Error(error) = reply {
                 return Err(Error::Other(format!("Redis does not let us listen: {error}")));
@@ -150,7 +150,7 @@ async fn listen<D: Dial>(ear: Rc<Ear<D>>, line: Rc<Line<D>>) -> Error {
         if !ear.is_time_to_ping() {
             continue;
         }
-        match ear.link.ask(&line, || Question::of(&ear.upkeep())).await {
+        match ear.link.ask(&line, Question::of(&ear.upkeep())).await {
             Err(away) => return ear.complain(away),
             Ok(replies) => {
                 let refusal = replies.into_iter().find_map(|reply| match reply {

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use futures::channel::oneshot;
 use rollcall_platform::{OwnedPiece, Reply};
 
 use super::pipe::{Dial, Sink, Source};
@@ -23,6 +24,7 @@ struct State {
     is_away: Cell<bool>,
     is_mute: Cell<bool>,
     said: RefCell<Vec<String>>,
+    writes: Cell<u32>,
     logged: RefCell<Vec<String>>,
     connections: RefCell<Vec<Rc<Connection>>>,
 }
@@ -103,6 +105,11 @@ impl Fake {
         self.0.said.take()
     }
 
+    /// In how many goes.
+    pub(super) fn writes(&self) -> u32 {
+        self.0.writes.take()
+    }
+
     pub(super) fn logged(&self) -> Vec<String> {
         self.0.logged.take()
     }
@@ -167,6 +174,7 @@ impl Drop for Incoming {
 impl Dial for Fake {
     type Source = Incoming;
     type Sink = Outgoing;
+    type Ringer = oneshot::Sender<()>;
 
     async fn dial(&self) -> Result<(Incoming, Outgoing), String> {
         self.0.dialed.set(self.0.dialed.get() + 1);
@@ -195,6 +203,11 @@ impl Dial for Fake {
         .await;
     }
 
+    fn bell(&self) -> (oneshot::Sender<()>, impl Future<Output = ()>) {
+        let (ringer, bell) = oneshot::channel();
+        (ringer, async { _ = bell.await })
+    }
+
     fn log(&self, text: &str) {
         self.0.logged.borrow_mut().push(text.to_owned());
     }
@@ -221,6 +234,7 @@ impl Sink for Outgoing {
         if self.1.is_closed.get() {
             return false;
         }
+        self.0.0.writes.set(self.0.0.writes.get() + 1);
         self.0.take(&self.1, &bytes);
         true
     }

@@ -1,16 +1,22 @@
 //! One connection that many share: questions go out whole and in order, and answers come back in that order.
 //!
-//! Nobody reads in the background. Of all who wait, one reads and hands to each what is theirs; when it has its own answer
-//! and leaves, or is given up, another goes on where it stopped. Whatever goes wrong breaks the line off for everybody: it
-//! is then not known what took effect, and whoever comes next needs a new one.
+//! Nobody reads or writes in the background. Of all who wait, one writes until everything is sent, and one reads and hands
+//! to each what is theirs; when it has its own answer and leaves, or is given up, another goes on where it stopped.
+//! Whatever goes wrong breaks the line off for everybody: it is then not known what took effect, and whoever comes next
+//! needs a new one.
+//!
+//! Two things are shared because they cost a host more than what they are for. Questions that come together are sent
+//! together, so that the server reads and answers them together. And whoever writes or reads is patient for all others
+//! too, who need no clock of their own.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use futures::lock::Mutex;
+use futures::future::{Either, select};
 use rollcall_platform::{Away, OwnedPiece, Reply};
 
 use super::pipe::{Dial, Sink, Source};
@@ -19,15 +25,22 @@ use super::resp::{Parser, Question};
 /// Where a message on a channel goes: its channel and its payload.
 pub(super) type Hear = Rc<dyn Fn(&[u8], &[u8])>;
 
+/// How long the other side may keep silent while somebody waits for it: as long as with the native host.
+pub(super) const ANSWER_MS: u64 = 1500;
+
 /// One connection.
 pub(super) struct Line<D: Dial> {
-    sink: Mutex<D::Sink>,
+    dial: Rc<D>,
+    /// What is to be sent.
+    unsent: RefCell<Vec<u8>>,
+    /// None while somebody writes.
+    sink: RefCell<Option<D::Sink>>,
     /// None while somebody reads.
     reading: RefCell<Option<Reading<D>>>,
     /// Who waits for answers, in the order of their questions.
     asked: RefCell<VecDeque<Rc<Slot>>>,
-    /// Who sleeps, by seat.
-    sleepers: RefCell<BTreeMap<u64, Waker>>,
+    /// What wakes those who sleep, by seat: to drop it is to ring.
+    sleepers: RefCell<BTreeMap<u64, D::Ringer>>,
     seats: Cell<u64>,
     broken: RefCell<Option<String>>,
     hear: Option<Hear>,
@@ -52,9 +65,12 @@ impl Slot {
 }
 
 impl<D: Dial> Line<D> {
-    pub(super) fn new((source, sink): (D::Source, D::Sink), hear: Option<Hear>) -> Self {
+    /// A line of this connection. On one where messages are heard, to hear nothing is no reason to break it off.
+    pub(super) fn new(dial: Rc<D>, (source, sink): (D::Source, D::Sink), hear: Option<Hear>) -> Self {
         Self {
-            sink: Mutex::new(sink),
+            dial,
+            unsent: RefCell::default(),
+            sink: RefCell::new(Some(sink)),
             reading: RefCell::new(Some(Reading { source, parser: Parser::default() })),
             asked: RefCell::default(),
             sleepers: RefCell::default(),
@@ -64,26 +80,15 @@ impl<D: Dial> Line<D> {
         }
     }
 
-    /// Asks, and waits for all answers. What is asked is decided when it is its turn: until then others may say what
-    /// matters for it.
-    pub(super) async fn ask(&self, question: impl FnOnce() -> Question) -> Result<Vec<Reply>, Away> {
-        let slot = {
-            let mut sink = self.sink.lock().await;
-            self.check()?;
-            let Question { bytes, answers } = question();
-            if answers == 0 {
-                return Ok(Vec::new());
-            }
-            let slot = Rc::new(Slot { seat: self.seat(), answers, replies: RefCell::default() });
+    /// Asks, and waits for all answers.
+    pub(super) async fn ask(&self, question: Question) -> Result<Vec<Reply>, Away> {
+        self.check()?;
+        let Question { bytes, answers } = question;
+        let slot = Rc::new(Slot { seat: self.seat(), answers, replies: RefCell::default() });
+        if answers > 0 {
             self.asked.borrow_mut().push_back(Rc::clone(&slot));
-            // Half a command would make nonsense of all that follow.
-            let mut fuse = Fuse { line: self, is_lit: true };
-            if !sink.write(bytes).await {
-                self.break_off("the connection broke");
-            }
-            fuse.is_lit = false;
-            slot
-        };
+            self.unsent.borrow_mut().extend(bytes);
+        }
         self.until(slot.seat, || slot.is_answered()).await?;
         Ok(slot.replies.take())
     }
@@ -93,26 +98,40 @@ impl<D: Dial> Line<D> {
         self.seats.replace(self.seats.get() + 1)
     }
 
-    /// Waits until something is so that only what arrives here can bring about, reading for everybody if nobody else does.
+    /// Waits until something is so that only what arrives here can bring about, writing and reading for everybody if nobody
+    /// else does.
     pub(super) async fn until(&self, seat: u64, is_so: impl Fn() -> bool) -> Result<(), Away> {
         let _leaving = Leaving { line: self, seat };
         loop {
-            let turn = poll_fn(|context| {
-                if is_so() || self.is_broken() {
-                    return Poll::Ready(None);
+            if is_so() {
+                return Ok(());
+            }
+            self.check()?;
+            match self.task() {
+                Some(Task::Write(sink)) => Writer { line: self, sink: Some(sink), is_done: false }.write().await,
+                Some(Task::Read(reading)) => Reader { line: self, reading: Some(reading) }.read().await,
+                None => {
+                    let (ringer, bell) = self.dial.bell();
+                    self.sleepers.borrow_mut().insert(seat, ringer);
+                    bell.await;
                 }
-                match self.reading.take() {
-                    Some(reading) => Poll::Ready(Some(reading)),
-                    None => {
-                        self.sleepers.borrow_mut().insert(seat, context.waker().clone());
-                        Poll::Pending
-                    }
-                }
-            });
-            match turn.await {
-                Some(reading) => Turn { line: self, reading: Some(reading) }.read().await,
-                None if is_so() => return Ok(()),
-                None => return self.check(),
+            }
+        }
+    }
+
+    /// What there is to do that nobody does.
+    fn task(&self) -> Option<Task<D>> {
+        let sink = if self.unsent.borrow().is_empty() { None } else { self.sink.take() };
+        sink.map(Task::Write).or_else(|| self.reading.take().map(Task::Read))
+    }
+
+    /// What came of it. None: that took too long, and the line is broken off.
+    async fn in_time<T>(&self, what: impl Future<Output = T>) -> Option<T> {
+        match select(pin!(what), pin!(self.dial.sleep(ANSWER_MS))).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(((), _)) => {
+                self.break_off("it does not answer in time");
+                None
             }
         }
     }
@@ -125,28 +144,17 @@ impl<D: Dial> Line<D> {
     /// Ends it for everybody. Only the first reason counts.
     pub(super) fn break_off(&self, why: &str) {
         self.broken.borrow_mut().get_or_insert_with(|| why.to_owned());
-        let sleepers = self.sleepers.take();
-        sleepers.into_values().for_each(Waker::wake);
+        self.sleepers.borrow_mut().clear();
     }
 
     fn check(&self) -> Result<(), Away> {
         self.broken.borrow().clone().map_or(Ok(()), |why| Err(Away(why)))
     }
 
-    fn wake(&self, seat: u64) {
-        let sleeper = self.sleepers.borrow_mut().remove(&seat);
-        if let Some(sleeper) = sleeper {
-            sleeper.wake();
-        }
-    }
-
     /// If nobody reads, somebody should.
     fn pass_on(&self) {
         if self.reading.borrow().is_some() {
-            let sleeper = self.sleepers.borrow_mut().pop_first();
-            if let Some((_, sleeper)) = sleeper {
-                sleeper.wake();
-            }
+            self.sleepers.borrow_mut().pop_first();
         }
     }
 
@@ -165,7 +173,7 @@ impl<D: Dial> Line<D> {
             let seat = slot.seat;
             asked.pop_front();
             drop(asked);
-            self.wake(seat);
+            self.sleepers.borrow_mut().remove(&seat);
         }
     }
 }
@@ -178,20 +186,6 @@ fn message(reply: &Reply) -> Option<(&[u8], &[u8])> {
             Some((channel, payload))
         }
         _ => None,
-    }
-}
-
-/// Breaks the line off if a question was not sent to its end.
-struct Fuse<'a, D: Dial> {
-    line: &'a Line<D>,
-    is_lit: bool,
-}
-
-impl<D: Dial> Drop for Fuse<'_, D> {
-    fn drop(&mut self) {
-        if self.is_lit {
-            self.line.break_off("a call was given up while it was sent");
-        }
     }
 }
 
@@ -208,17 +202,76 @@ impl<D: Dial> Drop for Leaving<'_, D> {
     }
 }
 
-/// The turn to read. However it ends, another can take it.
-struct Turn<'a, D: Dial> {
+/// What one does for all who wait.
+enum Task<D: Dial> {
+    Write(D::Sink),
+    Read(Reading<D>),
+}
+
+/// Whoever writes, until nothing is left to be sent. If it is given up before, nobody can go on: half a command would make
+/// nonsense of all that follow.
+struct Writer<'a, D: Dial> {
+    line: &'a Line<D>,
+    sink: Option<D::Sink>,
+    is_done: bool,
+}
+
+impl<D: Dial> Writer<'_, D> {
+    async fn write(mut self) {
+        let Some(sink) = &mut self.sink else { return };
+        // Others may be about to ask.
+        a_moment().await;
+        while !self.line.unsent.borrow().is_empty() && !self.line.is_broken() {
+            let unsent = self.line.unsent.take();
+            if self.line.in_time(sink.write(unsent)).await == Some(false) {
+                self.line.break_off("the connection broke");
+            }
+        }
+        self.is_done = true;
+    }
+}
+
+impl<D: Dial> Drop for Writer<'_, D> {
+    fn drop(&mut self) {
+        *self.line.sink.borrow_mut() = self.sink.take();
+        if !self.is_done {
+            self.line.break_off("a call was given up while it was sent");
+        }
+    }
+}
+
+/// Lets everybody go on who can.
+async fn a_moment() {
+    let mut is_over = false;
+    poll_fn(|context| {
+        if is_over {
+            return Poll::Ready(());
+        }
+        is_over = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Whoever reads. However it ends, another can go on.
+struct Reader<'a, D: Dial> {
     line: &'a Line<D>,
     reading: Option<Reading<D>>,
 }
 
-impl<D: Dial> Turn<'_, D> {
+impl<D: Dial> Reader<'_, D> {
     async fn read(mut self) {
         let Some(reading) = &mut self.reading else { return };
-        let Some(bytes) = reading.source.read().await else {
-            return self.line.break_off("it closed the connection");
+        let read = reading.source.read();
+        let read = match self.line.hear {
+            None => self.line.in_time(read).await,
+            Some(_) => Some(read.await),
+        };
+        let bytes = match read {
+            Some(Some(bytes)) => bytes,
+            Some(None) => return self.line.break_off("it closed the connection"),
+            None => return,
         };
         reading.parser.feed(&bytes);
         loop {
@@ -231,7 +284,7 @@ impl<D: Dial> Turn<'_, D> {
     }
 }
 
-impl<D: Dial> Drop for Turn<'_, D> {
+impl<D: Dial> Drop for Reader<'_, D> {
     fn drop(&mut self) {
         *self.line.reading.borrow_mut() = self.reading.take();
     }

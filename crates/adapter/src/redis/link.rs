@@ -5,29 +5,25 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures::future::{Either, select};
-use futures::lock::Mutex;
 use rollcall_keyspace::Commands;
 use rollcall_platform::{Away, Reply};
 
 use super::address::Address;
-use super::line::{Hear, Line};
+use super::line::{ANSWER_MS, Hear, Line};
 use super::pipe::Dial;
 use super::resp::Question;
 
 /// How long a connection may take, greeting included: as long as with the native host.
 const CONNECT_MS: u64 = 1000;
 
-/// How long an answer may take: as long as with the native host.
-const ANSWER_MS: u64 = 1500;
-
 /// The way to one server, for any number of calls at once.
 pub struct Link<D: Dial> {
-    dial: D,
+    dial: Rc<D>,
     greeting: Commands,
     hear: Option<Hear>,
     line: RefCell<Option<Rc<Line<D>>>>,
-    /// Held by whoever connects; the others wait for what comes of it.
-    dialing: Mutex<()>,
+    /// Who waits for what comes of a connection that somebody makes; none: nobody does.
+    dialing: RefCell<Option<Vec<D::Ringer>>>,
     dialed: Cell<u64>,
     /// Why the last try failed; none: it did not.
     failure: RefCell<Option<Away>>,
@@ -42,11 +38,11 @@ impl<D: Dial> Link<D> {
     /// One on which messages come, too.
     pub(super) fn hearing(dial: D, address: &Address, hear: Option<Hear>) -> Self {
         Self {
-            dial,
+            dial: Rc::new(dial),
             greeting: address.greeting(),
             hear,
             line: RefCell::default(),
-            dialing: Mutex::new(()),
+            dialing: RefCell::default(),
             dialed: Cell::new(0),
             failure: RefCell::default(),
         }
@@ -62,36 +58,47 @@ impl<D: Dial> Link<D> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let question = Question::of(commands);
-        let line = self.line().await?;
-        self.ask(&line, || question).await
+        self.line().await?.ask(Question::of(commands)).await
     }
 
     /// The line in use, or a new one.
     pub(super) async fn line(&self) -> Result<Rc<Line<D>>, Away> {
-        if let Some(line) = self.current() {
+        loop {
+            if let Some(line) = self.current() {
+                return Ok(line);
+            }
+            let Some(dialing) = Dialing::begin(self) else {
+                self.others_dial().await?;
+                continue;
+            };
+            let connected = self.within(CONNECT_MS, self.connect()).await;
+            self.dialed.set(self.dialed.get() + 1);
+            let connected = connected.unwrap_or_else(|| Err("it does not answer in time".to_owned())).map_err(Away);
+            self.failure.replace(connected.as_ref().err().cloned());
+            let line = Rc::new(connected?);
+            self.line.replace(Some(Rc::clone(&line)));
+            drop(dialing);
             return Ok(line);
         }
-        let before = self.dialed.get();
-        let _one_at_a_time = self.dialing.lock().await;
-        if let Some(line) = self.current() {
-            return Ok(line);
-        }
-        // Whoever waited while another tried in vain has waited long enough.
-        if let (true, Some(away)) = (self.dialed.get() != before, self.failure.borrow().clone()) {
-            return Err(away);
-        }
-        let connected = self.within(CONNECT_MS, self.connect()).await;
-        self.dialed.set(self.dialed.get() + 1);
-        let connected = connected.unwrap_or_else(|| Err("it does not answer in time".to_owned())).map_err(Away);
-        self.failure.replace(connected.as_ref().err().cloned());
-        let line = Rc::new(connected?);
-        self.line.replace(Some(Rc::clone(&line)));
-        Ok(line)
     }
 
-    /// Asks on this line; one that does not answer in time is broken off.
-    pub(super) async fn ask(&self, line: &Line<D>, question: impl FnOnce() -> Question) -> Result<Vec<Reply>, Away> {
+    /// Waits for what comes of a connection that somebody else makes. Whoever waited in vain has waited long enough.
+    async fn others_dial(&self) -> Result<(), Away> {
+        let before = self.dialed.get();
+        let (ringer, bell) = self.dial.bell();
+        if let Some(waiting) = self.dialing.borrow_mut().as_mut() {
+            waiting.push(ringer);
+        }
+        bell.await;
+        match self.failure.borrow().clone().filter(|_| self.dialed.get() != before) {
+            Some(away) => Err(away),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks on a line where somebody may read who waits for messages, and has no patience to offer; one that does not answer
+    /// in time is broken off.
+    pub(super) async fn ask(&self, line: &Line<D>, question: Question) -> Result<Vec<Reply>, Away> {
         self.within(ANSWER_MS, line.ask(question)).await.unwrap_or_else(|| {
             line.break_off("it does not answer in time");
             Err(Away("it does not answer in time".to_owned()))
@@ -116,12 +123,33 @@ impl<D: Dial> Link<D> {
     }
 
     async fn connect(&self) -> Result<Line<D>, String> {
-        let line = Line::new(self.dial.dial().await?, self.hear.clone());
-        let replies = line.ask(|| Question::of(&self.greeting)).await.map_err(|away| away.0)?;
+        let line = Line::new(Rc::clone(&self.dial), self.dial.dial().await?, self.hear.clone());
+        let replies = line.ask(Question::of(&self.greeting)).await.map_err(|away| away.0)?;
         let refusal = replies.into_iter().find_map(|reply| match reply {
             Reply::Error(error) => Some(format!("it refuses us: {error}")),
             Reply::Pieces(_) => None,
         });
         refusal.map_or(Ok(line), Err)
+    }
+}
+
+/// Whoever connects. However it ends, those who wait go on.
+struct Dialing<'a, D: Dial>(&'a Link<D>);
+
+impl<'a, D: Dial> Dialing<'a, D> {
+    /// None: somebody else does.
+    fn begin(link: &'a Link<D>) -> Option<Self> {
+        let mut dialing = link.dialing.borrow_mut();
+        if dialing.is_some() {
+            return None;
+        }
+        *dialing = Some(Vec::new());
+        Some(Self(link))
+    }
+}
+
+impl<D: Dial> Drop for Dialing<'_, D> {
+    fn drop(&mut self) {
+        drop(self.0.dialing.take());
     }
 }

@@ -8,6 +8,8 @@ pub trait Dial: 'static {
     type Source: Source;
     /// Where bytes go.
     type Sink: Sink;
+    /// What rings a bell.
+    type Ringer: 'static;
 
     /// Connects to the server; an error says why that failed.
     async fn dial(&self) -> Result<(Self::Source, Self::Sink), String>;
@@ -17,6 +19,10 @@ pub trait Dial: 'static {
 
     /// Waits for so many milliseconds.
     async fn sleep(&self, ms: u64);
+
+    /// A bell: whoever drops the one rings it, and whoever waits for the other goes on then. One call wakes another by it,
+    /// which without it only the host can.
+    fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>);
 
     /// Says something to whoever operates this.
     fn log(&self, text: &str);

@@ -4,10 +4,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::task::Context;
 
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::future::{AbortHandle, Abortable};
-use futures::task::LocalSpawnExt;
+use futures::task::{LocalSpawnExt, noop_waker_ref};
 use rollcall_core::{Error, Published, State, UserId};
 use rollcall_functions::capabilities::Change;
 use rollcall_keyspace::{Commands, Keyspace, encode_payload};
@@ -88,6 +89,44 @@ fn many_calls_share_one_connection_and_each_gets_its_own_answers() {
     let said = calls.fake.said();
     assert_eq!(said.get(..2).unwrap(), ["AUTH right", "SELECT 3"]);
     assert_eq!(said.len(), 9);
+}
+
+#[test]
+fn what_is_asked_together_is_sent_together() {
+    let mut calls = Calls::new("redis://x");
+    let warm = calls.call(&["0"]).0;
+    calls.run();
+    assert!(warm.take().is_some());
+    calls.fake.writes();
+    let answers: Vec<_> = ["a", "b", "c"].iter().map(|word| calls.call(&[word]).0).collect();
+    calls.run();
+    for (word, answer) in ["a", "b", "c"].iter().zip(answers) {
+        assert_eq!(answer.take(), Some(echoed(&[word])));
+    }
+    assert_eq!(calls.fake.writes(), 1);
+}
+
+#[test]
+fn a_call_that_is_given_up_while_it_is_sent_breaks_the_line_and_the_next_one_makes_another() {
+    let mut calls = Calls::new("redis://x");
+    let warm = calls.call(&["0"]).0;
+    calls.run();
+    assert!(warm.take().is_some());
+    let (link, commands) = (Rc::clone(&calls.link), echo(&["a"]));
+    let mut given_up = Box::pin(link.send(&commands));
+    assert!(given_up.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_pending());
+    let waiting = calls.call(&["b"]).0;
+    calls.run();
+    drop(given_up);
+    // It reads already, and learns of it when its patience ends.
+    calls.fake.advance(1500);
+    calls.run();
+    assert_eq!(waiting.take(), Some(Err(Away("a call was given up while it was sent".to_owned()))));
+    let next = calls.call(&["c"]).0;
+    calls.run();
+    assert_eq!(next.take(), Some(echoed(&["c"])));
+    assert_eq!(calls.fake.connections(), (2, 1));
+    assert_eq!(calls.fake.said(), ["ECHO 0", "ECHO c"]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use wasip3::wit_stream;
 const READ_BYTES: usize = 64 * 1024;
 
 /// Connects to one host.
-pub(crate) struct Tcp {
+pub struct Tcp {
     host: String,
     port: u16,
 }
@@ -44,6 +44,7 @@ impl Tcp {
 impl Dial for Tcp {
     type Source = Incoming;
     type Sink = Outgoing;
+    type Ringer = StreamWriter<u8>;
 
     async fn dial(&self) -> Result<(Incoming, Outgoing), String> {
         let mut why = format!("`{}` has no address", self.host);
@@ -62,6 +63,12 @@ impl Dial for Tcp {
 
     async fn sleep(&self, ms: u64) {
         monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
+    }
+
+    fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>) {
+        // A stream that ends, and never says anything: within a component, those alone may carry bytes.
+        let (ringer, mut bell) = wit_stream::new();
+        (ringer, async move { drop(bell.read(Vec::with_capacity(1)).await) })
     }
 
     fn log(&self, text: &str) {
@@ -90,7 +97,7 @@ fn open(socket: TcpSocket) -> (Incoming, Outgoing) {
 }
 
 /// What comes from the server.
-pub(crate) struct Incoming {
+pub struct Incoming {
     bytes: StreamReader<u8>,
     /// What arrived while a read was given up.
     kept: Vec<u8>,
@@ -140,7 +147,7 @@ impl Drop for Pending<'_, '_> {
 }
 
 /// What goes to the server.
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     sink: StreamWriter<u8>,
     _result: FutureReader<Result<(), ErrorCode>>,
 }

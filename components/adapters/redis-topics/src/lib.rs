@@ -1,0 +1,55 @@
+//! The contract's `topics` on one Redis, over sockets of WASI 0.3: for any host that has those.
+//!
+//! An instance has one connection for questions, and another one that it listens to while somebody watches. Both are made
+//! when they are needed.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use rollcall_adapter::redis::{Ear, Listening};
+use rollcall_adapter::{Adapter, Exports, Ready, Watching};
+use rollcall_core::{Error, UserId};
+use rollcall_platform::Platform;
+use rollcall_sockets::{Socket, Tcp, address, platform, tcp};
+
+thread_local! {
+    static READY: OnceCell<Result<Rc<Ready<Platform<Socket>>>, String>> = const { OnceCell::new() };
+    static EAR: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
+}
+
+/// Redis by a socket, and one more to listen to.
+struct RedisTopics;
+
+impl Adapter for RedisTopics {
+    type Platform = Platform<Socket>;
+
+    fn ready() -> Result<Rc<Ready<Platform<Socket>>>, String> {
+        READY.with(|known| known.get_or_init(|| platform().map(Rc::new)).clone())
+    }
+}
+
+impl Watching for RedisTopics {
+    type Watch = Listening<Tcp>;
+
+    async fn watch(users: Vec<UserId>) -> Result<Listening<Tcp>, Error> {
+        let (ready, ear) = (Self::ready().map_err(Error::Other)?, ear().map_err(Error::Other)?);
+        ear.watch(ready.platform.keys(), &users).await
+    }
+
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        wit_bindgen::spawn_local(task);
+    }
+}
+
+fn ear() -> Result<Rc<Ear<Tcp>>, String> {
+    let make = || address().map(|address| Rc::new(Ear::new(tcp(&address), &address)));
+    EAR.with(|known| known.get_or_init(make).clone())
+}
+
+type Component = Exports<RedisTopics>;
+
+#[allow(unsafe_code, reason = "generated from wit/")]
+mod export {
+    use super::Component;
+    rollcall_adapter::topic_bindings::export_topics!(Component);
+}

@@ -1,0 +1,50 @@
+//! One Redis over sockets of WASI 0.3: what the adapters on it share.
+
+mod tcp;
+
+use rollcall_adapter::redis::{Address, Link};
+use rollcall_adapter::{Ready, ready, setting};
+use rollcall_keyspace::Commands;
+use rollcall_platform::{Away, Platform, Reply, Wire};
+use wasip3::clocks::monotonic_clock;
+use wasip3::random::random::get_random_u64;
+
+pub use tcp::Tcp;
+
+/// The capabilities of the contract on the Redis that is set, over one connection, which is made when it is needed. An error
+/// names the setting that is wrong.
+pub fn platform() -> Result<Ready<Platform<Socket>>, String> {
+    let address = address()?;
+    ready(|options| Ok(Platform::new(Socket(Link::new(tcp(&address), &address)), options)))
+}
+
+/// Where Redis is.
+pub fn address() -> Result<Address, String> {
+    Address::parse(setting("redis_url").as_deref())
+}
+
+/// Connects to it.
+pub fn tcp(address: &Address) -> Tcp {
+    Tcp::new(address.host(), address.port())
+}
+
+/// The connection on which an instance asks.
+pub struct Socket(Link<Tcp>);
+
+impl Wire for Socket {
+    async fn send(&self, commands: &Commands) -> Result<Vec<Reply>, Away> {
+        self.0.send(commands).await
+    }
+
+    fn ticks_us(&self) -> u64 {
+        monotonic_clock::now() / 1000
+    }
+
+    fn random(&self) -> u64 {
+        get_random_u64()
+    }
+
+    async fn pause(&self, ms: u64) {
+        monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
+    }
+}
