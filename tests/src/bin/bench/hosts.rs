@@ -23,7 +23,7 @@ const ASKED: u64 = 50;
 const CONNECTIONS: usize = 32;
 
 /// How many slices each place gets, in turn; the first does not count.
-const SLICES: usize = 11;
+const SLICES: usize = 31;
 
 /// How long a slice is.
 const SLICE: Duration = Duration::from_millis(700);
