@@ -2,6 +2,9 @@
 
 mod tcp;
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use rollcall_adapter::redis::{Address, Link};
 use rollcall_adapter::{Ready, ready, setting};
 use rollcall_keyspace::Commands;
@@ -11,9 +14,18 @@ use wasip3::random::random::get_random_u64;
 
 pub use tcp::Tcp;
 
-/// The capabilities of the contract on the Redis that is set, over one connection, which is made when it is needed. An error
-/// names the setting that is wrong.
-pub fn platform() -> Result<Ready<Platform<Socket>>, String> {
+/// What is made of the settings: the capabilities of the contract on one Redis.
+pub type Prepared = Ready<Platform<Socket>>;
+
+/// This instance's, with one connection, which is made when it is needed. An error names the setting that is wrong.
+pub fn prepared() -> Result<Rc<Prepared>, String> {
+    thread_local! {
+        static PREPARED: OnceCell<Result<Rc<Prepared>, String>> = const { OnceCell::new() };
+    }
+    PREPARED.with(|known| known.get_or_init(|| prepare().map(Rc::new)).clone())
+}
+
+fn prepare() -> Result<Prepared, String> {
     let address = address()?;
     ready(|options| Ok(Platform::new(Socket(Link::new(tcp(&address), &address)), options)))
 }

@@ -66,7 +66,7 @@ impl Dial for Tcp {
     }
 
     fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>) {
-        // A stream that ends, and never says anything: within a component, those alone may carry bytes.
+        // A stream that says nothing, and ends. A future would do, but a component may not read its own if it carries a result.
         let (ringer, mut bell) = wit_stream::new();
         (ringer, async move { drop(bell.read(Vec::with_capacity(1)).await) })
     }

@@ -3,16 +3,11 @@
 //! Everything but `topics`, which is `redis-topics`'s: whoever tells of changes goes on after it has answered, and a component
 //! that can do that takes a turn of the host's loop more every time that it waits.
 
-use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_adapter::{Adapter, Exports, Ready};
+use rollcall_adapter::{Adapter, Exports};
 use rollcall_platform::Platform;
-use rollcall_sockets::{Socket, platform};
-
-thread_local! {
-    static READY: OnceCell<Result<Rc<Ready<Platform<Socket>>>, String>> = const { OnceCell::new() };
-}
+use rollcall_sockets::{Prepared, Socket, prepared};
 
 /// Redis by a socket.
 struct RedisTcp;
@@ -20,8 +15,8 @@ struct RedisTcp;
 impl Adapter for RedisTcp {
     type Platform = Platform<Socket>;
 
-    fn ready() -> Result<Rc<Ready<Platform<Socket>>>, String> {
-        READY.with(|known| known.get_or_init(|| platform().map(Rc::new)).clone())
+    fn ready() -> Result<Rc<Prepared>, String> {
+        prepared()
     }
 }
 

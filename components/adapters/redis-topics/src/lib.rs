@@ -7,15 +7,10 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use rollcall_adapter::redis::{Ear, Listening};
-use rollcall_adapter::{Adapter, Exports, Ready, Watching};
+use rollcall_adapter::{Adapter, Exports, Watching};
 use rollcall_core::{Error, UserId};
 use rollcall_platform::Platform;
-use rollcall_sockets::{Socket, Tcp, address, platform, tcp};
-
-thread_local! {
-    static READY: OnceCell<Result<Rc<Ready<Platform<Socket>>>, String>> = const { OnceCell::new() };
-    static EAR: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
-}
+use rollcall_sockets::{Prepared, Socket, Tcp, address, prepared, tcp};
 
 /// Redis by a socket, and one more to listen to.
 struct RedisTopics;
@@ -23,8 +18,8 @@ struct RedisTopics;
 impl Adapter for RedisTopics {
     type Platform = Platform<Socket>;
 
-    fn ready() -> Result<Rc<Ready<Platform<Socket>>>, String> {
-        READY.with(|known| known.get_or_init(|| platform().map(Rc::new)).clone())
+    fn ready() -> Result<Rc<Prepared>, String> {
+        prepared()
     }
 }
 
@@ -41,7 +36,11 @@ impl Watching for RedisTopics {
     }
 }
 
+/// This instance's.
 fn ear() -> Result<Rc<Ear<Tcp>>, String> {
+    thread_local! {
+        static EAR: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
+    }
     let make = || address().map(|address| Rc::new(Ear::new(tcp(&address), &address)));
     EAR.with(|known| known.get_or_init(make).clone())
 }
