@@ -74,7 +74,8 @@ impl Tools {
     /// Installs them, unless exactly these are there.
     fn installed(workspace: &Workspace) -> Result<Self> {
         let folder = workspace.target.join("tools/infra");
-        let (list, wanted) = (folder.join("installed"), TOOLS.join("\n"));
+        // They know where they are: a folder that was moved is another one.
+        let (list, wanted) = (folder.join("installed"), format!("{}\n{}", folder.display(), TOOLS.join("\n")));
         if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
             return Ok(Self(folder.join("bin")));
         }
