@@ -188,8 +188,8 @@ pub enum Access {
     },
 }
 
-/// Finds out who is asking, at `now` in Unix seconds, which only a token makes it ask for. `authorization` and `rollcall_user` are the headers of these
-/// names, the latter [`ROLLCALL_USER`], read as UTF-8.
+/// Finds out who is asking, at `now` in Unix seconds, which only a token makes it ask for. `authorization` and
+/// `rollcall_user` are the headers of these names, the latter [`ROLLCALL_USER`], read as UTF-8.
 ///
 /// With keys, only a token counts: the header and the query key that name a caller without one are not even read.
 pub fn identify(

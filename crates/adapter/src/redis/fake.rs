@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -23,6 +23,7 @@ struct State {
     dialed: Cell<u32>,
     is_away: Cell<bool>,
     is_mute: Cell<bool>,
+    is_full: Cell<bool>,
     said: RefCell<Vec<String>>,
     writes: Cell<u32>,
     logged: RefCell<Vec<String>>,
@@ -71,6 +72,11 @@ impl Fake {
                 bytes.chunks(3).for_each(|part| connection.deliver(part.to_vec()));
             }
         }
+    }
+
+    /// A full server takes nothing; whoever writes to it waits for ever.
+    pub(super) fn set_full(&self, is_full: bool) {
+        self.0.is_full.set(is_full);
     }
 
     pub(super) fn close_all(&self) {
@@ -233,6 +239,9 @@ impl Sink for Outgoing {
     async fn write(&mut self, bytes: Vec<u8>) -> bool {
         if self.1.is_closed.get() {
             return false;
+        }
+        if self.0.0.is_full.get() {
+            pending::<()>().await;
         }
         self.0.0.writes.set(self.0.0.writes.get() + 1);
         self.0.take(&self.1, &bytes);

@@ -108,7 +108,7 @@ impl<D: Dial> Line<D> {
             }
             self.check()?;
             match self.task() {
-                Some(Task::Write(sink)) => Writer { line: self, sink: Some(sink), is_done: false }.write().await,
+                Some(Task::Write(sink)) => Writer { line: self, sink: Some(sink), is_writing: false }.write().await,
                 Some(Task::Read(reading)) => Reader { line: self, reading: Some(reading) }.read().await,
                 None => {
                     let (ringer, bell) = self.dial.bell();
@@ -119,10 +119,13 @@ impl<D: Dial> Line<D> {
         }
     }
 
-    /// What there is to do that nobody does.
+    /// What there is to do that nobody does. Nobody begins to read before everything is sent: so whoever reads has asked, and
+    /// whoever has not can be woken to write.
     fn task(&self) -> Option<Task<D>> {
-        let sink = if self.unsent.borrow().is_empty() { None } else { self.sink.take() };
-        sink.map(Task::Write).or_else(|| self.reading.take().map(Task::Read))
+        match self.unsent.borrow().is_empty() {
+            false => self.sink.take().map(Task::Write),
+            true => self.reading.take().map(Task::Read),
+        }
     }
 
     /// What came of it. None: that took too long, and the line is broken off.
@@ -151,9 +154,13 @@ impl<D: Dial> Line<D> {
         self.broken.borrow().clone().map_or(Ok(()), |why| Err(Away(why)))
     }
 
-    /// If nobody reads, somebody should.
+    /// If there is something to do that nobody does, somebody should.
     fn pass_on(&self) {
-        if self.reading.borrow().is_some() {
+        let is_free = match self.unsent.borrow().is_empty() {
+            false => self.sink.borrow().is_some(),
+            true => self.reading.borrow().is_some(),
+        };
+        if is_free {
             self.sleepers.borrow_mut().pop_first();
         }
     }
@@ -189,7 +196,7 @@ fn message(reply: &Reply) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Whoever leaves a seat sees to it that somebody reads: it may have been woken to do so itself.
+/// Whoever leaves a seat sees to it that somebody goes on: it may have been woken to do so itself.
 struct Leaving<'a, D: Dial> {
     line: &'a Line<D>,
     seat: u64,
@@ -208,12 +215,12 @@ enum Task<D: Dial> {
     Read(Reading<D>),
 }
 
-/// Whoever writes, until nothing is left to be sent. If it is given up before, nobody can go on: half a command would make
-/// nonsense of all that follow.
+/// Whoever writes, until nothing is left to be sent. However it ends, another can go on, unless it is given up in the middle:
+/// half a command would make nonsense of all that follow.
 struct Writer<'a, D: Dial> {
     line: &'a Line<D>,
     sink: Option<D::Sink>,
-    is_done: bool,
+    is_writing: bool,
 }
 
 impl<D: Dial> Writer<'_, D> {
@@ -223,18 +230,19 @@ impl<D: Dial> Writer<'_, D> {
         a_moment().await;
         while !self.line.unsent.borrow().is_empty() && !self.line.is_broken() {
             let unsent = self.line.unsent.take();
+            self.is_writing = true;
             if self.line.in_time(sink.write(unsent)).await == Some(false) {
                 self.line.break_off("the connection broke");
             }
+            self.is_writing = false;
         }
-        self.is_done = true;
     }
 }
 
 impl<D: Dial> Drop for Writer<'_, D> {
     fn drop(&mut self) {
         *self.line.sink.borrow_mut() = self.sink.take();
-        if !self.is_done {
+        if self.is_writing {
             self.line.break_off("a call was given up while it was sent");
         }
     }

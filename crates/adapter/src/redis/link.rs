@@ -67,7 +67,7 @@ impl<D: Dial> Link<D> {
             if let Some(line) = self.current() {
                 return Ok(line);
             }
-            let Some(dialing) = Dialing::begin(self) else {
+            let Some(_dialing) = Dialing::begin(self) else {
                 self.others_dial().await?;
                 continue;
             };
@@ -77,7 +77,6 @@ impl<D: Dial> Link<D> {
             self.failure.replace(connected.as_ref().err().cloned());
             let line = Rc::new(connected?);
             self.line.replace(Some(Rc::clone(&line)));
-            drop(dialing);
             return Ok(line);
         }
     }

@@ -59,6 +59,16 @@ impl Calls {
         Self { pool: LocalPool::new(), fake, link }
     }
 
+    /// With a connection that was made already.
+    fn connected() -> Self {
+        let mut calls = Self::new("redis://x");
+        let warm = calls.call(&["0"]).0;
+        calls.run();
+        assert_eq!(warm.take(), Some(echoed(&["0"])));
+        (calls.fake.said(), calls.fake.writes());
+        calls
+    }
+
     fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<Reply>, Away>>, AbortHandle) {
         let (link, commands) = (Rc::clone(&self.link), echo(words));
         begin(&self.pool.spawner(), async move { link.send(&commands).await })
@@ -93,11 +103,7 @@ fn many_calls_share_one_connection_and_each_gets_its_own_answers() {
 
 #[test]
 fn what_is_asked_together_is_sent_together() {
-    let mut calls = Calls::new("redis://x");
-    let warm = calls.call(&["0"]).0;
-    calls.run();
-    assert!(warm.take().is_some());
-    calls.fake.writes();
+    let mut calls = Calls::connected();
     let answers: Vec<_> = ["a", "b", "c"].iter().map(|word| calls.call(&[word]).0).collect();
     calls.run();
     for (word, answer) in ["a", "b", "c"].iter().zip(answers) {
@@ -107,26 +113,51 @@ fn what_is_asked_together_is_sent_together() {
 }
 
 #[test]
-fn a_call_that_is_given_up_while_it_is_sent_breaks_the_line_and_the_next_one_makes_another() {
-    let mut calls = Calls::new("redis://x");
-    let warm = calls.call(&["0"]).0;
-    calls.run();
-    assert!(warm.take().is_some());
+fn one_that_is_given_up_before_it_writes_leaves_it_to_another() {
+    let mut calls = Calls::connected();
     let (link, commands) = (Rc::clone(&calls.link), echo(&["a"]));
     let mut given_up = Box::pin(link.send(&commands));
     assert!(given_up.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_pending());
-    let waiting = calls.call(&["b"]).0;
+    let waiting = [calls.call(&["b"]).0, calls.call(&["c"]).0];
     calls.run();
     drop(given_up);
-    // It reads already, and learns of it when its patience ends.
-    calls.fake.advance(1500);
     calls.run();
+    for (word, answer) in ["b", "c"].iter().zip(waiting) {
+        assert_eq!(answer.take(), Some(echoed(&[word])));
+    }
+    assert_eq!(calls.fake.connections(), (1, 1));
+    assert_eq!(calls.fake.said(), ["ECHO a", "ECHO b", "ECHO c"]);
+}
+
+#[test]
+fn one_that_is_given_up_while_it_writes_breaks_the_line_and_the_next_makes_another() {
+    let mut calls = Calls::connected();
+    calls.fake.set_full(true);
+    let (given_up, handle) = calls.call(&["a"]);
+    let waiting = calls.call(&["b"]).0;
+    calls.run();
+    assert!(waiting.borrow().is_none());
+    handle.abort();
+    calls.run();
+    assert_eq!(given_up.take(), None);
     assert_eq!(waiting.take(), Some(Err(Away("a call was given up while it was sent".to_owned()))));
+    calls.fake.set_full(false);
     let next = calls.call(&["c"]).0;
     calls.run();
-    assert_eq!(next.take(), Some(echoed(&["c"])));
-    assert_eq!(calls.fake.connections(), (2, 1));
-    assert_eq!(calls.fake.said(), ["ECHO 0", "ECHO c"]);
+    assert_eq!((next.take(), calls.fake.connections()), (Some(echoed(&["c"])), (2, 1)));
+}
+
+#[test]
+fn a_server_that_takes_nothing_is_given_up_in_time() {
+    let mut calls = Calls::connected();
+    calls.fake.set_full(true);
+    let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0];
+    calls.run();
+    calls.fake.advance(1500);
+    calls.run();
+    for call in waiting {
+        assert_eq!(call.take(), Some(Err(Away("it does not answer in time".to_owned()))));
+    }
 }
 
 #[test]
@@ -166,10 +197,7 @@ fn a_lost_connection_fails_whoever_waits_and_the_next_call_makes_another() {
 
 #[test]
 fn a_silent_server_is_given_up_in_time() {
-    let mut calls = Calls::new("redis://x");
-    let warm = calls.call(&["0"]).0;
-    calls.run();
-    assert!(warm.take().is_some());
+    let mut calls = Calls::connected();
     calls.fake.set_mute(true);
     let first = calls.call(&["a"]).0;
     calls.run();
