@@ -19,7 +19,7 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 /// Runs every step and prints how long each took.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let workspace = &workspace.linted();
-    let steps: [Step<'_>; 11] = [
+    let steps: [Step<'_>; 12] = [
         ("setup", &|| setup::run(workspace).and_then(|()| servers::run())),
         ("fmt", &|| process::run(process::cargo(&workspace.root).args(["fmt", "--all", "--check"]))),
         ("tidy: files", &|| tidy::files(workspace)),
@@ -28,9 +28,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         ("dist", &|| dist::run(workspace).and_then(|()| build::yardsticks(workspace))),
         ("tidy: example config", &|| tidy::example(workspace)),
         ("clippy: functions", &|| clippy_functions(workspace)),
+        ("tests: compile", &|| test::compile(workspace, &[])),
         ("infra", &|| infra::run(workspace)),
         ("publish: dry run", &|| publish::run(workspace, true, None)),
-        ("test", &|| test::suites(workspace, &[])),
+        ("tests", &|| test::suites(workspace, &[])),
     ];
     let mut times = Vec::new();
     let outcome = steps.iter().try_for_each(|(name, step)| timed(name, step, &mut times));

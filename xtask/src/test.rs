@@ -32,7 +32,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     if elsewhere.wasmtime {
         build::other_hosts(workspace)?;
     }
-    suites(workspace, &elsewhere.added_to(args))
+    let args = elsewhere.added_to(args);
+    compile(workspace, &args)?;
+    suites(workspace, &args)
 }
 
 /// Which of the other hosts are to be tried.
@@ -83,9 +85,19 @@ fn version_of(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()??, parts.next()??))
 }
 
-/// Runs the tests of what is already built.
-pub(crate) fn suites(workspace: &Workspace, args: &[String]) -> Result<()> {
+/// Compiles the tests of what is already built: what does not compile is said before anything is run.
+pub(crate) fn compile(workspace: &Workspace, args: &[String]) -> Result<()> {
     build::guests(workspace)?;
+    for packages in groups(workspace, args) {
+        let mut cargo = workspace.cargo();
+        cargo.arg("test").args(packages).arg("--no-run").args(own(args));
+        process::run(&mut cargo)?;
+    }
+    Ok(())
+}
+
+/// Runs the tests that were compiled.
+pub(crate) fn suites(workspace: &Workspace, args: &[String]) -> Result<()> {
     let started = Instant::now();
     let mut tally = Tally::default();
     let mut broken = Vec::new();
@@ -118,23 +130,31 @@ pub(crate) fn suites(workspace: &Workspace, args: &[String]) -> Result<()> {
 /// Which tests of what is written in TypeScript these arguments choose: a word is part of a name there too, and whatever
 /// else is for cargo leaves them out. None: none of them; none inside: all.
 fn chosen(args: &[String]) -> Option<Option<&str>> {
-    let own = args.iter().take_while(|arg| *arg != "--").map(String::as_str).collect::<Vec<_>>();
-    match own.as_slice() {
+    match own(args).collect::<Vec<_>>().as_slice() {
         [] => Some(None),
         [word] if !word.starts_with('-') => Some(Some(word)),
         _ => None,
     }
 }
 
-/// The packages of each `cargo test`; the arguments choose them if they name any.
+/// The arguments that are cargo's own; what comes after them is for the tests.
+fn own(args: &[String]) -> impl Iterator<Item = &str> {
+    args.iter().map(String::as_str).take_while(|arg| *arg != "--")
+}
+
+/// The packages of each `cargo test`; the arguments choose them if they name any, or a file in a folder of tests.
 fn groups<'a>(workspace: &'a Workspace, args: &[String]) -> Vec<Vec<&'a str>> {
-    let own = args.iter().take_while(|arg| *arg != "--");
-    if own.into_iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package")) {
+    if own(args).any(|arg| arg.starts_with("-p") || arg.starts_with("--package")) {
         return vec![Vec::new()];
+    }
+    let natives = workspace.natives();
+    // Nobody else has such folders.
+    if own(args).any(|arg| arg == "--test") {
+        return vec![selection(&natives)];
     }
     // This program by itself, as it was built to be run: so what it depends on is there already.
     let (xtask, shared) = workspace.tools().into_iter().partition(|package| package.name == env!("CARGO_PKG_NAME"));
-    let groups: [Vec<&Package>; 3] = [workspace.natives(), shared, xtask];
+    let groups: [Vec<&Package>; 3] = [natives, shared, xtask];
     groups.iter().filter(|packages| !packages.is_empty()).map(|packages| selection(packages)).collect()
 }
 
