@@ -29,6 +29,7 @@ pub mod stage;
 mod stream;
 pub mod swarm;
 pub mod vigil;
+mod wasi;
 mod wishes;
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The places where the functions are deployed: our host, Spin, and `wasmtime serve`, each a real program on a Redis.
+//! The places where the functions are deployed: our host, Spin, `wasmtime serve` and another host of WASI, each on a Redis.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use rollcall_servers::{Process, free_port, wait_until};
 use tempfile::TempDir;
 
+use crate::wasi::{Paths, Wasi};
 use crate::{Client, Host, Mint, Stream, root};
 
 /// The components are compiled when a program starts that has none of its own compiled ahead.
@@ -23,7 +24,7 @@ while :; do "$@" & child=$!; wait "$child"; sleep 0.5; done
 "#;
 
 /// Which paths each function answers for.
-const PATHS: [(&str, &[&str]); 6] = [
+const PATHS: &Paths = &[
     ("heartbeat", &["/v1/heartbeat", "/v1/leave", "/v1/status"]),
     ("query", &["/v1/presence", "/presence/batch", "/healthz", "/readyz", "/openapi.json"]),
     ("subscribe", &["/v1/subscribe"]),
@@ -61,6 +62,12 @@ impl Setup {
         };
         self.settings.iter().cloned().chain([access]).collect()
     }
+
+    /// The same as variables of an environment, for components that connect to this Redis.
+    fn variables(&self, redis: &str) -> Vec<(String, String)> {
+        let all = self.all().into_iter().chain([("redis_url", redis.to_owned())]);
+        all.map(|(name, value)| (format!("ROLLCALL_{}", name.to_uppercase()), value)).collect()
+    }
 }
 
 /// A running service.
@@ -75,6 +82,7 @@ pub struct Place {
     /// What runs for as long as this value is there.
     _host: Option<Host>,
     _programs: Vec<Program>,
+    wasi: Option<Wasi>,
 }
 
 /// A program that ends with this value, with the processes that it started.
@@ -97,7 +105,7 @@ impl Place {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let host = Host::start(&arguments);
         let routes = vec![("/", host.base().to_owned())];
-        Self { name: "our host", notices: true, setup, routes, _host: Some(host), _programs: Vec::new() }
+        Self { name: "our host", notices: true, setup, routes, _host: Some(host), _programs: Vec::new(), wasi: None }
     }
 
     /// `spin up`, with the manifest as it is shipped.
@@ -133,7 +141,7 @@ impl Place {
         command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
-        Self { name: "Spin", notices: true, setup, routes, _host: None, _programs: vec![program] }
+        Self { name: "Spin", notices: true, setup, routes, _host: None, _programs: vec![program], wasi: None }
     }
 
     /// `wasmtime serve`, one for each function.
@@ -142,8 +150,8 @@ impl Place {
         for (function, paths) in PATHS {
             let mut command = Command::new(wasmtime());
             command.args(["serve", "-Wcomponent-model-async", "-Sp3,cli,inherit-network,allow-ip-name-lookup"]);
-            for (name, value) in setup.all().into_iter().chain([("redis_url", redis.to_owned())]) {
-                command.arg("--env").arg(format!("ROLLCALL_{}={value}", name.to_uppercase()));
+            for (name, value) in setup.variables(redis) {
+                command.arg("--env").arg(format!("{name}={value}"));
             }
             let file = root().join("dist/wasi").join(function).with_extension("wasm");
             let program = Program::start(command, |command, port, _| {
@@ -152,7 +160,14 @@ impl Place {
             routes.extend(paths.iter().map(|path| (*path, program.base())));
             programs.push(program);
         }
-        Self { name: "wasmtime serve", notices: false, setup, routes, _host: None, _programs: programs }
+        Self { name: "wasmtime serve", notices: false, setup, routes, _host: None, _programs: programs, wasi: None }
+    }
+
+    /// A host of WASI in this process, which tells what went wrong inside.
+    pub fn wasi(redis: &str, setup: Setup) -> Self {
+        let wasi = Wasi::start(PATHS, setup.variables(redis));
+        let routes = vec![("/", wasi.base())];
+        Self { name: "WASI", notices: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
     }
 
     /// A component that asks Redis for one key, on Spin.
@@ -171,7 +186,20 @@ impl Place {
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
         let setup = Setup::default();
-        Self { name: "one GET on Spin", notices: false, setup, routes, _host: None, _programs: vec![program] }
+        Self {
+            name: "one GET on Spin",
+            notices: false,
+            setup,
+            routes,
+            _host: None,
+            _programs: vec![program],
+            wasi: None,
+        }
+    }
+
+    /// Instances that ended in an error and requests that were not answered, where a place can tell.
+    pub fn failures(&self) -> Vec<String> {
+        self.wasi.as_ref().map(Wasi::failures).unwrap_or_default()
     }
 
     /// Whether there is a Spin on this machine.

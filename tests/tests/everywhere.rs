@@ -1,5 +1,5 @@
-//! One scenario, wherever the functions are deployed: in our host, on Spin, and under `wasmtime serve`. The components are
-//! the same, so the answers are.
+//! One scenario, wherever the functions are deployed: in our host, on Spin, under `wasmtime serve` and in another host of
+//! WASI. The components are the same, so the answers are.
 
 #![allow(
     clippy::expect_used,
@@ -20,10 +20,20 @@ use serde_json::{Value, json};
 /// Whatever is noticed by itself is noticed within a second or two; a busy machine is given more.
 const NOTICED: Duration = Duration::from_secs(15);
 
+/// What is to have gone wrong.
+const NOTHING: [&str; 0] = [];
+
 /// A Redis that tells of expired keys, which a host sees to by itself and Spin leaves to whoever runs Redis.
 fn redis() -> Redis {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     Redis::with(Options { args, ..Options::default() }).unwrap()
+}
+
+/// A figure of Redis about itself.
+fn info(server: &Redis, name: &str) -> String {
+    let all = server.ask(&["INFO"]).unwrap();
+    let found = all.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':').map(str::to_owned));
+    found.unwrap_or_else(|| panic!("Redis does not tell {name}"))
 }
 
 /// Does something while somebody sweeps, if the place needs that.
@@ -353,30 +363,101 @@ fn our_host() {
     guards_its_doors(&Place::host(&server.url(), Setup::brisk().with_tokens()));
 }
 
-#[test]
-#[ignore = "it takes ten minutes to compile: cargo xtask test --wasmtime"]
-fn on_wasmtime_serve() {
-    let server = redis();
-    let place = Place::wasmtime(&server.url(), Setup::brisk());
+/// All that is expected of a place that is not our host.
+fn everything(server: &Redis, start: impl Fn(Setup) -> Place) {
+    let place = start(Setup::brisk());
     scenario(&place);
     let host = Place::host(&server.url(), Setup::brisk());
     refuses_alike(&place, &host);
     is_one_service_with(&place, &host);
+    assert_eq!(place.failures(), NOTHING);
     drop(place);
-    guards_its_doors(&Place::wasmtime(&server.url(), Setup::brisk().with_tokens()));
+    guards_its_doors(&start(Setup::brisk().with_tokens()));
+}
+
+#[test]
+fn on_wasi() {
+    let server = redis();
+    everything(&server, |setup| Place::wasi(&server.url(), setup));
+}
+
+#[test]
+fn on_wasi_whoever_comes_at_once_shares_instances_and_their_connections() {
+    const PEOPLE: usize = 48;
+    const BEATS: usize = 40;
+    let server = redis();
+    let place = Place::wasi(&server.url(), Setup::brisk());
+    std::thread::scope(|scope| {
+        for n in 0..PEOPLE {
+            let person = place.client(&format!("crowd-{n}"));
+            scope.spawn(move || {
+                for _ in 0..BEATS {
+                    ok(&person.beat("web"));
+                }
+            });
+        }
+        // Some come to watch, and are gone before or after they were told anything.
+        scope.spawn(|| {
+            for n in 0..BEATS {
+                let mut stream = place.subscribe("crowd-watcher", &format!("users=crowd-{n}&watch_only=true"));
+                if n % 2 == 0 {
+                    stream.snapshot();
+                }
+            }
+        });
+    });
+    assert_eq!(place.failures(), NOTHING);
+    let connections: usize = info(&server, "total_connections_received").parse().unwrap();
+    assert!(connections < PEOPLE * BEATS / 10, "{connections} connections for {} beats", PEOPLE * BEATS);
+}
+
+#[test]
+fn on_wasi_a_redis_that_is_away_is_said_to_be_and_is_found_again() {
+    let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
+    let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
+    let place = Place::wasi(&server.url(), Setup::brisk());
+    let away = |what: &str| {
+        std::thread::scope(|scope| {
+            let ask = |n| {
+                let person = place.client(&format!("outage-{n}"));
+                scope.spawn(move || person.beat("web"))
+            };
+            for answer in (0..8).map(ask).collect::<Vec<_>>() {
+                let answer = answer.join().unwrap();
+                assert_eq!(
+                    (answer.status, answer.header("content-type")),
+                    (503, Some("application/problem+json")),
+                    "{what}"
+                );
+            }
+        });
+    };
+    let bob = place.client("outage-bob");
+    ok(&bob.beat("web"));
+    server.pause().unwrap();
+    away("one that does not answer");
+    server.resume().unwrap();
+    eventually("one that answers again", NOTICED, || bob.beat("web").status == 200);
+    server.kill();
+    away("one that is not there");
+    server.restart().unwrap();
+    eventually("one that is there again", NOTICED, || bob.beat("web").status == 200);
+    assert_eq!(place.client("outage-alice").state("outage-bob"), "online");
+    assert_eq!(place.failures(), NOTHING);
+}
+
+#[test]
+#[ignore = "it takes ten minutes to compile: cargo xtask test --wasmtime"]
+fn on_wasmtime_serve() {
+    let server = redis();
+    everything(&server, |setup| Place::wasmtime(&server.url(), setup));
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin() {
     let server = redis();
-    let place = Place::spin(server.port(), Setup::brisk());
-    scenario(&place);
-    let host = Place::host(&server.url(), Setup::brisk());
-    refuses_alike(&place, &host);
-    is_one_service_with(&place, &host);
-    drop(place);
-    guards_its_doors(&Place::spin(server.port(), Setup::brisk().with_tokens()));
+    everything(&server, |setup| Place::spin(server.port(), setup));
 }
 
 #[test]

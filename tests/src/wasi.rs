@@ -1,0 +1,263 @@
+//! A host of WASI 0.3 that is not ours: what is in `dist/wasi`, on wasmtime's own WASI, in this process.
+//!
+//! It keeps instances as Spin and `wasmtime serve` do, each for many requests and for several at once; `wasmtime serve` stands on
+//! the same library, but takes ten minutes to compile.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::time::Sleep;
+use wasmtime::component::{Component, GuestTaskId, Linker, ResourceTable};
+use wasmtime::{Config, Engine, OptLevel, Store, StoreContextMut};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::handler::{
+    HandlerState, Instance, Proxy, ProxyHandler, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus,
+};
+use wasmtime_wasi_http::p3::bindings::ServicePre;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
+
+/// How many requests an instance is given in its life, and how many at once: as many as Spin and `wasmtime serve` give it.
+const REQUESTS: (usize, usize) = (128, 16);
+
+/// An instance that has nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// A running service. It ends with this value.
+pub(crate) struct Wasi {
+    address: SocketAddr,
+    failures: Arc<Mutex<Vec<String>>>,
+    runtime: Option<Runtime>,
+}
+
+/// Functions, each with the beginnings of the paths that it answers for.
+pub(crate) type Paths = [(&'static str, &'static [&'static str])];
+
+impl Wasi {
+    /// Serves these functions on one port, with these variables in the environment of each.
+    pub(crate) fn start(paths: &'static Paths, variables: Vec<(String, String)>) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let failures = Arc::<Mutex<Vec<String>>>::default();
+        let handlers = components(paths).iter().map(|(name, component)| {
+            let (variables, failures) = (variables.clone(), Arc::clone(&failures));
+            ProxyHandler::new(Function { name, service: linked(component), variables, failures })
+        });
+        let handlers = paths.iter().map(|(_, paths)| *paths).zip(handlers).collect::<Vec<_>>().into();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        runtime.spawn(accept(listener, handlers));
+        Self { address, failures, runtime: Some(runtime) }
+    }
+
+    pub(crate) fn base(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What went wrong so far, by function: an instance that trapped, or a request without an answer.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.failures.lock().expect("a lock").clone()
+    }
+}
+
+impl Drop for Wasi {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+type Handlers = Arc<[(&'static [&'static str], ProxyHandler<Function>)]>;
+
+async fn accept(listener: TcpListener, handlers: Handlers) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(serve(stream, Arc::clone(&handlers)));
+    }
+}
+
+/// Until the client goes, which is no failure.
+async fn serve(stream: TcpStream, handlers: Handlers) {
+    let service = service_fn(|request| answer(request, &handlers));
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>, handlers: &Handlers) -> Result<Response<WasiBody>, Infallible> {
+    let path = request.uri().path();
+    let answers_for = |paths: &[&str]| paths.iter().any(|beginning| path.starts_with(beginning));
+    let Some((_, handler)) = handlers.iter().find(|(paths, _)| answers_for(paths)) else {
+        return Ok(plain(404, "nobody answers for this path"));
+    };
+    let request = request.map(|body| body.map_err(Error::from).boxed_unsync());
+    Ok(handler.handle((), request).await.unwrap_or_else(|error| {
+        handler.state().failed(&error);
+        plain(500, "the function failed")
+    }))
+}
+
+fn plain(status: u16, text: &'static str) -> Response<WasiBody> {
+    let body = Full::from(text).map_err(|never| match never {}).boxed_unsync();
+    Response::builder().status(status).body(body).expect("a response")
+}
+
+/// Compiled once: every service of a test has the same.
+fn components(paths: &Paths) -> &'static [(&'static str, Component)] {
+    static COMPILED: OnceLock<Vec<(&str, Component)>> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let mut config = Config::new();
+        config.wasm_component_model_async(true);
+        // Two megabytes each, most of which never runs.
+        config.cranelift_opt_level(OptLevel::None);
+        let engine = Engine::new(&config).expect("an engine");
+        let compiled = paths.iter().map(|(name, _)| {
+            let file = crate::root().join("dist/wasi").join(name).with_extension("wasm");
+            (*name, Component::from_file(&engine, file).expect("a component"))
+        });
+        compiled.collect()
+    })
+}
+
+/// With all of WASI below it, and nothing else.
+fn linked(component: &Component) -> ServicePre<Guest> {
+    let mut linker = Linker::new(component.engine());
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI 0.2, which Rust's standard library is on");
+    wasmtime_wasi::p3::add_to_linker(&mut linker).expect("WASI 0.3");
+    wasmtime_wasi_http::p3::add_to_linker(&mut linker).expect("HTTP");
+    linker.instantiate_pre(component).and_then(ServicePre::new).expect("a component that fits")
+}
+
+/// A function that is deployed here.
+struct Function {
+    name: &'static str,
+    service: ServicePre<Guest>,
+    variables: Vec<(String, String)>,
+    failures: Arc<Mutex<Vec<String>>>,
+}
+
+impl Function {
+    fn failed(&self, error: &wasmtime::Error) {
+        record(&self.failures, self.name, error);
+    }
+}
+
+fn record(failures: &Mutex<Vec<String>>, name: &str, error: &wasmtime::Error) {
+    failures.lock().expect("a lock").push(format!("{name}: {error:?}"));
+}
+
+impl HandlerState for Function {
+    type StoreData = Guest;
+    type WorkerExpiration = Idle;
+    type WorkerState = Kept;
+
+    async fn instantiate(&self) -> wasmtime::Result<Instance<Guest, Idle, Kept>> {
+        let mut wasi = WasiCtx::builder();
+        wasi.envs(&self.variables).inherit_network().allow_tcp(true).allow_ip_name_lookup(true).inherit_stderr();
+        let guest = Guest { wasi: wasi.build(), http: WasiHttpCtx::new(), table: ResourceTable::new(), hooks: Closed };
+        let mut store = Store::new(self.service.engine(), guest);
+        let proxy = Proxy::P3(self.service.instantiate_async(&mut store).await?);
+        let expiration = Idle(Box::pin(tokio::time::sleep(IDLE)));
+        let state = Kept { name: self.name, failures: Arc::clone(&self.failures) };
+        Ok(Instance { store, proxy, view: WasiHttpView::http, expiration, state })
+    }
+}
+
+/// When an instance ends by itself.
+struct Idle(Pin<Box<Sleep>>);
+
+impl WorkerExpiration for Idle {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>, status: WorkerStatus, start: Instant) -> Poll<()> {
+        if status != WorkerStatus::Idle {
+            return Poll::Pending;
+        }
+        let deadline = (start + IDLE).into();
+        if self.0.deadline() != deadline {
+            self.0.as_mut().reset(deadline);
+        }
+        self.0.as_mut().poll(context)
+    }
+}
+
+/// An instance, as long as it is kept.
+struct Kept {
+    name: &'static str,
+    failures: Arc<Mutex<Vec<String>>>,
+}
+
+impl WorkerState for Kept {
+    type StoreData = Guest;
+    type RequestData = ();
+
+    fn should_accept_request(&self, at_once: usize, in_all: usize) -> ShouldAccept {
+        match (in_all >= REQUESTS.0, at_once >= REQUESTS.1) {
+            (true, _) => ShouldAccept::Never,
+            (_, true) => ShouldAccept::No,
+            _ => ShouldAccept::Yes,
+        }
+    }
+
+    fn on_request_start(
+        &self,
+        _: StoreContextMut<'_, Guest>,
+        (): (),
+        _: GuestTaskId,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + Sync>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn drop(&self, _: Store<Guest>, result: wasmtime::Result<()>) {
+        if let Err(error) = result {
+            record(&self.failures, self.name, &error);
+        }
+    }
+}
+
+/// What stands behind WASI for one instance.
+struct Guest {
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+    table: ResourceTable,
+    hooks: Closed,
+}
+
+impl WasiView for Guest {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for Guest {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { hooks: &mut self.hooks, table: &mut self.table, ctx: &mut self.http }
+    }
+}
+
+/// No function asks anybody over HTTP.
+struct Closed;
+
+/// What is still to be sent or received.
+type Exchange = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+impl WasiHttpHooks for Closed {
+    fn send_request(
+        &mut self,
+        _: Request<WasiBody>,
+        _: Option<RequestOptions>,
+        _: Exchange,
+    ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Exchange), Error>> + Send> {
+        Box::new(std::future::ready(Err(Error::HttpRequestDenied)))
+    }
+}
