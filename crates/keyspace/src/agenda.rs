@@ -52,7 +52,8 @@ pub fn decode_member_scores<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> R
     let mut members = Vec::new();
     while let Some(member) = reply.next() {
         let score = decode_score(reply.next().unwrap_or(Piece::Nil))?.ok_or(Garbled("a score"))?;
-        if let Some(user) = member.text("a member")?.and_then(|member| UserId::parse(member).ok()) {
+        let text = member.text("a member").ok().flatten();
+        if let Some(user) = text.and_then(|text| UserId::parse(text).ok()) {
             members.push((score, user));
         }
     }
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_page_is_members_with_their_scores() {
-        let pieces = ["bob", "5", "", "6", "eve", "7"].map(|text| Piece::Bytes(text.as_bytes()));
+        let pieces = [&b"bob"[..], b"5", b"", b"6", b"\xff", b"6", b"eve", b"7"].map(Piece::Bytes);
         let users = decode_member_scores(pieces.into_iter()).unwrap();
         let named: Vec<_> = users.iter().map(|(at, user)| (at.0, user.as_str())).collect();
         assert_eq!(named, [(5, "bob"), (7, "eve")]);

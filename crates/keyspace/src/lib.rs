@@ -12,6 +12,7 @@ mod command;
 mod commit;
 mod fields;
 mod keys;
+mod overdue;
 mod payload;
 mod policy;
 mod reach;
@@ -31,6 +32,7 @@ pub use command::{Command, Commands};
 pub use commit::{Publishing, Stamped, decode_outcome};
 pub use fields::FIELDS;
 pub use keys::{BadPrefix, Channel, KEYS, Key, Keyspace};
+pub use overdue::{Agenda, Overdue, Question};
 pub use payload::{decode_payload, encode_payload};
 pub use policy::{
     BUCKETS, Changed, Entry, Logging, POLICY_FIELDS, Part, Read, Slice, Whose, changes_of, decode_blocks,

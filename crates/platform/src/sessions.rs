@@ -2,9 +2,10 @@
 
 use rollcall_core::{Error, Published, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessions, Shards, Touched, Touches};
-use rollcall_keyspace::{Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session};
+use rollcall_keyspace::{
+    Agenda, Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session,
+};
 
-use crate::agenda::Agenda;
 use crate::batch::{Batch, IN_ORDER, Now, Value, piece, pieces};
 use crate::{Platform, Wire, bounded};
 

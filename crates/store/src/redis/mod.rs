@@ -38,7 +38,7 @@ use redis::Value;
 use rollcall_core::{Amnesty, Error, Moment, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
 use rollcall_keyspace::{
-    BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Stamped, decode_outcome, decode_session,
+    Agenda, BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Stamped, decode_outcome, decode_session,
 };
 use thiserror::Error as ThisError;
 use tokio::sync::Notify;
@@ -48,7 +48,6 @@ use crate::clock::Clock;
 use crate::{Answer, Outcomes, Store};
 
 use address::{Address, Kind};
-use agenda::Agenda;
 use batch::{Batch, piece, pieces};
 use dues::Dues;
 use fleet::Fleet;
