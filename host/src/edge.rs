@@ -23,7 +23,7 @@ use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
 use crate::console::Console;
-use crate::engine::Crew;
+use crate::engine::FunctionHandles;
 use crate::following::Followers;
 use crate::gateway::{Gateway, Visitor, handshake, retry_ms};
 use crate::overview::Overview;
@@ -31,7 +31,7 @@ use crate::overview::Overview;
 /// One worker's edge.
 pub(crate) struct Edge {
     /// The functions to call.
-    pub(crate) crew: Crew,
+    pub(crate) function_handles: FunctionHandles,
     /// Who may ask.
     pub(crate) access: Arc<Access>,
     /// From which pages.
@@ -73,7 +73,7 @@ impl Edge {
             Called::Reply(reply) => reply.status().as_u16(),
             Called::Visit(visitor) => visitor.status(),
         };
-        self.crew.platform.metrics.answered(template, status, began.elapsed());
+        self.function_handles.platform.metrics.answered(template, status, began.elapsed());
         match called {
             Called::Reply(mut reply) => {
                 origin.iter().for_each(|origin| stamp(reply.headers_mut(), origin));
@@ -135,34 +135,37 @@ impl Edge {
         match call {
             Call::Beat(beat) => {
                 let user = beat.user.clone();
-                let standing = self.crew.beat(beat).await?;
-                self.crew.platform.metrics.beaten(1);
+                let standing = self.function_handles.beat(beat).await?;
+                self.function_handles.platform.metrics.beaten(1);
                 Ok(responses::heartbeat(&user, &standing))
             }
             Call::Beats(beats) => {
                 let good = beats.good.clone();
-                let outcomes = if good.is_empty() { Vec::new() } else { self.crew.beat_many(good).await? };
-                self.crew.platform.metrics.beaten(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
+                let outcomes = if good.is_empty() { Vec::new() } else { self.function_handles.beat_many(good).await? };
+                self.function_handles
+                    .platform
+                    .metrics
+                    .beaten(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
                 Ok(responses::heartbeats(&beats, &outcomes))
             }
             Call::Leave(departure) => {
                 let user = departure.user.clone();
-                Ok(responses::leave(&user, &only(self.crew.leave_many(vec![departure]).await?)?))
+                Ok(responses::leave(&user, &only(self.function_handles.leave_many(vec![departure]).await?)?))
             }
-            Call::Choose(choosing) => {
-                let user = choosing.user.clone();
-                Ok(responses::status(&user, &only(self.crew.choose_many(vec![choosing]).await?)?))
+            Call::Choose(choice_request) => {
+                let user = choice_request.user.clone();
+                Ok(responses::status(&user, &only(self.function_handles.choose_many(vec![choice_request]).await?)?))
             }
             Call::LookUp(look_up) => {
-                let views = self.crew.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
+                let views = self.function_handles.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
                 Ok(responses::look_up(&look_up, &views))
             }
-            Call::Type(stroke) => {
-                only(self.crew.type_many(vec![stroke.clone()]).await?)?;
-                Ok(responses::typing(&stroke, self.crew.platform.rules.typing_ttl))
+            Call::Type(typing_update) => {
+                only(self.function_handles.type_many(vec![typing_update.clone()]).await?)?;
+                Ok(responses::typing(&typing_update, self.function_handles.platform.rules.typing_ttl))
             }
             Call::Typists { viewer, conversation } => {
-                let typists = only(self.crew.typists(viewer, vec![conversation.clone()]).await?)?;
+                let typists = only(self.function_handles.typists(viewer, vec![conversation.clone()]).await?)?;
                 Ok(responses::typists(&conversation, typists.iter().map(|typist| (&typist.user, typist.until))))
             }
             Call::Privacy { user } => self.privacy(&user).await,
@@ -179,9 +182,9 @@ impl Edge {
             Call::Subscribe(_) | Call::Socket(_) => Err(Error::Denied),
             Call::Sweep(sweep) => {
                 let limit = sweep.limit.unwrap_or(MAX_BATCH as u32);
-                let everywhere = Shards { first: 0, end: self.crew.platform.store.shards() };
-                let settled = self.crew.sweep(everywhere, limit).await?;
-                self.crew.platform.metrics.settled("request", &settled);
+                let everywhere = Shards { first: 0, end: self.function_handles.platform.store.shards() };
+                let settled = self.function_handles.sweep(everywhere, limit).await?;
+                self.function_handles.platform.metrics.settled("request", &settled);
                 Ok(responses::sweep(&Settled {
                     examined: settled.examined,
                     published: settled.published,
@@ -212,9 +215,9 @@ impl Edge {
         // Nobody's device is called by the time of asking, to the nanosecond: whoever is named like the canary stays.
         let device = DeviceId::parse(format!("canary {:?}", SystemTime::now().duration_since(UNIX_EPOCH)))?;
         let departure = Departure { user: user.clone(), device, reason: Reason::Logout };
-        only(self.crew.leave_many(vec![departure]).await?)?;
-        only(self.crew.look_up(None, vec![user.clone()]).await?)?;
-        self.crew.settle(vec![user]).await?;
+        only(self.function_handles.leave_many(vec![departure]).await?)?;
+        only(self.function_handles.look_up(None, vec![user.clone()]).await?)?;
+        self.function_handles.settle(vec![user]).await?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_core::Error;
-use rollcall_core::policy::Stir;
+use rollcall_core::policy::Invalidation;
 use rollcall_functions::restrictions::{Freshness, Standing};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -34,8 +34,8 @@ const RETRY_MS: u32 = 1000;
 
 /// Whose relations changed, for one worker.
 #[derive(Debug)]
-pub(crate) struct Stirred {
-    pub(crate) stirs: Arc<[Stir]>,
+pub(crate) struct Invalidated {
+    pub(crate) invalidations: Arc<[Invalidation]>,
     /// To be dropped when it is in force there: when nothing more is told that rests on what was before.
     pub(crate) done: oneshot::Sender<()>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Follower {
     hints: watch::Receiver<u64>,
     asks: mpsc::UnboundedReceiver<Ask>,
     /// The workers that ask this instance.
-    workers: Vec<mpsc::UnboundedSender<Stirred>>,
+    workers: Vec<mpsc::UnboundedSender<Invalidated>>,
     /// Instances of one host load one after the other: the second finds on disk what the first has loaded.
     loading: Arc<Semaphore>,
 }
@@ -103,7 +103,7 @@ pub(crate) fn followers(
     platform: &Platform,
     pace: Pace,
     workers: usize,
-) -> (Followers, Vec<Follower>, Vec<mpsc::UnboundedReceiver<Stirred>>) {
+) -> (Followers, Vec<Follower>, Vec<mpsc::UnboundedReceiver<Invalidated>>) {
     let instances = checkers.len().max(1);
     let (mut senders, mut receivers) = (vec![Vec::new(); instances], Vec::with_capacity(workers));
     for worker in 0..workers {
@@ -116,7 +116,7 @@ pub(crate) fn followers(
     for (checker, workers) in checkers.into_iter().zip(senders) {
         let (sender, asks) = mpsc::unbounded_channel();
         asked.push(sender);
-        let (hints, loading) = (platform.policies.stirred(), Arc::clone(&loading));
+        let (hints, loading) = (platform.policies.invalidated(), Arc::clone(&loading));
         all.push(Follower { checker, pace, hints, asks, workers, loading });
     }
     (Followers(asked.into()), all, receivers)
@@ -139,7 +139,7 @@ impl Follower {
             match self.checker.refresh(STRIDE, memory).await {
                 Ok(freshness) => {
                     failing = false;
-                    self.tell(&freshness.stirred).await;
+                    self.tell(&freshness.invalidated).await;
                     platform.metrics.policy.refreshed(&freshness, before.as_ref());
                     report(&freshness, standing, self.pace.memory_bytes);
                     if !is_unloaded(Some(freshness.standing)) {
@@ -211,14 +211,14 @@ impl Follower {
     }
 
     /// Tells the workers whose relations changed, and waits until they have heard.
-    async fn tell(&self, stirs: &[Stir]) {
-        if stirs.is_empty() {
+    async fn tell(&self, invalidations: &[Invalidation]) {
+        if invalidations.is_empty() {
             return;
         }
-        let stirs: Arc<[Stir]> = stirs.into();
+        let invalidations: Arc<[Invalidation]> = invalidations.into();
         let told = self.workers.iter().filter_map(|worker| {
             let (done, heard) = oneshot::channel();
-            worker.send(Stirred { stirs: Arc::clone(&stirs), done }).is_ok().then_some(heard)
+            worker.send(Invalidated { invalidations: Arc::clone(&invalidations), done }).is_ok().then_some(heard)
         });
         for heard in told.collect::<Vec<_>>() {
             // However a worker ends, it has heard: one that is gone shows nothing to anybody.

@@ -1,6 +1,6 @@
 //! The Rollcall host: runs the functions in wasmtime, gives them their store, and opens them to HTTP.
 //!
-//! A request meets, in this order, the edge, a worker's crew of warm functions, and the store. Every decision on the way
+//! A request meets, in this order, the edge, a worker's function handles of warm functions, and the store. Every decision on the way
 //! is made inside a component; this crate only carries.
 
 mod backing;

@@ -53,10 +53,10 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, co
     let (rosters, questions) = Rosters::of(worker_count as usize);
     let (followers, posts) = {
         let _runtime = runtime.enter();
-        let (followers, following, stirred) = followers(checkers.clone(), &platform, pace, worker_count as usize);
+        let (followers, following, invalidated) = followers(checkers.clone(), &platform, pace, worker_count as usize);
         let mut desks = desks.into_iter().zip(following);
-        let post = |((plan, stirred), questions)| Post { plan, desk: desks.next(), stirred, questions };
-        (followers, backing.plans(worker_count).into_iter().zip(stirred).zip(questions).map(post).collect())
+        let post = |((plan, invalidated), questions)| Post { plan, desk: desks.next(), invalidated, questions };
+        (followers, backing.plans(worker_count).into_iter().zip(invalidated).zip(questions).map(post).collect())
     };
     let overview = Overview::new(about(config, &access, &platform), backing.census(), rosters);
     let worker = Worker {

@@ -20,8 +20,8 @@ use wasmtime::Engine;
 
 use crate::console::Console;
 use crate::edge::{Answer, Edge};
-use crate::engine::{Catalog, Crew, Desk, Platform};
-use crate::following::{Follower, Followers, Stirred};
+use crate::engine::{Catalog, Desk, FunctionHandles, Platform};
+use crate::following::{Follower, Followers, Invalidated};
 use crate::gateway::{Gateway, Manners, Presences, Question};
 use crate::metrics::Metrics;
 use crate::origins::Origins;
@@ -68,7 +68,7 @@ pub(crate) struct Post {
     /// The instance of `restriction-check` that lives here, if one does, and its follower.
     pub(crate) desk: Option<(Desk, Follower)>,
     /// Whose relations changed.
-    pub(crate) stirred: mpsc::UnboundedReceiver<Stirred>,
+    pub(crate) invalidated: mpsc::UnboundedReceiver<Invalidated>,
     /// What somebody wants to know about who watches whom.
     pub(crate) questions: mpsc::UnboundedReceiver<Question>,
 }
@@ -92,22 +92,24 @@ impl Worker {
         mut arrivals: mpsc::UnboundedReceiver<Arrival>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let Post { plan, desk, stirred, questions } = post;
+        let Post { plan, desk, invalidated, questions } = post;
         let follower = desk.map(|(desk, follower)| {
             desk.start(&self.engine, &self.catalog, &self.platform);
             let platform = self.platform.clone();
             tokio::task::spawn_local(async move { follower.follow(&platform).await })
         });
-        let crew = Crew::start(&self.engine, &self.catalog, &self.platform);
-        let mut rounds = tokio::task::spawn_local(plan.with(crew.clone()).go());
-        let gateway = Gateway::new(crew.clone(), self.access.clone(), self.limits, self.manners, self.present);
+        let function_handles = FunctionHandles::start(&self.engine, &self.catalog, &self.platform);
+        let mut rounds = tokio::task::spawn_local(plan.with(function_handles.clone()).go());
+        let gateway =
+            Gateway::new(function_handles.clone(), self.access.clone(), self.limits, self.manners, self.present);
         let hub = tokio::task::spawn_local({
             let gateway = Rc::clone(&gateway);
-            async move { gateway.run(stirred, questions).await }
+            async move { gateway.run(invalidated, questions).await }
         });
         let Self { access, origins, limits, followers, overview, console, .. } = self;
         let hub_of_edge = Rc::clone(&gateway);
-        let edge = Edge { crew, access, origins, limits, followers, gateway: hub_of_edge, overview, console };
+        let edge =
+            Edge { function_handles, access, origins, limits, followers, gateway: hub_of_edge, overview, console };
         let edge = Rc::new(edge);
         let open = Rc::new(Open::default());
         let watched = ending.clone();
@@ -158,7 +160,8 @@ impl Guest {
     async fn serve(self, stream: TcpStream) {
         let Guest { edge, open, ending, permit } = self;
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
-        let place = Place { metrics: Arc::clone(&edge.crew.platform.metrics), _open: open, _permit: permit };
+        let place =
+            Place { metrics: Arc::clone(&edge.function_handles.platform.metrics), _open: open, _permit: permit };
         place.metrics.connected();
         // Where a request that asks for a connection that stays leaves whoever is to serve it.
         let visitor = Rc::new(RefCell::new(None));

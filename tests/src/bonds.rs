@@ -11,7 +11,7 @@ use crate::{Host, Stage, eventually};
 pub const VIEWER: &str = "alice";
 
 /// Short, so that somebody is archived while a test waits; long enough that somebody else is not yet.
-pub const RETIRE_AFTER: &str = "2s";
+pub const EVICT_AFTER: &str = "2s";
 
 /// How somebody stands to the viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Bond {
             Self::Restricted => host.client("admin").unrestrict(subject),
             Self::BlockedViewer => subject_asks.unblock(VIEWER),
             Self::BlockedByViewer => viewer.unblock(subject),
-            Self::NoContact => subject_asks.befriend(VIEWER),
+            Self::NoContact => subject_asks.add_contact(VIEWER),
             Self::Nobody | Self::LastSeenHidden => subject_asks.let_see("everyone", "everyone"),
         }
     }
@@ -144,7 +144,7 @@ pub fn name(bond: Bond, life: Life) -> String {
     format!("subject{bond}{}", place(Life::ALL.iter().position(|other| *other == life)))
 }
 
-/// Everybody of the table, as they are to be. The stage has [`RETIRE_AFTER`]; bonds are in force where the viewer is.
+/// Everybody of the table, as they are to be. The stage has [`EVICT_AFTER`]; bonds are in force where the viewer is.
 pub fn populate(stage: &Stage) {
     for (bond, life) in everybody() {
         bond.tie(stage.here(), &name(bond, life));

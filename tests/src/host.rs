@@ -39,8 +39,8 @@ impl Host {
     /// A host with beats every second and a tolerance of half a second.
     pub fn brisk(further: &[&str]) -> Self {
         let mut arguments = vec!["--interval", "1s", "--tolerance", "500ms"];
-        if !further.contains(&"--retire-after") {
-            arguments.extend(["--retire-after", "200ms"]);
+        if !further.contains(&"--evict-after") {
+            arguments.extend(["--evict-after", "200ms"]);
         }
         arguments.extend(further);
         Self::start(&arguments)

@@ -45,7 +45,7 @@ pub struct Setup {
 impl Setup {
     /// Beats every second. A beat lasts for three, because what is asked of a busy machine in between takes its time.
     pub fn brisk() -> Self {
-        let settings = [("interval_ms", 1000), ("tolerance_ms", 2000), ("retire_after_ms", 200)];
+        let settings = [("interval_ms", 1000), ("tolerance_ms", 2000), ("evict_after_ms", 200)];
         Self { settings: settings.map(|(name, value)| (name, value.to_string())).to_vec(), mint: None }
     }
 

@@ -6,7 +6,7 @@ use rollcall_servers::redis::{Cluster, Options, Redis};
 use crate::Host;
 
 /// Beats every second with half a second of tolerance.
-pub const BRISK: [&str; 6] = ["--interval", "1s", "--tolerance", "500ms", "--retire-after", "200ms"];
+pub const BRISK: [&str; 6] = ["--interval", "1s", "--tolerance", "500ms", "--evict-after", "200ms"];
 
 /// A running service.
 pub struct Stage {

@@ -17,12 +17,12 @@ impl Client {
     }
 
     /// Lists somebody as a contact.
-    pub fn befriend(&self, other: &str) {
+    pub fn add_contact(&self, other: &str) {
         taken(&self.send("PUT", &format!("/v1/contacts/{other}"), None));
     }
 
     /// Takes that back.
-    pub fn unfriend(&self, other: &str) {
+    pub fn remove_contact(&self, other: &str) {
         taken(&self.send("DELETE", &format!("/v1/contacts/{other}"), None));
     }
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use rollcall_api::call::{Beat, Stroke};
+use rollcall_api::call::{Beat, TypingUpdate};
 use rollcall_core::policy::Change;
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Rules, State, UserId};
 use rollcall_tests::{component, on_a_worker};
@@ -56,26 +56,27 @@ fn a_composed_function_decides_as_one_that_the_host_links() {
     let composed: Vec<(&str, &str)> = composed.iter().map(|(name, file)| (*name, file.as_str())).collect();
     for replace in [&composed[..], &[]] {
         on_a_worker(Rules::default(), replace, async |bench| {
-            let crew = &bench.crew;
+            let function_handles = &bench.function_handles;
             for name in ["bob", "carol"] {
                 let device = DeviceId::parse("web").unwrap();
                 let beat = Beat { user: user(name), device, kind: DeviceKind::Web, active: true };
-                crew.beat(beat).await.unwrap();
+                function_handles.beat(beat).await.unwrap();
             }
-            crew.apply(vec![Change::Block(user("bob"), user("alice"))]).await.unwrap().remove(0).unwrap();
+            function_handles.apply(vec![Change::Block(user("bob"), user("alice"))]).await.unwrap().remove(0).unwrap();
             let asked = vec![user("bob"), user("carol")];
-            let views = crew.look_up(Some(user("alice")), asked.clone()).await.unwrap();
+            let views = function_handles.look_up(Some(user("alice")), asked.clone()).await.unwrap();
             assert_eq!(views[0], Ok(None), "bob blocked alice");
             assert_eq!(views[1].as_ref().unwrap().as_ref().unwrap().published.state, State::Online);
-            let places = crew.open(Some(user("alice")), 0, asked).await.unwrap();
-            let seen: Vec<bool> = places.into_iter().map(|place| place.unwrap().sight.presence).collect();
+            let places = function_handles.open(Some(user("alice")), 0, asked).await.unwrap();
+            let seen: Vec<bool> = places.into_iter().map(|place| place.unwrap().visibility.presence).collect();
             assert_eq!(seen, [false, true]);
             let conversation = ConversationId::parse("room").unwrap();
             for name in ["bob", "carol"] {
-                let stroke = Stroke { user: user(name), conversation: conversation.clone(), typing: true };
-                crew.type_many(vec![stroke]).await.unwrap().remove(0).unwrap();
+                let typing_update = TypingUpdate { user: user(name), conversation: conversation.clone(), typing: true };
+                function_handles.type_many(vec![typing_update]).await.unwrap().remove(0).unwrap();
             }
-            let typists = crew.typists(Some(user("alice")), vec![conversation]).await.unwrap().remove(0).unwrap();
+            let typists =
+                function_handles.typists(Some(user("alice")), vec![conversation]).await.unwrap().remove(0).unwrap();
             let typists: Vec<&str> = typists.iter().map(|typist| typist.user.as_str()).collect();
             assert_eq!(typists, ["carol"]);
         });

@@ -36,7 +36,7 @@ const ARGUMENTS: [&str; 10] = [
     "--grace",
     "300ms",
     // Short, so that people are also archived, dropped and made anew while they flap.
-    "--retire-after",
+    "--evict-after",
     "1s",
     "--workers",
     "1",

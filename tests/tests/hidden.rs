@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rollcall_servers::Postgres;
-use rollcall_tests::bonds::{Bond, Life, RETIRE_AFTER, VIEWER, leave, name, populate};
+use rollcall_tests::bonds::{Bond, EVICT_AFTER, Life, VIEWER, leave, name, populate};
 use rollcall_tests::diary::now_ms;
 use rollcall_tests::line::{FENCE, Told, Transport, Watcher};
 use rollcall_tests::{Answer, Host, Socket, Stage, Stream, eventually};
 use serde_json::{Value, json};
 
-const SETTINGS: [&str; 4] = ["--retire-after", RETIRE_AFTER, "--typing-ttl", "30s"];
+const SETTINGS: [&str; 4] = ["--evict-after", EVICT_AFTER, "--typing-ttl", "30s"];
 
 /// What a name is replaced by.
 const ANYBODY: &str = "somebody0";

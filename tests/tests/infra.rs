@@ -141,7 +141,7 @@ fn labels_of(labels: &str) -> Vec<String> {
 
 /// A host on Redis that did some of everything, and one whose function had to be replaced.
 fn busy_hosts(redis: &Redis) -> (Host, Host) {
-    let host = Host::brisk(&["--store", &redis.url(), "--retire-after", "200ms"]);
+    let host = Host::brisk(&["--store", &redis.url(), "--evict-after", "200ms"]);
     let watcher = Stream::subscribe(&host, "alice", "users=bob&conversations=tea");
     assert_eq!(host.client("bob").beat("web").status, 200);
     assert_eq!(host.client("bob").put("/v1/typing/tea", json!({})).status, 200);

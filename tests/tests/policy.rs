@@ -108,10 +108,10 @@ fn a_check_says_why_and_asks_about_ten_thousand_at_once() {
         let last_seen = [true, false, false, false, false, true, false];
         let expected = json!({ "verdicts": verdicts, "last_seen": last_seen });
         answer(&admin.post("/v1/restrictions/check", body), &expected);
-        client("alice").befriend("carol");
+        client("alice").add_contact("carol");
         assert_eq!(admin.ruling("alice", "carol"), "private", "whom she lists says nothing of who lists her");
-        client("carol").befriend("alice");
-        client("dave").befriend("alice");
+        client("carol").add_contact("alice");
+        client("dave").add_contact("alice");
         assert_eq!(admin.ruling("alice", "carol"), "allowed");
         let check = admin.post("/v1/restrictions/check", json!({ "viewer": "alice", "subjects": ["dave", "carol"] }));
         assert_eq!(check.json["last_seen"], json!([true, true]), "{}", check.text);
@@ -140,15 +140,15 @@ fn one_bad_change_of_a_batch_fails_alone() {
             { "op": "block", "user": "bob", "other": "alice" },
             { "op": "block", "user": "bob", "other": "bob" },
             { "op": "dance", "user": "bob" },
-            { "op": "befriend", "user": "bob" },
+            { "op": "add_contact", "user": "bob" },
             { "op": "privacy", "user": "carol", "presence": "nobody", "last_seen": "nobody" },
             { "op": "privacy", "user": "carol", "presence": "some", "last_seen": "nobody" },
             { "op": "restrict", "user": "" },
             { "op": "restrict", "user": "mallory" },
             { "op": "restrict", "user": "eve", "other": "bob" },
             7,
-            { "op": "befriend", "user": "dave", "other": "alice" },
-            { "op": "unfriend", "user": "dave", "other": "alice" },
+            { "op": "add_contact", "user": "dave", "other": "alice" },
+            { "op": "remove_contact", "user": "dave", "other": "alice" },
         ]);
         let made = service.post("/v1/policy", json!({ "changes": changes }));
         assert_eq!(made.status, 200, "{}", made.text);
@@ -181,7 +181,7 @@ fn one_bad_change_of_a_batch_fails_alone() {
 fn nobody_lists_more_than_ten_thousand() {
     Stage::everywhere(&[], |stage| {
         let service = stage.here().client("backend");
-        for (path, list, op) in [("/v1/blocks", "blocks", "block"), ("/v1/contacts", "contacts", "befriend")] {
+        for (path, list, op) in [("/v1/blocks", "blocks", "block"), ("/v1/contacts", "contacts", "add_contact")] {
             let changes: Vec<Value> =
                 (0..10_000).map(|n| json!({ "op": op, "user": "bob", "other": format!("other{n}") })).collect();
             changes.chunks(1000).for_each(|changes| service.change(changes));
@@ -254,7 +254,7 @@ fn a_person_changes_their_own_a_service_anybodys_and_only_an_administrator_restr
     let forbidden = |answer: &Answer| refused(answer, 403, "forbidden", None);
     let wish = |user: Option<&str>| json!({ "user": user, "presence": "nobody", "last_seen": "nobody" });
     bob.block("alice");
-    bob.befriend("carol");
+    bob.add_contact("carol");
     assert_eq!(bob.put("/v1/privacy", json!({ "presence": "contacts", "last_seen": "nobody" })).status, 200);
     assert_eq!(bob.put("/v1/privacy", wish(Some("bob"))).status, 200, "their own, by name");
     for (method, path, body) in [
@@ -359,7 +359,7 @@ fn what_was_answered_is_kept_however_the_host_ends() {
         let host = starts(round);
         let carol = host.client(&format!("carol{round}"));
         carol.let_see("contacts", "nobody");
-        carol.befriend("alice");
+        carol.add_contact("alice");
         host.client("admin").restrict(&round.to_string());
         host.client("admin").restrict(&format!("mallory{round}"));
         host.client(&format!("bob{round}")).block("alice");

@@ -222,15 +222,15 @@ fn contacts_come_and_go() {
         bob.let_see("contacts", "everyone");
         told(Value::Null);
         for _ in 0..3 {
-            bob.befriend(VIEWER);
+            bob.add_contact(VIEWER);
             told(json!("online"));
-            bob.unfriend(VIEWER);
+            bob.remove_contact(VIEWER);
             told(Value::Null);
         }
         bob.let_see("everyone", "everyone");
         told(json!("online"));
-        bob.befriend(VIEWER);
-        bob.unfriend(VIEWER);
+        bob.add_contact(VIEWER);
+        bob.remove_contact(VIEWER);
         bob.block("somebody-else");
         bob.let_see("everyone", "everyone");
         for alice in &mut watchers {
@@ -304,7 +304,7 @@ fn typing_stops_and_begins_with_being_seen() {
         for bond in Bond::hiding() {
             let (bob, room) = (format!("bob-{bond:?}"), format!("room-{bond:?}"));
             beat(stage.there(), &bob);
-            let stroke = || {
+            let typing_update = || {
                 let answer = stage.there().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
                 assert_eq!(answer.status, 200, "{}", answer.text);
             };
@@ -314,11 +314,11 @@ fn typing_stops_and_begins_with_being_seen() {
                 watcher.snapshot();
                 watcher
             });
-            stroke();
+            typing_update();
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
             bond.tie(stage.there(), &bob);
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, false));
-            stroke();
+            typing_update();
             for alice in &mut watchers {
                 assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}");
             }

@@ -52,7 +52,7 @@ fn one_beat_is_online_then_offline_with_the_exact_last_seen() {
 #[test]
 fn last_seen_survives_a_restart_and_a_kill() {
     let data = tempfile::tempdir().unwrap();
-    let brisk = ["--interval", "1s", "--tolerance", "500ms", "--retire-after", "100ms"];
+    let brisk = ["--interval", "1s", "--tolerance", "500ms", "--evict-after", "100ms"];
     let host = Host::start_in(data.path(), &brisk);
     host.client("bob").beat("web");
     let alice = host.client("alice");
@@ -100,13 +100,13 @@ fn two_processes_never_share_a_data_directory() {
 }
 
 #[test]
-fn a_second_restart_takes_no_pardon_back() {
+fn a_second_restart_takes_no_outage_grace_back() {
     let data = tempfile::tempdir().unwrap();
     let slow = ["--interval", "3s", "--tolerance", "1s"];
     let host = Host::start_in(data.path(), &slow);
     host.client("bob").beat("web");
     host.stop();
-    // Longer away than the beat would have lasted: only the pardon keeps bob.
+    // Longer away than the beat would have lasted: only the outage grace keeps bob.
     std::thread::sleep(Duration::from_millis(4200));
     Host::start_in(data.path(), &slow).stop();
     let host = Host::start_in(data.path(), &slow);
@@ -198,7 +198,7 @@ fn busy_invisible_and_a_note_with_an_end() {
 
 #[test]
 fn an_invisible_person_looks_like_one_who_is_gone_and_archived() {
-    let host = Host::start(&["--retire-after", "100ms"]);
+    let host = Host::start(&["--evict-after", "100ms"]);
     let (bob, carol, alice) = (host.client("bob"), host.client("carol"), host.client("alice"));
     bob.beat("web");
     carol.beat("web");

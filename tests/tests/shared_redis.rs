@@ -62,7 +62,7 @@ fn archived_by(host: &Host) -> bool {
 /// People beat on one host and are archived by either; then both know when they were last seen, and so does a third that
 /// was not there.
 fn last_seen_is_known_everywhere(store: &str, archive: &str, sessions_left: impl Fn() -> bool) {
-    let arguments = ["--store", store, "--archive", archive, "--retire-after", "100ms"];
+    let arguments = ["--store", store, "--archive", archive, "--evict-after", "100ms"];
     let hosts = [Host::brisk(&arguments), Host::brisk(&arguments)];
     let users: Vec<String> = (0..60).map(|index| format!("u{index}")).collect();
     let mut seen = Vec::new();
@@ -168,11 +168,11 @@ fn metrics_tell_what_was_noticed_how_and_how_late() {
     assert!(host.metric("rollcall_notifications_total") >= 1.0, "{text}");
     assert!(host.metric("rollcall_redis_round_trips_total") > 10.0, "{text}");
     assert_eq!(host.metric("rollcall_redis_reconnects_total"), 0.0);
-    assert_eq!((host.metric("rollcall_store_up"), host.metric("rollcall_amnesty")), (1.0, 0.0));
+    assert_eq!((host.metric("rollcall_store_up"), host.metric("rollcall_outage_grace")), (1.0, 0.0));
     server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     eventually("the cut is counted", GONE, || host.metric("rollcall_redis_reconnects_total") == 1.0);
-    assert_eq!(host.metric("rollcall_amnesty"), 1.0, "a pardon is in force");
-    eventually("the pardon ends", GONE, || host.metric("rollcall_amnesty") == 0.0);
+    assert_eq!(host.metric("rollcall_outage_grace"), 1.0, "an outage grace is in force");
+    eventually("the outage grace ends", GONE, || host.metric("rollcall_outage_grace") == 0.0);
     host.stop();
 }
 

@@ -17,7 +17,7 @@ use rollcall_tests::diary::now_ms;
 use rollcall_tests::vigil::{Outage, Vigil};
 use rollcall_tests::{Host, Recorder, eventually};
 
-/// Twice the life of a beat: whoever was here before would be dead for a store that knows no pardon.
+/// Twice the life of a beat: whoever was here before would be dead for a store that knows no outage grace.
 const AWAY: Duration = Duration::from_secs(3);
 
 /// How long a Redis hangs: longer than a beat lives and a host waits for an answer, together.
@@ -46,7 +46,7 @@ fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
     let mended = now_ms();
     server.restart().unwrap();
     let back = vigil.until_back();
-    assert!(vigil.hosts.iter().all(|host| host.metric("rollcall_amnesty") == 1.0), "everybody is pardoned");
+    assert!(vigil.hosts.iter().all(|host| host.metric("rollcall_outage_grace") == 1.0), "everybody is pardoned");
     vigil.goers_are_declared(Outage { struck, mended, back });
     for host in &vigil.hosts {
         assert!(host.metric("rollcall_redis_reconnects_total") >= 1.0);
@@ -57,7 +57,7 @@ fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
 }
 
 #[test]
-fn a_redis_that_comes_back_with_an_old_snapshot_pardons_all_who_are_alive_in_it() {
+fn a_redis_that_comes_back_with_an_old_snapshot_outage_graces_all_who_are_alive_in_it() {
     let mut server = Redis::start().unwrap();
     let vigil = begin(&server);
     vigil.last_beats();
@@ -100,7 +100,7 @@ fn a_redis_that_comes_back_empty_is_told_anew_of_those_who_stay_and_invents_noth
 }
 
 #[test]
-fn a_redis_that_hangs_is_given_up_in_time_and_pardons_everybody() {
+fn a_redis_that_hangs_is_given_up_in_time_and_outage_graces_everybody() {
     let server = Redis::start().unwrap();
     let vigil = begin(&server);
     vigil.last_beats();

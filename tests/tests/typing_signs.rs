@@ -135,9 +135,9 @@ fn who_goes_on_typing_is_told_to_until_they_stop() {
             let room = format!("room-{transport:?}");
             let mut alice = listen(transport, stage.here(), "alice", &room);
             let began = now_ms();
-            let mut strokes = 0;
+            let mut typing_updates = 0;
             eventually("bob typed for longer than a sign lasts", Duration::from_secs(10), || {
-                strokes += 1;
+                typing_updates += 1;
                 put(stage.there(), "bob", &room);
                 now_ms() > began + 3500
             });
@@ -145,7 +145,10 @@ fn who_goes_on_typing_is_told_to_until_they_stop() {
             assert!(told.iter().all(|told| told.data["typing"] == true), "without a pause: {told:#?}");
             let ends: Vec<u64> = told.iter().map(|told| told.data["until"].as_u64().unwrap()).collect();
             assert!(ends.len() >= 2 && ends.is_sorted_by(|one, other| one < other), "each later: {ends:?}");
-            assert!(ends.len() <= 5, "{strokes} strokes in 3.5 s are told once a second at most: {ends:?}");
+            assert!(
+                ends.len() <= 5,
+                "{typing_updates} typing_updates in 3.5 s are told once a second at most: {ends:?}"
+            );
             let told = until(&mut alice, "bob", false);
             assert!(told.at_ms + 50 >= *ends.last().unwrap(), "not before the last sign ends");
         }
@@ -153,7 +156,7 @@ fn who_goes_on_typing_is_told_to_until_they_stop() {
 }
 
 #[test]
-fn many_strokes_are_few_words_and_the_last_is_the_truth() {
+fn many_typing_updates_are_few_words_and_the_last_is_the_truth() {
     Stage::everywhere(&["--typing-ttl", "30s"], |stage| {
         for transport in Transport::BOTH {
             for last in [true, false] {

@@ -16,7 +16,7 @@ export const BINARY = process.env.ROLLCALL_BIN ?? BUILT;
  * Short beats, so that a test sees in seconds what a person sees in a minute; but a tolerance and a grace that a busy
  * machine does not use up.
  */
-const BRISK = ["--interval", "1s", "--tolerance", "5s", "--grace", "5s", "--retire-after", "200ms"];
+const BRISK = ["--interval", "1s", "--tolerance", "5s", "--grace", "5s", "--evict-after", "200ms"];
 
 /** Our environment, without what is meant for the binary of somebody else. */
 function environment(): NodeJS.ProcessEnv {

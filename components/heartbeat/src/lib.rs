@@ -43,10 +43,12 @@ impl wit::Guest for Component {
         answers_out(answers, |standing| standing_out(standing, &rules))
     }
 
-    async fn choose_many(choosings: Vec<wit::Choosing>) -> Result<Vec<Result<wit::Chosen, wit::Error>>, wit::Error> {
+    async fn choose_many(
+        choice_requests: Vec<wit::ChoiceRequest>,
+    ) -> Result<Vec<Result<wit::Chosen, wit::Error>>, wit::Error> {
         let rules = rules();
-        let choosings = choosings.into_iter().map(choosing_in).collect();
-        let answers = heartbeat::choose_many(&PlatformSessions, &rules, choosings).await;
+        let choice_requests = choice_requests.into_iter().map(choice_request_in).collect();
+        let answers = heartbeat::choose_many(&PlatformSessions, &rules, choice_requests).await;
         answers_out(answers, |chosen| wit::Chosen {
             standing: standing_out(chosen.standing, &rules),
             choice: choice_out(chosen.choice),
@@ -65,13 +67,13 @@ fn departure_in(departure: wit::Departure) -> Result<heartbeat::Departure, Error
     })
 }
 
-fn choosing_in(choosing: wit::Choosing) -> Result<heartbeat::Choosing, Error> {
-    let words = match choosing.note {
+fn choice_request_in(choice_request: wit::ChoiceRequest) -> Result<heartbeat::ChoiceRequest, Error> {
+    let words = match choice_request.note {
         Some(words) => Some(Words::parse(words.text, words.emoji)?),
         None => None,
     };
-    let wish = Wish { stance: stance_in(choosing.stance), lasts: parse_for_s(choosing.for_s)?, words };
-    Ok(heartbeat::Choosing { user: UserId::parse(choosing.user)?, wish })
+    let wish = Wish { stance: stance_in(choice_request.stance), lasts: parse_for_s(choice_request.for_s)?, words };
+    Ok(heartbeat::ChoiceRequest { user: UserId::parse(choice_request.user)?, wish })
 }
 
 fn standing_out(standing: Standing, rules: &Rules) -> wit::Standing {

@@ -2,7 +2,7 @@
 
 use rollcall_core::{Error, UserId};
 use rollcall_functions::query::{Presence, look_up};
-use rollcall_guest::{PlatformArchive, PlatformSessions, PlatformVerdicts, error_out, presence_out, rules};
+use rollcall_guest::{PlatformArchive, PlatformRestrictionCheck, PlatformSessions, error_out, presence_out, rules};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
 mod bindings {
@@ -32,7 +32,7 @@ impl wit::Guest for Component {
     ) -> Result<Vec<Result<wit::Presence, wit::Error>>, wit::Error> {
         let viewer = viewer.map(UserId::parse).transpose().map_err(|invalid| error_out(invalid.into()))?;
         let users = users.into_iter().map(|user| UserId::parse(user).map_err(Error::from)).collect();
-        let platform = (&PlatformSessions, &PlatformArchive, &PlatformVerdicts);
+        let platform = (&PlatformSessions, &PlatformArchive, &PlatformRestrictionCheck);
         let answers = look_up(platform, &rules(), viewer, users).await.map_err(error_out)?;
         let presence = |presence: Presence| presence_out(presence.user.into_string(), presence.view);
         Ok(answers.into_iter().map(|answer| answer.map(presence).map_err(error_out)).collect())

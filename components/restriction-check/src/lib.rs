@@ -3,9 +3,9 @@
 //! Unlike the others it remembers: an instance holds everything that anybody set, and answers from that. It forgets with the
 //! instance, and what it answers is the same with and without.
 
-use rollcall_core::policy::{Judgement, Ruling, Stir};
+use rollcall_core::policy::{Invalidation, Ruling, Verdict};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::restrictions::{Desk, Freshness, Standing};
+use rollcall_functions::restrictions::{Freshness, PolicyCache, Standing};
 use rollcall_guest::{PlatformPolicy, change_in, error_out, own_settings_out};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
@@ -28,11 +28,11 @@ use rollcall_guest::wit::types;
 
 thread_local! {
     /// Lives as long as the instance: calls that wait hold on to it.
-    static DESK: &'static Desk = Box::leak(Box::default());
+    static POLICY_CACHE: &'static PolicyCache = Box::leak(Box::default());
 }
 
-fn desk() -> &'static Desk {
-    DESK.with(|desk| *desk)
+fn policy_cache() -> &'static PolicyCache {
+    POLICY_CACHE.with(|policy_cache| *policy_cache)
 }
 
 struct Component;
@@ -41,25 +41,25 @@ impl check::Guest for Component {
     async fn check(viewer: Option<String>, subjects: types::Ids) -> Result<Vec<check::Verdict>, types::Error> {
         let viewer = viewer.map(UserId::parse).transpose().map_err(|invalid| error_out(invalid.into()))?;
         let subjects = ids_in(subjects).map_err(error_out)?;
-        let judgements = desk().check(&PlatformPolicy, viewer, subjects).await.map_err(error_out)?;
-        Ok(judgements.into_iter().map(verdict_out).collect())
+        let verdicts = policy_cache().check(&PlatformPolicy, viewer, subjects).await.map_err(error_out)?;
+        Ok(verdicts.into_iter().map(verdict_out).collect())
     }
 }
 
 impl wit::Guest for Component {
     async fn apply(changes: Vec<wit::Change>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
         let changes = changes.into_iter().map(|change| change_in(change).map_err(Error::from)).collect();
-        let answers = desk().apply(&PlatformPolicy, changes).await.map_err(error_out)?;
+        let answers = policy_cache().apply(&PlatformPolicy, changes).await.map_err(error_out)?;
         Ok(answers.into_iter().map(|answer| answer.map_err(error_out)).collect())
     }
 
     async fn refresh(limit: u32, memory_bytes: u64) -> Result<wit::Freshness, types::Error> {
-        desk().refresh(&PlatformPolicy, limit, memory_bytes).await.map(freshness_out).map_err(error_out)
+        policy_cache().refresh(&PlatformPolicy, limit, memory_bytes).await.map(freshness_out).map_err(error_out)
     }
 
     async fn settings_of(user: String) -> Result<wit::OwnSettings, types::Error> {
         let user = UserId::parse(user).map_err(|invalid| error_out(invalid.into()))?;
-        desk().settings_of(&PlatformPolicy, user).await.map(own_settings_out).map_err(error_out)
+        policy_cache().settings_of(&PlatformPolicy, user).await.map(own_settings_out).map_err(error_out)
     }
 }
 
@@ -74,14 +74,14 @@ fn ids_in(ids: types::Ids) -> Result<Ids<UserId>, Error> {
     })
 }
 
-fn verdict_out(judgement: Judgement) -> check::Verdict {
-    let presence = match judgement.presence {
+fn verdict_out(verdict: Verdict) -> check::Verdict {
+    let presence = match verdict.presence {
         Ruling::Allowed => check::Ruling::Allowed,
         Ruling::Restricted => check::Ruling::Restricted,
         Ruling::Blocked => check::Ruling::Blocked,
         Ruling::Private => check::Ruling::Private,
     };
-    check::Verdict { presence, last_seen: judgement.last_seen }
+    check::Verdict { presence, last_seen: verdict.last_seen }
 }
 
 fn freshness_out(freshness: Freshness) -> wit::Freshness {
@@ -98,15 +98,15 @@ fn freshness_out(freshness: Freshness) -> wit::Freshness {
         bytes: freshness.bytes,
         restricted: freshness.restricted,
         blocks: freshness.blocks,
-        stirred: freshness.stirred.into_iter().map(stir_out).collect(),
+        invalidated: freshness.invalidated.into_iter().map(invalidation_out).collect(),
     }
 }
 
-fn stir_out(stir: Stir) -> wit::Stir {
-    match stir {
-        Stir::Subject(user) => wit::Stir::Subject(user.into_string()),
-        Stir::Pair(one, other) => wit::Stir::Pair((one.into_string(), other.into_string())),
-        Stir::Numbers(page) => wit::Stir::Numbers(page),
-        Stir::Everybody => wit::Stir::Everybody,
+fn invalidation_out(invalidation: Invalidation) -> wit::Invalidation {
+    match invalidation {
+        Invalidation::Subject(user) => wit::Invalidation::Subject(user.into_string()),
+        Invalidation::Pair(one, other) => wit::Invalidation::Pair((one.into_string(), other.into_string())),
+        Invalidation::Numbers(page) => wit::Invalidation::Numbers(page),
+        Invalidation::Everybody => wit::Invalidation::Everybody,
     }
 }

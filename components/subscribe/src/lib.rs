@@ -3,7 +3,7 @@
 use rollcall_core::{Error, UserId};
 use rollcall_functions::subscribe::{self, Audience, Gone, Place};
 use rollcall_guest::{
-    PlatformArchive, PlatformSessions, PlatformTopics, PlatformVerdicts, error_out, presence_out, rules,
+    PlatformArchive, PlatformRestrictionCheck, PlatformSessions, PlatformTopics, error_out, presence_out, rules,
 };
 use wit_bindgen::{FutureReader, StreamReader, StreamResult, StreamWriter, spawn_local};
 
@@ -29,8 +29,8 @@ use bindings::exports::rollcall::presence::subscribe as wit;
 use bindings::{wit_future, wit_stream};
 
 /// What a query needs.
-const READING: (&PlatformSessions, &PlatformArchive, &PlatformVerdicts) =
-    (&PlatformSessions, &PlatformArchive, &PlatformVerdicts);
+const READING: (&PlatformSessions, &PlatformArchive, &PlatformRestrictionCheck) =
+    (&PlatformSessions, &PlatformArchive, &PlatformRestrictionCheck);
 
 /// A stream of updates, and why it ended.
 type Fed = (StreamReader<wit::Update>, FutureReader<Result<(), wit::Error>>);
@@ -92,8 +92,8 @@ fn viewer_in(viewer: Option<String>) -> Result<Option<UserId>, wit::Error> {
 }
 
 fn place_out(user: String, place: Place) -> wit::Place {
-    let sight = wit::Sight { presence: place.sight.presence, last_seen: place.sight.last_seen };
-    wit::Place { presence: presence_out(user, place.view), sight, settled: place.settled }
+    let visibility = wit::Visibility { presence: place.visibility.presence, last_seen: place.visibility.last_seen };
+    wit::Place { presence: presence_out(user, place.view), visibility, settled: place.settled }
 }
 
 fn update_out(update: subscribe::Update) -> wit::Update {

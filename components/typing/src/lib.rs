@@ -2,9 +2,9 @@
 
 use rollcall_core::{ConversationId, Error, UserId};
 use rollcall_functions::capabilities::Typist;
-use rollcall_functions::typing::{Stroke, type_many, typists};
+use rollcall_functions::typing::{TypingUpdate, type_many, typists};
 use rollcall_guest::wit::types;
-use rollcall_guest::{PlatformSessions, PlatformTopics, PlatformVerdicts, error_out, rules};
+use rollcall_guest::{PlatformRestrictionCheck, PlatformSessions, PlatformTopics, error_out, rules};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
 mod bindings {
@@ -28,9 +28,10 @@ use bindings::exports::rollcall::presence::typing as wit;
 struct Component;
 
 impl wit::Guest for Component {
-    async fn type_many(strokes: Vec<wit::Stroke>) -> Result<Vec<Result<(), wit::Error>>, wit::Error> {
-        let strokes = strokes.into_iter().map(stroke_in).collect();
-        let answers = type_many((&PlatformSessions, &PlatformTopics), &rules(), strokes).await.map_err(error_out)?;
+    async fn type_many(typing_updates: Vec<wit::TypingUpdate>) -> Result<Vec<Result<(), wit::Error>>, wit::Error> {
+        let typing_updates = typing_updates.into_iter().map(typing_update_in).collect();
+        let answers =
+            type_many((&PlatformSessions, &PlatformTopics), &rules(), typing_updates).await.map_err(error_out)?;
         Ok(answers.into_iter().map(|answer| answer.map_err(error_out)).collect())
     }
 
@@ -41,17 +42,18 @@ impl wit::Guest for Component {
         let viewer = viewer.map(UserId::parse).transpose().map_err(|invalid| error_out(invalid.into()))?;
         let parse = |conversation: String| ConversationId::parse(conversation).map_err(Error::from);
         let conversations = conversations.into_iter().map(parse).collect();
-        let answers = typists((&PlatformTopics, &PlatformVerdicts), viewer, conversations).await.map_err(error_out)?;
+        let answers =
+            typists((&PlatformTopics, &PlatformRestrictionCheck), viewer, conversations).await.map_err(error_out)?;
         let typists_out = |typists: Vec<Typist>| typists.into_iter().map(typist_out).collect();
         Ok(answers.into_iter().map(|answer| answer.map(typists_out).map_err(error_out)).collect())
     }
 }
 
-fn stroke_in(stroke: wit::Stroke) -> Result<Stroke, Error> {
-    Ok(Stroke {
-        user: UserId::parse(stroke.user)?,
-        conversation: ConversationId::parse(stroke.conversation)?,
-        typing: stroke.typing,
+fn typing_update_in(typing_update: wit::TypingUpdate) -> Result<TypingUpdate, Error> {
+    Ok(TypingUpdate {
+        user: UserId::parse(typing_update.user)?,
+        conversation: ConversationId::parse(typing_update.conversation)?,
+        typing: typing_update.typing,
     })
 }
 

@@ -3,9 +3,9 @@
 use rollcall_core as core;
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
-use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Mark, Next, Span, Time, Unfit, UserId};
+use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Next, Revision, Span, Time, Unfit, UserId};
 use rollcall_functions::capabilities::{
-    Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Touch, Touched, Touches, Trace,
+    Commit, Committed, Eviction, Loaded, MAX_BATCH, Sessions, Shards, Touch, Touched, Touches, Trace,
 };
 
 use crate::bindings::exports::rollcall::presence::sessions as wit;
@@ -16,7 +16,7 @@ use crate::codec::{
 use crate::settings::{Adapter, Exports, platform_of};
 use crate::wit::types;
 
-/// How each commit or retirement ended.
+/// How each commit or eviction ended.
 type Outcomes = Vec<Result<wit::Committed, types::Error>>;
 
 impl<A: Adapter> wit::Guest for Exports<A> {
@@ -34,7 +34,9 @@ impl<A: Adapter> wit::Guest for Exports<A> {
         let Loaded { moment, sessions } = ready.platform.load_many(users).await.map_err(error_out)?;
         Ok(wit::Loaded {
             now: moment.now.0,
-            amnesty: moment.amnesty.map(|amnesty| wit::Amnesty { since: amnesty.since.0, until: amnesty.until.0 }),
+            outage_grace: moment
+                .outage_grace
+                .map(|outage_grace| wit::OutageGrace { since: outage_grace.since.0, until: outage_grace.until.0 }),
             sessions: answers_out(refused.among(sessions), session_out),
         })
     }
@@ -53,17 +55,17 @@ impl<A: Adapter> wit::Guest for Exports<A> {
         Ok(due.into_iter().map(UserId::into_string).collect())
     }
 
-    async fn retirable(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
+    async fn evictable(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
         let ready = platform_of::<A>().map_err(error_out)?;
-        let cold = ready.platform.retirable(Shards { first, end }, limit).await.map_err(error_out)?;
+        let cold = ready.platform.evictable(Shards { first, end }, limit).await.map_err(error_out)?;
         Ok(cold.into_iter().map(UserId::into_string).collect())
     }
 
-    async fn retire_many(retirements: Vec<wit::Retirement>) -> Result<Outcomes, types::Error> {
+    async fn evict_many(evictions: Vec<wit::Eviction>) -> Result<Outcomes, types::Error> {
         let ready = platform_of::<A>().map_err(error_out)?;
-        bounded(retirements.len(), MAX_BATCH).map_err(error_out)?;
-        let (retirees, refused) = fit(retirements, retiree_in);
-        let outcomes = ready.platform.retire_many(retirees).await.map_err(error_out)?;
+        bounded(evictions.len(), MAX_BATCH).map_err(error_out)?;
+        let (evictions, refused) = fit(evictions, eviction_in);
+        let outcomes = ready.platform.evict_many(evictions).await.map_err(error_out)?;
         Ok(answers_out(refused.among(outcomes), committed_out))
     }
 }
@@ -147,14 +149,14 @@ fn session_out(session: core::Session) -> wit::Session {
         next: match session.next {
             Next::Nothing => wit::Next::Nothing,
             Next::Settle(at) => wit::Next::Settle(at.0),
-            Next::Retire(at) => wit::Next::Retire(at.0),
+            Next::Evict(at) => wit::Next::Evict(at.0),
         },
-        mark: wit::Mark { commits: session.mark.commits, touches: session.mark.touches },
+        revision: wit::Revision { commits: session.revision.commits, touches: session.revision.touches },
     }
 }
 
-fn mark_in(mark: wit::Mark) -> Mark {
-    Mark { commits: mark.commits, touches: mark.touches }
+fn revision_in(revision: wit::Revision) -> Revision {
+    Revision { commits: revision.commits, touches: revision.touches }
 }
 
 fn commit_in(commit: wit::Commit) -> Result<Commit, Invalid> {
@@ -165,15 +167,15 @@ fn commit_in(commit: wit::Commit) -> Result<Commit, Invalid> {
         next: match commit.next {
             wit::Next::Nothing => Next::Nothing,
             wit::Next::Settle(at) => Next::Settle(Time(at)),
-            wit::Next::Retire(at) => Next::Retire(Time(at)),
+            wit::Next::Evict(at) => Next::Evict(Time(at)),
         },
         lag: Span(0),
     };
-    Ok(Commit { user: UserId::parse(commit.user)?, expected: mark_in(commit.expected), decision })
+    Ok(Commit { user: UserId::parse(commit.user)?, expected: revision_in(commit.expected), decision })
 }
 
-fn retiree_in(retirement: wit::Retirement) -> Result<Retiree, Invalid> {
-    Ok(Retiree { user: UserId::parse(retirement.user)?, expected: mark_in(retirement.expected) })
+fn eviction_in(eviction: wit::Eviction) -> Result<Eviction, Invalid> {
+    Ok(Eviction { user: UserId::parse(eviction.user)?, expected: revision_in(eviction.expected) })
 }
 
 fn committed_out(committed: Committed) -> wit::Committed {

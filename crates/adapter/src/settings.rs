@@ -80,7 +80,7 @@ fn rules_out(rules: &Rules) -> wit::Rules {
         idle_after_ms: ms(rules.idle_after),
         grace_ms: ms(rules.grace),
         typing_ttl_ms: ms(rules.typing_ttl),
-        retire_after_ms: ms(rules.retire_after),
+        evict_after_ms: ms(rules.evict_after),
         watch_limit: rules.watch_limit,
     }
 }

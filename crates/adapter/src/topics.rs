@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rollcall_core::{ConversationId, Error, Invalid, UserId};
-use rollcall_functions::capabilities::{Change, MAX_BATCH, Typing, TypingSign, Typist};
+use rollcall_functions::capabilities::{Change, MAX_BATCH, Typing, TypingSignal, Typist};
 use wit_bindgen::{FutureReader, StreamReader, StreamResult, StreamWriter};
 
 use crate::codec::{all, answers_out, bounded, error_out, fit, published_out, span_in, user_in};
@@ -31,11 +31,11 @@ impl<A: Watching> wit::Guest for Exports<A> {
         Ok((reader, why))
     }
 
-    async fn mark_many(marks: Vec<wit::Mark>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
+    async fn set_typing(revisions: Vec<wit::TypingSignal>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
         let ready = platform_of::<A>().map_err(error_out)?;
-        bounded(marks.len(), MAX_BATCH).map_err(error_out)?;
-        let (signs, refused) = fit(marks, sign_in);
-        let marked = ready.platform.mark_many(signs).await.map_err(error_out)?;
+        bounded(revisions.len(), MAX_BATCH).map_err(error_out)?;
+        let (signs, refused) = fit(revisions, sign_in);
+        let marked = ready.platform.set_typing(signs).await.map_err(error_out)?;
         Ok(answers_out(refused.among(marked), |()| ()))
     }
 
@@ -79,11 +79,11 @@ fn change_out(change: Change) -> wit::Change {
     wit::Change { user: change.user.into_string(), published: published_out(change.published) }
 }
 
-fn sign_in(mark: wit::Mark) -> Result<TypingSign, Invalid> {
-    Ok(TypingSign {
-        conversation: ConversationId::parse(mark.conversation)?,
-        user: UserId::parse(mark.user)?,
-        lasts: span_in(mark.lasts_ms),
+fn sign_in(revision: wit::TypingSignal) -> Result<TypingSignal, Invalid> {
+    Ok(TypingSignal {
+        conversation: ConversationId::parse(revision.conversation)?,
+        user: UserId::parse(revision.user)?,
+        lasts: span_in(revision.lasts_ms),
     })
 }
 

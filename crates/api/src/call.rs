@@ -7,7 +7,7 @@
 pub use rollcall_core::choose::Words;
 pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
 use rollcall_core::policy::{Change, Privacy};
-pub use rollcall_core::sight::View;
+pub use rollcall_core::visibility::View;
 use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Ids, Stance, State, UserId};
 
 pub use crate::since::Since;
@@ -23,7 +23,7 @@ pub enum Call {
     /// A device leaves.
     Leave(Departure),
     /// A person's own setting, or its end.
-    Choose(Choosing),
+    Choose(ChoiceRequest),
     /// Who is here?
     LookUp(LookUp),
     /// Watch people and conversations, by server-sent events.
@@ -31,7 +31,7 @@ pub enum Call {
     /// A connection on which to watch, beat and type.
     Socket(Connect),
     /// A sign of typing.
-    Type(Stroke),
+    Type(TypingUpdate),
     /// Who types in a conversation?
     Typists {
         /// Through whose eyes; none: a service's, which see everybody.
@@ -141,7 +141,7 @@ pub struct Changes {
 
 /// A person's own setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choosing {
+pub struct ChoiceRequest {
     /// Who chooses.
     pub user: UserId,
     /// What.
@@ -207,7 +207,7 @@ pub struct Subscribe {
 
 /// A person starts, goes on, or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stroke {
+pub struct TypingUpdate {
     /// Who.
     pub user: UserId,
     /// Where.

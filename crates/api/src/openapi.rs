@@ -22,7 +22,7 @@ pub fn openapi() -> Reply {
 mod tests {
     use std::collections::BTreeSet;
 
-    use rollcall_core::policy::{Change, Judgement, MAX_LISTED, MAX_SUBJECTS, Privacy};
+    use rollcall_core::policy::{Change, MAX_LISTED, MAX_SUBJECTS, Privacy, Verdict};
     use rollcall_core::{
         Choice, ConversationId, Device, DeviceId, DeviceKind, Error, Moment, Note, Published, Session, Span, Stance,
         State, Time, UserId,
@@ -30,7 +30,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::call::{Beat, Beats, Call, Changes, Chosen, Form, List, LookUp, Settled, Standing, Stroke, View};
+    use crate::call::{Beat, Beats, Call, Changes, Chosen, Form, List, LookUp, Settled, Standing, TypingUpdate, View};
     use crate::events::{self, Close};
     use crate::problem::Problem;
     use crate::{
@@ -150,8 +150,8 @@ mod tests {
         let typists = body(&responses::typists(&conversation, [(&user, Time(1))]));
         fits("Typists", &typists);
         fits("Typist", &typists["typists"][0]);
-        let stroke = Stroke { user, conversation, typing: true };
-        fits("Typing", &body(&responses::typing(&stroke, Span(5000))));
+        let typing_update = TypingUpdate { user, conversation, typing: true };
+        fits("Typing", &body(&responses::typing(&typing_update, Span(5000))));
 
         let mut problem = Problem::invalid("a", "b");
         problem.retry_after_s = Some(1);
@@ -169,7 +169,7 @@ mod tests {
         fits("Contact", &body(&responses::list(&bob, &eve, List::Contacts, true)));
         fits("Block", &body(&responses::list(&bob, &eve, List::Blocks, true)));
         fits("Restriction", &body(&responses::restriction(&bob, true)));
-        fits("Verdicts", &body(&responses::check(&[Judgement::OPEN])));
+        fits("Verdicts", &body(&responses::check(&[Verdict::OPEN])));
         let good = vec![Change::Restrict(bob), Change::Restrict(eve)];
         let changes = Changes { good, refused: Vec::new() };
         let changed = body(&responses::changes(&changes, &[Ok(()), Err(Error::TooMany(1))]));

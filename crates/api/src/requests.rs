@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::body::{self, Field, Named, Presence, Shape, Word};
-use crate::call::{Beat, Beats, Call, Choosing, Departure, Form, LookUp, Reason, Refused, Sweep};
+use crate::call::{Beat, Beats, Call, ChoiceRequest, Departure, Form, LookUp, Reason, Refused, Sweep};
 use crate::caller::{Caller, Scope};
 use crate::problem::{Kind, Problem};
 use crate::query::{Query, too_many, user_id};
@@ -186,19 +186,19 @@ fn leave(caller: &Caller, body: &[u8]) -> Result<Departure, Problem> {
     Ok(Departure { user: acting_for(caller, wire.user)?, device, reason: wire.reason.0 })
 }
 
-fn put_status(caller: &Caller, body: &[u8]) -> Result<Choosing, Problem> {
+fn put_status(caller: &Caller, body: &[u8]) -> Result<ChoiceRequest, Problem> {
     let wire: WireStatus = body::read(body, STATUS)?;
     parse_for_s(wire.for_s)?;
     let (text, emoji) = (wire.text.unwrap_or_default(), wire.emoji.unwrap_or_default());
     let wordless = text.is_empty() && emoji.is_empty();
     let note = if wordless { None } else { Some(Words::parse(text, emoji)?) };
-    Ok(Choosing { user: acting_for(caller, wire.user)?, stance: wire.choice.0, for_s: wire.for_s, note })
+    Ok(ChoiceRequest { user: acting_for(caller, wire.user)?, stance: wire.choice.0, for_s: wire.for_s, note })
 }
 
-/// Taking the setting back is choosing nothing.
-fn delete_status(caller: &Caller, query: &Query<'_>) -> Result<Choosing, Problem> {
+/// Taking the setting back is choice request nothing.
+fn delete_status(caller: &Caller, query: &Query<'_>) -> Result<ChoiceRequest, Problem> {
     let user = acting_for(caller, query.text("user")?.map(Cow::into_owned))?;
-    Ok(Choosing { user, stance: Stance::Auto, for_s: None, note: None })
+    Ok(ChoiceRequest { user, stance: Stance::Auto, for_s: None, note: None })
 }
 
 fn look_up(caller: &Caller, users: Vec<UserId>, form: Form) -> Call {

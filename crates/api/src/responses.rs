@@ -10,7 +10,7 @@ use http::{HeaderValue, Response};
 use rollcall_core::{Choice, ConversationId, Error, Note, Span, Stance, State, Time, UserId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing, Stroke, View};
+use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing, TypingUpdate, View};
 use crate::problem::{Problem, Reply, WireError};
 use crate::{events, pages};
 
@@ -84,10 +84,10 @@ pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply
 }
 
 /// The answer to a sign of typing, which lasts for `ttl` unless it is repeated; an end lasts for no time.
-pub fn typing(stroke: &Stroke, ttl: Span) -> Reply {
-    let Stroke { user, conversation, typing } = stroke;
+pub fn typing(typing_update: &TypingUpdate, ttl: Span) -> Reply {
+    let TypingUpdate { user, conversation, typing } = typing_update;
     let ttl_ms = typing.then_some(ttl.0);
-    json(&WireStroke { conversation: conversation.as_str(), user: user.as_str(), typing: *typing, ttl_ms })
+    json(&WireTypingUpdate { conversation: conversation.as_str(), user: user.as_str(), typing: *typing, ttl_ms })
 }
 
 /// The answer about who types in a conversation, each until an instant unless they go on.
@@ -303,7 +303,7 @@ where
 }
 
 #[derive(serde::Serialize)]
-struct WireStroke<'a> {
+struct WireTypingUpdate<'a> {
     conversation: &'a str,
     user: &'a str,
     typing: bool,

@@ -1,6 +1,6 @@
-//! Which filter to put in front of the exact tables of who may see whom, and what a judgement costs with it.
+//! Which filter to put in front of the exact tables of who may see whom, and what a verdict costs with it.
 //!
-//! `cargo run --release -p rollcall-core --example filters [filters|curve|book]`
+//! `cargo run --release -p rollcall-core --example filters [filters|curve|policy-index]`
 //!
 //! Prints the tables of `docs/adr/0014-blocks-behind-a-filter.md`. Times are those of the fastest tenth of batches that
 //! take some microseconds each and share no data: other programs make a batch slower, and never faster.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashTable;
 use rollcall_core::UserId;
 use rollcall_core::policy::{
-    Audience, BITS_PER_KEY, Book, Change, Judgement, Lines, Privacy, Ruling, false_positive_rate, number_of,
+    Audience, BITS_PER_KEY, Change, Lines, PolicyIndex, Privacy, Ruling, Verdict, false_positive_rate, number_of,
 };
 use xorf::Filter as _;
 
@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if part.is_empty() || part == "curve" {
         curve();
     }
-    if part.is_empty() || part == "book" {
-        book()?;
+    if part.is_empty() || part == "policy_index" {
+        policy_index()?;
     }
     Ok(())
 }
@@ -306,20 +306,20 @@ struct Plain {
 }
 
 impl Plain {
-    fn judge<'a>(&self, viewer: &str, subjects: impl Iterator<Item = &'a str>, judgements: &mut Vec<Judgement>) {
+    fn check<'a>(&self, viewer: &str, subjects: impl Iterator<Item = &'a str>, verdicts: &mut Vec<Verdict>) {
         let (mut there, mut back) = ((viewer.to_owned(), String::new()), (String::new(), viewer.to_owned()));
-        judgements.extend(subjects.map(|subject| {
+        verdicts.extend(subjects.map(|subject| {
             there.1.clear();
             there.1.push_str(subject);
             back.0.clear();
             back.0.push_str(subject);
-            let hidden = |presence| Judgement { presence, last_seen: false };
+            let hidden = |presence| Verdict { presence, last_seen: false };
             if number_of(subject).is_some_and(|number| self.restricted.contains(&u64::from(number))) {
                 hidden(Ruling::Restricted)
             } else if self.blocks.contains(&there) || self.blocks.contains(&back) {
                 hidden(Ruling::Blocked)
             } else {
-                Judgement::OPEN
+                Verdict::OPEN
             }
         }));
     }
@@ -335,8 +335,8 @@ fn name(number: u64) -> String {
     format!("u{number:015x}")
 }
 
-fn book() -> Result<(), Box<dyn Error>> {
-    let (mut book, mut plain, mut random) = (Book::new(0x5eed), Plain::default(), 7);
+fn policy_index() -> Result<(), Box<dyn Error>> {
+    let (mut policy_index, mut plain, mut random) = (PolicyIndex::new(0x5eed), Plain::default(), 7);
     let mut changes = Vec::new();
     for number in 0..PEOPLE {
         let (one, other) = (name(number), name(next(&mut random) % PEOPLE));
@@ -351,9 +351,10 @@ fn book() -> Result<(), Box<dyn Error>> {
         changes.push(Change::SetPrivacy(UserId::parse(name(PEOPLE + number))?, privacy));
     }
     let started = Instant::now();
-    let applied =
-        undisturbed(changes.chunks(TOGETHER).map(|changes| timed(|| changes.iter().for_each(|one| book.apply(one)))));
-    println!("\n{book:?}\n{:?}", book.filter_stats());
+    let applied = undisturbed(
+        changes.chunks(TOGETHER).map(|changes| timed(|| changes.iter().for_each(|one| policy_index.apply(one)))),
+    );
+    println!("\n{policy_index:?}\n{:?}", policy_index.filter_stats());
     let (each, all) = (applied.as_nanos() as f64 / TOGETHER as f64, started.elapsed().as_secs_f64());
     println!("{} changes in {all:.1} s, {each:.0} ns each but for rebuilds", changes.len());
     println!(
@@ -366,15 +367,15 @@ fn book() -> Result<(), Box<dyn Error>> {
         ("numbers, one in eight restricted", &|random| (random % NUMBERS).to_string()),
     ];
     for (kind, subject) in kinds {
-        judged(&book, &plain, kind, subject);
+        judged(&policy_index, &plain, kind, subject);
     }
     Ok(())
 }
 
 /// Judges a viewer's subjects.
-type Judge<'a> = dyn Fn(&str, &[&str], &mut Vec<Judgement>) + 'a;
+type Judge<'a> = dyn Fn(&str, &[&str], &mut Vec<Verdict>) + 'a;
 
-fn judged(book: &Book, plain: &Plain, kind: &str, subject: &dyn Fn(u64) -> String) {
+fn judged(policy_index: &PolicyIndex, plain: &Plain, kind: &str, subject: &dyn Fn(u64) -> String) {
     const SUBJECTS: usize = 400_000;
     let mut random = 11;
     // End to end in one text, as a batch arrives.
@@ -388,27 +389,27 @@ fn judged(book: &Book, plain: &Plain, kind: &str, subject: &dyn Fn(u64) -> Strin
     });
     let pieces = pieces.collect::<Vec<_>>();
     let viewers = (0..SUBJECTS).map(|_| name(next(&mut random) % PEOPLE)).collect::<Vec<_>>();
-    let mut judgements = Vec::with_capacity(SUBJECTS);
+    let mut verdicts = Vec::with_capacity(SUBJECTS);
     let mut each = |batch: usize, judge: &Judge<'_>| {
         let mut viewers = viewers.iter().cycle();
         let together = batch.max(200);
         let times = pieces.chunks_exact(together).map(|pieces| {
-            judgements.clear();
+            verdicts.clear();
             let batches = pieces.chunks(batch).zip(&mut viewers);
-            timed(|| batches.for_each(|(subjects, viewer)| judge(viewer, subjects, &mut judgements)))
+            timed(|| batches.for_each(|(subjects, viewer)| judge(viewer, subjects, &mut verdicts)))
         });
         undisturbed(times).as_nanos() as f64 / together as f64
     };
-    let by_book = |viewer: &str, subjects: &[&str], judgements: &mut Vec<Judgement>| {
-        book.judge(Some(viewer), subjects.iter().copied(), judgements);
+    let by_policy_index = |viewer: &str, subjects: &[&str], verdicts: &mut Vec<Verdict>| {
+        policy_index.check(Some(viewer), subjects.iter().copied(), verdicts);
     };
-    let by_plain = |viewer: &str, subjects: &[&str], judgements: &mut Vec<Judgement>| {
-        plain.judge(viewer, subjects.iter().copied(), judgements);
+    let by_plain = |viewer: &str, subjects: &[&str], verdicts: &mut Vec<Verdict>| {
+        plain.check(viewer, subjects.iter().copied(), verdicts);
     };
-    let by_relation = |viewer: &str, subjects: &[&str], judgements: &mut Vec<Judgement>| {
-        judgements.extend(subjects.iter().map(|subject| book.relation(Some(viewer), subject).judged()));
+    let by_relation = |viewer: &str, subjects: &[&str], verdicts: &mut Vec<Verdict>| {
+        verdicts.extend(subjects.iter().map(|subject| policy_index.relation(Some(viewer), subject).verdict()));
     };
-    let [one, some, many] = [1, 200, 10_000].map(|batch| each(batch, &by_book));
+    let [one, some, many] = [1, 200, 10_000].map(|batch| each(batch, &by_policy_index));
     let [exactly, plainly] = [each(200, &by_relation), each(200, &by_plain)];
     println!("| {kind} | {one:.1} ns | {some:.1} ns | {many:.1} ns | {exactly:.1} ns | {plainly:.1} ns |");
 }

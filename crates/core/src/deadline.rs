@@ -15,30 +15,30 @@ pub fn next(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) ->
     let change = next_change(session, moment, rules, shown).into_iter().chain(stance.and_then(|s| s.until)).min();
     let last_death = session.devices.iter().map(|device| moment.death_of(device)).max();
     if let Some(death) = last_death.filter(|&death| death > moment.now) {
-        // An invisible person's devices die unseen, but the session must not be retired before they have.
+        // An invisible person's devices die unseen, but the session must not be evicted before they have.
         return Next::Settle(change.map_or(death, |change| change.min(death)));
     }
     let news = shown.differs_from(session.published.as_ref());
-    let retire = if news { Some(moment.now + rules.retire_after) } else { retirement(session, moment, rules) };
-    match (retire, change) {
-        (Some(retire), Some(change)) if change <= retire => Next::Settle(change),
-        (Some(retire), _) => Next::Retire(retire),
+    let evict = if news { Some(moment.now + rules.evict_after) } else { eviction(session, moment, rules) };
+    match (evict, change) {
+        (Some(evict), Some(change)) if change <= evict => Next::Settle(change),
+        (Some(evict), _) => Next::Evict(evict),
         (None, Some(change)) => Next::Settle(change),
         (None, None) => Next::Nothing,
     }
 }
 
 /// When a session with nobody in it and nothing new to tell goes to the archive; none: it was there already.
-fn retirement(session: &Session, moment: &Moment, rules: &Rules) -> Option<Time> {
+fn eviction(session: &Session, moment: &Moment, rules: &Rules) -> Option<Time> {
     let is_kept = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
     match session.next {
-        Next::Retire(at) => Some(at),
+        Next::Evict(at) => Some(at),
         // Nothing is kept, so there is nothing to archive: a late notification about somebody long gone.
         Next::Nothing if session.is_empty() => None,
-        // Archived before, and kept only for its choice: see `settle::retire`.
+        // Archived before, and kept only for its choice: see `settle::evict`.
         Next::Nothing if is_kept => None,
         Next::Settle(at) if is_kept && at > moment.now && ends_at(session, at) => None,
-        Next::Nothing | Next::Settle(_) => Some(moment.now + rules.retire_after),
+        Next::Nothing | Next::Settle(_) => Some(moment.now + rules.evict_after),
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::settle::settle;
 
-    const NOW: Moment = Moment { now: Time(1_000_000), amnesty: None };
+    const NOW: Moment = Moment { now: Time(1_000_000), outage_grace: None };
 
     #[test]
     fn a_notification_about_somebody_long_gone_leaves_no_trace() {
@@ -91,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_at_the_instant_of_retiring_is_settled_first() {
-        let ends = NOW.now + Rules::STANDARD.retire_after;
+    fn what_changes_at_the_instant_of_evicting_is_settled_first() {
+        let ends = NOW.now + Rules::STANDARD.evict_after;
         let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(ends), note: None };
-        let session = Session { choice: Some(choice), next: Next::Retire(ends), ..Session::default() };
+        let session = Session { choice: Some(choice), next: Next::Evict(ends), ..Session::default() };
         let shown = derive(&session, &NOW, &Rules::STANDARD);
         assert_eq!(next(&session, &NOW, &Rules::STANDARD, &shown), Next::Settle(ends));
     }

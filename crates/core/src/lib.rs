@@ -19,14 +19,15 @@ pub mod derive;
 pub mod heartbeat;
 pub mod policy;
 pub mod settle;
-pub mod sight;
 pub mod typing;
+pub mod visibility;
 
 pub use error::{Error, Invalid};
 pub use id::{ConversationId, DeviceId, Id, MAX_ID_BYTES, UserId};
 pub use ids::{Ids, Unfit};
 pub use rules::Rules;
 pub use session::{
-    Amnesty, Choice, Device, DeviceKind, MAX_DEVICES, Mark, Moment, Next, Note, Published, Session, Stance, State,
+    Choice, Device, DeviceKind, MAX_DEVICES, Moment, Next, Note, OutageGrace, Published, Revision, Session, Stance,
+    State,
 };
 pub use time::{Span, Time};

@@ -16,7 +16,7 @@ pub struct Rules {
     /// How long one sign of typing lasts.
     pub typing_ttl: Span,
     /// How long after going offline a session is archived and dropped from the hot store.
-    pub retire_after: Span,
+    pub evict_after: Span,
     /// The most people one viewer may watch at once.
     pub watch_limit: u32,
 }
@@ -31,7 +31,7 @@ impl Rules {
         typing_ttl: Span::seconds(5),
         // Long enough that a reload is not an archive write, and that on Redis a steady beat knows its deadline to stand:
         // an interval, its tolerance and 3 s (ADR 11). Short enough that a kill of the embedded store loses little.
-        retire_after: Span::seconds(60),
+        evict_after: Span::seconds(60),
         watch_limit: 20,
     };
 
@@ -66,7 +66,7 @@ impl Rules {
             ("grace", self.grace, Span(0)),
             ("typing_ttl", self.typing_ttl, Span(100)),
             // With none at all, one who is dropped and back within a millisecond would be given a version twice.
-            ("retire_after", self.retire_after, Span(1)),
+            ("evict_after", self.evict_after, Span(1)),
         ];
         for (field, span, min) in bounds {
             if span < min || span > max {

@@ -133,12 +133,12 @@ pub enum Next {
     /// Its state can change by itself at this instant.
     Settle(Time),
     /// It is offline with nothing pending and may be archived from this instant on.
-    Retire(Time),
+    Evict(Time),
 }
 
-/// Where a session stood when it was loaded. Equal marks mean that nothing came between.
+/// Where a session stood when it was loaded. Equal revisions mean that nothing came between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark {
+pub struct Revision {
     /// Changes with every commit.
     pub commits: u64,
     /// Changes with every touch.
@@ -157,7 +157,7 @@ pub struct Session {
     /// What the session waits for.
     pub next: Next,
     /// Where it stood.
-    pub mark: Mark,
+    pub revision: Revision,
 }
 
 impl Session {
@@ -167,28 +167,28 @@ impl Session {
     }
 }
 
-/// A span during which the store could not be reached, and the pardon that follows from it.
+/// A span during which the store could not be reached, and the outage grace that follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Amnesty {
+pub struct OutageGrace {
     /// When the store was last known to answer. A device alive then is pardoned.
     pub since: Time,
     /// A pardoned device lives at least until this instant.
     pub until: Time,
 }
 
-/// The instant at which a decision is made: the store's time and the pardon in force.
+/// The instant at which a decision is made: the store's time and the outage grace in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// The store's time.
     pub now: Time,
-    /// The pardon in force, if any.
-    pub amnesty: Option<Amnesty>,
+    /// The outage grace in force, if any.
+    pub outage_grace: Option<OutageGrace>,
 }
 
 impl Moment {
-    /// An ordinary instant, with no pardon in force.
+    /// An ordinary instant, with no outage grace in force.
     pub fn at(now: Time) -> Self {
-        Self { now, amnesty: None }
+        Self { now, outage_grace: None }
     }
 
     /// The same circumstances at another instant.
@@ -196,18 +196,18 @@ impl Moment {
         Self { now, ..self }
     }
 
-    /// When the device dies, a pardon included.
+    /// When the device dies, an outage grace included.
     pub fn death_of(&self, device: &Device) -> Time {
-        match self.amnesty {
-            Some(amnesty) if device.expires_at > amnesty.since => device.expires_at.max(amnesty.until),
+        match self.outage_grace {
+            Some(outage_grace) if device.expires_at > outage_grace.since => device.expires_at.max(outage_grace.until),
             _ => device.expires_at,
         }
     }
 
-    /// A device that expired by this instant is dead, whatever pardon is in force.
+    /// A device that expired by this instant is dead, whatever outage grace is in force.
     pub fn surely_dead_by(&self) -> Time {
-        match self.amnesty {
-            Some(amnesty) if amnesty.until > self.now => amnesty.since.min(self.now),
+        match self.outage_grace {
+            Some(outage_grace) if outage_grace.until > self.now => outage_grace.since.min(self.now),
             _ => self.now,
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn decide(session: &Session, moment: &Moment, rules: &Rules, shown: S
     let next = deadline::next(session, moment, rules, &shown);
     let lag = match session.next {
         Next::Settle(at) => moment.now - at,
-        Next::Retire(_) | Next::Nothing => Span(0),
+        Next::Evict(_) | Next::Nothing => Span(0),
     };
     let changed = shown.differs_from(session.published.as_ref());
     let prune_expired_by = prunable(session, moment, changed);
@@ -45,7 +45,7 @@ pub fn next_version(session: &Session, now: Time) -> u64 {
 }
 
 /// The instant by which expired devices may be dropped without losing a last seen: now, if the record or a live device
-/// remembers a beat at least as new as theirs. A pardon protects those who were alive when it began.
+/// remembers a beat at least as new as theirs. An outage grace protects those who were alive when it began.
 fn prunable(session: &Session, moment: &Moment, published: bool) -> Time {
     let by = moment.surely_dead_by();
     let (dead, kept): (Vec<_>, Vec<_>) = session.devices.iter().partition(|device| device.expires_at <= by);
@@ -56,9 +56,9 @@ fn prunable(session: &Session, moment: &Moment, published: bool) -> Time {
     if dead.is_empty() || (!published && newest(&dead) > remembered) { Time(0) } else { by }
 }
 
-/// What to do with a session whose time to retire has come.
+/// What to do with a session whose time to evict has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Retirement {
+pub enum EvictionDecision {
     /// It is not what it seemed: put it right first.
     Settle(Decision),
     /// Archive this last seen, then drop the session.
@@ -69,20 +69,20 @@ pub enum Retirement {
     Wait,
 }
 
-/// What to do with a session that is reported as retirable.
-pub fn retire(session: &Session, moment: &Moment, rules: &Rules) -> Retirement {
+/// What to do with a session that is reported as evictable.
+pub fn evict(session: &Session, moment: &Moment, rules: &Rules) -> EvictionDecision {
     if let Some(decision) = settle(session, moment, rules) {
-        return Retirement::Settle(decision);
+        return EvictionDecision::Settle(decision);
     }
     match session.next {
-        Next::Retire(at) if at <= moment.now => {}
-        _ => return Retirement::Wait,
+        Next::Evict(at) if at <= moment.now => {}
+        _ => return EvictionDecision::Wait,
     }
     let shown = derive::derive(session, moment, rules);
     if !session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now)) {
-        return Retirement::Drop(shown.last_seen);
+        return EvictionDecision::Drop(shown.last_seen);
     }
     let last_seen = shown.last_seen;
     let archived = Session { next: Next::Nothing, ..session.clone() };
-    Retirement::Keep(last_seen, decide(&archived, moment, rules, shown))
+    EvictionDecision::Keep(last_seen, decide(&archived, moment, rules, shown))
 }

@@ -15,7 +15,7 @@ pub const MAX_TYPISTS: usize = 1024;
 
 /// What is kept about one person in one conversation. `Default` is one who never typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark {
+pub struct TypingRecord {
     /// They type until then: over once it has passed.
     pub until: Time,
     /// When it was last told.
@@ -35,7 +35,7 @@ pub enum Next {
     Flush(Span),
 }
 
-impl Mark {
+impl TypingRecord {
     /// They type, for so long from now unless they go on; zero: they stopped.
     pub fn sign(&mut self, now: Time, lasts: Span) -> Next {
         self.until = if lasts == Span(0) { Time(0) } else { now + lasts };
@@ -83,47 +83,47 @@ mod tests {
 
     #[test]
     fn a_start_is_told_at_once_and_a_refresh_a_second_later() {
-        let mut mark = Mark::default();
-        assert_eq!(mark.sign(NOW, FIVE), Next::Tell(Some(NOW + FIVE)));
-        assert_eq!(mark.sign(NOW + Span(400), FIVE), Next::Flush(Span(600)));
-        assert_eq!(mark.flush(NOW + Span(999)), Next::Flush(Span(1)));
-        assert_eq!(mark.flush(NOW + Span(1000)), Next::Tell(Some(NOW + Span(5400))), "whoever watches holds the end");
-        assert_eq!(mark.flush(NOW + Span(9000)), Next::Nothing, "the end itself needs no word");
+        let mut record = TypingRecord::default();
+        assert_eq!(record.sign(NOW, FIVE), Next::Tell(Some(NOW + FIVE)));
+        assert_eq!(record.sign(NOW + Span(400), FIVE), Next::Flush(Span(600)));
+        assert_eq!(record.flush(NOW + Span(999)), Next::Flush(Span(1)));
+        assert_eq!(record.flush(NOW + Span(1000)), Next::Tell(Some(NOW + Span(5400))), "whoever watches holds the end");
+        assert_eq!(record.flush(NOW + Span(9000)), Next::Nothing, "the end itself needs no word");
     }
 
     #[test]
     fn a_stop_is_told_unless_nothing_that_was_told_still_runs() {
-        let mut mark = Mark::default();
-        assert_eq!(mark.sign(NOW, Span(0)), Next::Nothing);
-        mark.sign(NOW, Span(2000));
-        assert_eq!(mark.sign(NOW + Span(1500), Span(0)), Next::Tell(None));
-        mark.sign(NOW + Span(3000), Span(2000));
-        assert_eq!(mark.sign(NOW + Span(5000), Span(0)), Next::Nothing);
+        let mut record = TypingRecord::default();
+        assert_eq!(record.sign(NOW, Span(0)), Next::Nothing);
+        record.sign(NOW, Span(2000));
+        assert_eq!(record.sign(NOW + Span(1500), Span(0)), Next::Tell(None));
+        record.sign(NOW + Span(3000), Span(2000));
+        assert_eq!(record.sign(NOW + Span(5000), Span(0)), Next::Nothing);
     }
 
     #[test]
     fn what_is_taken_back_in_time_is_never_told() {
-        let mut mark = Mark::default();
-        mark.sign(NOW, FIVE);
-        assert_eq!(mark.sign(NOW + Span(100), Span(0)), Next::Flush(Span(900)));
-        assert_eq!(mark.sign(NOW + Span(200), Span(4800)), Next::Nothing, "it ends when they were told it would");
-        assert_eq!(mark.flush(NOW + Span(1000)), Next::Nothing);
+        let mut record = TypingRecord::default();
+        record.sign(NOW, FIVE);
+        assert_eq!(record.sign(NOW + Span(100), Span(0)), Next::Flush(Span(900)));
+        assert_eq!(record.sign(NOW + Span(200), Span(4800)), Next::Nothing, "it ends when they were told it would");
+        assert_eq!(record.flush(NOW + Span(1000)), Next::Nothing);
     }
 
     #[test]
     fn a_clock_that_is_behind_waits_no_longer_than_any() {
-        let mut mark = Mark::default();
-        mark.sign(NOW, FIVE);
-        assert_eq!(mark.sign(Time(NOW.0 - 50), FIVE), Next::Flush(TELL_EVERY));
+        let mut record = TypingRecord::default();
+        record.sign(NOW, FIVE);
+        assert_eq!(record.sign(Time(NOW.0 - 50), FIVE), Next::Flush(TELL_EVERY));
     }
 
     #[test]
     fn a_mark_is_forgotten_when_it_says_nothing_more() {
-        let mut mark = Mark::default();
-        assert_eq!(mark.forget_at(), Time(0));
-        mark.sign(NOW, Span(300));
-        assert_eq!(mark.forget_at(), NOW + TELL_EVERY, "the next start must still wait");
-        mark.sign(NOW, FIVE);
-        assert_eq!(mark.forget_at(), NOW + FIVE);
+        let mut record = TypingRecord::default();
+        assert_eq!(record.forget_at(), Time(0));
+        record.sign(NOW, Span(300));
+        assert_eq!(record.forget_at(), NOW + TELL_EVERY, "the next start must still wait");
+        record.sign(NOW, FIVE);
+        assert_eq!(record.forget_at(), NOW + FIVE);
     }
 }

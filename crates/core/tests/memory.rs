@@ -1,4 +1,4 @@
-//! What a book says that it takes, against what the allocator handed out.
+//! What a policy index says that it takes, against what the allocator handed out.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Book, Change, Numbers, PAGE_BYTES, Privacy};
+use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, PolicyIndex, Privacy};
 
 thread_local! {
     /// Bytes that this thread allocated, less those that it gave back: tests run side by side.
@@ -39,43 +39,43 @@ fn user(name: String) -> UserId {
     UserId::parse(name).expect("a fit id")
 }
 
-/// Asserts that a book owns up to what it took, within two hundredths.
-fn honest(book: &Book, before: i64, when: &str) {
-    let (said, taken) = (book.bytes() as f64, (ALLOCATED.get() - before) as f64);
+/// Asserts that a policy index owns up to what it took, within two hundredths.
+fn honest(policy_index: &PolicyIndex, before: i64, when: &str) {
+    let (said, taken) = (policy_index.bytes() as f64, (ALLOCATED.get() - before) as f64);
     assert!((said / taken - 1.0).abs() < 0.02, "{when}: {said} said, {taken} taken");
 }
 
 #[test]
-fn a_book_owns_up_to_what_it_takes() {
+fn a_policy_index_owns_up_to_what_it_takes() {
     let before = ALLOCATED.get();
-    let mut book = Book::new(5);
-    honest(&book, before, "empty");
+    let mut policy_index = PolicyIndex::new(5);
+    honest(&policy_index, before, "empty");
     for number in 0..50_000_u32 {
         let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
-        book.apply(&Change::Block(pair.0.clone(), pair.1.clone()));
-        book.apply(&Change::Befriend(pair.1, pair.0));
+        policy_index.apply(&Change::Block(pair.0.clone(), pair.1.clone()));
+        policy_index.apply(&Change::AddContact(pair.1, pair.0));
     }
-    honest(&book, before, "pairs");
+    honest(&policy_index, before, "pairs");
     for number in 0..50_000_u32 {
-        book.apply(&Change::Restrict(user((number * 7919).to_string())));
+        policy_index.apply(&Change::Restrict(user((number * 7919).to_string())));
         let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
-        book.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), privacy));
+        policy_index.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), privacy));
     }
     for page in 0..100 {
         let numbers = Numbers::new(page, vec![0xff; PAGE_BYTES]).expect("fit bits");
-        book.apply(&Change::RestrictMany(numbers));
+        policy_index.apply(&Change::RestrictMany(numbers));
     }
-    honest(&book, before, "full");
-    let full = book.bytes();
+    honest(&policy_index, before, "full");
+    let full = policy_index.bytes();
     for number in 0..45_000_u32 {
         let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
-        book.apply(&Change::Unblock(pair.0.clone(), pair.1.clone()));
-        book.apply(&Change::Unfriend(pair.1, pair.0));
-        book.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), Privacy::default()));
-        book.apply(&Change::Unrestrict(user((number * 7919).to_string())));
+        policy_index.apply(&Change::Unblock(pair.0.clone(), pair.1.clone()));
+        policy_index.apply(&Change::RemoveContact(pair.1, pair.0));
+        policy_index.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), Privacy::default()));
+        policy_index.apply(&Change::Unrestrict(user((number * 7919).to_string())));
     }
-    honest(&book, before, "nearly empty again");
-    assert!(book.bytes() < full);
-    drop(book);
+    honest(&policy_index, before, "nearly empty again");
+    assert!(policy_index.bytes() < full);
+    drop(policy_index);
     assert_eq!(ALLOCATED.get(), before);
 }

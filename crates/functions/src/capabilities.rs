@@ -5,9 +5,9 @@
 use rollcall_core::heartbeat::Found;
 use rollcall_core::policy::{self, Privacy, Relation};
 use rollcall_core::settle::Decision;
-pub use rollcall_core::sight::Verdict;
+pub use rollcall_core::visibility::Visibility;
 use rollcall_core::{
-    ConversationId, DeviceId, DeviceKind, Error, Ids, Mark, Moment, Published, Session, Span, Time, UserId,
+    ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Revision, Session, Span, Time, UserId,
 };
 
 /// The most items in one batch: the bound of the contract.
@@ -91,7 +91,7 @@ pub struct Touched {
 /// Loaded sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// The store's time and the pardon in force.
+    /// The store's time and the outage grace in force.
     pub moment: Moment,
     /// The sessions, in the order asked.
     pub sessions: Vec<Result<Session, Error>>,
@@ -103,7 +103,7 @@ pub struct Commit {
     /// Whose session.
     pub user: UserId,
     /// Where it stood when the decision was made.
-    pub expected: Mark,
+    pub expected: Revision,
     /// The change.
     pub decision: Decision,
 }
@@ -119,11 +119,11 @@ pub enum Committed {
 
 /// A cold session to be dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retiree {
+pub struct Eviction {
     /// Whose session.
     pub user: UserId,
     /// Where it stood when the decision was made.
-    pub expected: Mark,
+    pub expected: Revision,
 }
 
 /// A run of shards.
@@ -145,15 +145,15 @@ pub trait Sessions {
     async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error>;
     /// People whose settle instant has passed.
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
-    /// People whose retire instant has passed.
-    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
+    /// People whose evict instant has passed.
+    async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
     /// Drops sessions that stand where they stood.
-    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error>;
+    async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error>;
 }
 
 /// When a person was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct LastSeenEntry {
     /// Who.
     pub user: UserId,
     /// When.
@@ -162,16 +162,16 @@ pub struct Sighting {
 
 /// Last seen, kept for ever.
 pub trait Archive {
-    /// Keeps sightings; none moves a last seen backwards.
-    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error>;
+    /// Keeps last seen entries; none moves a last seen backwards.
+    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error>;
     /// When each was last seen, in the order asked.
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error>;
 }
 
 /// Who may see whom.
-pub trait Verdicts {
-    /// Verdicts for one viewer, in the order asked.
-    async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error>;
+pub trait RestrictionCheck {
+    /// RestrictionCheck for one viewer, in the order asked.
+    async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error>;
 }
 
 /// What a person set for themselves.
@@ -226,7 +226,7 @@ pub trait Policy {
 
 /// A sign of typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypingSign {
+pub struct TypingSignal {
     /// Where.
     pub conversation: ConversationId,
     /// Who.
@@ -256,7 +256,7 @@ pub struct Change {
 /// Signs of typing.
 pub trait Typing {
     /// Leaves signs, or takes them away; how each ended, in the order asked.
-    async fn mark_many(&self, signs: Vec<TypingSign>) -> Result<Vec<Result<(), Error>>, Error>;
+    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error>;
     /// Who types in each conversation, in the order asked.
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error>;
 }

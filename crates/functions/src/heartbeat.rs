@@ -13,7 +13,7 @@ use crate::settling::{Fate, Outcome, Standing, settle_by};
 
 /// A person's own setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choosing {
+pub struct ChoiceRequest {
     /// Who chooses.
     pub user: UserId,
     /// What.
@@ -104,16 +104,16 @@ pub async fn leave_many(
 pub async fn choose_many(
     store: &impl Sessions,
     rules: &Rules,
-    choosings: Vec<Result<Choosing, Error>>,
+    choice_requests: Vec<Result<ChoiceRequest, Error>>,
 ) -> Answers<Chosen> {
-    bounded(&choosings)?;
+    bounded(&choice_requests)?;
     let mut wishes = HashMap::new();
-    let people: Vec<Result<UserId, Error>> = choosings
+    let people: Vec<Result<UserId, Error>> = choice_requests
         .into_iter()
-        .map(|choosing| {
-            choosing.map(|choosing| {
-                wishes.insert(choosing.user.clone(), choosing.wish);
-                choosing.user
+        .map(|choice_request| {
+            choice_request.map(|choice_request| {
+                wishes.insert(choice_request.user.clone(), choice_request.wish);
+                choice_request.user
             })
         })
         .collect();

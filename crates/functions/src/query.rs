@@ -1,10 +1,10 @@
 //! Who is here?
 
 use rollcall_core::derive::derive;
-pub use rollcall_core::sight::View;
-use rollcall_core::{Choice, Error, Moment, Published, Rules, Session, State, UserId, sight};
+pub use rollcall_core::visibility::View;
+use rollcall_core::{Choice, Error, Moment, Published, Rules, Session, State, UserId, visibility};
 
-use crate::capabilities::{Archive, Sessions, Verdict, Verdicts, bounded};
+use crate::capabilities::{Archive, RestrictionCheck, Sessions, Visibility, bounded};
 use crate::heartbeat::Answers;
 
 /// What a viewer may know of a person.
@@ -19,7 +19,7 @@ pub struct Presence {
 /// What the viewer may know of each person, in the order asked. Everybody is loaded, the hidden too, so that what is
 /// hidden takes the same road and the same time as what is shown.
 pub async fn look_up(
-    platform: (&impl Sessions, &impl Archive, &impl Verdicts),
+    platform: (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<UserId>,
     users: Vec<Result<UserId, Error>>,
@@ -46,7 +46,7 @@ pub(crate) struct Glimpse {
     pub(crate) version: u64,
     /// Whether `published` is what was last published.
     pub(crate) settled: bool,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Visibility,
     /// The person's own setting, if it is the person who looks.
     pub(crate) choice: Option<Choice>,
     /// Why the archive could not be asked, if it should have been: then when they were last seen is not known.
@@ -64,14 +64,14 @@ impl Glimpse {
 
     /// What is left of it for the viewer.
     pub(crate) fn view(&self) -> Option<View> {
-        let masked = sight::mask(self.published.clone(), self.verdict);
+        let masked = visibility::mask(self.published.clone(), self.verdict);
         masked.map(|published| View { published, choice: self.choice.clone() })
     }
 }
 
 /// Reads people through a viewer's eyes: the one road that everybody takes, shown or hidden.
 pub(crate) async fn read(
-    (sessions, archive, verdicts): (&impl Sessions, &impl Archive, &impl Verdicts),
+    (sessions, archive, verdicts): (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<&UserId>,
     users: Vec<Result<UserId, Error>>,
@@ -84,7 +84,7 @@ pub(crate) async fn read(
     }
     let rulings = verdicts.check(viewer.cloned(), known.iter().collect()).await?;
     let loaded = sessions.load_many(known.clone()).await?;
-    let looks = |session: &Session| sight::look(session, &loaded.moment, rules);
+    let looks = |session: &Session| visibility::look(session, &loaded.moment, rules);
     let mut strangers = Vec::new();
     for (user, session) in known.into_iter().zip(&loaded.sessions) {
         if session.as_ref().is_ok_and(|session| asks_archive(&looks(session))) {
@@ -100,13 +100,13 @@ pub(crate) async fn read(
         let (verdict, session) = answers.next().ok_or_else(short_answer)?;
         let session = session.as_ref().map_err(Clone::clone)?;
         let own = viewer == Some(&user);
-        let verdict = if own { Verdict { presence: true, last_seen: true } } else { verdict };
+        let verdict = if own { Visibility { presence: true, last_seen: true } } else { verdict };
         let mut published = looks(session);
         // Also of one whom the sessions know, but only for a choice made after the rest was archived.
         let mut lacking = None;
         if asks_archive(&published) {
             match &mut remembered {
-                Ok(remembered) => published = sight::remembered(published, remembered.next().flatten()),
+                Ok(remembered) => published = visibility::remembered(published, remembered.next().flatten()),
                 // Whoever is not told it lacks nothing: a failure would tell that somebody is long gone.
                 Err(error) => lacking = Some(error.clone()).filter(|_| verdict.presence && verdict.last_seen),
             }

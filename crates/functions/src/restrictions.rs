@@ -1,6 +1,6 @@
 //! Who may see whom, asked by everything that shows anybody to anybody.
 //!
-//! A [`Desk`] holds everything that anybody set in its own memory, and asks the store exactly for as long as it does not.
+//! A [`PolicyCache`] holds everything that anybody set in its own memory, and asks the store exactly for as long as it does not.
 //! What it holds changes only in the order of the store's logs, so that an old change never takes back a newer one, and it
 //! answers from memory only once everything is in: half of a policy is none.
 //!
@@ -10,14 +10,14 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use rollcall_core::policy::{Book, Change, Judgement, MAX_SUBJECTS, Relation, Stir};
+use rollcall_core::policy::{Change, Invalidation, MAX_SUBJECTS, PolicyIndex, Relation, Verdict};
 use rollcall_core::{Error, Ids, UserId};
 
 use crate::capabilities::{Cursor, Followed, OwnSettings, Page, Policy, bounded};
 use crate::heartbeat::Answers;
 
 /// More people than that are not told one by one.
-const MAX_STIRRED: usize = 1024;
+const MAX_INVALIDATED: usize = 1024;
 
 /// How much of the log is read at once when a change is to be in force before it is answered.
 const STRIDE: u32 = 1024;
@@ -28,7 +28,7 @@ const MAX_STRIDES: usize = 64;
 /// Fewer changes than this are all that there were, unless some are of many accounts: so says the contract.
 const FEW: u32 = 64;
 
-/// What a desk's memory is good for.
+/// What a policy cache's memory is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It holds nothing.
@@ -41,7 +41,7 @@ pub enum Standing {
     TooLarge,
 }
 
-/// How far a desk has caught up with the store.
+/// How far a policy cache has caught up with the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freshness {
     /// What its memory is good for now.
@@ -59,12 +59,12 @@ pub struct Freshness {
     /// Pairs blocked, as far as they are known here.
     pub blocks: u64,
     /// Whose relations changed since this was last told.
-    pub stirred: Vec<Stir>,
+    pub invalidated: Vec<Invalidation>,
 }
 
 /// One instance's knowledge of who may see whom.
 #[derive(Debug)]
-pub struct Desk {
+pub struct PolicyCache {
     state: RefCell<State>,
 }
 
@@ -81,18 +81,18 @@ enum Memory {
     Cold,
     /// Pages come in.
     Loading {
-        book: Book,
+        policy_index: PolicyIndex,
         next: u32,
         cursor: Cursor,
     },
     /// All pages are in; what changed since the first was read is not.
     Replaying {
-        book: Book,
+        policy_index: PolicyIndex,
         cursor: Cursor,
     },
     /// Everything is in, up to what was heard.
     Warm {
-        book: Book,
+        policy_index: PolicyIndex,
     },
     TooLarge,
 }
@@ -100,12 +100,12 @@ enum Memory {
 /// Whose relations changed, not yet told.
 #[derive(Debug, Default)]
 struct Untold {
-    some: HashSet<Stir>,
+    some: HashSet<Invalidation>,
     everybody: bool,
 }
 
-impl Default for Desk {
-    /// A desk that holds nothing. What changed before it was there it cannot know: so the first thing it tells is that
+impl Default for PolicyCache {
+    /// A policy cache that holds nothing. What changed before it was there it cannot know: so the first thing it tells is that
     /// anything may have.
     fn default() -> Self {
         let untold = Untold { everybody: true, ..Untold::default() };
@@ -113,28 +113,28 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl PolicyCache {
     /// What a viewer may see of each subject, in the order asked.
     pub async fn check(
         &self,
         policy: &impl Policy,
         viewer: Option<UserId>,
         subjects: Ids<UserId>,
-    ) -> Result<Vec<Judgement>, Error> {
+    ) -> Result<Vec<Verdict>, Error> {
         if subjects.len() > MAX_SUBJECTS {
             return Err(Error::TooMany(MAX_SUBJECTS as u32));
         }
-        if let Memory::Warm { book } = &self.state.borrow().memory {
-            let mut judgements = Vec::with_capacity(subjects.len());
-            book.judge(viewer.as_ref().map(UserId::as_str), subjects.iter(), &mut judgements);
-            return Ok(judgements);
+        if let Memory::Warm { policy_index } = &self.state.borrow().memory {
+            let mut verdicts = Vec::with_capacity(subjects.len());
+            policy_index.check(viewer.as_ref().map(UserId::as_str), subjects.iter(), &mut verdicts);
+            return Ok(verdicts);
         }
         let relations = policy.relations(viewer.clone(), subjects.clone()).await?;
         if relations.len() != subjects.len() {
             return Err(Error::Other("the policy answered for fewer subjects than it was asked for".to_owned()));
         }
         let viewer = viewer.as_ref().map(UserId::as_str);
-        let judged = |(subject, relation): (&str, Relation)| relation.seen_by(viewer, subject);
+        let judged = |(subject, relation): (&str, Relation)| relation.verdict_for(viewer, subject);
         Ok(subjects.iter().zip(relations).map(judged).collect())
     }
 
@@ -211,19 +211,19 @@ impl Desk {
     fn take_page(&self, number: u32, page: Page) -> u32 {
         let Page { changes, next, cursor, salt } = page;
         let mut state = self.state.borrow_mut();
-        let (mut book, first) = match std::mem::replace(&mut state.memory, Memory::Cold) {
-            Memory::Cold if number == 0 => (Book::new(salt), cursor),
-            Memory::Loading { book, next, cursor } if next == number => (book, cursor),
+        let (mut policy_index, first) = match std::mem::replace(&mut state.memory, Memory::Cold) {
+            Memory::Cold if number == 0 => (PolicyIndex::new(salt), cursor),
+            Memory::Loading { policy_index, next, cursor } if next == number => (policy_index, cursor),
             // Another call was quicker.
             other => {
                 state.memory = other;
                 return 0;
             }
         };
-        changes.iter().for_each(|change| book.apply(change));
+        changes.iter().for_each(|change| policy_index.apply(change));
         state.memory = match next {
-            Some(next) => Memory::Loading { book, next, cursor: first },
-            None => Memory::Replaying { book, cursor: first },
+            Some(next) => Memory::Loading { policy_index, next, cursor: first },
+            None => Memory::Replaying { policy_index, cursor: first },
         };
         changes.len() as u32
     }
@@ -237,19 +237,19 @@ impl Desk {
         let followed = policy.since(from.clone(), limit).await?;
         let mut state = self.state.borrow_mut();
         match std::mem::replace(&mut state.memory, Memory::Cold) {
-            Memory::Replaying { mut book, cursor } if cursor == from => {
+            Memory::Replaying { mut policy_index, cursor } if cursor == from => {
                 let Followed::Changes(changes, cursor) = followed else {
                     state.lose_track();
                     return Ok(0);
                 };
                 // Whose relations it changed was heard already.
-                changes.iter().for_each(|change| book.apply(change));
+                changes.iter().for_each(|change| policy_index.apply(change));
                 let applied = changes.len() as u32;
                 if applied == 0 {
                     state.heard = Some(cursor);
-                    state.memory = Memory::Warm { book };
+                    state.memory = Memory::Warm { policy_index };
                 } else {
-                    state.memory = Memory::Replaying { book, cursor };
+                    state.memory = Memory::Replaying { policy_index, cursor };
                 }
                 Ok(applied)
             }
@@ -276,10 +276,10 @@ impl Desk {
         };
         let State { memory, untold, heard } = &mut *state;
         for change in &changes {
-            if let Memory::Warm { book } = memory {
-                book.apply(change);
+            if let Memory::Warm { policy_index } = memory {
+                policy_index.apply(change);
             }
-            untold.note(change.stir());
+            untold.note(change.invalidation());
         }
         *heard = Some(cursor);
         let is_of_many = |change: &Change| matches!(change, Change::RestrictMany(_) | Change::UnrestrictMany(_));
@@ -290,23 +290,25 @@ impl Desk {
     /// What to tell of it.
     fn told(&self, applied: u32, caught_up: bool) -> Freshness {
         let mut state = self.state.borrow_mut();
-        let stirred = state.untold.take();
-        let (standing, more, book) = match &state.memory {
+        let invalidated = state.untold.take();
+        let (standing, more, policy_index) = match &state.memory {
             Memory::Cold => (Standing::Cold, applied > 0 || state.heard.is_none(), None),
-            Memory::Loading { book, .. } | Memory::Replaying { book, .. } => (Standing::Loading, true, Some(book)),
-            Memory::Warm { book } => (Standing::Warm, applied > 0, Some(book)),
+            Memory::Loading { policy_index, .. } | Memory::Replaying { policy_index, .. } => {
+                (Standing::Loading, true, Some(policy_index))
+            }
+            Memory::Warm { policy_index } => (Standing::Warm, applied > 0, Some(policy_index)),
             Memory::TooLarge => (Standing::TooLarge, applied > 0, None),
         };
-        let census = book.map(Book::census).unwrap_or_default();
+        let census = policy_index.map(PolicyIndex::census).unwrap_or_default();
         Freshness {
             standing,
             more,
             caught_up: caught_up && state.heard.is_some(),
             applied,
-            bytes: book.map_or(0, Book::bytes),
+            bytes: policy_index.map_or(0, PolicyIndex::bytes),
             restricted: census.restricted,
             blocks: census.blocks,
-            stirred,
+            invalidated,
         }
     }
 }
@@ -322,7 +324,9 @@ impl State {
     /// Lets go of what is more than allowed.
     fn bounded(&mut self, memory: u64) {
         let bytes = match &self.memory {
-            Memory::Loading { book, .. } | Memory::Replaying { book, .. } | Memory::Warm { book } => book.bytes(),
+            Memory::Loading { policy_index, .. }
+            | Memory::Replaying { policy_index, .. }
+            | Memory::Warm { policy_index } => policy_index.bytes(),
             Memory::Cold | Memory::TooLarge => return,
         };
         if bytes > memory {
@@ -333,18 +337,18 @@ impl State {
 }
 
 impl Untold {
-    fn note(&mut self, stir: Stir) {
-        if self.everybody || self.some.len() >= MAX_STIRRED {
+    fn note(&mut self, invalidation: Invalidation) {
+        if self.everybody || self.some.len() >= MAX_INVALIDATED {
             self.everybody = true;
             self.some.clear();
         } else {
-            self.some.insert(stir);
+            self.some.insert(invalidation);
         }
     }
 
-    fn take(&mut self) -> Vec<Stir> {
+    fn take(&mut self) -> Vec<Invalidation> {
         match std::mem::take(self) {
-            Self { everybody: true, .. } => vec![Stir::Everybody],
+            Self { everybody: true, .. } => vec![Invalidation::Everybody],
             Self { some, .. } => some.into_iter().collect(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rollcall_core::settle::Decision;
-use rollcall_core::{Error, Moment, Rules, Session, Span, State, UserId, sight};
+use rollcall_core::{Error, Moment, Rules, Session, Span, State, UserId, visibility};
 
 use crate::capabilities::{Commit, Committed, Sessions};
 
@@ -84,7 +84,7 @@ async fn round<T: Clone>(
         let (decision, extra) = decide(&user, &session, &loaded.moment);
         outcomes.insert(user.clone(), Ok(outcome(&session, &loaded.moment, rules, decision.as_ref(), extra)));
         if let Some(decision) = decision {
-            commits.push(Commit { user, expected: session.mark, decision });
+            commits.push(Commit { user, expected: session.revision, decision });
         }
     }
     if commits.is_empty() {
@@ -101,7 +101,7 @@ fn outcome<T>(session: &Session, moment: &Moment, rules: &Rules, decision: Optio
     let standing = match publish {
         Some(published) => Standing { state: published.state, version: published.version },
         None => {
-            let now = sight::look(session, moment, rules);
+            let now = visibility::look(session, moment, rules);
             Standing { state: now.state, version: now.version }
         }
     };

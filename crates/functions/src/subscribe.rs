@@ -5,15 +5,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rollcall_core::{Choice, Error, Moment, Published, Rules, State, Time, UserId, sight};
+use rollcall_core::{Choice, Error, Moment, Published, Rules, State, Time, UserId, visibility};
 
-use crate::capabilities::{Archive, Change, Changes, Sessions, Verdict, Verdicts, Watching};
+use crate::capabilities::{Archive, Change, Changes, RestrictionCheck, Sessions, Visibility, Watching};
 use crate::heartbeat::Answers;
 use crate::query::{Glimpse, Presence, View, read, short_answer};
 use crate::sweep::settle_users;
 
 /// The verdict of people about themselves.
-const OWN: Verdict = Verdict { presence: true, last_seen: true };
+const OWN: Visibility = Visibility { presence: true, last_seen: true };
 
 /// Where a viewer who begins to watch finds a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Place {
     /// What is visible now; none: hidden.
     pub view: Option<View>,
     /// What the viewer may see from now on, until it is asked anew.
-    pub sight: Verdict,
+    pub visibility: Visibility,
     /// Whether what is shown is what was last published. If not, it was derived just now, and a late beat may take it
     /// back without a word.
     pub settled: bool,
@@ -54,7 +54,7 @@ pub trait Audience {
 /// hidden take the same road as the shown, which is that of a query. Where the archive is away, those whom only it knows are
 /// shown without a last seen, and as not settled: nobody is kept from watching by that.
 pub async fn open(
-    platform: (&impl Sessions, &impl Archive, &impl Verdicts),
+    platform: (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<UserId>,
     watching: u32,
@@ -64,14 +64,14 @@ pub async fn open(
     let read = read(platform, rules, viewer.as_ref(), users).await?;
     let place = |glimpse: Glimpse| {
         let settled = glimpse.settled && glimpse.lacking.is_none();
-        Place { view: glimpse.view(), sight: glimpse.verdict, settled }
+        Place { view: glimpse.view(), visibility: glimpse.verdict, settled }
     };
     Ok(read.glimpses.into_iter().map(|glimpse| glimpse.map(place)).collect())
 }
 
 /// Begins to feed a viewer: watches first and reads then, so that nothing falls between the two. An error is the answer
 /// to the call; from then on [`Feed::run`] says how it ended.
-pub async fn feed<'p, S: Sessions, A: Archive, V: Verdicts, W: Watching>(
+pub async fn feed<'p, S: Sessions, A: Archive, V: RestrictionCheck, W: Watching>(
     platform: (&'p S, &'p A, &'p V),
     watching: &W,
     rules: &Rules,
@@ -112,7 +112,7 @@ fn admit(rules: &Rules, watching: u32, more: usize) -> Result<(), Error> {
 /// Reads people, and if the record of any of them is not what it should be, puts it right first: what was only derived
 /// could be taken back by a late beat that nobody would hear of.
 async fn read_settled(
-    platform: (&impl Sessions, &impl Archive, &impl Verdicts),
+    platform: (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<&UserId>,
     users: Vec<UserId>,
@@ -137,8 +137,8 @@ fn changed_after(glimpse: &Glimpse, since: u64, moment: &Moment, rules: &Rules) 
         return true;
     }
     // One decided before that place may have come out after it.
-    let since = since.saturating_sub(sight::SURELY_PUBLISHED.0.saturating_mul(1000));
-    !glimpse.settled || sight::may_be_since(&glimpse.published, since, moment.now, rules)
+    let since = since.saturating_sub(visibility::SURELY_PUBLISHED.0.saturating_mul(1000));
+    !glimpse.settled || visibility::may_be_since(&glimpse.published, since, moment.now, rules)
 }
 
 /// A viewer being fed.
@@ -163,7 +163,7 @@ struct Held {
     told: Option<Published>,
 }
 
-impl<S: Sessions, A: Archive, V: Verdicts, C: Changes> Feed<'_, S, A, V, C> {
+impl<S: Sessions, A: Archive, V: RestrictionCheck, C: Changes> Feed<'_, S, A, V, C> {
     /// Tells what changed before, then every change, until the changes end or nobody listens any more.
     pub async fn run(mut self, audience: &mut impl Audience) -> Result<(), Error> {
         let first = std::mem::take(&mut self.first);
@@ -202,10 +202,10 @@ impl<S: Sessions, A: Archive, V: Verdicts, C: Changes> Feed<'_, S, A, V, C> {
         let own = self.viewer.as_ref() == Some(&user);
         let verdicts = self.platform.2.check(self.viewer.clone(), [&user].into_iter().collect()).await?;
         let verdict = if own { Some(OWN) } else { verdicts.into_iter().next() };
-        let published = sight::remembered(published, held.last_seen);
+        let published = visibility::remembered(published, held.last_seen);
         held.version = published.version;
         held.last_seen = published.last_seen;
-        let masked = sight::mask(published, verdict.ok_or_else(short_answer)?);
+        let masked = visibility::mask(published, verdict.ok_or_else(short_answer)?);
         if is_no_news(held.told.as_ref(), masked.as_ref()) {
             return Ok(None);
         }

@@ -1,10 +1,10 @@
 //! What must happen although nobody calls.
 
-use rollcall_core::settle::{Retirement, retire, settle};
+use rollcall_core::settle::{EvictionDecision, evict, settle};
 use rollcall_core::{Error, Rules, Span, UserId};
 
 use crate::capabilities::{
-    Archive, Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Sighting, bounded,
+    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, MAX_BATCH, Sessions, Shards, bounded,
 };
 use crate::settling::{Fate, settle_by};
 
@@ -73,7 +73,7 @@ pub async fn archive(
     shards: Shards,
     limit: u32,
 ) -> Result<Archived, Error> {
-    let users = store.retirable(shards, limit.min(MAX_BATCH as u32)).await?;
+    let users = store.evictable(shards, limit.min(MAX_BATCH as u32)).await?;
     if users.is_empty() {
         return Ok(Archived::default());
     }
@@ -82,50 +82,50 @@ pub async fn archive(
     if !cold.unsettled.is_empty() {
         store.commit_many(cold.unsettled).await?;
     }
-    let kept = cold.sightings.len() as u32;
-    if !cold.sightings.is_empty() {
-        archive.put_many(cold.sightings).await?;
+    let kept = cold.last_seen_entries.len() as u32;
+    if !cold.last_seen_entries.is_empty() {
+        archive.put_many(cold.last_seen_entries).await?;
     }
     if !cold.keepers.is_empty() {
         store.commit_many(cold.keepers).await?;
     }
-    let dropped = if cold.retirees.is_empty() { Vec::new() } else { store.retire_many(cold.retirees).await? };
+    let dropped = if cold.evictions.is_empty() { Vec::new() } else { store.evict_many(cold.evictions).await? };
     let dropped = dropped.iter().filter(|outcome| **outcome == Ok(Committed::Applied)).count() as u32;
     Ok(Archived { kept, dropped })
 }
 
-/// What is to be done about people whose time to retire has come.
+/// What is to be done about people whose time to evict has come.
 #[derive(Default)]
 struct Cold {
     /// Not what they seemed.
     unsettled: Vec<Commit>,
-    sightings: Vec<Sighting>,
+    last_seen_entries: Vec<LastSeenEntry>,
     /// Archived, but kept for their choice.
     keepers: Vec<Commit>,
-    retirees: Vec<Retiree>,
+    evictions: Vec<Eviction>,
 }
 
 fn sort(users: Vec<UserId>, loaded: Loaded, rules: &Rules) -> Cold {
     let mut cold = Cold::default();
     for (user, session) in users.into_iter().zip(loaded.sessions) {
         let Ok(session) = session else { continue };
-        let expected = session.mark;
-        let last_seen = match retire(&session, &loaded.moment, rules) {
-            Retirement::Wait => None,
-            Retirement::Settle(decision) => {
+        let expected = session.revision;
+        let last_seen = match evict(&session, &loaded.moment, rules) {
+            EvictionDecision::Wait => None,
+            EvictionDecision::Settle(decision) => {
                 cold.unsettled.push(Commit { user: user.clone(), expected, decision });
                 None
             }
-            Retirement::Keep(last_seen, decision) => {
+            EvictionDecision::Keep(last_seen, decision) => {
                 cold.keepers.push(Commit { user: user.clone(), expected, decision });
                 last_seen
             }
-            Retirement::Drop(last_seen) => {
-                cold.retirees.push(Retiree { user: user.clone(), expected });
+            EvictionDecision::Drop(last_seen) => {
+                cold.evictions.push(Eviction { user: user.clone(), expected });
                 last_seen
             }
         };
-        cold.sightings.extend(last_seen.map(|last_seen| Sighting { user, last_seen }));
+        cold.last_seen_entries.extend(last_seen.map(|last_seen| LastSeenEntry { user, last_seen }));
     }
     cold
 }

@@ -8,13 +8,13 @@ use std::collections::{BTreeSet, HashMap};
 use rollcall_core::policy::MAX_SUBJECTS;
 use rollcall_core::{ConversationId, Error, Rules, Span, Stance, UserId};
 
-use crate::capabilities::{Sessions, Typing, TypingSign, Typist, Verdicts, bounded};
+use crate::capabilities::{RestrictionCheck, Sessions, Typing, TypingSignal, Typist, bounded};
 use crate::heartbeat::Answers;
 use crate::query::short_answer;
 
 /// A person starts, goes on, or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stroke {
+pub struct TypingUpdate {
     /// Who.
     pub user: UserId,
     /// Where.
@@ -27,51 +27,58 @@ pub struct Stroke {
 pub async fn type_many(
     (sessions, typing): (&impl Sessions, &impl Typing),
     rules: &Rules,
-    strokes: Vec<Result<Stroke, Error>>,
+    typing_updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Answers<()> {
-    bounded(&strokes)?;
-    let strokes = only_of_the_visible(sessions, strokes).await?;
+    bounded(&typing_updates)?;
+    let typing_updates = only_of_the_visible(sessions, typing_updates).await?;
     let lasts = |typing: bool| if typing { rules.typing_ttl } else { Span(0) };
-    let sign = |stroke: &Stroke| TypingSign {
-        conversation: stroke.conversation.clone(),
-        user: stroke.user.clone(),
-        lasts: lasts(stroke.typing),
+    let sign = |typing_update: &TypingUpdate| TypingSignal {
+        conversation: typing_update.conversation.clone(),
+        user: typing_update.user.clone(),
+        lasts: lasts(typing_update.typing),
     };
-    let signs: Vec<_> = strokes.iter().filter_map(|stroke| stroke.as_ref().ok().map(sign)).collect();
-    let marked = if signs.is_empty() { Vec::new() } else { typing.mark_many(signs).await? };
+    let signs: Vec<_> =
+        typing_updates.iter().filter_map(|typing_update| typing_update.as_ref().ok().map(sign)).collect();
+    let marked = if signs.is_empty() { Vec::new() } else { typing.set_typing(signs).await? };
     let mut marked = marked.into_iter();
-    Ok(strokes.into_iter().map(|stroke| stroke.and_then(|_| marked.next().ok_or_else(short_answer)?)).collect())
+    Ok(typing_updates
+        .into_iter()
+        .map(|typing_update| typing_update.and_then(|_| marked.next().ok_or_else(short_answer)?))
+        .collect())
 }
 
-/// The same strokes, where the invisible do not type: a start of theirs is a stop, so that one who began while visible is
+/// The same typing updates, where the invisible do not type: a start of theirs is a stop, so that one who began while visible is
 /// taken back, and fails or succeeds like anybody's.
 async fn only_of_the_visible(
     sessions: &impl Sessions,
-    mut strokes: Vec<Result<Stroke, Error>>,
-) -> Result<Vec<Result<Stroke, Error>>, Error> {
-    let starts = |stroke: &&mut Result<Stroke, Error>| stroke.as_ref().is_ok_and(|stroke| stroke.typing);
-    let users: Vec<UserId> = strokes.iter_mut().filter(starts).flatten().map(|stroke| stroke.user.clone()).collect();
+    mut typing_updates: Vec<Result<TypingUpdate, Error>>,
+) -> Result<Vec<Result<TypingUpdate, Error>>, Error> {
+    let starts = |typing_update: &&mut Result<TypingUpdate, Error>| {
+        typing_update.as_ref().is_ok_and(|typing_update| typing_update.typing)
+    };
+    let users: Vec<UserId> =
+        typing_updates.iter_mut().filter(starts).flatten().map(|typing_update| typing_update.user.clone()).collect();
     if users.is_empty() {
-        return Ok(strokes);
+        return Ok(typing_updates);
     }
     let loaded = sessions.load_many(users).await?;
     let mut found = loaded.sessions.into_iter();
-    for place in strokes.iter_mut().filter(starts) {
+    for place in typing_updates.iter_mut().filter(starts) {
         match found.next().unwrap_or_else(|| Err(short_answer())) {
             Ok(session) => {
                 let choice = session.choice.as_ref();
                 let stance = choice.map_or(Stance::Auto, |choice| choice.stance_at(loaded.moment.now));
-                place.iter_mut().for_each(|stroke| stroke.typing = stance != Stance::Invisible);
+                place.iter_mut().for_each(|typing_update| typing_update.typing = stance != Stance::Invisible);
             }
             Err(error) => *place = Err(error),
         }
     }
-    Ok(strokes)
+    Ok(typing_updates)
 }
 
 /// Whom the viewer may see typing in each conversation, in the order asked; never the viewer.
 pub async fn typists(
-    (typing, verdicts): (&impl Typing, &impl Verdicts),
+    (typing, verdicts): (&impl Typing, &impl RestrictionCheck),
     viewer: Option<UserId>,
     conversations: Vec<Result<ConversationId, Error>>,
 ) -> Answers<Vec<Typist>> {
@@ -92,7 +99,7 @@ pub async fn typists(
 /// Whether the viewer may see each of those who type, asked once however many conversations they type in. The viewer is
 /// not among them.
 async fn visible(
-    verdicts: &impl Verdicts,
+    verdicts: &impl RestrictionCheck,
     viewer: Option<&UserId>,
     found: &[Result<Vec<Typist>, Error>],
 ) -> Result<HashMap<UserId, bool>, Error> {

@@ -7,18 +7,18 @@
 mod archive;
 mod codec;
 mod policy;
+mod restriction_check;
 mod sessions;
 mod settings;
 mod topics;
-mod verdicts;
 
 pub use archive::PlatformArchive;
 pub use codec::{choice_out, error_in, error_out, kind_in, presence_out, published_out, refused, stance_in, state_out};
 pub use policy::{PlatformPolicy, change_in, own_settings_out};
+pub use restriction_check::PlatformRestrictionCheck;
 pub use sessions::PlatformSessions;
 pub use settings::rules;
 pub use topics::{PlatformChanges, PlatformTopics};
-pub use verdicts::PlatformVerdicts;
 
 /// The bindings of everything a function may import. Components map their own bindings onto these.
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]

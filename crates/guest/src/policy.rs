@@ -66,8 +66,8 @@ pub fn change_in(change: wit::Change) -> Result<Change, core::Invalid> {
         wit::Change::UnrestrictMany(numbers) => Change::UnrestrictMany(Numbers::new(numbers.page, numbers.bits)?),
         wit::Change::Block((owner, other)) => Change::Block(user(owner)?, user(other)?),
         wit::Change::Unblock((owner, other)) => Change::Unblock(user(owner)?, user(other)?),
-        wit::Change::Befriend((owner, other)) => Change::Befriend(user(owner)?, user(other)?),
-        wit::Change::Unfriend((owner, other)) => Change::Unfriend(user(owner)?, user(other)?),
+        wit::Change::AddContact((owner, other)) => Change::AddContact(user(owner)?, user(other)?),
+        wit::Change::RemoveContact((owner, other)) => Change::RemoveContact(user(owner)?, user(other)?),
         wit::Change::SetPrivacy((id, privacy)) => Change::SetPrivacy(user(id)?, privacy_in(privacy)),
     })
 }
@@ -81,8 +81,8 @@ fn change_out(change: Change) -> wit::Change {
         Change::UnrestrictMany(numbers) => wit::Change::UnrestrictMany(numbers_out(numbers)),
         Change::Block(owner, other) => wit::Change::Block(pair(owner, other)),
         Change::Unblock(owner, other) => wit::Change::Unblock(pair(owner, other)),
-        Change::Befriend(owner, other) => wit::Change::Befriend(pair(owner, other)),
-        Change::Unfriend(owner, other) => wit::Change::Unfriend(pair(owner, other)),
+        Change::AddContact(owner, other) => wit::Change::AddContact(pair(owner, other)),
+        Change::RemoveContact(owner, other) => wit::Change::RemoveContact(pair(owner, other)),
         Change::SetPrivacy(id, privacy) => wit::Change::SetPrivacy((id.into_string(), privacy_out(privacy))),
     }
 }

@@ -1,8 +1,10 @@
 //! The platform's sessions, as the functions know them.
 
 use rollcall_core::heartbeat::Found;
-use rollcall_core::{Amnesty, Error, Mark, Moment, Next, Session, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessions, Shards, Touched, Touches, Trace};
+use rollcall_core::{Error, Moment, Next, OutageGrace, Revision, Session, Time, UserId};
+use rollcall_functions::capabilities::{
+    Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches, Trace,
+};
 
 use crate::codec::{
     choice_in, choice_out, device_in, error_in, ids_out, kind_out, published_in, published_out, refused, span_out,
@@ -26,9 +28,9 @@ impl Sessions for PlatformSessions {
 
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         let loaded = wit::load_many(texts(users)).await.map_err(error_in)?;
-        let amnesty = loaded.amnesty.map(|a| Amnesty { since: Time(a.since), until: Time(a.until) });
+        let outage_grace = loaded.outage_grace.map(|a| OutageGrace { since: Time(a.since), until: Time(a.until) });
         let sessions = loaded.sessions.into_iter().map(|s| s.map_err(error_in).and_then(session_in)).collect();
-        Ok(Loaded { moment: Moment { now: Time(loaded.now), amnesty }, sessions })
+        Ok(Loaded { moment: Moment { now: Time(loaded.now), outage_grace }, sessions })
     }
 
     async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error> {
@@ -40,16 +42,19 @@ impl Sessions for PlatformSessions {
         users_in(wit::due(shards.first, shards.end, limit).await.map_err(error_in)?)
     }
 
-    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        users_in(wit::retirable(shards.first, shards.end, limit).await.map_err(error_in)?)
+    async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        users_in(wit::evictable(shards.first, shards.end, limit).await.map_err(error_in)?)
     }
 
-    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
-        let retirements = retirees
+    async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        let evictions = evictions
             .into_iter()
-            .map(|retiree| wit::Retirement { user: retiree.user.into_string(), expected: mark_out(retiree.expected) })
+            .map(|eviction| wit::Eviction {
+                user: eviction.user.into_string(),
+                expected: revision_out(eviction.expected),
+            })
             .collect();
-        Ok(outcomes_in(wit::retire_many(retirements).await.map_err(error_in)?))
+        Ok(outcomes_in(wit::evict_many(evictions).await.map_err(error_in)?))
     }
 }
 
@@ -97,27 +102,27 @@ fn session_in(session: wit::Session) -> Result<Session, Error> {
         next: match session.next {
             wit::Next::Nothing => Next::Nothing,
             wit::Next::Settle(at) => Next::Settle(Time(at)),
-            wit::Next::Retire(at) => Next::Retire(Time(at)),
+            wit::Next::Evict(at) => Next::Evict(Time(at)),
         },
-        mark: Mark { commits: session.mark.commits, touches: session.mark.touches },
+        revision: Revision { commits: session.revision.commits, touches: session.revision.touches },
     })
 }
 
-fn mark_out(mark: Mark) -> wit::Mark {
-    wit::Mark { commits: mark.commits, touches: mark.touches }
+fn revision_out(revision: Revision) -> wit::Revision {
+    wit::Revision { commits: revision.commits, touches: revision.touches }
 }
 
 fn commit_out(commit: Commit) -> wit::Commit {
     wit::Commit {
         user: commit.user.into_string(),
-        expected: mark_out(commit.expected),
+        expected: revision_out(commit.expected),
         publish: commit.decision.publish.map(published_out),
         choice: commit.decision.choice.map(choice_out),
         prune_expired_by: commit.decision.prune_expired_by.0,
         next: match commit.decision.next {
             Next::Nothing => wit::Next::Nothing,
             Next::Settle(at) => wit::Next::Settle(at.0),
-            Next::Retire(at) => wit::Next::Retire(at.0),
+            Next::Evict(at) => wit::Next::Evict(at.0),
         },
     }
 }

@@ -14,7 +14,7 @@ pub fn rules() -> Rules {
         idle_after: span(rules.idle_after_ms),
         grace: span(rules.grace_ms),
         typing_ttl: span(rules.typing_ttl_ms),
-        retire_after: span(rules.retire_after_ms),
+        evict_after: span(rules.evict_after_ms),
         watch_limit: rules.watch_limit,
     }
 }

@@ -1,7 +1,7 @@
 //! The platform's topics, as the functions know them.
 
 use rollcall_core::{ConversationId, Error, Time, UserId};
-use rollcall_functions::capabilities::{Change, Changes, Typing, TypingSign, Typist, Watching};
+use rollcall_functions::capabilities::{Change, Changes, Typing, TypingSignal, Typist, Watching};
 use wit_bindgen::{FutureReader, StreamReader};
 
 use crate::codec::{error_in, published_in, refused, span_out};
@@ -19,13 +19,13 @@ pub struct PlatformChanges {
 }
 
 impl Typing for PlatformTopics {
-    async fn mark_many(&self, signs: Vec<TypingSign>) -> Result<Vec<Result<(), Error>>, Error> {
-        let mark = |sign: TypingSign| wit::Mark {
+    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
+        let revision = |sign: TypingSignal| wit::TypingSignal {
             conversation: sign.conversation.into_string(),
             user: sign.user.into_string(),
             lasts_ms: span_out(sign.lasts),
         };
-        let marked = wit::mark_many(signs.into_iter().map(mark).collect()).await.map_err(error_in)?;
+        let marked = wit::set_typing(signs.into_iter().map(revision).collect()).await.map_err(error_in)?;
         Ok(marked.into_iter().map(|marked| marked.map_err(error_in)).collect())
     }
 

@@ -2,34 +2,34 @@
 -- KEYS:    1 user, 2 due, 3 cold, 4 alive, 5 gone, 6 t (the channel)
 -- ARGV:    1 commits and 2 touches that the decision was made on, 0 for none; 3 now in ms; 4 now in us;
 --          5 a stamp that no touch has; 6 the user;
---          7 what the session waits for (settle, retire or nothing) and 8 until when, in ms;
+--          7 what the session waits for (settle, evict or nothing) and 8 until when, in ms;
 --          9 prune devices that expired by this instant, in ms, 0 for none;
 --          10 `state version` to publish, or nothing; 11 its `since seen`; 12 its note as JSON, or nothing;
 --          13 its version; 14 the command that publishes; 15 the payload;
 --          16 when the choice was made, or nothing; 17 its `stance until`, or nothing for auto; 18 its note, or nothing
 -- Reply:   1 applied, 0 stale
--- Race:    a heartbeat or another commit between the load and this one: either moved the mark, so this changes nothing.
---          The mark of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
+-- Race:    a heartbeat or another commit between the load and this one: either moved the revision, so this changes nothing.
+--          The revision of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
 
-local mark = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
-if (mark[1] or '0') ~= ARGV[1] or (mark[2] or '0') ~= ARGV[2] then return 0 end
+local revision = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
+if (revision[1] or '0') ~= ARGV[1] or (revision[2] or '0') ~= ARGV[2] then return 0 end
 
 local publishes, chooses = ARGV[10] ~= '', ARGV[16] ~= ''
-if publishes and not mark[1] and not mark[2] then
+if publishes and not revision[1] and not revision[2] then
   local gone = redis.call('GET', KEYS[5])
   if gone and tonumber(ARGV[13]) <= tonumber(gone) then return 0 end
 end
 
--- A mark never comes back: time goes on, and one who never beat has a stamp all the same.
-local fields = {'c', string.format('%.0f', math.max(tonumber(mark[1] or '0') + 1, tonumber(ARGV[4])))}
+-- A revision never comes back: time goes on, and one who never beat has a stamp all the same.
+local fields = {'c', string.format('%.0f', math.max(tonumber(revision[1] or '0') + 1, tonumber(ARGV[4])))}
 local function set(field, value)
   fields[#fields + 1] = field
   fields[#fields + 1] = value
 end
-if not mark[2] then set('t', ARGV[5]) end
+if not revision[2] then set('t', ARGV[5]) end
 -- What a touch finds says by when the session is due, so it is written whatever changes. Nothing but a commit moves a
 -- deadline away, so it is due no later than what stands here.
-local record, rest = string.match(mark[3] or 'off 0', '^(%S+ %S+) ?(.*)$')
+local record, rest = string.match(revision[3] or 'off 0', '^(%S+ %S+) ?(.*)$')
 local stance = string.match(rest, '(%S+ %S+)$') or ''
 if publishes then record = ARGV[10] end
 if chooses then stance = ARGV[17] end
@@ -66,7 +66,7 @@ if ARGV[7] == 'settle' then
   local left = math.min(math.max(tonumber(ARGV[8]) - tonumber(ARGV[3]), 1), 2199023255552)
   redis.call('SET', KEYS[4], '1', 'PX', string.format('%.0f', left))
 else
-  if ARGV[7] == 'retire' then
+  if ARGV[7] == 'evict' then
     redis.call('ZADD', KEYS[3], ARGV[8], ARGV[6])
   else
     redis.call('ZREM', KEYS[3], ARGV[6])

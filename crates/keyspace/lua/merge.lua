@@ -1,4 +1,4 @@
--- Merges a pardon into the one in force: of two that overlap, the earlier beginning and the later end count. It is kept
+-- Merges an outage grace into the one in force: of two that overlap, the earlier beginning and the later end count. It is kept
 -- until it ends.
 local function merge(key, since, till, now)
   local known = redis.call('GET', key)

@@ -1,12 +1,12 @@
--- Purpose: says what time it is and which pardon is in force, and remembers that the server was reached. If nobody reached
+-- Purpose: says what time it is and which outage grace is in force, and remembers that the server was reached. If nobody reached
 --          it for too long, or the caller could not, whoever was alive before that is pardoned first.
--- KEYS:    1 reached, 2 hosts, 3 amnesty
--- ARGV:    1 the longest time in ms that needs no pardon; 2 how long a pardon lasts, in ms;
+-- KEYS:    1 reached, 2 hosts, 3 outage grace
+-- ARGV:    1 the longest time in ms that needs no outage grace; 2 how long an outage grace lasts, in ms;
 --          3 when the caller first failed to reach the server since it last did, in ms, 0 if it knew no time then,
 --          nothing if it did not fail
--- Reply:   the server's time in seconds and the microseconds of it; since and until of the pardon in force, or nothing
+-- Reply:   the server's time in seconds and the microseconds of it; since and until of the outage grace in force, or nothing
 --          and nothing
--- Race:    two come back at once: whoever is second finds the server reached, and the pardon of the first.
+-- Race:    two come back at once: whoever is second finds the server reached, and the outage grace of the first.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -21,6 +21,6 @@ if last > 0 and (ARGV[3] ~= '' or now - last > tonumber(ARGV[1])) then
 else
   from, to = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+)$')
 end
--- Last: whoever comes after this finds the pardon recorded.
+-- Last: whoever comes after this finds the outage grace recorded.
 redis.call('SET', KEYS[1], string.format('%.0f', now))
 return {time[1], time[2], from or '', to or ''}

@@ -1,4 +1,4 @@
-//! Who is due, and who is to be retired: sorted sets of instants, read in pages.
+//! Who is due, and who is to be evicted: sorted sets of instants, read in pages.
 
 use rollcall_core::{Time, UserId};
 

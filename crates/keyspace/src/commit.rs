@@ -1,7 +1,7 @@
-//! Commits and retirements: one script each, and how they ended.
+//! Commits and evictions: one script each, and how they ended.
 
-use rollcall_core::{Mark, Next, Time};
-use rollcall_functions::capabilities::{Commit, Committed, Retiree};
+use rollcall_core::{Next, Revision, Time};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction};
 
 use crate::command::Commands;
 use crate::fields::{note_text, record_text, rest_text, stance_text};
@@ -29,7 +29,7 @@ impl Publishing {
     }
 }
 
-/// When a touch or a commit happens, and what makes its mark unlike any other.
+/// When a touch or a commit happens, and what makes its revision unlike any other.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamped {
     /// The store's time in microseconds.
@@ -52,11 +52,11 @@ impl Keyspace {
         let shard = self.shard_of(user);
         self.evalsha(to, Script::Commit, 6).key(self.user(user)).key(self.due(shard)).key(self.cold(shard));
         to.key(self.alive(user)).key(self.gone(shard)).key(self.topic(user));
-        mark(to, *expected).number(at.now().0).number(at.now_us).number(at.stamp).text(user);
+        revision(to, *expected).number(at.now().0).number(at.now_us).number(at.stamp).text(user);
         let (waits_for, until) = match decision.next {
             Next::Nothing => ("nothing", 0),
             Next::Settle(at) => ("settle", at.0),
-            Next::Retire(at) => ("retire", at.0),
+            Next::Evict(at) => ("evict", at.0),
         };
         to.text(waits_for).number(until).number(decision.prune_expired_by.0);
         match &decision.publish {
@@ -80,21 +80,21 @@ impl Keyspace {
         }
     }
 
-    /// Adds the command of one retirement.
-    pub fn retire(&self, to: &mut Commands, retiree: &Retiree, now_us: u64) {
-        let user = retiree.user.as_str();
+    /// Adds the command of one eviction.
+    pub fn evict(&self, to: &mut Commands, eviction: &Eviction, now_us: u64) {
+        let user = eviction.user.as_str();
         let shard = self.shard_of(user);
-        self.evalsha(to, Script::Retire, 5).key(self.user(user)).key(self.due(shard)).key(self.cold(shard));
+        self.evalsha(to, Script::Evict, 5).key(self.user(user)).key(self.due(shard)).key(self.cold(shard));
         to.key(self.alive(user)).key(self.gone(shard));
-        mark(to, retiree.expected).number(now_us).text(user);
+        revision(to, eviction.expected).number(now_us).text(user);
     }
 }
 
-fn mark(to: &mut Commands, mark: Mark) -> &mut Commands {
-    to.number(mark.commits).number(mark.touches)
+fn revision(to: &mut Commands, revision: Revision) -> &mut Commands {
+    to.number(revision.commits).number(revision.touches)
 }
 
-/// How a commit or a retirement ended.
+/// How a commit or a eviction ended.
 pub fn decode_outcome(reply: Piece<'_>) -> Result<Committed, Garbled> {
     match reply.number("a script's answer")? {
         1 => Ok(Committed::Applied),
@@ -120,7 +120,7 @@ mod tests {
             [(None, None), (Some(publish.clone()), None), (None, Some(choice.clone())), (Some(publish), Some(choice))]
         {
             let decision = Decision { publish, choice, prune_expired_by: Time(0), next: Next::Nothing, lag: Span(0) };
-            let commit = Commit { user: UserId::parse("bob").unwrap(), expected: Mark::default(), decision };
+            let commit = Commit { user: UserId::parse("bob").unwrap(), expected: Revision::default(), decision };
             let mut commands = Commands::default();
             keys.commit(&mut commands, &commit, Stamped { now_us: 7_000, stamp: 1 }, Publishing::Plain);
             // EVALSHA, digest, the number of keys, the keys and the eighteen arguments.

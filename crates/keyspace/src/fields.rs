@@ -31,7 +31,7 @@ pub(crate) const WORDS: &str = "w";
 pub(crate) const COMMITS: &str = "c";
 /// Moves with every touch.
 pub(crate) const TOUCHES: &str = "t";
-/// Before a device's id, of its newest beat without use: `beat life kind`. A life of `-` is over whatever pardon is in
+/// Before a device's id, of its newest beat without use: `beat life kind`. A life of `-` is over whatever outage grace is in
 /// force.
 pub(crate) const DEVICE: &str = "d:";
 /// Before a device's id, the same of its newest beat with use; the newer of the two says how it is. So a beat writes one

@@ -21,7 +21,7 @@ pub const KEYS: [&str; 21] = [
     "rc:{n}:cold",
     "rc:{n}:gone",
     "rc:{n}:seen",
-    "rc:{0}:amnesty",
+    "rc:{0}:outage_grace",
     "rc:{0}:epoch",
     "rc:{0}:hosts",
     "rc:{0}:reached",
@@ -144,7 +144,7 @@ impl Keyspace {
         self.shared(shard, "due")
     }
 
-    /// The sorted set of who is to be retired when.
+    /// The sorted set of who is to be evicted when.
     pub fn cold(&self, shard: u32) -> Key<'_> {
         self.shared(shard, "cold")
     }
@@ -159,9 +159,9 @@ impl Keyspace {
         self.shared(shard, "seen")
     }
 
-    /// The pardon in force.
-    pub fn amnesty(&self) -> Key<'_> {
-        self.shared(0, "amnesty")
+    /// The outage grace in force.
+    pub fn outage_grace(&self) -> Key<'_> {
+        self.shared(0, "outage_grace")
     }
 
     /// What tells a server that lost its data from one that was merely away.
@@ -210,7 +210,7 @@ impl Keyspace {
     }
 
     /// The channel on which a group's changes of policy are told.
-    pub fn stir(&self, group: u32) -> Key<'_> {
+    pub fn invalidation(&self, group: u32) -> Key<'_> {
         self.shared(group, POLICY)
     }
 
@@ -288,7 +288,7 @@ mod tests {
             keys.cold(111),
             keys.gone(111),
             keys.seen(111),
-            keys.amnesty(),
+            keys.outage_grace(),
             keys.epoch(),
             keys.hosts(),
             keys.reached(),
@@ -298,7 +298,7 @@ mod tests {
             keys.pages(15),
             keys.log(15),
             keys.witness(15),
-            keys.stir(15),
+            keys.invalidation(15),
         ];
         assert_eq!(named.len(), KEYS.len());
         let told = [("{n}", "{111}"), ("{g}", "{15}"), ("<bucket>", "4095"), ("<page>", "31")];
@@ -340,7 +340,7 @@ mod tests {
             assert_eq!(keys.channel(&keys.conversation(name).to_string()), Some(Channel::Conversation));
             assert_eq!(keys.channel(&keys.user(name).to_string()), None);
         }
-        assert_eq!(keys.channel(&keys.stir(3).to_string()), Some(Channel::Policy));
+        assert_eq!(keys.channel(&keys.invalidation(3).to_string()), Some(Channel::Policy));
         assert_eq!(keys.channel(&keys.policy(3).to_string()), None);
         for other in ["", "rc:{1}", "xx:{111}:t:bob", "__keyevent@0__:expired"] {
             assert_eq!(keys.channel(other), None, "{other}");

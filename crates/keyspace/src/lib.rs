@@ -43,7 +43,7 @@ pub use reach::{Reached, Reaching, decode_reached};
 pub use reply::{Garbled, Piece};
 pub use roll::{MISSED_AFTER, decode_hosts};
 pub use script::Script;
-pub use session::{Pardon, decode_pardon, decode_published, decode_session};
+pub use session::{RecordGrace, decode_outage_grace, decode_published, decode_session};
 pub use shard::{DEFAULT_SHARDS, shard_of};
 pub use slot::{SLOTS, slot_of};
 pub use touch::{Deadline, Finding, Sent, Touching, decode_found};

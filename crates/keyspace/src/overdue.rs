@@ -1,4 +1,4 @@
-//! Who is due and who is to be retired, longest overdue first, over many shards.
+//! Who is due and who is to be evicted, longest overdue first, over many shards.
 //!
 //! Every shard has its own sorted sets, so they are read side by side, a page of each, and merged; a shard is asked for
 //! more only while its last answer might still be among the first of all. That is exact, and a backlog of a million does
@@ -22,8 +22,8 @@ use crate::reply::{Garbled, Piece};
 pub enum Agenda {
     /// To be settled.
     Settle,
-    /// To be retired.
-    Retire,
+    /// To be evicted.
+    Evict,
 }
 
 /// A page has at least so many: a round trip costs more than they do.
@@ -31,7 +31,7 @@ const MIN_PAGE: usize = 16;
 /// And at most so many, so that no single answer holds up the server.
 const MAX_PAGE: usize = 1024;
 
-/// How many pages of those to be retired are looked through for somebody who beat since. Those are found here only if
+/// How many pages of those to be evicted are looked through for somebody who beat since. Those are found here only if
 /// their function died on the way; in any case their beat's own end finds them, so a backlog of the archive must not be
 /// read to its end for every sweep.
 const MAX_COLD_PAGES: usize = 4;
@@ -141,7 +141,7 @@ impl Overdue {
         Ok(())
     }
 
-    /// Which of those who wait to be retired are due after all. Whoever is both is due.
+    /// Which of those who wait to be evicted are due after all. Whoever is both is due.
     fn take_doubts<'a, A: Iterator<Item = Piece<'a>>>(&mut self, answers: impl Iterator<Item = Option<A>>) {
         let doubtful = self.readings.iter_mut().map(|reading| std::mem::take(&mut reading.doubtful));
         for (members, answer) in doubtful.filter(|members| !members.is_empty()).zip(answers) {
@@ -187,7 +187,7 @@ fn begin(agenda: Agenda, shard: u32) -> impl Iterator<Item = Reading> {
         move |set, pages_left| Reading { shard, set, read: 0, pages_left, last: Time(0), doubtful: Vec::new() };
     let readings = match agenda {
         Agenda::Settle => [Some(reading(Set::Due, usize::MAX)), Some(reading(Set::Cold, MAX_COLD_PAGES))],
-        Agenda::Retire => [None, Some(reading(Set::Cold, usize::MAX))],
+        Agenda::Evict => [None, Some(reading(Set::Cold, usize::MAX))],
     };
     readings.into_iter().flatten()
 }
@@ -290,7 +290,7 @@ mod tests {
         let (mut due, mut cold) = (Vec::new(), Vec::new());
         for n in 0..600 {
             let (user, shard, at) = (format!("u{n}"), next(u64::from(SHARDS)) as u32, next(1200));
-            // Whoever is to be retired and beat since is in both, and so are a few who wait for neither.
+            // Whoever is to be evicted and beat since is in both, and so are a few who wait for neither.
             let (is_due, is_cold) = (n % 3 > 0, n % 8 == 0);
             if is_due {
                 sets.add("due", shard, at, &user);
@@ -302,7 +302,7 @@ mod tests {
                 if is_due { &mut due } else { &mut cold }.push((since, user));
             }
         }
-        for (agenda, mut expected) in [(Agenda::Settle, due), (Agenda::Retire, cold)] {
+        for (agenda, mut expected) in [(Agenda::Settle, due), (Agenda::Evict, cold)] {
             expected.retain(|(at, _)| *at <= NOW.0);
             expected.sort();
             let mut seen = BTreeSet::new();
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_is_no_person_hides_nobody() {
-        for (agenda, set) in [(Agenda::Settle, "due"), (Agenda::Retire, "cold")] {
+        for (agenda, set) in [(Agenda::Settle, "due"), (Agenda::Evict, "cold")] {
             let mut sets = Sets::new(1);
             for n in 0..100_u8 {
                 sets.add(set, 0, 1, [b'\n', n]);
@@ -359,6 +359,6 @@ mod tests {
         }
         sets.lost = Some(0);
         assert_eq!(sets.overdue(Agenda::Settle, 10), ["eve"]);
-        assert_eq!(sets.overdue(Agenda::Retire, 10), ["eve-of-old"]);
+        assert_eq!(sets.overdue(Agenda::Evict, 10), ["eve-of-old"]);
     }
 }

@@ -6,14 +6,14 @@ pub enum Script {
     /// Changes one session by compare-and-swap.
     Commit,
     /// Drops a session that stands where it stood.
-    Retire,
+    Evict,
     /// Leaves the trace of a departure.
     Depart,
     /// Keeps a session's devices within their bound.
     Trim,
     /// Records that the store was away.
-    Pardon,
-    /// Says the time and the pardon in force, to whoever has no host that watches over them.
+    OutageGrace,
+    /// Says the time and the outage grace in force, to whoever has no host that watches over them.
     Reach,
     /// Leaves a sign of typing, and tells it.
     Sign,
@@ -42,10 +42,10 @@ impl Script {
     /// All of them.
     pub const ALL: [Script; 11] = [
         Self::Commit,
-        Self::Retire,
+        Self::Evict,
         Self::Depart,
         Self::Trim,
-        Self::Pardon,
+        Self::OutageGrace,
         Self::Reach,
         Self::Sign,
         Self::Watchers,
@@ -54,7 +54,7 @@ impl Script {
         Self::Accounts,
     ];
 
-    /// What several of them begin with: how a pardon is merged into another, which of a device's two beats is the newer,
+    /// What several of them begin with: how an outage grace is merged into another, which of a device's two beats is the newer,
     /// and how a change is logged.
     pub const SHARED: [&str; 3] = ["merge", "newest", "record"];
 
@@ -62,10 +62,10 @@ impl Script {
     pub fn name(self) -> &'static str {
         match self {
             Self::Commit => "commit",
-            Self::Retire => "retire",
+            Self::Evict => "evict",
             Self::Depart => "depart",
             Self::Trim => "trim",
-            Self::Pardon => "pardon",
+            Self::OutageGrace => "outage_grace",
             Self::Reach => "reach",
             Self::Sign => "sign",
             Self::Watchers => "watchers",
@@ -79,10 +79,10 @@ impl Script {
     pub fn source(self) -> &'static str {
         match self {
             Self::Commit => with!("newest", "commit"),
-            Self::Retire => include_str!("../lua/retire.lua"),
+            Self::Evict => include_str!("../lua/evict.lua"),
             Self::Depart => with!("newest", "depart"),
             Self::Trim => with!("newest", "trim"),
-            Self::Pardon => with!("merge", "pardon"),
+            Self::OutageGrace => with!("merge", "outage_grace"),
             Self::Reach => with!("merge", "reach"),
             Self::Sign => include_str!("../lua/sign.lua"),
             Self::Watchers => include_str!("../lua/watchers.lua"),
@@ -108,13 +108,13 @@ impl Digests {
     }
 
     pub(crate) fn of(&self, script: Script) -> &str {
-        let Self([commit, retire, depart, trim, pardon, reach, sign, watchers, setting, account, accounts]) = self;
+        let Self([commit, evict, depart, trim, outage_grace, reach, sign, watchers, setting, account, accounts]) = self;
         match script {
             Script::Commit => commit,
-            Script::Retire => retire,
+            Script::Evict => evict,
             Script::Depart => depart,
             Script::Trim => trim,
-            Script::Pardon => pardon,
+            Script::OutageGrace => outage_grace,
             Script::Reach => reach,
             Script::Sign => sign,
             Script::Watchers => watchers,

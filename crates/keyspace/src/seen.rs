@@ -7,7 +7,7 @@ use crate::command::Commands;
 use crate::keys::Keyspace;
 
 impl Keyspace {
-    /// Adds the command that keeps a sighting, unless a later one is kept.
+    /// Adds the command that keeps a last seen entry, unless a later one is kept.
     pub fn keep_seen(&self, to: &mut Commands, user: &str, last_seen: Time) {
         to.begin("ZADD").key(self.seen(self.shard_of(user))).text("GT").number(last_seen.0).text(user);
     }

@@ -1,6 +1,6 @@
-//! Loading sessions, and the pardon.
+//! Loading sessions, and the outage grace.
 
-use rollcall_core::{Amnesty, Choice, Device, Next, Published, Session, Time};
+use rollcall_core::{Choice, Device, Next, OutageGrace, Published, Session, Time};
 
 use crate::agenda::decode_score;
 use crate::command::Commands;
@@ -12,11 +12,11 @@ use crate::keys::Keyspace;
 use crate::reply::{Garbled, Piece};
 use crate::script::Script;
 
-/// A pardon to be recorded.
+/// An outage grace to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pardon {
-    /// The pardon.
-    pub amnesty: Amnesty,
+pub struct RecordGrace {
+    /// The outage grace.
+    pub outage_grace: OutageGrace,
     /// The store's time.
     pub now: Time,
 }
@@ -25,7 +25,7 @@ impl Keyspace {
     /// How many commands a load is.
     pub const LOAD_COMMANDS: usize = 3;
 
-    /// Adds the commands that load one session. The hash comes first: if something comes between, the mark is the older
+    /// Adds the commands that load one session. The hash comes first: if something comes between, the revision is the older
     /// one, and a commit decided on this is stale.
     pub fn load(&self, to: &mut Commands, user: &str) {
         let shard = self.shard_of(user);
@@ -39,28 +39,28 @@ impl Keyspace {
         to.begin("HMGET").key(self.user(user)).text(FOUND).text(REST).text(NOTE);
     }
 
-    /// Adds the command that reads the pardon.
-    pub fn read_pardon(&self, to: &mut Commands) {
-        to.begin("GET").key(self.amnesty());
+    /// Adds the command that reads the outage grace.
+    pub fn read_outage_grace(&self, to: &mut Commands) {
+        to.begin("GET").key(self.outage_grace());
     }
 
-    /// Adds the command that records a pardon.
-    pub fn pardon(&self, to: &mut Commands, pardon: Pardon) {
-        let Pardon { amnesty, now } = pardon;
-        self.evalsha(to, Script::Pardon, 1).key(self.amnesty());
-        to.number(amnesty.since.0).number(amnesty.until.0).number(now.0);
+    /// Adds the command that records an outage grace.
+    pub fn record_outage_grace(&self, to: &mut Commands, request: RecordGrace) {
+        let RecordGrace { outage_grace, now } = request;
+        self.evalsha(to, Script::OutageGrace, 1).key(self.outage_grace());
+        to.number(outage_grace.since.0).number(outage_grace.until.0).number(now.0);
     }
 }
 
-/// The pardon that was read or recorded: `since until` in one piece or in two; none if there is none.
-pub fn decode_pardon<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Amnesty>, Garbled> {
-    const WHAT: &str = "the key `amnesty`";
+/// The outage grace that was read or recorded: `since until` in one piece or in two; none if there is none.
+pub fn decode_outage_grace<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<OutageGrace>, Garbled> {
+    const WHAT: &str = "the key `outage_grace`";
     let Some(first) = reply.next().unwrap_or(Piece::Nil).text(WHAT)? else { return Ok(None) };
     let (since, until) = match reply.next() {
         None => first.split_once(' ').ok_or(Garbled(WHAT))?,
         Some(second) => (first, second.text(WHAT)?.ok_or(Garbled(WHAT))?),
     };
-    Ok(Some(Amnesty { since: Time(number_of(since)?), until: Time(number_of(until)?) }))
+    Ok(Some(OutageGrace { since: Time(number_of(since)?), until: Time(number_of(until)?) }))
 }
 
 /// The session that these replies to [`Keyspace::load`] make.
@@ -80,10 +80,10 @@ pub fn decode_session<'a>(
     }
     let next = match (decode_score(due)?, decode_score(cold)?) {
         (None, None) => Next::Nothing,
-        (None, Some(retire)) => Next::Retire(retire),
+        (None, Some(evict)) => Next::Evict(evict),
         (Some(settle), None) => Next::Settle(settle),
-        // A touch leaves its session due and knows nothing of its retirement: whichever comes first.
-        (Some(settle), Some(retire)) => Next::Settle(settle.min(retire)),
+        // A touch leaves its session due and knows nothing of its eviction: whichever comes first.
+        (Some(settle), Some(evict)) => Next::Settle(settle.min(evict)),
     };
     parts.into_session(next)
 }
@@ -119,8 +119,8 @@ impl<'a> Parts<'a> {
             NOTE => self.note = Some(value),
             CHOSEN => self.chosen = Some(value),
             WORDS => self.words = Some(value),
-            COMMITS => self.session.mark.commits = number_of(value)?,
-            TOUCHES => self.session.mark.touches = number_of(value)?,
+            COMMITS => self.session.revision.commits = number_of(value)?,
+            TOUCHES => self.session.revision.touches = number_of(value)?,
             // A field of a later version means something there and nothing here.
             _ => {
                 if let Some(id) = field.strip_prefix(DEVICE) {
@@ -176,7 +176,7 @@ fn merge(devices: &mut Vec<Device>, id: &str, value: &str) -> Result<(), Garbled
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
-    use rollcall_core::{DeviceId, DeviceKind, Mark, Note, Stance, State};
+    use rollcall_core::{DeviceId, DeviceKind, Note, Revision, Stance, State};
 
     fn pieces<'a>(texts: &[&'a str]) -> Vec<Piece<'a>> {
         texts.iter().map(|text| Piece::Bytes(text.as_bytes())).collect()
@@ -229,7 +229,7 @@ mod tests {
                 version: 12,
             }),
             next: Next::Settle(Time(150)),
-            mark: Mark { commits: 8, touches: 7 },
+            revision: Revision { commits: 8, touches: 7 },
         };
         assert_eq!(session, expected);
     }
@@ -254,16 +254,16 @@ mod tests {
     fn whoever_is_due_and_cold_is_due_when_the_first_comes() {
         let next = |due, cold| decode_session([].into_iter(), due, cold).unwrap().next;
         let (one, two) = (Piece::Bytes(b"100"), Piece::Bytes(b"200"));
-        assert_eq!(next(Piece::Nil, two), Next::Retire(Time(200)));
+        assert_eq!(next(Piece::Nil, two), Next::Evict(Time(200)));
         assert_eq!((next(one, two), next(two, one)), (Next::Settle(Time(100)), Next::Settle(Time(100))));
     }
 
     #[test]
-    fn a_pardon_reads_from_one_piece_or_two() {
-        let amnesty = Some(Amnesty { since: Time(5), until: Time(9) });
-        assert_eq!(decode_pardon(pieces(&["5 9"]).into_iter()), Ok(amnesty));
-        assert_eq!(decode_pardon(pieces(&["5", "9"]).into_iter()), Ok(amnesty));
-        assert_eq!(decode_pardon([Piece::Nil].into_iter()), Ok(None));
-        assert!(decode_pardon(pieces(&["5"]).into_iter()).is_err());
+    fn an_outage_grace_reads_from_one_piece_or_two() {
+        let outage_grace = Some(OutageGrace { since: Time(5), until: Time(9) });
+        assert_eq!(decode_outage_grace(pieces(&["5 9"]).into_iter()), Ok(outage_grace));
+        assert_eq!(decode_outage_grace(pieces(&["5", "9"]).into_iter()), Ok(outage_grace));
+        assert_eq!(decode_outage_grace([Piece::Nil].into_iter()), Ok(None));
+        assert!(decode_outage_grace(pieces(&["5"]).into_iter()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Who is due and who is to be retired.
+//! Who is due and who is to be evicted.
 
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::Shards;

@@ -1,20 +1,20 @@
 //! Last seen, kept in Redis. A batch that fails half-way is safe to be said again, since a last seen only rises.
 
 use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::{Archive, Sighting};
+use rollcall_functions::capabilities::{Archive, LastSeenEntry};
 use rollcall_keyspace::decode_score;
 
 use crate::batch::{Batch, piece};
 use crate::{Platform, Wire};
 
-/// The most sightings or people in one call of an archive: the bound of the contract.
-const MAX_SIGHTINGS: usize = 10_000;
+/// The most last seen entries or people in one call of an archive: the bound of the contract.
+const MAX_LAST_SEEN_ENTRIES: usize = 10_000;
 
 impl<W: Wire> Archive for Platform<W> {
-    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
-        bounded(&sightings)?;
-        let mut batch = Batch::with_capacity(sightings.len(), sightings.len());
-        for Sighting { user, last_seen } in &sightings {
+    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        bounded(&last_seen_entries)?;
+        let mut batch = Batch::with_capacity(last_seen_entries.len(), last_seen_entries.len());
+        for LastSeenEntry { user, last_seen } in &last_seen_entries {
             batch.add("", |to| self.keys.keep_seen(to, user.as_str(), *last_seen));
         }
         let replies = self.run(&batch).await;
@@ -33,5 +33,5 @@ impl<W: Wire> Archive for Platform<W> {
 }
 
 fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_SIGHTINGS { Err(Error::TooMany(MAX_SIGHTINGS as u32)) } else { Ok(()) }
+    if items.len() > MAX_LAST_SEEN_ENTRIES { Err(Error::TooMany(MAX_LAST_SEEN_ENTRIES as u32)) } else { Ok(()) }
 }

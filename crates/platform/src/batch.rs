@@ -4,17 +4,17 @@
 //! forgotten a script: then everything later about that person is said again after it. Traces may be left twice, and a
 //! commit that is said again finds whether it was applied.
 //!
-//! A batch may carry a *look*: the command that says the time and the pardon in force.
+//! A batch may carry a *look*: the command that says the time and the outage grace in force.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-use rollcall_core::{Amnesty, Error, Moment, Span, Time};
+use rollcall_core::{Error, Moment, OutageGrace, Span, Time};
 use rollcall_keyspace::{Commands, Garbled, Piece, Reaching, Script, decode_reached};
 
 use crate::Platform;
 use crate::time::{Age, Asked, Failure};
-use crate::trouble::Verdict;
+use crate::trouble::ErrorClass;
 use crate::wire::{Away, OwnedPiece, Reply, Wire};
 
 /// How often something is said before its caller is told to come back: once, again with the scripts, and once more in
@@ -24,7 +24,7 @@ const MAX_ROUNDS: usize = 3;
 /// When a caller may try again: as the host says.
 pub(crate) const RETRY_MS: u32 = 500;
 
-/// By how much a pardon is outlasted by the silence that needs none. Whoever is pardoned is to be settled when the pardon
+/// By how much an outage grace is outlasted by the silence that needs none. Whoever is pardoned is to be settled when the outage grace
 /// ends; whoever does that comes within this, and finds that there is no reason for another.
 const SLACK: Span = Span::seconds(15);
 
@@ -79,14 +79,14 @@ impl Now {
 pub(crate) struct Looked {
     /// Redis's time, and not before any that was told.
     pub(crate) now_us: u64,
-    amnesty: Option<Amnesty>,
+    outage_grace: Option<OutageGrace>,
 }
 
 impl Looked {
-    /// The instant, and the pardon in force at it.
+    /// The instant, and the outage grace in force at it.
     pub(crate) fn moment(self) -> Moment {
         let now = Time(self.now_us / 1000);
-        Moment { now, amnesty: self.amnesty.filter(|amnesty| now < amnesty.until) }
+        Moment { now, outage_grace: self.outage_grace.filter(|outage_grace| now < outage_grace.until) }
     }
 }
 
@@ -191,10 +191,10 @@ impl<W: Wire> Platform<W> {
     /// Adds a look. Said again, it is said again with whatever is in order after it.
     pub(crate) fn look(&self, batch: &mut Batch<'_>) {
         let failure = self.time.failure();
-        let (allowed, pardon) = (self.pardon + SLACK, self.pardon);
+        let (allowed, outage_grace) = (self.outage_grace + SLACK, self.outage_grace);
         batch.look = Some(Look { item: batch.items.len(), failure });
         let failed = failure.map(|failure| failure.since);
-        batch.add(IN_ORDER, |to| self.keys.reach(to, Reaching { allowed, pardon, failed }));
+        batch.add(IN_ORDER, |to| self.keys.reach(to, Reaching { allowed, outage_grace, failed }));
     }
 
     /// Adds a look if the last one is old. What is decided about this batch was decided now.
@@ -274,14 +274,14 @@ impl<W: Wire> Platform<W> {
             Reply::Pieces(value) => return Ok(value),
             Reply::Error(line) => line,
         };
-        match Verdict::of(&line) {
-            Verdict::LoadScripts => Err(None),
-            Verdict::Later => {
+        match ErrorClass::of(&line) {
+            ErrorClass::LoadScripts => Err(None),
+            ErrorClass::Later => {
                 self.time.fail(sent_us);
                 self.complain(&format!("Redis takes no commands: {line}"));
                 Err(Some(Error::Unavailable(RETRY_MS)))
             }
-            Verdict::Never => {
+            ErrorClass::Never => {
                 self.complain(&format!("Redis answers with an error: {line}"));
                 Err(Some(Error::Other(line)))
             }
@@ -297,7 +297,7 @@ impl<W: Wire> Platform<W> {
                     if look.failure.is_some() {
                         self.forget_complaint();
                     }
-                    replies.look = Some((look.item, Some(Looked { now_us, amnesty: reached.amnesty })));
+                    replies.look = Some((look.item, Some(Looked { now_us, outage_grace: reached.outage_grace })));
                 }
                 Err(garbled) => replies.fail(look.item, self.garbled(&garbled)),
             }

@@ -39,7 +39,7 @@ pub struct Platform<W> {
     wire: W,
     keys: Keyspace,
     time: RedisTime,
-    pardon: Span,
+    outage_grace: Span,
     /// How many changes each log of policy keeps.
     policy_log: u32,
     /// The next touch's stamp: a count that begins at a random place, so that no two instances ever use the same.
@@ -56,7 +56,7 @@ impl<W: Wire> Platform<W> {
         Self {
             keys: Keyspace::of_hosts(options.shards),
             time: RedisTime::default(),
-            pardon: options.pardon,
+            outage_grace: options.outage_grace,
             policy_log: options.policy_log.max(1),
             stamp: AtomicU64::new(wire.random()),
             salt: wire.random(),
@@ -76,7 +76,7 @@ impl<W: Wire> Platform<W> {
     }
 
     fn stamped(&self, now_us: u64) -> Stamped {
-        // Sixty-three bits, and never 0, which is the mark of nobody.
+        // Sixty-three bits, and never 0, which is the revision of nobody.
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 1);
         Stamped { now_us, stamp: stamp.max(1) }
     }

@@ -1,7 +1,7 @@
-//! Sessions: loads, commits and retirements. Touches are in `touch.rs`, who is due is in `agenda.rs`.
+//! Sessions: loads, commits and evictions. Touches are in `touch.rs`, who is due is in `agenda.rs`.
 
 use rollcall_core::{Error, Published, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Loaded, Retiree, Sessions, Shards, Touched, Touches};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches};
 use rollcall_keyspace::{
     Agenda, Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session,
 };
@@ -24,11 +24,11 @@ impl<W: Wire> Sessions for Platform<W> {
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
         self.overdue(Agenda::Settle, shards, limit).await
     }
-    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Agenda::Retire, shards, limit).await
+    async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.overdue(Agenda::Evict, shards, limit).await
     }
-    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Outcomes, Error> {
-        self.retire(&retirees).await
+    async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Outcomes, Error> {
+        self.evict(&evictions).await
     }
 }
 
@@ -75,12 +75,12 @@ impl<W: Wire> Platform<W> {
         Ok(self.outcomes(batch, now).await)
     }
 
-    async fn retire(&self, retirees: &[Retiree]) -> Result<Outcomes, Error> {
-        bounded(retirees)?;
+    async fn evict(&self, evictions: &[Eviction]) -> Result<Outcomes, Error> {
+        bounded(evictions)?;
         let now = self.now().await?;
-        let mut batch = Batch::with_capacity(retirees.len(), retirees.len());
-        for retiree in retirees {
-            batch.add(retiree.user.as_str(), |to| self.keys.retire(to, retiree, now.us));
+        let mut batch = Batch::with_capacity(evictions.len(), evictions.len());
+        for eviction in evictions {
+            batch.add(eviction.user.as_str(), |to| self.keys.evict(to, eviction, now.us));
         }
         Ok(self.outcomes(batch, now).await)
     }

@@ -17,7 +17,7 @@ pub struct Options {
     /// How many shards there are; at least one. The same for everybody who shares the Redis.
     pub shards: u32,
     /// How long people have to beat again after Redis was away: one full `d + ε`.
-    pub pardon: Span,
+    pub outage_grace: Span,
     /// How many changes of who may see whom each of the logs keeps, at least one.
     pub policy_log: u32,
 }
@@ -25,7 +25,7 @@ pub struct Options {
 impl Options {
     /// What follows from these rules; everything else as it is unless somebody says otherwise.
     pub fn of(rules: &Rules) -> Self {
-        Self { shards: DEFAULT_SHARDS, pardon: rules.alive_for(), policy_log: POLICY_LOG }
+        Self { shards: DEFAULT_SHARDS, outage_grace: rules.alive_for(), policy_log: POLICY_LOG }
     }
 }
 
@@ -39,7 +39,7 @@ pub fn rules(get: impl Fn(&str) -> Option<String>) -> Result<Rules, String> {
         idle_after: span("idle_after_ms", standard.idle_after)?,
         grace: span("grace_ms", standard.grace)?,
         typing_ttl: span("typing_ttl_ms", standard.typing_ttl)?,
-        retire_after: span("retire_after_ms", standard.retire_after)?,
+        evict_after: span("evict_after_ms", standard.evict_after)?,
         watch_limit: number(&get, "watch_limit", standard.watch_limit)?,
     };
     match rules.check() {
@@ -81,7 +81,7 @@ mod tests {
     fn nothing_set_is_the_standard() {
         assert_eq!(rules(|_| None), Ok(Rules::STANDARD));
         assert_eq!(rules(|_| Some(String::new())), Ok(Rules::STANDARD));
-        let expected = Options { shards: 256, pardon: Span::seconds(45), policy_log: 50_000 };
+        let expected = Options { shards: 256, outage_grace: Span::seconds(45), policy_log: 50_000 };
         assert_eq!(options(&|_: &str| None, &Rules::STANDARD), Ok(expected));
     }
 
@@ -91,7 +91,7 @@ mod tests {
         let set = rules(&get);
         let expected = Rules { interval: Span(15_000), tolerance: Span(5_000), watch_limit: 7, ..Rules::STANDARD };
         assert_eq!(set, Ok(expected));
-        let options = options(&get, &expected).map(|options| (options.shards, options.pardon));
+        let options = options(&get, &expected).map(|options| (options.shards, options.outage_grace));
         assert_eq!(options, Ok((16, Span(20_000))));
     }
 

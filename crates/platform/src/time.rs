@@ -1,4 +1,4 @@
-//! Redis's time and the pardon in force, between one look at them and the next.
+//! Redis's time and the outage grace in force, between one look at them and the next.
 //!
 //! The time is kept as what has to be added to the platform's own clock, which only rises. A look narrows that down by
 //! when it was asked and when it was answered. There is no task that looks from time to time; whoever needs the time
@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rollcall_core::{Amnesty, Moment, Time};
+use rollcall_core::{Moment, OutageGrace, Time};
 use rollcall_keyspace::Reached;
 
 /// A look that is older tells the time no longer: clocks drift, and instances are put to sleep.
@@ -52,7 +52,7 @@ struct Known {
     at_zero: Option<(i64, u64)>,
     /// The latest time that was told.
     told_us: u64,
-    amnesty: Option<Amnesty>,
+    outage_grace: Option<OutageGrace>,
     failure: Option<Failure>,
 }
 
@@ -88,9 +88,9 @@ impl RedisTime {
         known.tell(now)
     }
 
-    /// This instant, with the pardon that was in force at the last look if it still is.
+    /// This instant, with the outage grace that was in force at the last look if it still is.
     pub(crate) fn moment_at(&self, now: Time) -> Moment {
-        Moment { now, amnesty: self.lock().amnesty.filter(|amnesty| now < amnesty.until) }
+        Moment { now, outage_grace: self.lock().outage_grace.filter(|outage_grace| now < outage_grace.until) }
     }
 
     /// Takes what a look found, and answers with the time, which is not before what was told. What is known of the time
@@ -105,7 +105,7 @@ impl RedisTime {
             None => earliest + (latest - earliest) / 2,
         };
         known.at_zero = Some((at_zero, asked.answered_us));
-        known.amnesty = reached.amnesty;
+        known.outage_grace = reached.outage_grace;
         // What failed since it was reported is yet to be.
         if known.failure == reported {
             known.failure = None;
@@ -139,7 +139,7 @@ mod tests {
     const NOON_US: u64 = 1_700_000_000_000_000;
 
     fn reached(now_us: u64) -> Reached {
-        Reached { now_us, amnesty: None }
+        Reached { now_us, outage_grace: None }
     }
 
     fn asked(sent_us: u64, answered_us: u64) -> Asked {
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pardon_counts_until_it_ends() {
+    fn a_outage_grace_counts_until_it_ends() {
         let time = RedisTime::default();
-        let amnesty = Some(Amnesty { since: Time(5), until: Time(NOON_US / 1000 + 1) });
-        time.take(Reached { now_us: NOON_US, amnesty }, asked(0, 0), None);
-        assert_eq!(time.moment_at(Time(NOON_US / 1000)).amnesty, amnesty);
-        assert_eq!(time.moment_at(Time(NOON_US / 1000 + 1)).amnesty, None);
+        let outage_grace = Some(OutageGrace { since: Time(5), until: Time(NOON_US / 1000 + 1) });
+        time.take(Reached { now_us: NOON_US, outage_grace }, asked(0, 0), None);
+        assert_eq!(time.moment_at(Time(NOON_US / 1000)).outage_grace, outage_grace);
+        assert_eq!(time.moment_at(Time(NOON_US / 1000 + 1)).outage_grace, None);
     }
 
     #[test]

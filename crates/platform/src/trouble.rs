@@ -2,7 +2,7 @@
 
 /// What to do about an error in answer to one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorClass {
     /// The script is not there: load it and say it again.
     LoadScripts,
     /// The server is of no use at present: its caller may come back later.
@@ -29,7 +29,7 @@ const PASSING: [&str; 10] = [
 /// What Redis says, with no word of its own, when it takes no more connections.
 const TOO_MANY_CLIENTS: &str = "ERR max number of clients";
 
-impl Verdict {
+impl ErrorClass {
     /// What this error line means.
     pub(crate) fn of(line: &str) -> Self {
         // Some clients keep the sign by which an error is told from other lines.
@@ -49,19 +49,19 @@ mod tests {
     #[test]
     fn errors_are_told_apart_by_what_helps() {
         let lines = [
-            ("NOSCRIPT No matching script. Please use EVAL.", Verdict::LoadScripts),
-            ("LOADING Redis is loading the dataset in memory", Verdict::Later),
-            ("-READONLY You can't write against a read only replica.", Verdict::Later),
-            ("OOM command not allowed when used memory > 'maxmemory'.", Verdict::Later),
-            ("ERR max number of clients reached", Verdict::Later),
-            ("ERR unknown command", Verdict::Never),
-            ("NOPERM this user has no permissions to run the 'zadd' command", Verdict::Never),
-            ("WRONGPASS invalid username-password pair", Verdict::Never),
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", Verdict::Never),
-            ("", Verdict::Never),
+            ("NOSCRIPT No matching script. Please use EVAL.", ErrorClass::LoadScripts),
+            ("LOADING Redis is loading the dataset in memory", ErrorClass::Later),
+            ("-READONLY You can't write against a read only replica.", ErrorClass::Later),
+            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::Later),
+            ("ERR max number of clients reached", ErrorClass::Later),
+            ("ERR unknown command", ErrorClass::Never),
+            ("NOPERM this user has no permissions to run the 'zadd' command", ErrorClass::Never),
+            ("WRONGPASS invalid username-password pair", ErrorClass::Never),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorClass::Never),
+            ("", ErrorClass::Never),
         ];
         for (line, verdict) in lines {
-            assert_eq!(Verdict::of(line), verdict, "{line}");
+            assert_eq!(ErrorClass::of(line), verdict, "{line}");
         }
     }
 }

@@ -6,17 +6,17 @@
 //! says so is answered once it was told, a second later at most. Whoever asks who types is told the truth at once.
 
 use rollcall_core::{ConversationId, Error, Span};
-use rollcall_functions::capabilities::{Typing, TypingSign, Typist};
+use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
 use rollcall_keyspace::{Publishing, Signing, decode_typists, decode_wait};
 
 use crate::batch::{Batch, piece, pieces};
 use crate::{Platform, Wire, bounded};
 
 impl<W: Wire> Typing for Platform<W> {
-    async fn mark_many(&self, signs: Vec<TypingSign>) -> Result<Vec<Result<(), Error>>, Error> {
+    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
         bounded(&signs)?;
         let waits = self.sign(signs.iter().map(|sign| (sign, Signing::Lasts(sign.lasts)))).await?;
-        let untold = |(sign, wait): (&'_ TypingSign, &Result<Option<Span>, Error>)| match wait {
+        let untold = |(sign, wait): (&'_ TypingSignal, &Result<Option<Span>, Error>)| match wait {
             Ok(Some(wait)) if sign.lasts == Span(0) => Some(*wait),
             _ => None,
         };
@@ -47,7 +47,7 @@ impl<W: Wire> Platform<W> {
     /// Leaves signs, or looks at them again; after how long to look at each once more.
     async fn sign<'a>(
         &self,
-        signs: impl Iterator<Item = (&'a TypingSign, Signing)>,
+        signs: impl Iterator<Item = (&'a TypingSignal, Signing)>,
     ) -> Result<Vec<Result<Option<Span>, Error>>, Error> {
         let now = self.now().await?;
         let mut batch = Batch::default();

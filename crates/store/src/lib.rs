@@ -5,11 +5,11 @@
 
 mod clock;
 mod keep;
+mod last_seen_entries;
 pub mod memory;
 pub mod policies;
 pub mod postgres;
 pub mod redis;
-mod sightings;
 pub mod sqlite;
 pub mod topics;
 
@@ -19,24 +19,24 @@ use std::sync::Arc;
 
 use rollcall_core::{ConversationId, Error, Time, UserId};
 use rollcall_functions::capabilities::{
-    self, Commit, Committed, Loaded, Retiree, Shards, Sighting, Touched, Touches, TypingSign, Typist,
+    self, Commit, Committed, Eviction, LastSeenEntry, Loaded, Shards, Touched, Touches, TypingSignal, Typist,
 };
 
 pub use clock::Clock;
 pub use keep::{Keeper, Kept, Saved};
+pub use last_seen_entries::MAX_LAST_SEEN_ENTRIES;
 pub use memory::Memory;
 pub use policies::{Copied, Policies};
 pub use postgres::PostgresArchive;
 pub use redis::Redis;
 pub use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
-pub use sightings::MAX_SIGHTINGS;
 pub use sqlite::{SqliteArchive, SqlitePolicies};
 pub use topics::{NativeChanges, News, Tap, Topic, Topics, Typed, WATCHERS_TTL};
 
 /// An answer that may have to wait for a network or a disk.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A commit's or a retirement's outcomes, in the order asked.
+/// A commit's or a eviction's outcomes, in the order asked.
 pub type Outcomes = Vec<Result<Committed, Error>>;
 
 /// Where sessions are kept; the contract's `sessions`, natively.
@@ -49,18 +49,18 @@ pub trait Store: Send + Sync + 'static {
     fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes>;
     /// People whose settle instant has passed, longest overdue first.
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
-    /// People whose retire instant has passed, longest overdue first.
-    fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
+    /// People whose evict instant has passed, longest overdue first.
+    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
     /// Drops sessions that stand where they stood.
-    fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes>;
+    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes>;
     /// How many shards there are.
     fn shards(&self) -> u32;
 }
 
 /// Where last seen is kept for ever; the contract's `archive`, natively.
 pub trait LastSeen: Send + Sync + 'static {
-    /// Keeps sightings; none moves a last seen backwards.
-    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()>;
+    /// Keeps last seen entries; none moves a last seen backwards.
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()>;
     /// When each was last seen, in the order asked.
     fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>>;
 }
@@ -90,17 +90,17 @@ impl capabilities::Sessions for NativeSessions {
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
         self.0.due(shards, limit).await
     }
-    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.0.retirable(shards, limit).await
+    async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.0.evictable(shards, limit).await
     }
-    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Outcomes, Error> {
-        self.0.retire_many(retirees).await
+    async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Outcomes, Error> {
+        self.0.evict_many(evictions).await
     }
 }
 
 impl capabilities::Archive for NativeArchive {
-    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
-        self.0.put_many(sightings).await
+    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        self.0.put_many(last_seen_entries).await
     }
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.0.get_many(users).await
@@ -108,8 +108,8 @@ impl capabilities::Archive for NativeArchive {
 }
 
 impl capabilities::Typing for NativeTopics {
-    async fn mark_many(&self, signs: Vec<TypingSign>) -> Result<Vec<Result<(), Error>>, Error> {
-        self.0.mark_many(signs).await
+    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
+        self.0.set_typing(signs).await
     }
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error> {
         self.0.typists(conversations).await

@@ -66,7 +66,7 @@ async fn a_batch_is_one_pipeline_per_master() {
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let store = Redis::open(&cluster().url(), options).await.unwrap();
     let users: Vec<UserId> = (0..300).map(|index| user(&format!("user-{index}"))).collect();
-    // Away from the second at which time and pardon are read, which are round trips too.
+    // Away from the second at which time and outage grace are read, which are round trips too.
     let before = store.stats().round_trips.get();
     store.load_many(users).await.unwrap();
     let trips = store.stats().round_trips.get() - before;
@@ -105,9 +105,9 @@ async fn works(store: &Redis, name: &str) {
     settle(store, name, publish(State::Online, at)).await;
     let found = touch(store, vec![beat(name, "web-1")]).await.found.remove(0).unwrap();
     assert_eq!(found.state, State::Online);
-    let mark = load(store, name).await.mark;
-    assert_eq!(commit(store, name, mark, wait_for(Next::Settle(at))).await, Committed::Applied);
-    assert_eq!(commit(store, name, mark, wait_for(Next::Nothing)).await, Committed::Stale);
+    let revision = load(store, name).await.revision;
+    assert_eq!(commit(store, name, revision, wait_for(Next::Settle(at))).await, Committed::Applied);
+    assert_eq!(commit(store, name, revision, wait_for(Next::Nothing)).await, Committed::Stale);
     assert!(suite::due(store).await.contains(&user(name)));
 }
 
@@ -122,15 +122,15 @@ async fn wait_for_health(store: &Redis, wanted: impl Fn(&Health) -> bool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_master_fails_alone_and_its_replica_takes_over() {
     let mut cluster = Cluster::start().unwrap();
-    let options = Options { prefix: fresh_prefix(), pardon: Span::seconds(45), ..Options::default() };
+    let options = Options { prefix: fresh_prefix(), outage_grace: Span::seconds(45), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
     let store = Redis::open(&cluster.url(), options).await.unwrap();
     let people = one_each(&cluster, &keys);
     for name in people.values() {
         works(&store, name).await;
     }
-    // Not the master that keeps the pardon; that one is the next test's.
-    let home = cluster.owner_of(slot_of(keys.amnesty().to_string().as_bytes())).unwrap();
+    // Not the master that keeps the outage grace; that one is the next test's.
+    let home = cluster.owner_of(slot_of(keys.outage_grace().to_string().as_bytes())).unwrap();
     let (&victim, lost) = people.iter().find(|(node, _)| **node != home).unwrap();
     let kept: Vec<&String> = people.iter().filter(|(node, _)| **node != victim).map(|(_, name)| name).collect();
     cluster.kill(victim).unwrap();
@@ -145,21 +145,21 @@ async fn a_killed_master_fails_alone_and_its_replica_takes_over() {
     wait_for_health(&store, |health| *health == Health::Up).await;
     works(&store, lost).await;
     works(&store, kept[0]).await;
-    let amnesty = store.amnesty().expect("nobody is declared offline for what we missed");
-    assert!(amnesty.since <= amnesty.until && store.now() < amnesty.until);
-    assert_eq!(store.load_many(vec![user(lost)]).await.unwrap().moment.amnesty, Some(amnesty));
+    let outage_grace = store.outage_grace().expect("nobody is declared offline for what we missed");
+    assert!(outage_grace.since <= outage_grace.until && store.now() < outage_grace.until);
+    assert_eq!(store.load_many(vec![user(lost)]).await.unwrap().moment.outage_grace, Some(outage_grace));
     cluster.restart(victim).unwrap();
     works(&store, lost).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_master_that_keeps_the_pardon_may_be_lost_as_any_other() {
+async fn the_master_that_keeps_the_outage_grace_may_be_lost_as_any_other() {
     let mut cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
     let store = Redis::open(&cluster.url(), options).await.unwrap();
     let mut expiries = store.expiries();
-    let slot = slot_of(keys.amnesty().to_string().as_bytes());
+    let slot = slot_of(keys.outage_grace().to_string().as_bytes());
     let home = cluster.owner_of(slot).unwrap();
     let lost = (0..1000).map(|index| format!("user-{index}")).find(|name| shard_of(name, DEFAULT_SHARDS) == 0).unwrap();
     works(&store, &lost).await;
@@ -169,7 +169,7 @@ async fn the_master_that_keeps_the_pardon_may_be_lost_as_any_other() {
     // The store may have heard of the new master before the node that is asked here.
     wait_until("another master", PATIENCE, || Ok(cluster.owner_of(slot).is_ok_and(|owner| owner != home))).unwrap();
     works(&store, &lost).await;
-    assert!(store.amnesty().is_some());
+    assert!(store.outage_grace().is_some());
     assert!(store.stats().reconnects.get() >= 1);
     // The new master is listened to as well.
     let deadline = Instant::now() + PATIENCE;
@@ -220,7 +220,7 @@ async fn slots_that_move_are_followed() {
     works(&store, "bob").await;
     assert_eq!(store.health(), Health::Up);
     assert!(store.stats().redirections.get() >= 1);
-    assert_eq!(store.amnesty(), None, "nobody was missed");
+    assert_eq!(store.outage_grace(), None, "nobody was missed");
     wait_until("everybody to agree", PATIENCE, || Ok(cluster.owner_of(slot)? == to)).unwrap();
     let only = Shards { first: keys.shard_of("bob"), end: keys.shard_of("bob") + 1 };
     assert_eq!(store.due(only, 10).await.unwrap(), [user("bob")]);

@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rollcall_core::{
-    Amnesty, Error, MAX_DEVICES, Mark, Moment, Next, Published, Rules, Session, Span, Stance, State, Time, UserId,
-    derive,
+    Error, MAX_DEVICES, Moment, Next, OutageGrace, Published, Revision, Rules, Session, Span, Stance, State, Time,
+    UserId, derive,
 };
 use rollcall_functions::capabilities::{Commit, Committed, Shards, Trace};
 use rollcall_store::memory::{Memory, Options};
 use rollcall_store::{Answer, Clock, Keeper, Kept, Saved, Store};
 
 use suite::{
-    ALIVE_FOR, Subject, beat, choice, commit, load, publish, retire, settle, touch, touch_one, traced, user, wait_for,
+    ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, traced, user, wait_for,
 };
 
 const START: Time = Time(1_700_000_000_000);
@@ -92,7 +92,7 @@ async fn among_too_many_devices_the_dead_go_first() {
 async fn a_commit_that_leaves_nothing_keeps_nobody() {
     let subject = Embedded::new();
     let store = &*subject.store;
-    assert_eq!(commit(store, "bob", Mark::default(), wait_for(Next::Nothing)).await, Committed::Applied);
+    assert_eq!(commit(store, "bob", Revision::default(), wait_for(Next::Nothing)).await, Committed::Applied);
     assert_eq!(store.sessions(), 0);
     assert_eq!(load(store, "bob").await, Session::default());
 }
@@ -110,8 +110,8 @@ async fn it_counts_sessions_and_those_who_are_here() {
     settle(store, "user-1", publish(State::Offline, at + Span(1))).await;
     settle(store, "user-2", publish(State::Away, at + Span(1))).await;
     assert_eq!((store.sessions(), store.here()), (10, 1));
-    let mark = load(store, "user-2").await.mark;
-    retire(store, "user-2", mark).await;
+    let revision = load(store, "user-2").await.revision;
+    evict(store, "user-2", revision).await;
     assert_eq!((store.sessions(), store.here()), (9, 0));
 }
 
@@ -123,7 +123,7 @@ async fn the_next_deadline_is_the_earliest_of_all() {
     for (name, next) in [
         ("a", Next::Settle(START + Span(30))),
         ("b", Next::Settle(START + Span(10))),
-        ("c", Next::Retire(START + Span(1))),
+        ("c", Next::Evict(START + Span(1))),
     ] {
         touch_one(store, beat(name, "web-1")).await;
         settle(store, name, wait_for(next)).await;
@@ -138,7 +138,7 @@ async fn the_next_deadline_is_the_earliest_of_all() {
 }
 
 /// A run that ended, and the next one, two minutes later.
-async fn restarted(pardon: Span) -> Embedded {
+async fn restarted(outage_grace: Span) -> Embedded {
     let before = Embedded::new();
     let at = touch_one(&*before.store, beat("bob", "web-1")).await;
     settle(&*before.store, "bob", publish(State::Online, at)).await;
@@ -148,7 +148,7 @@ async fn restarted(pardon: Span) -> Embedded {
     let saved = Saved { at: Some(before.store.now()), sessions: before.store.export() };
     before.advance(Span::seconds(120));
     let options = Options { clock: before.clock.clone(), ..Options::default() };
-    Embedded { store: Arc::new(Memory::restored(options, saved, pardon)), ..before }
+    Embedded { store: Arc::new(Memory::restored(options, saved, outage_grace)), ..before }
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn after_a_restart_whoever_was_alive_is_pardoned_for_a_while() {
     let store = &*subject.store;
     let until = subject.clock.now() + ALIVE_FOR;
     let moment = store.load(&[]).unwrap().moment;
-    assert_eq!(moment.amnesty, Some(Amnesty { since: START + Span(10), until }));
+    assert_eq!(moment.outage_grace, Some(OutageGrace { since: START + Span(10), until }));
     let bob = load(store, "bob").await;
     assert_eq!(derive::state(&bob, &moment, &Rules::STANDARD), State::Online);
     assert_eq!(store.expired(Shards { first: 0, end: 256 }, 10), [user("old"), user("bob")], "both are looked at");
@@ -169,11 +169,11 @@ async fn after_a_restart_whoever_was_alive_is_pardoned_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_logout_is_a_logout_also_under_a_pardon() {
+async fn a_logout_is_a_logout_also_under_a_outage_grace() {
     let subject = restarted(ALIVE_FOR).await;
     touch_one(&*subject.store, traced("bob", "web-1", Trace::Logout)).await;
     let moment = subject.store.load(&[]).unwrap().moment;
-    assert!(moment.amnesty.is_some());
+    assert!(moment.outage_grace.is_some());
     assert_eq!(derive::state(&load(&*subject.store, "bob").await, &moment, &Rules::STANDARD), State::Offline);
 }
 
@@ -185,7 +185,7 @@ async fn what_is_exported_comes_back_as_it_was() {
     decision.choice = Some(choice(Stance::Busy, at));
     settle(&*subject.store, "bob", decision).await;
     let plain = |mut sessions: Vec<(UserId, Session)>| {
-        sessions.iter_mut().for_each(|(_, session)| session.mark = Mark::default());
+        sessions.iter_mut().for_each(|(_, session)| session.revision = Revision::default());
         sessions.sort_by(|(one, _), (other, _)| one.cmp(other));
         sessions
     };
@@ -207,8 +207,8 @@ async fn times_from_the_future_are_taken_as_now() {
     // The next run's clock is a day behind.
     let clock = Clock::manual(START);
     let store = Memory::restored(Options { clock, ..Options::default() }, saved, ALIVE_FOR);
-    let amnesty = store.load(&[]).unwrap().moment.amnesty;
-    assert_eq!(amnesty, Some(Amnesty { since: START, until: START + ALIVE_FOR }));
+    let outage_grace = store.load(&[]).unwrap().moment.outage_grace;
+    assert_eq!(outage_grace, Some(OutageGrace { since: START, until: START + ALIVE_FOR }));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices[0].beat_at, bob.devices[0].expires_at), (START, START + ALIVE_FOR));
     assert_eq!(bob.published.unwrap().last_seen, Some(START));
@@ -242,19 +242,19 @@ fn kept_by(broken: bool) -> (Memory, Arc<Notebook>) {
 #[tokio::test]
 async fn choices_are_kept_as_they_are_made_and_forgotten_when_they_end() {
     let (store, notebook) = kept_by(false);
-    let choosing = |stance| {
+    let choice_request = |stance| {
         let mut decision = publish(State::Offline, START);
         decision.choice = Some(choice(stance, START));
         decision
     };
-    settle(&store, "bob", choosing(Stance::Invisible)).await;
+    settle(&store, "bob", choice_request(Stance::Invisible)).await;
     settle(&store, "bob", publish(State::Offline, START)).await;
-    settle(&store, "bob", choosing(Stance::Auto)).await;
-    settle(&store, "eve", choosing(Stance::Busy)).await;
-    let stale = commit(&store, "eve", Mark::default(), choosing(Stance::Away)).await;
+    settle(&store, "bob", choice_request(Stance::Auto)).await;
+    settle(&store, "eve", choice_request(Stance::Busy)).await;
+    let stale = commit(&store, "eve", Revision::default(), choice_request(Stance::Away)).await;
     assert_eq!(stale, Committed::Stale);
-    let mark = load(&store, "eve").await.mark;
-    assert_eq!(retire(&store, "eve", mark).await, Committed::Applied);
+    let revision = load(&store, "eve").await.revision;
+    assert_eq!(evict(&store, "eve", revision).await, Committed::Applied);
     let kept = |name, stance: Option<Stance>, last_seen| Kept {
         user: user(name),
         choice: stance.map(|s| choice(s, START)),
@@ -275,8 +275,8 @@ async fn a_choice_that_could_not_be_kept_is_not_confirmed() {
     let mut decision = publish(State::Offline, START);
     decision.choice = Some(choice(Stance::Invisible, START));
     let commits = vec![
-        Commit { user: user("bob"), expected: Mark::default(), decision },
-        Commit { user: user("eve"), expected: Mark::default(), decision: publish(State::Online, START) },
+        Commit { user: user("bob"), expected: Revision::default(), decision },
+        Commit { user: user("eve"), expected: Revision::default(), decision: publish(State::Online, START) },
     ];
     assert_eq!(store.commit_many(commits).await.unwrap(), [Err(Error::Unavailable(9)), Ok(Committed::Applied)]);
     assert_eq!(load(&store, "bob").await.choice, Some(choice(Stance::Invisible, START)), "hidden all the same");

@@ -21,8 +21,8 @@ mod suite;
 
 use std::time::{Duration, Instant};
 
-use rollcall_core::{Amnesty, ConversationId, Error, Next, Span, State, Time};
-use rollcall_functions::capabilities::{Committed, Sighting, Trace, TypingSign};
+use rollcall_core::{ConversationId, Error, Next, OutageGrace, Span, State, Time};
+use rollcall_functions::capabilities::{Committed, LastSeenEntry, Trace, TypingSignal};
 use rollcall_keyspace::{Keyspace, Script};
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::{Health, Listening, OpenError, Options, Redis};
@@ -30,15 +30,15 @@ use rollcall_store::{LastSeen, Store, Topic, Topics};
 
 use logbook::Logbook;
 use remote::PATIENCE;
-use suite::{beat, commit, due, load, publish, retire, settle, touch, touch_one, traced, user, wait_for};
+use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, traced, user, wait_for};
 
 /// What a caller may have to wait at most to be told that the store is away.
 const AT_MOST: Duration = Duration::from_secs(2);
 
-const PARDON: Span = Span::seconds(45);
+const OUTAGE_GRACE: Span = Span::seconds(45);
 
 fn options() -> Options {
-    Options { pardon: PARDON, ..Options::default() }
+    Options { outage_grace: OUTAGE_GRACE, ..Options::default() }
 }
 
 async fn open(server: &servers::Redis) -> Redis {
@@ -59,8 +59,8 @@ async fn works(store: &Redis, name: &str) {
     settle(store, name, publish(State::Online, at)).await;
     let found = touch(store, vec![beat(name, "web-1")]).await.found.remove(0).unwrap();
     assert_eq!(found.state, State::Online);
-    let mark = load(store, name).await.mark;
-    assert_eq!(commit(store, name, mark, wait_for(Next::Settle(at))).await, Committed::Applied);
+    let revision = load(store, name).await.revision;
+    assert_eq!(commit(store, name, revision, wait_for(Next::Settle(at))).await, Committed::Applied);
     assert!(due(store).await.contains(&user(name)));
 }
 
@@ -94,11 +94,11 @@ fn is_up(store: &Redis) -> bool {
     store.health() == Health::Up
 }
 
-/// The pardon as Redis has it.
-fn recorded(server: &servers::Redis) -> Option<Amnesty> {
-    let text = server.ask(&["GET", &keys().amnesty().to_string()]).unwrap();
+/// The outage grace as Redis has it.
+fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
+    let text = server.ask(&["GET", &keys().outage_grace().to_string()]).unwrap();
     let (since, until) = text.split_once(' ')?;
-    Some(Amnesty { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
+    Some(OutageGrace { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +107,7 @@ async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
     let (store, other) = (open(&server).await, open(&server).await);
     works(&store, "bob").await;
     let last_beat = touch_one(&store, beat("bob", "web-1")).await;
-    assert_eq!(store.amnesty(), None);
+    assert_eq!(store.outage_grace(), None);
     server.kill();
     assert!(until_refused(&store).await < AT_MOST);
     assert!(matches!(store.health(), Health::Down { .. }));
@@ -122,13 +122,16 @@ async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
     for store in [&store, &other] {
         until(store, "it to come back", is_up).await;
         // Both may have recorded one; in a second each knows what came of it.
-        until(store, "the pardon", |store| store.amnesty() == recorded(&server)).await;
+        until(store, "the outage grace", |store| store.outage_grace() == recorded(&server)).await;
         let loaded = store.load_many(vec![user("bob")]).await.unwrap();
-        let amnesty = loaded.moment.amnesty.expect("a pardon");
+        let outage_grace = loaded.moment.outage_grace.expect("an outage grace");
         // The earlier of the two counts, and the idle one asks only once a second.
-        assert!(amnesty.since.0 + 2000 >= last_beat.0, "{amnesty:?} after {last_beat:?}");
-        assert!(amnesty.since <= loaded.moment.now);
-        assert!(amnesty.until <= loaded.moment.now + PARDON && amnesty.until.0 > loaded.moment.now.0 + 30_000);
+        assert!(outage_grace.since.0 + 2000 >= last_beat.0, "{outage_grace:?} after {last_beat:?}");
+        assert!(outage_grace.since <= loaded.moment.now);
+        assert!(
+            outage_grace.until <= loaded.moment.now + OUTAGE_GRACE
+                && outage_grace.until.0 > loaded.moment.now.0 + 30_000
+        );
         assert_eq!(loaded.sessions[0].as_ref().unwrap().devices.len(), 1, "nothing was lost");
     }
     assert_eq!((store.stats().reconnects.get(), store.stats().data_losses.get()), (1, 0));
@@ -138,7 +141,7 @@ async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
     let mut server = servers::Redis::start().unwrap();
-    let store = Redis::open(&server.url(), Options { retire_after: Span::seconds(60), ..options() }).await.unwrap();
+    let store = Redis::open(&server.url(), Options { evict_after: Span::seconds(60), ..options() }).await.unwrap();
     for _ in 0..2 {
         touch_one(&store, beat("bob", "web-1")).await;
     }
@@ -165,7 +168,7 @@ async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
     assert_eq!(load(&store, "bob").await.devices.len(), 0);
     assert_eq!(store.stats().data_losses.get(), 1);
     assert_eq!(logbook.count("lost its data"), 1, "{logbook:?}");
-    assert!(store.amnesty().is_some());
+    assert!(store.outage_grace().is_some());
     works(&store, "bob").await;
 }
 
@@ -184,7 +187,7 @@ async fn a_server_that_hangs_is_given_up_in_time() {
     until(&store, "it to come back", is_up).await;
     assert!(sleeper.wait().unwrap().success());
     works(&store, "bob").await;
-    assert!(store.amnesty().is_some());
+    assert!(store.outage_grace().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,23 +291,23 @@ async fn the_least_rights_are_enough_for_everything() {
     }
     let mut decision = publish(State::Offline, store.now());
     decision.prune_expired_by = store.now();
-    decision.next = Next::Retire(Time(1));
+    decision.next = Next::Evict(Time(1));
     settle(&store, "bob", decision).await;
-    assert_eq!(suite::retirable(&store).await, [user("bob")]);
+    assert_eq!(suite::evictable(&store).await, [user("bob")]);
     settle(&store, "bob", wait_for(Next::Nothing)).await;
-    let mark = load(&store, "bob").await.mark;
-    assert_eq!(retire(&store, "bob", mark).await, Committed::Applied);
+    let revision = load(&store, "bob").await.revision;
+    assert_eq!(evict(&store, "bob", revision).await, Committed::Applied);
     settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
     store.nudge(&[user("eve")]).await.unwrap();
-    store.put_many(vec![Sighting { user: user("eve"), last_seen: Time(7) }]).await.unwrap();
+    store.put_many(vec![LastSeenEntry { user: user("eve"), last_seen: Time(7) }]).await.unwrap();
     assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
     assert_eq!(store.answer_roll("host-1").await.unwrap(), ["host-1"]);
     store.leave_roll("host-1").await.unwrap();
     let tap = store.tap();
     let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
     tap.watch(&topics).await.unwrap();
-    let sign = TypingSign { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
-    assert_eq!(store.mark_many(vec![sign.clone(), sign]).await.unwrap(), [Ok(()), Ok(())]);
+    let sign = TypingSignal { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
+    assert_eq!(store.set_typing(vec![sign.clone(), sign]).await.unwrap(), [Ok(()), Ok(())]);
     assert_eq!(store.typists(vec![ConversationId::parse("c").unwrap()]).await.unwrap()[0].as_ref().unwrap().len(), 1);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 3)]).await.unwrap(), [3]);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 0)]).await.unwrap(), [0]);
@@ -315,7 +318,7 @@ async fn the_least_rights_are_enough_for_everything() {
     allow(&server, &least_rights());
     until_refused(&store).await;
     until(&store, "it to come back", is_up).await;
-    assert!(recorded(&server).is_some(), "a pardon was recorded");
+    assert!(recorded(&server).is_some(), "an outage grace was recorded");
     let deadline = Instant::now() + PATIENCE;
     loop {
         settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
@@ -376,32 +379,32 @@ async fn a_full_memory_is_an_outage_that_ends_by_itself() {
     assert_eq!(logbook.count("memory is full"), 1, "{logbook:?}");
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     until(&store, "it to come back", is_up).await;
-    assert!(store.amnesty().is_some(), "beats were lost, and it was not their fault");
+    assert!(store.outage_grace().is_some(), "beats were lost, and it was not their fault");
     assert_eq!(load(&store, "bob").await.published, before.published);
     works(&store, "bob").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overlapping_pardons_become_one() {
+async fn overlapping_outage_graces_become_one() {
     let server = servers::Redis::start().unwrap();
-    let key = keys().amnesty().to_string();
-    let pardon = |since: u64, until: u64| {
+    let key = keys().outage_grace().to_string();
+    let outage_grace = |since: u64, until: u64| {
         let args = [since.to_string(), until.to_string(), "1000".to_owned()];
-        let mut call = vec!["EVAL", Script::Pardon.source(), "1", key.as_str()];
+        let mut call = vec!["EVAL", Script::OutageGrace.source(), "1", key.as_str()];
         call.extend(args.iter().map(String::as_str));
         server.ask(&call).unwrap().replace('\n', " ")
     };
-    assert_eq!(pardon(1000, 2000), "1000 2000");
-    assert_eq!(pardon(1500, 3000), "1000 3000", "the earlier beginning and the later end");
-    assert_eq!(pardon(900, 2500), "900 3000");
-    assert_eq!(pardon(3001, 60_000), "3001 60000", "one that is over does not reach into the next");
+    assert_eq!(outage_grace(1000, 2000), "1000 2000");
+    assert_eq!(outage_grace(1500, 3000), "1000 3000", "the earlier beginning and the later end");
+    assert_eq!(outage_grace(900, 2500), "900 3000");
+    assert_eq!(outage_grace(3001, 60_000), "3001 60000", "one that is over does not reach into the next");
     let left: u64 = server.ask(&["PTTL", &key]).unwrap().parse().unwrap();
     assert!((50_000..=59_000).contains(&left), "it goes when it is over: {left}");
     // Whoever comes to a server where one is in force knows of it from the first moment.
     server.ask(&["SET", &key, "1 99999999999999"]).unwrap();
     let store = open(&server).await;
-    let amnesty = store.load_many(Vec::new()).await.unwrap().moment.amnesty;
-    assert_eq!(amnesty, Some(Amnesty { since: Time(1), until: Time(99_999_999_999_999) }));
+    let outage_grace = store.load_many(Vec::new()).await.unwrap().moment.outage_grace;
+    assert_eq!(outage_grace, Some(OutageGrace { since: Time(1), until: Time(99_999_999_999_999) }));
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn groups_are_spread_over_the_masters_and_asked_in_one_round_trip_each() {
     let before = store.stats().round_trips.get();
     store.relations(Some(user("ann")), people.iter().collect::<Ids<UserId>>()).await.unwrap();
     let trips = store.stats().round_trips.get() - before;
-    // Once a second the time and the pardon are read, which may be just now.
+    // Once a second the time and the outage grace are read, which may be just now.
     assert!((3..=6).contains(&trips), "{trips} round trips");
 }
 
@@ -78,16 +78,16 @@ async fn until_up(store: &Redis) {
     }
 }
 
-/// Waits until each change moves what is stirred elsewhere at once, several times in a row: subscriptions that come
-/// back stir too, once each.
-async fn until_stirred(store: &Redis, elsewhere: &Redis, name: &str) {
-    let mut stirred = elsewhere.stirred();
+/// Waits until each change moves what is invalidated elsewhere at once, several times in a row: subscriptions that come
+/// back invalidation too, once each.
+async fn until_invalidated(store: &Redis, elsewhere: &Redis, name: &str) {
+    let mut invalidated = elsewhere.invalidated();
     let (deadline, mut in_a_row) = (Instant::now() + FAILOVER, 0);
     for round in 0.. {
         assert!(Instant::now() < deadline, "the new master is not listened to");
-        stirred.mark_unchanged();
+        invalidated.mark_unchanged();
         apply(store, &[if round % 2 == 0 { block(name, "zoe") } else { unblock(name, "zoe") }]).await;
-        let moved = tokio::time::timeout(Duration::from_millis(500), stirred.changed()).await;
+        let moved = tokio::time::timeout(Duration::from_millis(500), invalidated.changed()).await;
         in_a_row = if moved.is_ok() { in_a_row + 1 } else { 0 };
         if in_a_row == 5 {
             return;
@@ -111,7 +111,7 @@ async fn no_change_is_lost_with_a_master() {
     let mut changes: Vec<Change> = lost.iter().map(|name| block(name, "ann")).collect();
     changes.extend([restrict("bob"), block(&kept, "ann"), Change::RestrictMany(numbers(group_of("bob"), &[1, 2]))]);
     apply(&store, &changes).await;
-    until_stirred(&store, &elsewhere, "bob").await;
+    until_invalidated(&store, &elsewhere, "bob").await;
     apply(&store, &[unblock("bob", "zoe")]).await;
     let (_, cursor) = load(&store).await;
     // The last change before the end, and not a moment of rest after it.
@@ -134,7 +134,7 @@ async fn no_change_is_lost_with_a_master() {
     assert_eq!(load(&elsewhere).await.0, expected);
     let Followed::Changes(since, _) = store.since(cursor, 1000).await.unwrap() else { panic!("nothing was lost") };
     assert_eq!(since.len(), 2, "{since:?}");
-    until_stirred(&store, &elsewhere, "bob").await;
+    until_invalidated(&store, &elsewhere, "bob").await;
 }
 
 fn owner_is(cluster: &Cluster, keys: &Keyspace, name: &str, node: usize) -> bool {

@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use folder::Folder;
 use policy_suite::model::Model;
 use policy_suite::{
-    Random, Subject, apply, befriend, block, changes_since, follow, load, load_with, numbers, restrict, set_privacy,
+    Random, Subject, add_contact, apply, block, changes_since, follow, load, load_with, numbers, restrict, set_privacy,
 };
 
 /// A store that counts what it is asked, may be away, and may be slow to hand out a page.
@@ -87,8 +87,8 @@ impl Policies for Counted {
         self.inner.apply_many(changes)
     }
 
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.inner.stirred()
+    fn invalidated(&self) -> watch::Receiver<u64> {
+        self.inner.invalidated()
     }
 }
 
@@ -111,8 +111,8 @@ impl Policies for Housed {
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
         self.0.apply_many(changes)
     }
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.0.stirred()
+    fn invalidated(&self) -> watch::Receiver<u64> {
+        self.0.invalidated()
     }
 }
 
@@ -137,7 +137,7 @@ fn copied(store: &Arc<Counted>, path: &Path) -> Copied {
 fn something() -> Vec<Change> {
     vec![
         block("bob", "eve"),
-        befriend("bob", "al"),
+        add_contact("bob", "al"),
         set_privacy("bob", Audience::Contacts, Audience::Nobody),
         restrict("mallory"),
         restrict("70000"),

@@ -25,8 +25,8 @@ use rollcall_store::{Clock, Policies};
 
 use policy_suite::model::Model;
 use policy_suite::{
-    PATIENCE, Subject, apply, befriend, block, changes_since, follow, load, numbers, relation, restrict, unblock,
-    unfriend, unrestrict, user,
+    PATIENCE, Subject, add_contact, apply, block, changes_since, follow, load, numbers, relation, remove_contact,
+    restrict, unblock, unrestrict, user,
 };
 
 /// One server for all that do not break it.
@@ -73,7 +73,7 @@ async fn is_gap(policies: &dyn Policies, cursor: &Cursor) -> bool {
 async fn is_whole_again(policies: &dyn Policies, expected: &Model) {
     let (mut model, cursor) = load(policies).await;
     assert_eq!(model, *expected);
-    apply(policies, &[befriend("bob", "ann")]).await;
+    apply(policies, &[add_contact("bob", "ann")]).await;
     follow(policies, &mut model, &cursor).await;
     assert!(model.contacts.contains(&("bob".to_owned(), "ann".to_owned())));
 }
@@ -161,7 +161,7 @@ async fn a_check_is_one_round_trip() {
     let before = store.stats().round_trips.get();
     store.relations(Some(user("ann")), subjects).await.unwrap();
     let trips = store.stats().round_trips.get() - before;
-    // Once a second the time and the pardon are read, which may be just now.
+    // Once a second the time and the outage grace are read, which may be just now.
     assert!((1..=3).contains(&trips), "{trips} round trips");
     assert_eq!((calls(&server, "hmget"), calls(&server, "getbit")), (1002, 1000));
 }
@@ -171,16 +171,16 @@ async fn what_is_taken_back_leaves_nothing_but_the_log() {
     let options = fresh();
     let store = Redis::open(&server().url(), options.clone()).await.unwrap();
     let many = Numbers::new(7, vec![0xff; 8192]).unwrap();
-    apply(&store, &[block("bob", "ann"), befriend("bob", "ann"), restrict("bob"), restrict("7")]).await;
+    apply(&store, &[block("bob", "ann"), add_contact("bob", "ann"), restrict("bob"), restrict("7")]).await;
     apply(&store, &[Change::RestrictMany(many.clone()), Change::RestrictMany(numbers(8, &[1]))]).await;
-    apply(&store, &[unblock("bob", "ann"), unfriend("bob", "ann"), unrestrict("bob"), unrestrict("7")]).await;
+    apply(&store, &[unblock("bob", "ann"), remove_contact("bob", "ann"), unrestrict("bob"), unrestrict("7")]).await;
     apply(&store, &[Change::UnrestrictMany(many), unrestrict("524289")]).await;
     let left = server().ask(&["KEYS", &format!("{}:*", options.prefix)]).unwrap();
     let left: BTreeSet<String> = left.lines().map(str::to_owned).collect();
     let keys = keys(&options);
     let logs = [Whose::Person("bob"), Whose::Page(0), Whose::Page(7), Whose::Page(8)];
     let expected: BTreeSet<String> = logs.map(|whose| keys.log(keys.group_of(whose)).to_string()).into();
-    let of_the_store = [keys.epoch().to_string(), keys.amnesty().to_string(), keys.hosts().to_string()];
+    let of_the_store = [keys.epoch().to_string(), keys.outage_grace().to_string(), keys.hosts().to_string()];
     assert_eq!(left.into_iter().filter(|key| !of_the_store.contains(key)).collect::<BTreeSet<_>>(), expected);
 }
 
@@ -193,10 +193,10 @@ async fn until_answered(store: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_outage_is_told_heals_and_stirs() {
+async fn an_outage_is_told_heals_and_invalidations() {
     let mut server = servers::Redis::with(servers::Options { durable: true, ..servers::Options::default() }).unwrap();
     let store = Redis::open(&server.url(), Options::default()).await.unwrap();
-    let mut stirred = store.stirred();
+    let mut invalidated = store.invalidated();
     apply(&store, &bobs(3)).await;
     let (mut model, cursor) = load(&store).await;
     server.kill();
@@ -210,10 +210,10 @@ async fn an_outage_is_told_heals_and_stirs() {
     assert!(is_away(&store.since(cursor.clone(), 100).await.unwrap_err()));
     let outcomes = store.apply_many(vec![restrict("bob"), restrict("7")]).await.unwrap();
     assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_away)), "{outcomes:?}");
-    stirred.mark_unchanged();
+    invalidated.mark_unchanged();
     server.restart().unwrap();
     until_answered(&store).await;
-    tokio::time::timeout(PATIENCE, stirred.changed()).await.expect("whoever follows looks again").unwrap();
+    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("whoever follows looks again").unwrap();
     apply(&store, &[restrict("bob")]).await;
     follow(&store, &mut model, &cursor).await;
     let expected = [bobs(3), vec![restrict("bob")]].concat();
@@ -277,8 +277,8 @@ async fn the_rights_in_the_manual_are_enough() {
     assert_eq!(server.ask(&rights.split(' ').collect::<Vec<_>>()).unwrap(), "OK");
     let url = server.url().replace("redis://", "redis://rollcall:password@");
     let store = Redis::open(&url, Options::default()).await.unwrap();
-    let mut stirred = store.stirred();
-    tokio::time::timeout(PATIENCE, stirred.changed()).await.expect("it subscribes").unwrap();
+    let mut invalidated = store.invalidated();
+    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("it subscribes").unwrap();
     let so = [block("bob", "ann"), restrict("bob"), restrict("7"), Change::RestrictMany(numbers(5, &[1, 2]))];
     apply(&store, &so).await;
     let (mut followed, cursor) = load(&store).await;

@@ -69,7 +69,7 @@ async fn refusal(url: &str) -> String {
     error
 }
 
-/// Waits until a sighting is kept again.
+/// Waits until a last seen entry is kept again.
 async fn back(archive: &PostgresArchive, name: &str, at: u64) {
     let deadline = Instant::now() + BACK_WITHIN;
     while archive.put_many(vec![seen(name, at)]).await.is_err() || archive.get_many(vec![user(name)]).await.is_err() {
@@ -117,8 +117,9 @@ async fn nodes_that_write_the_same_people_never_deadlock_and_never_go_backwards(
             for round in 0..25_u64 {
                 // Every node in an order of its own, with people of its own and times that overtake each other.
                 let people = (0..400).map(|index| (index * 7 + node * 131 + round) % 400);
-                let sightings = people.map(|person| seen(&format!("user-{person}"), round * 4 + (node + person) % 4));
-                archive.put_many(sightings.collect()).await.unwrap();
+                let last_seen_entries =
+                    people.map(|person| seen(&format!("user-{person}"), round * 4 + (node + person) % 4));
+                archive.put_many(last_seen_entries.collect()).await.unwrap();
                 let floor = archive.get_many((0..400).map(|person| user(&format!("user-{person}"))).collect()).await;
                 assert!(floor.unwrap().into_iter().all(|time| time >= Some(Time(round * 4))));
             }

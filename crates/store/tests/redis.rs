@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rollcall_core::{MAX_DEVICES, Mark, Next, Note, Rules, Session, Span, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Retiree, Shards, Trace};
+use rollcall_core::{MAX_DEVICES, Next, Note, Revision, Rules, Session, Span, State, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction, Shards, Trace};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep;
 use rollcall_keyspace::{Commands, DEFAULT_SHARDS, Deadline, Keyspace, Stamped, Touching};
@@ -27,7 +27,7 @@ use rollcall_store::{Clock, NativeArchive, NativeSessions, SqliteArchive, Store}
 
 use remote::{PATIENCE, Remote, Topics, fresh_prefix};
 use suite::{
-    Subject, all, beat, commit, idle_beat, load, publish, retire, settle, touch, touch_one, traced, user, wait_for,
+    Subject, all, beat, commit, evict, idle_beat, load, publish, settle, touch, touch_one, traced, user, wait_for,
 };
 
 /// One server for all that do not break it.
@@ -61,7 +61,7 @@ fn calls(server: &servers::Redis) -> HashMap<String, u64> {
 async fn a_steady_beat_is_two_plain_commands_and_no_script() {
     let server = servers::Redis::start().unwrap();
     let clock = Clock::manual(Time(1_700_000_000_000));
-    let options = Options { clock: Some(clock.clone()), retire_after: Span::seconds(60), ..Options::default() };
+    let options = Options { clock: Some(clock.clone()), evict_after: Span::seconds(60), ..Options::default() };
     let store = Arc::new(Redis::open(&server.url(), options).await.unwrap());
     let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
     let beats = || {
@@ -100,7 +100,7 @@ async fn two_processes(server: &servers::Redis) -> (Redis, Redis, Clock, Keyspac
     let options = Options {
         prefix: prefix.clone(),
         clock: Some(clock.clone()),
-        retire_after: Span::seconds(60),
+        evict_after: Span::seconds(60),
         ..Options::default()
     };
     let one = Redis::open(&server.url(), options.clone()).await.unwrap();
@@ -125,15 +125,15 @@ async fn bring_bob_online(store: &Redis, clock: &Clock) {
 #[tokio::test]
 async fn whoever_was_dropped_by_another_process_is_due_after_the_next_beat() {
     let (one, other, clock, _) = two_processes(server()).await;
-    for next in [Next::Nothing, Next::Retire(Time(u64::MAX)), Next::Settle(Time(u64::MAX))] {
+    for next in [Next::Nothing, Next::Evict(Time(u64::MAX)), Next::Settle(Time(u64::MAX))] {
         bring_bob_online(&one, &clock).await;
         settle(&other, "bob", wait_for(next)).await;
         let at = touch_one(&one, beat("bob", "web-1")).await;
         assert_eq!(load(&other, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR), "waited for {next:?}");
     }
     bring_bob_online(&one, &clock).await;
-    let mark = load(&other, "bob").await.mark;
-    assert_eq!(retire(&other, "bob", mark).await, Committed::Applied);
+    let revision = load(&other, "bob").await.revision;
+    assert_eq!(evict(&other, "bob", revision).await, Committed::Applied);
     let at = touch_one(&one, beat("bob", "web-1")).await;
     assert_eq!(load(&other, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
 }
@@ -157,13 +157,13 @@ async fn a_beat_of_a_process_that_died_before_its_commit_is_found_by_the_other()
 }
 
 /// The one moment in which a session is not due although it was touched: the process that took it to be so was killed
-/// between the trace and what it found. It waits for its retirement then, and that finds the trace.
+/// between the trace and what it found. It waits for its eviction then, and that finds the trace.
 #[tokio::test]
-async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_retirement() {
+async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_eviction() {
     let (one, other, clock, keys) = two_processes(server()).await;
     bring_bob_online(&one, &clock).await;
     drop(one);
-    let rules = Rules { retire_after: Span::seconds(60), ..Rules::STANDARD };
+    let rules = Rules { evict_after: Span::seconds(60), ..Rules::STANDARD };
     let sweeping = NativeSessions(Arc::new(other));
     let archive = NativeArchive(Arc::new(SqliteArchive::in_memory().unwrap()));
     let everywhere = Shards { first: 0, end: DEFAULT_SHARDS };
@@ -177,7 +177,7 @@ async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_retir
     let args: Vec<String> = trace.get(0).unwrap().args().map(|arg| String::from_utf8(arg.to_vec()).unwrap()).collect();
     server().ask(&args.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     assert!(suite::due(&*sweeping.0).await.is_empty());
-    clock.advance(rules.retire_after);
+    clock.advance(rules.evict_after);
     sweep::archive(&sweeping, &archive, &rules, everywhere, 10).await.unwrap();
     assert_eq!(load(&*sweeping.0, "bob").await.published.unwrap().last_seen, Some(at), "it is put right");
 }
@@ -230,7 +230,7 @@ async fn forgotten_scripts_are_loaded_again_and_order_is_kept() {
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));
     assert!(bob.devices[0].expires_at > at, "it came back after it left");
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
-    assert_eq!(retire(&store, "bob", bob.mark).await, Committed::Applied);
+    assert_eq!(evict(&store, "bob", bob.revision).await, Committed::Applied);
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_batch_of_commits_survives_forgotten_scripts_whole() {
     let loaded = store.load_many(names.iter().map(|name| user(name)).collect()).await.unwrap();
     let commits = names.iter().zip(loaded.sessions).map(|(name, session)| Commit {
         user: user(name),
-        expected: session.unwrap().mark,
+        expected: session.unwrap().revision,
         decision: publish(State::Online, at),
     });
     let commits: Vec<_> = commits.collect();
@@ -293,12 +293,12 @@ async fn a_flood_of_new_devices_in_one_batch_stays_within_the_bound() {
 async fn a_commit_that_leaves_nothing_keeps_no_key() {
     let subject = subject().await;
     let store = &*subject.store;
-    assert_eq!(commit(store, "bob", Mark::default(), wait_for(Next::Nothing)).await, Committed::Applied);
+    assert_eq!(commit(store, "bob", Revision::default(), wait_for(Next::Nothing)).await, Committed::Applied);
     assert_eq!(load(store, "bob").await, Session::default());
     let at = touch_one(store, beat("bob", "web-1")).await;
     settle(store, "bob", publish(State::Online, at)).await;
-    let mark = load(store, "bob").await.mark;
-    assert_eq!(retire(store, "bob", mark).await, Committed::Applied);
+    let revision = load(store, "bob").await.revision;
+    assert_eq!(evict(store, "bob", revision).await, Committed::Applied);
     let (shard, keys) = (subject.keys.shard_of("bob"), &subject.keys);
     for key in [keys.user("bob"), keys.alive("bob"), keys.due(shard), keys.cold(shard)] {
         assert_eq!(server().ask(&["EXISTS", &key.to_string()]).unwrap(), "0", "{key}");
@@ -318,10 +318,10 @@ async fn somebody_due_of_whom_nothing_is_kept_is_settled_and_forgotten() {
     assert_eq!(suite::due(&*subject.store).await, [user("ghost")]);
     sweep::sweep(&store, &rules, everywhere, 10).await.unwrap();
     assert!(suite::due(&*subject.store).await.is_empty());
-    subject.advance(rules.retire_after);
+    subject.advance(rules.evict_after);
     sweep::archive(&store, &archive, &rules, everywhere, 10).await.unwrap();
     assert_eq!(load(&*subject.store, "ghost").await, Session::default());
-    assert!(suite::retirable(&*subject.store).await.is_empty());
+    assert!(suite::evictable(&*subject.store).await.is_empty());
 }
 
 #[tokio::test]
@@ -334,10 +334,10 @@ async fn whoever_waits_for_a_deadline_is_counted_by_every_process() {
         settle(&store, name, publish(State::Online, at)).await;
     }
     assert_eq!((store.here().await, other.here().await), (Ok(3), Ok(3)));
-    let mark = load(&store, "bob").await.mark;
+    let revision = load(&store, "bob").await.revision;
     let mut gone = publish(State::Offline, store.now());
-    gone.next = Next::Retire(store.now() + Span::seconds(60));
-    assert_eq!(commit(&store, "bob", mark, gone).await, Committed::Applied);
+    gone.next = Next::Evict(store.now() + Span::seconds(60));
+    assert_eq!(commit(&store, "bob", revision, gone).await, Committed::Applied);
     assert_eq!(store.here().await, Ok(2), "who is offline waits for nothing but the archive");
 }
 
@@ -445,18 +445,18 @@ async fn whoever_does_not_take_hints_loses_them_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_retired_mark_of_another_process_fits_nothing() {
+async fn a_evicted_revision_of_another_process_fits_nothing() {
     let keys = Options { prefix: fresh_prefix(), ..Options::default() };
     let (one, other) =
         (Redis::open(&server().url(), keys.clone()).await.unwrap(), Redis::open(&server().url(), keys).await.unwrap());
-    let mut marks = Vec::new();
+    let mut revisions = Vec::new();
     for store in [&one, &other, &one, &other] {
         touch_one(store, beat("bob", "web-1")).await;
-        let mark = load(store, "bob").await.mark;
-        assert!(!marks.contains(&mark));
-        let retirees = vec![Retiree { user: user("bob"), expected: mark }];
-        assert_eq!(store.retire_many(retirees).await.unwrap(), [Ok(Committed::Applied)]);
-        marks.push(mark);
+        let revision = load(store, "bob").await.revision;
+        assert!(!revisions.contains(&revision));
+        let evictions = vec![Eviction { user: user("bob"), expected: revision }];
+        assert_eq!(store.evict_many(evictions).await.unwrap(), [Ok(Committed::Applied)]);
+        revisions.push(revision);
     }
     assert_eq!(all(&one).end, DEFAULT_SHARDS);
     assert!(Keyspace::new("rc", 0).is_ok());

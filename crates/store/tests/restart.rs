@@ -13,9 +13,9 @@ mod folder;
 use std::sync::Arc;
 
 use rollcall_core::choose::{Wish, Words};
-use rollcall_core::{DeviceId, DeviceKind, Mark, Rules, Session, Span, Stance, State, Time, UserId, sight};
+use rollcall_core::{DeviceId, DeviceKind, Revision, Rules, Session, Span, Stance, State, Time, UserId, visibility};
 use rollcall_functions::capabilities::{Shards, Touch, Trace};
-use rollcall_functions::heartbeat::{Beat, Choosing, beat_many, choose_many};
+use rollcall_functions::heartbeat::{Beat, ChoiceRequest, beat_many, choose_many};
 use rollcall_functions::sweep::{archive as archive_cold, sweep};
 use rollcall_store::memory::{Memory, Options};
 use rollcall_store::{Clock, Keeper, LastSeen, NativeArchive, NativeSessions, Saved, SqliteArchive, Store};
@@ -62,8 +62,8 @@ impl Run {
 
     async fn choose(&self, name: &str, stance: Stance, lasts: Option<Span>, text: Option<&str>) {
         let words = text.map(|text| Words::parse(text.to_owned(), String::new()).unwrap());
-        let choosing = Choosing { user: user(name), wish: Wish { stance, lasts, words } };
-        choose_many(&self.native(), &RULES, vec![Ok(choosing)]).await.unwrap().remove(0).unwrap();
+        let choice_request = ChoiceRequest { user: user(name), wish: Wish { stance, lasts, words } };
+        choose_many(&self.native(), &RULES, vec![Ok(choice_request)]).await.unwrap().remove(0).unwrap();
     }
 
     async fn session(&self, name: &str) -> Session {
@@ -73,7 +73,7 @@ impl Run {
     /// What others see of this person now.
     async fn sees(&self, name: &str) -> State {
         let moment = self.store.load(&[]).unwrap().moment;
-        sight::look(&self.session(name).await, &moment, &RULES).state
+        visibility::look(&self.session(name).await, &moment, &RULES).state
     }
 
     async fn sweep(&self) {
@@ -89,7 +89,7 @@ fn user(name: &str) -> UserId {
 }
 
 #[tokio::test]
-async fn an_orderly_end_keeps_everybody_and_pardons_them() {
+async fn an_orderly_end_keeps_everybody_and_outage_graces_them() {
     let folder = Folder::new();
     let run = Run::start(&folder, START).await;
     assert_eq!((run.saved_at, run.store.sessions()), (None, 0), "a new file");
@@ -101,7 +101,7 @@ async fn an_orderly_end_keeps_everybody_and_pardons_them() {
     let late = START + Span::seconds(7200);
     let run = Run::start(&folder, late).await;
     assert_eq!(run.saved_at, Some(START));
-    assert_eq!(Session { mark: before.mark, ..run.session("bob").await }, before);
+    assert_eq!(Session { revision: before.revision, ..run.session("bob").await }, before);
     run.sweep().await;
     assert_eq!(run.sees("bob").await, State::Busy, "it was we who were away");
     run.clock.advance(RULES.alive_for());
@@ -190,13 +190,13 @@ async fn everything_of_a_session_survives_the_file() {
         }
         let words = Words::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
         let wish = Wish { stance, lasts: Some(Span::seconds(60)), words: Some(words) };
-        let choosing = Choosing { user: user(&format!("user-{index} 名")), wish };
+        let choice_request = ChoiceRequest { user: user(&format!("user-{index} 名")), wish };
         let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
-        choose_many(&native, &RULES, vec![Ok(choosing)]).await.unwrap().remove(0).unwrap();
+        choose_many(&native, &RULES, vec![Ok(choice_request)]).await.unwrap().remove(0).unwrap();
     }
     let sorted = |mut saved: Saved| {
         saved.sessions.sort_by(|(one, _), (other, _)| one.cmp(other));
-        saved.sessions.iter_mut().for_each(|(_, session)| session.mark = Mark::default());
+        saved.sessions.iter_mut().for_each(|(_, session)| session.revision = Revision::default());
         saved
     };
     let expected = Saved { at: Some(START), sessions: store.export() };

@@ -68,8 +68,8 @@ fn writes_until_killed() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let archive = SqliteArchive::open(path).unwrap();
     for at in 1.. {
-        let sightings = (0..20).map(|index| seen(&format!("user-{at}-{index}"), at)).chain([seen("bob", at)]);
-        runtime.block_on(archive.put_many(sightings.collect())).unwrap();
+        let last_seen_entries = (0..20).map(|index| seen(&format!("user-{at}-{index}"), at)).chain([seen("bob", at)]);
+        runtime.block_on(archive.put_many(last_seen_entries.collect())).unwrap();
         println!("acknowledged {at}");
     }
 }

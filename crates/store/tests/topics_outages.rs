@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use redis::Value;
-use rollcall_core::typing::{Mark, Next};
+use rollcall_core::typing::{Next, TypingRecord};
 use rollcall_core::{Error, Span};
 use rollcall_keyspace::{Commands, DEFAULT_SHARDS, Keyspace, Piece, Publishing, Script, Signing, decode_wait, slot_of};
 use rollcall_servers::redis as servers;
@@ -69,7 +69,7 @@ async fn a_killed_subscription_is_owned_up_to_and_made_anew() {
         server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         missed(&tap).await;
         hears(&store, &tap, "bob", version * 10 + 1).await;
-        store.mark_many(vec![sign("c", &format!("user-{version}"), 5000)]).await.unwrap();
+        store.set_typing(vec![sign("c", &format!("user-{version}"), 5000)]).await.unwrap();
         Heard::default().until(&tap, |heard| !heard.typed.is_empty()).await;
     }
     assert!(idle.next().now_or_never().is_none(), "whoever watches nothing missed nothing");
@@ -208,7 +208,7 @@ async fn the_script_follows_the_rule_of_the_core() {
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let keys = Keyspace::new("rc", DEFAULT_SHARDS).unwrap();
     redis::cmd("SCRIPT").arg("LOAD").arg(Script::Sign.source()).exec_async(&mut connection).await.unwrap();
-    let (mut random, mut mark, mut now) = (7_u64, None::<Mark>, START);
+    let (mut random, mut record, mut now) = (7_u64, None::<TypingRecord>, START);
     for step in 0..3000 {
         now = now + Span([0, 30, 400, 1000, 6000][below(&mut random, 5) as usize]);
         let signing = match below(&mut random, 4) {
@@ -217,10 +217,10 @@ async fn the_script_follows_the_rule_of_the_core() {
             2 => Signing::Lasts(Span(1 + below(&mut random, 900))),
             _ => Signing::Lasts(Span(5000)),
         };
-        let expected = match (signing, &mut mark) {
+        let expected = match (signing, &mut record) {
             (Signing::LookAgain | Signing::Lasts(Span(0)), None) => Next::Nothing,
-            (Signing::LookAgain, Some(mark)) => mark.flush(now),
-            (Signing::Lasts(lasts), mark) => mark.get_or_insert_default().sign(now, lasts),
+            (Signing::LookAgain, Some(record)) => record.flush(now),
+            (Signing::Lasts(lasts), record) => record.get_or_insert_default().sign(now, lasts),
         };
         let mut commands = Commands::default();
         keys.sign(&mut commands, ("c", "bob"), signing, now, Publishing::Plain);
@@ -231,19 +231,20 @@ async fn the_script_follows_the_rule_of_the_core() {
         let Value::Int(reply) = command.query_async(&mut connection).await.unwrap() else { panic!("no number") };
         let wait = decode_wait(Piece::Int(reply)).unwrap();
         assert_eq!(wait, if let Next::Flush(after) = expected { Some(after) } else { None }, "step {step}");
-        if mark.is_some_and(|mark| mark.forget_at() <= now) {
+        if record.is_some_and(|record| record.forget_at() <= now) {
             // It says nothing more, and is gone in a millisecond.
             redis::cmd("DEL").arg(keys.typing("c").to_string()).exec_async(&mut connection).await.unwrap();
-            mark = None;
+            record = None;
             continue;
         }
         let kept: Option<String> =
             redis::cmd("HGET").arg(keys.typing("c").to_string()).arg("bob").query_async(&mut connection).await.unwrap();
-        let same = mark.map(|mark| format!("{} {} {}", mark.until.0, mark.told_at.0, mark.told_until.0));
+        let same =
+            record.map(|record| format!("{} {} {}", record.until.0, record.told_at.0, record.told_until.0));
         assert_eq!(kept, same, "step {step}: {signing:?} at {now:?}");
         let left: i64 =
             redis::cmd("PTTL").arg(keys.typing("c").to_string()).query_async(&mut connection).await.unwrap();
-        assert!(mark.is_none() || (1..=5000).contains(&left), "it goes by itself: {left}");
+        assert!(record.is_none() || (1..=5000).contains(&left), "it goes by itself: {left}");
         // The key's own time is the server's, which does not follow this test's clock: no sign may end by it.
         redis::cmd("PERSIST").arg(keys.typing("c").to_string()).exec_async(&mut connection).await.unwrap();
     }

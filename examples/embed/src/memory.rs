@@ -10,7 +10,7 @@ use wasmtime::component::{Accessor, HasSelf};
 
 use crate::functions::query::rollcall::presence::{archive, restriction_check, sessions, settings, types};
 use restriction_check::{Ruling, Verdict};
-use sessions::{Commit, Committed, Device, Ending, Loaded, Look, Mark, Next, Session, Touched, Touches, Trace};
+use sessions::{Commit, Committed, Device, Ending, Loaded, Look, Next, Revision, Session, Touched, Touches, Trace};
 use types::{Error, Ids, Invalid, Stance, State};
 
 /// Everything that is kept.
@@ -20,7 +20,7 @@ pub(crate) struct Memory {
     archive: HashMap<String, u64>,
     /// The newest time that was told: the store's clock is the only one, and never goes back.
     now: u64,
-    /// Every write leaves the next number as the mark of its session, so that no mark comes back.
+    /// Every write leaves the next number as the revision of its session, so that no revision comes back.
     writes: u64,
 }
 
@@ -35,11 +35,11 @@ impl Memory {
         self.people.get(user).cloned().unwrap_or_else(nothing_kept)
     }
 
-    /// A person's session, about to be changed, with the mark of that change.
+    /// A person's session, about to be changed, with the revision of that change.
     fn write(&mut self, user: &str) -> &mut Session {
         self.writes += 1;
         let session = self.people.entry(user.to_owned()).or_insert_with(nothing_kept);
-        session.mark = Mark { commits: self.writes, touches: self.writes };
+        session.revision = Revision { commits: self.writes, touches: self.writes };
         session
     }
 
@@ -65,7 +65,7 @@ impl Memory {
 
     /// Compare and swap: what was decided on a session that has moved since changes nothing.
     fn commit(&mut self, commit: Commit) -> Committed {
-        if self.load(&commit.user).mark != commit.expected {
+        if self.load(&commit.user).revision != commit.expected {
             return Committed::Stale;
         }
         let session = self.write(&commit.user);
@@ -104,7 +104,7 @@ fn leave_trace(session: &mut Session, id: &str, trace: Trace, now: u64) {
     session.devices.sort_by_key(|device| Reverse(device.beat_at));
     session.devices.truncate(64);
     session.next = match session.next {
-        Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(due)),
+        Next::Settle(at) | Next::Evict(at) => Next::Settle(at.min(due)),
         Next::Nothing => Next::Settle(due),
     };
 }
@@ -120,8 +120,8 @@ pub(crate) fn word(state: State) -> &'static str {
 }
 
 fn nothing_kept() -> Session {
-    let mark = Mark { commits: 0, touches: 0 };
-    Session { devices: vec![], choice: None, published: None, next: Next::Nothing, mark }
+    let revision = Revision { commits: 0, touches: 0 };
+    Session { devices: vec![], choice: None, published: None, next: Next::Nothing, revision }
 }
 
 /// The ids that one text carries, end to end.
@@ -153,7 +153,7 @@ impl settings::Host for Memory {
             idle_after_ms: 300_000,
             grace_ms: 30_000,
             typing_ttl_ms: 5_000,
-            retire_after_ms: 60_000,
+            evict_after_ms: 60_000,
             watch_limit: 20,
         }
     }
@@ -171,7 +171,7 @@ impl<T> sessions::HostWithStore<T> for HasSelf<Memory> {
         access.with(|mut access| {
             let memory = access.get();
             let sessions = users.iter().map(|user| Ok(memory.load(user))).collect();
-            Ok(Loaded { now: memory.now(), amnesty: None, sessions })
+            Ok(Loaded { now: memory.now(), outage_grace: None, sessions })
         })
     }
 
@@ -183,21 +183,21 @@ impl<T> sessions::HostWithStore<T> for HasSelf<Memory> {
         Err(Error::Denied)
     }
 
-    async fn retirable(_: &Access<T>, _: u32, _: u32, _: u32) -> Result<Vec<String>, Error> {
+    async fn evictable(_: &Access<T>, _: u32, _: u32, _: u32) -> Result<Vec<String>, Error> {
         Err(Error::Denied)
     }
 
-    async fn retire_many(_: &Access<T>, _: Vec<sessions::Retirement>) -> Result<Outcomes, Error> {
+    async fn evict_many(_: &Access<T>, _: Vec<sessions::Eviction>) -> Result<Outcomes, Error> {
         Err(Error::Denied)
     }
 }
 
 impl<T> archive::HostWithStore<T> for HasSelf<Memory> {
-    async fn put_many(access: &Access<T>, sightings: Vec<archive::Sighting>) -> Result<(), Error> {
+    async fn put_many(access: &Access<T>, last_seen_entries: Vec<archive::LastSeenEntry>) -> Result<(), Error> {
         access.with(|mut access| {
-            for sighting in sightings {
-                let kept = access.get().archive.entry(sighting.user).or_default();
-                *kept = sighting.last_seen.max(*kept);
+            for last_seen_entry in last_seen_entries {
+                let kept = access.get().archive.entry(last_seen_entry.user).or_default();
+                *kept = last_seen_entry.last_seen.max(*kept);
             }
         });
         Ok(())

@@ -51,9 +51,9 @@ impl restrictions::Guest for SameTeam {
 
     /// Nothing has to be loaded, and nothing ever changes.
     async fn refresh(_limit: u32, _memory_bytes: u64) -> Result<Freshness, Error> {
-        let (standing, stirred) = (Standing::Warm, Vec::new());
+        let (standing, invalidated) = (Standing::Warm, Vec::new());
         let (applied, bytes, restricted, blocks) = (0, 0, 0, 0);
-        Ok(Freshness { standing, more: false, caught_up: true, applied, bytes, restricted, blocks, stirred })
+        Ok(Freshness { standing, more: false, caught_up: true, applied, bytes, restricted, blocks, invalidated })
     }
 
     async fn settings_of(_user: String) -> Result<OwnSettings, Error> {

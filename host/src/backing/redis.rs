@@ -68,8 +68,8 @@ pub(super) async fn open(config: &Config, url: &Url) -> Result<Arc<Redis>> {
         None => None,
     };
     let rules = config.rules();
-    let (pardon, retire_after) = (rules.alive_for(), rules.retire_after);
-    let options = Options { shards: config.shards, pardon, retire_after, ca, ..Options::default() };
+    let (outage_grace, evict_after) = (rules.alive_for(), rules.evict_after);
+    let options = Options { shards: config.shards, outage_grace, evict_after, ca, ..Options::default() };
     Ok(Arc::new(Redis::open(url.reveal(), options).await?))
 }
 

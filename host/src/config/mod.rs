@@ -103,7 +103,7 @@ impl Config {
             idle_after: self.idle_after,
             grace: self.grace,
             typing_ttl: self.typing_ttl,
-            retire_after: self.retire_after,
+            evict_after: self.evict_after,
             watch_limit: self.watch_limit,
         }
     }

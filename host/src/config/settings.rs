@@ -242,7 +242,7 @@ settings! {
         typing_ttl: Span = |times| times.typing_ttl, "duration";
 
         /// How long after going offline a person moves from the hot state to the archive.
-        retire_after: Span = |times| times.retire_after, "duration";
+        evict_after: Span = |times| times.evict_after, "duration";
     }
 
     Access {

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Edge {
     /// What this host counted. A store that is away is part of the answer, not a reason to give none.
     pub(super) async fn stats(&self) -> Result<Reply, Error> {
-        let platform = &self.crew.platform;
+        let platform = &self.function_handles.platform;
         let (store, here, hot) = tokio::join!(self.look(), self.overview.here(), self.overview.hottest());
         let Figures { mut gateway, totals, times } = Figures::read(&platform.metrics.text());
         gateway.hot = hot;
@@ -30,7 +30,7 @@ impl Edge {
         let began = Instant::now();
         let look = async {
             let users = vec![UserId::parse("rollcall/canary")?];
-            only(self.crew.platform.store.load_many(users).await?.sessions)
+            only(self.function_handles.platform.store.load_many(users).await?.sessions)
         };
         let answers = matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Ok(_)));
         StoreStats { answers, took_ms: began.elapsed().as_secs_f64() * 1000.0 }
@@ -39,13 +39,13 @@ impl Edge {
     /// Everything that is known about one person, which is read here and decided nowhere: the state is what the person would
     /// be told. A policy that keeps no settings and an archive that is away leave a gap in the answer, and no more.
     pub(super) async fn person(&self, user: UserId) -> Result<Reply, Error> {
-        let (crew, platform) = (&self.crew, &self.crew.platform);
+        let (function_handles, platform) = (&self.function_handles, &self.function_handles.platform);
         let itself = || vec![user.clone()];
-        let (views, archived, own, judgements, loaded, watchers) = tokio::join!(
-            crew.look_up(Some(user.clone()), itself()),
+        let (views, archived, own, verdicts, loaded, watchers) = tokio::join!(
+            function_handles.look_up(Some(user.clone()), itself()),
             platform.archive.get_many(itself()),
-            crew.settings_of(user.clone()),
-            crew.check(None, [&user].into_iter().collect()),
+            function_handles.settings_of(user.clone()),
+            function_handles.check(None, [&user].into_iter().collect()),
             platform.store.load_many(itself()),
             self.overview.watchers_of(&user),
         );
@@ -64,7 +64,7 @@ impl Edge {
             state,
             archived: archived.ok().and_then(|seen| seen.into_iter().next().flatten()),
             privacy: own.as_ref().map(|own| own.privacy),
-            restricted: judgements?.iter().any(|judgement| judgement.presence == Ruling::Restricted),
+            restricted: verdicts?.iter().any(|verdict| verdict.presence == Ruling::Restricted),
             contacts: own.as_ref().map(|own| own.contacts.len()),
             blocks: own.as_ref().map(|own| own.blocks.len()),
             watchers,
@@ -73,7 +73,7 @@ impl Edge {
 
     /// The metrics, with how many people are here as of now: in Redis nobody counts them otherwise.
     pub(super) async fn metrics(&self) -> Reply {
-        let metrics = &self.crew.platform.metrics;
+        let metrics = &self.function_handles.platform.metrics;
         metrics.here(self.overview.here().await);
         pages::metrics(&metrics.text())
     }

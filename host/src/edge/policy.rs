@@ -9,7 +9,7 @@ use super::{Edge, only};
 
 impl Edge {
     pub(super) async fn privacy(&self, user: &UserId) -> Result<Reply, Error> {
-        let own = self.crew.settings_of(user.clone()).await?;
+        let own = self.function_handles.settings_of(user.clone()).await?;
         Ok(responses::privacy(user, own.privacy))
     }
 
@@ -19,7 +19,7 @@ impl Edge {
     }
 
     pub(super) async fn listed(&self, user: &UserId, list: List) -> Result<Reply, Error> {
-        let own = self.crew.settings_of(user.clone()).await?;
+        let own = self.function_handles.settings_of(user.clone()).await?;
         let listed = match list {
             List::Contacts => own.contacts,
             List::Blocks => own.blocks,
@@ -30,8 +30,8 @@ impl Edge {
     pub(super) async fn list(&self, owner: UserId, other: UserId, list: List, listed: bool) -> Result<Reply, Error> {
         let reply = responses::list(&owner, &other, list, listed);
         self.change(match (list, listed) {
-            (List::Contacts, true) => Change::Befriend(owner, other),
-            (List::Contacts, false) => Change::Unfriend(owner, other),
+            (List::Contacts, true) => Change::AddContact(owner, other),
+            (List::Contacts, false) => Change::RemoveContact(owner, other),
             (List::Blocks, true) => Change::Block(owner, other),
             (List::Blocks, false) => Change::Unblock(owner, other),
         })
@@ -40,8 +40,8 @@ impl Edge {
     }
 
     pub(super) async fn restriction(&self, user: &UserId) -> Result<Reply, Error> {
-        let judgements = self.crew.check(None, [user].into_iter().collect()).await?;
-        let restricted = judgements.iter().any(|judgement| judgement.presence == Ruling::Restricted);
+        let verdicts = self.function_handles.check(None, [user].into_iter().collect()).await?;
+        let restricted = verdicts.iter().any(|verdict| verdict.presence == Ruling::Restricted);
         Ok(responses::restriction(user, restricted))
     }
 
@@ -52,12 +52,12 @@ impl Edge {
     }
 
     pub(super) async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Reply, Error> {
-        Ok(responses::check(&self.crew.check(viewer, subjects).await?))
+        Ok(responses::check(&self.function_handles.check(viewer, subjects).await?))
     }
 
     pub(super) async fn changes(&self, changes: &Changes) -> Result<Reply, Error> {
         let good = changes.good.clone();
-        let outcomes = if good.is_empty() { Vec::new() } else { self.crew.apply(good).await? };
+        let outcomes = if good.is_empty() { Vec::new() } else { self.function_handles.apply(good).await? };
         if outcomes.iter().any(Result::is_ok) {
             self.followers.in_force().await?;
         }
@@ -65,7 +65,7 @@ impl Edge {
     }
 
     async fn change(&self, change: Change) -> Result<(), Error> {
-        only(self.crew.apply(vec![change]).await?)?;
+        only(self.function_handles.apply(vec![change]).await?)?;
         self.followers.in_force().await
     }
 }

@@ -13,7 +13,7 @@ use super::bindings::query::{QueryFunction, QueryFunctionPre};
 use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
 use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use super::bindings::typing::{TypingFunction, TypingFunctionPre};
-use super::lane::prove;
+use super::instance_queue::prove;
 use super::platform::{Capabilities, Cell, Platform};
 
 /// Where a component comes from.

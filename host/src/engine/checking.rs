@@ -1,6 +1,6 @@
 //! `restriction-check`, which remembers: its calls, and how a worker asks an instance that need not be its own.
 
-use rollcall_core::policy::{Change, Judgement, Ruling, Stir};
+use rollcall_core::policy::{Change, Invalidation, Ruling, Verdict};
 use rollcall_core::{Error, Ids, Invalid, UserId};
 use rollcall_functions::capabilities::OwnSettings;
 use rollcall_functions::restrictions::{Freshness, Standing};
@@ -13,7 +13,7 @@ use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCh
 use super::catalog::Catalog;
 use super::codec;
 use super::functions::{Answers, answer};
-use super::lane::{Function, Lane, Queue, Reply};
+use super::instance_queue::{Function, InstanceQueue, Queue, Reply};
 use super::limits::MEMORY_LIMIT_BYTES;
 use super::platform::{Cell, Platform};
 use super::policy;
@@ -21,7 +21,7 @@ use super::policy;
 /// A call of `restriction-check`.
 pub(crate) enum CheckCall {
     /// What may the viewer see of these?
-    Check(Option<UserId>, Ids<UserId>, Reply<Vec<Judgement>>),
+    Check(Option<UserId>, Ids<UserId>, Reply<Vec<Verdict>>),
     /// Make these changes.
     Apply(Vec<Change>, Reply<Answers<()>>),
     /// Catch up with the store.
@@ -32,7 +32,7 @@ pub(crate) enum CheckCall {
 
 /// Asks one instance of `restriction-check`, on this thread or on another.
 #[derive(Clone)]
-pub struct Checker(Lane<CheckCall>);
+pub struct Checker(InstanceQueue<CheckCall>);
 
 /// The other end: an instance that is yet to be started, on the thread where it shall live.
 pub struct Desk(Queue<CheckCall>);
@@ -40,17 +40,17 @@ pub struct Desk(Queue<CheckCall>);
 impl Checker {
     /// Both ends.
     pub fn open() -> (Self, Desk) {
-        let (lane, queue) = Lane::open();
-        (Self(lane), Desk(queue))
+        let (instance_queue, queue) = InstanceQueue::open();
+        (Self(instance_queue), Desk(queue))
     }
 
     /// What the viewer may see of each subject, in the order asked.
-    pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Judgement>, Error> {
+    pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         let count = subjects.len();
-        let judgements = self.0.call(|reply| CheckCall::Check(viewer, subjects, reply)).await?;
+        let verdicts = self.0.call(|reply| CheckCall::Check(viewer, subjects, reply)).await?;
         // A replacement may be anybody's, and one verdict too few would show somebody to whom they are hidden.
-        match judgements.len() == count {
-            true => Ok(judgements),
+        match verdicts.len() == count {
+            true => Ok(verdicts),
             false => Err(Error::Other("restriction-check answered with another number of verdicts".to_owned())),
         }
     }
@@ -102,7 +102,7 @@ impl Function for RestrictionCheckFunction {
                 let (viewer, subjects) = (viewer.map(UserId::into_string), codec::ids_out(subjects));
                 let check = self.rollcall_presence_restriction_check();
                 let verdicts = check.call_check(accessor, viewer, subjects).await?.map_err(codec::error_in);
-                let _ = reply.send(verdicts.map(|verdicts| verdicts.into_iter().map(judgement_in).collect()));
+                let _ = reply.send(verdicts.map(|verdicts| verdicts.into_iter().map(verdict_in).collect()));
             }
             CheckCall::Apply(changes, reply) => {
                 let changes: Vec<_> = changes.into_iter().map(policy::change_out).collect();
@@ -122,25 +122,25 @@ impl Function for RestrictionCheckFunction {
     }
 }
 
-fn judgement_in(verdict: restriction_check::Verdict) -> Judgement {
+fn verdict_in(verdict: restriction_check::Verdict) -> Verdict {
     let presence = match verdict.presence {
         restriction_check::Ruling::Allowed => Ruling::Allowed,
         restriction_check::Ruling::Restricted => Ruling::Restricted,
         restriction_check::Ruling::Blocked => Ruling::Blocked,
         restriction_check::Ruling::Private => Ruling::Private,
     };
-    Judgement { presence, last_seen: verdict.last_seen }
+    Verdict { presence, last_seen: verdict.last_seen }
 }
 
 /// A verdict, for a function that imports the check.
-pub(super) fn verdict_out(judgement: Judgement) -> import::Verdict {
-    let presence = match judgement.presence {
+pub(super) fn verdict_out(verdict: Verdict) -> import::Verdict {
+    let presence = match verdict.presence {
         Ruling::Allowed => import::Ruling::Allowed,
         Ruling::Restricted => import::Ruling::Restricted,
         Ruling::Blocked => import::Ruling::Blocked,
         Ruling::Private => import::Ruling::Private,
     };
-    import::Verdict { presence, last_seen: judgement.last_seen }
+    import::Verdict { presence, last_seen: verdict.last_seen }
 }
 
 fn freshness_in(freshness: restrictions::Freshness) -> Result<Freshness, Invalid> {
@@ -157,15 +157,17 @@ fn freshness_in(freshness: restrictions::Freshness) -> Result<Freshness, Invalid
         bytes: freshness.bytes,
         restricted: freshness.restricted,
         blocks: freshness.blocks,
-        stirred: freshness.stirred.into_iter().map(stir_in).collect::<Result<_, _>>()?,
+        invalidated: freshness.invalidated.into_iter().map(invalidation_in).collect::<Result<_, _>>()?,
     })
 }
 
-fn stir_in(stir: restrictions::Stir) -> Result<Stir, Invalid> {
-    Ok(match stir {
-        restrictions::Stir::Subject(user) => Stir::Subject(UserId::parse(user)?),
-        restrictions::Stir::Pair((one, other)) => Stir::Pair(UserId::parse(one)?, UserId::parse(other)?),
-        restrictions::Stir::Numbers(page) => Stir::Numbers(page),
-        restrictions::Stir::Everybody => Stir::Everybody,
+fn invalidation_in(invalidation: restrictions::Invalidation) -> Result<Invalidation, Invalid> {
+    Ok(match invalidation {
+        restrictions::Invalidation::Subject(user) => Invalidation::Subject(UserId::parse(user)?),
+        restrictions::Invalidation::Pair((one, other)) => {
+            Invalidation::Pair(UserId::parse(one)?, UserId::parse(other)?)
+        }
+        restrictions::Invalidation::Numbers(page) => Invalidation::Numbers(page),
+        restrictions::Invalidation::Everybody => Invalidation::Everybody,
     })
 }

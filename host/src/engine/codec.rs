@@ -6,9 +6,10 @@ use rollcall_core as core;
 use rollcall_core::choose::Words;
 use rollcall_core::heartbeat::{Beats, Found, Sign};
 use rollcall_core::settle::Decision;
-use rollcall_core::{ConversationId, Id, Ids, Invalid, Mark, Next, Rules, Span, Time, UserId};
+use rollcall_core::{ConversationId, Id, Ids, Invalid, Next, Revision, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Change, Commit, Committed, Loaded, Retiree, Sighting, Touched, Touches, Trace, TypingSign, Typist, Verdict,
+    Change, Commit, Committed, Eviction, LastSeenEntry, Loaded, Touched, Touches, Trace, TypingSignal, Typist,
+    Visibility,
 };
 use rollcall_functions::{query, subscribe as watching, sweep};
 
@@ -122,7 +123,7 @@ pub(crate) fn rules_out(rules: &Rules) -> settings::Rules {
         idle_after_ms: ms(rules.idle_after),
         grace_ms: ms(rules.grace),
         typing_ttl_ms: ms(rules.typing_ttl),
-        retire_after_ms: ms(rules.retire_after),
+        evict_after_ms: ms(rules.evict_after),
         watch_limit: rules.watch_limit,
     }
 }
@@ -225,7 +226,7 @@ pub(crate) fn touched_out(touched: Touched) -> sessions::Touched {
 pub(crate) fn loaded_out(loaded: Loaded) -> sessions::Loaded {
     sessions::Loaded {
         now: loaded.moment.now.0,
-        amnesty: loaded.moment.amnesty.map(|a| sessions::Amnesty { since: a.since.0, until: a.until.0 }),
+        outage_grace: loaded.moment.outage_grace.map(|a| sessions::OutageGrace { since: a.since.0, until: a.until.0 }),
         sessions: loaded.sessions.into_iter().map(|s| s.map(session_out).map_err(error_out)).collect(),
     }
 }
@@ -245,14 +246,14 @@ fn session_out(session: core::Session) -> sessions::Session {
         next: match session.next {
             Next::Nothing => sessions::Next::Nothing,
             Next::Settle(at) => sessions::Next::Settle(at.0),
-            Next::Retire(at) => sessions::Next::Retire(at.0),
+            Next::Evict(at) => sessions::Next::Evict(at.0),
         },
-        mark: sessions::Mark { commits: session.mark.commits, touches: session.mark.touches },
+        revision: sessions::Revision { commits: session.revision.commits, touches: session.revision.touches },
     }
 }
 
-fn mark_in(mark: sessions::Mark) -> Mark {
-    Mark { commits: mark.commits, touches: mark.touches }
+fn revision_in(revision: sessions::Revision) -> Revision {
+    Revision { commits: revision.commits, touches: revision.touches }
 }
 
 pub(crate) fn commit_in(commit: sessions::Commit) -> Result<Commit, Invalid> {
@@ -263,30 +264,30 @@ pub(crate) fn commit_in(commit: sessions::Commit) -> Result<Commit, Invalid> {
         next: match commit.next {
             sessions::Next::Nothing => Next::Nothing,
             sessions::Next::Settle(at) => Next::Settle(Time(at)),
-            sessions::Next::Retire(at) => Next::Retire(Time(at)),
+            sessions::Next::Evict(at) => Next::Evict(Time(at)),
         },
         lag: Span(0),
     };
-    Ok(Commit { user: UserId::parse(commit.user)?, expected: mark_in(commit.expected), decision })
+    Ok(Commit { user: UserId::parse(commit.user)?, expected: revision_in(commit.expected), decision })
 }
 
-pub(crate) fn retiree_in(retirement: sessions::Retirement) -> Result<Retiree, Invalid> {
-    Ok(Retiree { user: UserId::parse(retirement.user)?, expected: mark_in(retirement.expected) })
+pub(crate) fn eviction_in(eviction: sessions::Eviction) -> Result<Eviction, Invalid> {
+    Ok(Eviction { user: UserId::parse(eviction.user)?, expected: revision_in(eviction.expected) })
 }
 
-pub(crate) fn sighting_in(sighting: archive::Sighting) -> Result<Sighting, Invalid> {
-    Ok(Sighting { user: UserId::parse(sighting.user)?, last_seen: Time(sighting.last_seen) })
+pub(crate) fn last_seen_entry_in(last_seen_entry: archive::LastSeenEntry) -> Result<LastSeenEntry, Invalid> {
+    Ok(LastSeenEntry { user: UserId::parse(last_seen_entry.user)?, last_seen: Time(last_seen_entry.last_seen) })
 }
 
 pub(crate) fn change_out(change: &Change) -> topics::Change {
     topics::Change { user: change.user.as_str().to_owned(), published: published_out(change.published.clone()) }
 }
 
-pub(crate) fn sign_in(mark: topics::Mark) -> Result<TypingSign, Invalid> {
-    Ok(TypingSign {
-        conversation: ConversationId::parse(mark.conversation)?,
-        user: UserId::parse(mark.user)?,
-        lasts: span(mark.lasts_ms),
+pub(crate) fn sign_in(revision: topics::TypingSignal) -> Result<TypingSignal, Invalid> {
+    Ok(TypingSignal {
+        conversation: ConversationId::parse(revision.conversation)?,
+        user: UserId::parse(revision.user)?,
+        lasts: span(revision.lasts_ms),
     })
 }
 
@@ -328,13 +329,13 @@ pub(crate) fn departure_out(departure: call::Departure) -> heartbeat::Departure 
     }
 }
 
-pub(crate) fn choosing_out(choosing: call::Choosing) -> heartbeat::Choosing {
+pub(crate) fn choice_request_out(choice_request: call::ChoiceRequest) -> heartbeat::ChoiceRequest {
     let words = |words: Words| heartbeat::Words { text: words.text, emoji: words.emoji };
-    heartbeat::Choosing {
-        user: choosing.user.into_string(),
-        stance: stance_out(choosing.stance),
-        for_s: choosing.for_s,
-        note: choosing.note.map(words),
+    heartbeat::ChoiceRequest {
+        user: choice_request.user.into_string(),
+        stance: stance_out(choice_request.stance),
+        for_s: choice_request.for_s,
+        note: choice_request.note.map(words),
     }
 }
 
@@ -358,8 +359,8 @@ pub(crate) fn view_in(presence: types::Presence) -> Option<call::View> {
 
 pub(crate) fn place_in(place: subscribe::Place) -> watching::Place {
     let view = view_in(place.presence);
-    let sight = Verdict { presence: place.sight.presence, last_seen: place.sight.last_seen };
-    watching::Place { view, sight, settled: place.settled }
+    let visibility = Visibility { presence: place.visibility.presence, last_seen: place.visibility.last_seen };
+    watching::Place { view, visibility, settled: place.settled }
 }
 
 pub(crate) fn update_in(update: subscribe::Update) -> Result<watching::Update, Invalid> {
@@ -368,11 +369,11 @@ pub(crate) fn update_in(update: subscribe::Update) -> Result<watching::Update, I
     Ok(watching::Update { presence: query::Presence { user, view }, version: update.version })
 }
 
-pub(crate) fn stroke_out(stroke: call::Stroke) -> typing::Stroke {
-    typing::Stroke {
-        user: stroke.user.into_string(),
-        conversation: stroke.conversation.into_string(),
-        typing: stroke.typing,
+pub(crate) fn typing_update_out(typing_update: call::TypingUpdate) -> typing::TypingUpdate {
+    typing::TypingUpdate {
+        user: typing_update.user.into_string(),
+        conversation: typing_update.conversation.into_string(),
+        typing: typing_update.typing,
     }
 }
 

@@ -1,6 +1,6 @@
-//! The functions that lanes keep warm: which calls each takes, and how a call is made.
+//! The functions that instance queues keep warm: which calls each takes, and how a call is made.
 
-use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, Stroke, View};
+use rollcall_api::call::{Beat, ChoiceRequest, Chosen, Departure, Standing, TypingUpdate, View};
 use rollcall_core::{ConversationId, Error, Invalid, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards, Typist};
 use rollcall_functions::subscribe::Place;
@@ -16,7 +16,7 @@ use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::codec;
 use super::feeding::{Feed, fed};
-use super::lane::{Function, Reply};
+use super::instance_queue::{Function, Reply};
 use super::platform::Cell;
 
 /// Answers to a batch.
@@ -33,7 +33,7 @@ pub(crate) enum HeartbeatCall {
     /// Departures.
     Leave(Vec<Departure>, Reply<Answers<Standing>>),
     /// Choices.
-    Choose(Vec<Choosing>, Reply<Answers<Chosen>>),
+    Choose(Vec<ChoiceRequest>, Reply<Answers<Chosen>>),
 }
 
 impl Function for HeartbeatFunction {
@@ -86,9 +86,9 @@ impl Function for HeartbeatFunction {
                 let departures = departures.into_iter().map(codec::departure_out).collect();
                 answer(reply, heartbeat.call_leave_many(accessor, departures).await?, codec::standing_in);
             }
-            HeartbeatCall::Choose(choosings, reply) => {
-                let choosings = choosings.into_iter().map(codec::choosing_out).collect();
-                answer(reply, heartbeat.call_choose_many(accessor, choosings).await?, codec::chosen_in);
+            HeartbeatCall::Choose(choice_requests, reply) => {
+                let choice_requests = choice_requests.into_iter().map(codec::choice_request_out).collect();
+                answer(reply, heartbeat.call_choose_many(accessor, choice_requests).await?, codec::chosen_in);
             }
         }
         Ok(())
@@ -198,7 +198,7 @@ impl Function for SubscribeFunction {
 /// A call of `typing`.
 pub(crate) enum TypingCall {
     /// These type, or stopped.
-    Type(Vec<Stroke>, Reply<Answers<()>>),
+    Type(Vec<TypingUpdate>, Reply<Answers<()>>),
     /// Who types there?
     Typists(Option<UserId>, Vec<ConversationId>, Reply<Answers<Vec<Typist>>>),
 }
@@ -215,9 +215,9 @@ impl Function for TypingFunction {
     async fn serve(&self, accessor: &Accessor<Cell>, call: TypingCall) -> Result<()> {
         let function = self.rollcall_presence_typing();
         match call {
-            TypingCall::Type(strokes, reply) => {
-                let strokes = strokes.into_iter().map(codec::stroke_out).collect();
-                answer(reply, function.call_type_many(accessor, strokes).await?, |()| ());
+            TypingCall::Type(typing_updates, reply) => {
+                let typing_updates = typing_updates.into_iter().map(codec::typing_update_out).collect();
+                answer(reply, function.call_type_many(accessor, typing_updates).await?, |()| ());
             }
             TypingCall::Typists(viewer, conversations, reply) => {
                 let viewer = viewer.map(UserId::into_string);

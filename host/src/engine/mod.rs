@@ -1,17 +1,17 @@
 //! Runs the functions: components compiled ahead, kept warm, many calls in flight in one instance. What one of them does
 //! — trap, loop, eat memory — costs the calls that its instance held, and nothing else.
 //!
-//! A worker thread has one [`Lane`] per function. A lane owns one instance and feeds it calls; when the instance traps,
+//! A worker thread has one [`InstanceQueue`] per function. A instance queue owns one instance and feeds it calls; when the instance traps,
 //! the calls it held fail with `unavailable`, and a fresh one goes on with the queue.
 
 pub mod bindings;
 mod catalog;
 mod checking;
 mod codec;
-mod crew;
 mod feeding;
+mod function_handles;
 mod functions;
-mod lane;
+mod instance_queue;
 mod limits;
 mod platform;
 mod policy;
@@ -19,8 +19,8 @@ mod topics;
 
 pub use catalog::{Catalog, Misfit, Source};
 pub use checking::{Checker, Desk};
-pub use crew::Crew;
 pub use feeding::Feed;
-pub use lane::Lane;
+pub use function_handles::FunctionHandles;
+pub use instance_queue::InstanceQueue;
 pub use limits::{EPOCH_TICK, MEMORY_LIMIT_BYTES, PATIENCE_TICKS, engine, tick};
 pub use platform::Platform;

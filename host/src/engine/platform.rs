@@ -43,7 +43,7 @@ const MAX_MEMORIES: usize = 4;
 pub(crate) struct Cell {
     platform: Platform,
     pub(crate) limits: StoreLimits,
-    /// Ticks spent since the instance last gave control back; see [`super::lane`].
+    /// Ticks spent since the instance last gave control back; see [`super::instance_queue`].
     pub(crate) ticks: Arc<AtomicU32>,
 }
 
@@ -132,33 +132,36 @@ impl<T> wit::sessions::HostWithStore<T> for Capabilities {
         Ok(due.into_iter().map(|user| user.into_string()).collect())
     }
 
-    async fn retirable(
+    async fn evictable(
         accessor: &Access<T>,
         first: u32,
         end: u32,
         limit: u32,
     ) -> Result<Vec<String>, wit::types::Error> {
         let platform = platform(accessor);
-        let cold = timed(&platform, "retirable", platform.store.retirable(Shards { first, end }, limit)).await?;
+        let cold = timed(&platform, "evictable", platform.store.evictable(Shards { first, end }, limit)).await?;
         Ok(cold.into_iter().map(|user| user.into_string()).collect())
     }
 
-    async fn retire_many(
+    async fn evict_many(
         accessor: &Access<T>,
-        retirements: Vec<wit::sessions::Retirement>,
+        evictions: Vec<wit::sessions::Eviction>,
     ) -> Result<Vec<Result<wit::sessions::Committed, wit::types::Error>>, wit::types::Error> {
         let platform = platform(accessor);
-        let retirees = codec::all(retirements, codec::retiree_in)?;
-        let outcomes = timed(&platform, "retire", platform.store.retire_many(retirees)).await?;
+        let evictions = codec::all(evictions, codec::eviction_in)?;
+        let outcomes = timed(&platform, "evict", platform.store.evict_many(evictions)).await?;
         Ok(codec::outcomes_out(outcomes))
     }
 }
 
 impl<T> wit::archive::HostWithStore<T> for Capabilities {
-    async fn put_many(accessor: &Access<T>, sightings: Vec<wit::archive::Sighting>) -> Result<(), wit::types::Error> {
+    async fn put_many(
+        accessor: &Access<T>,
+        last_seen_entries: Vec<wit::archive::LastSeenEntry>,
+    ) -> Result<(), wit::types::Error> {
         let platform = platform(accessor);
-        let sightings = codec::all(sightings, codec::sighting_in)?;
-        timed(&platform, "archive_put", platform.archive.put_many(sightings)).await
+        let last_seen_entries = codec::all(last_seen_entries, codec::last_seen_entry_in)?;
+        timed(&platform, "archive_put", platform.archive.put_many(last_seen_entries)).await
     }
 
     async fn get_many(accessor: &Access<T>, users: Vec<String>) -> Result<Vec<Option<u64>>, wit::types::Error> {
@@ -179,7 +182,7 @@ impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
         let viewer = viewer.map(codec::user_in).transpose().map_err(|invalid| codec::error_out(invalid.into()))?;
         let subjects = codec::ids_in(subjects).map_err(|invalid| codec::error_out(invalid.into()))?;
         platform.metrics.policy.checked(subjects.len());
-        let judgements = platform.checker.check(viewer, subjects).await.map_err(codec::error_out)?;
-        Ok(judgements.into_iter().map(verdict_out).collect())
+        let verdicts = platform.checker.check(viewer, subjects).await.map_err(codec::error_out)?;
+        Ok(verdicts.into_iter().map(verdict_out).collect())
     }
 }

@@ -82,8 +82,8 @@ fn change_in(change: wit::policy::Change) -> Result<Change, Invalid> {
         Wire::UnrestrictMany(numbers) => Change::UnrestrictMany(Numbers::new(numbers.page, numbers.bits)?),
         Wire::Block((owner, other)) => Change::Block(user(owner)?, user(other)?),
         Wire::Unblock((owner, other)) => Change::Unblock(user(owner)?, user(other)?),
-        Wire::Befriend((owner, other)) => Change::Befriend(user(owner)?, user(other)?),
-        Wire::Unfriend((owner, other)) => Change::Unfriend(user(owner)?, user(other)?),
+        Wire::AddContact((owner, other)) => Change::AddContact(user(owner)?, user(other)?),
+        Wire::RemoveContact((owner, other)) => Change::RemoveContact(user(owner)?, user(other)?),
         Wire::SetPrivacy((id, privacy)) => Change::SetPrivacy(user(id)?, privacy_in(privacy)),
     })
 }
@@ -98,8 +98,8 @@ pub(super) fn change_out(change: Change) -> wit::policy::Change {
         Change::UnrestrictMany(numbers) => Wire::UnrestrictMany(numbers_out(numbers)),
         Change::Block(owner, other) => Wire::Block(pair(owner, other)),
         Change::Unblock(owner, other) => Wire::Unblock(pair(owner, other)),
-        Change::Befriend(owner, other) => Wire::Befriend(pair(owner, other)),
-        Change::Unfriend(owner, other) => Wire::Unfriend(pair(owner, other)),
+        Change::AddContact(owner, other) => Wire::AddContact(pair(owner, other)),
+        Change::RemoveContact(owner, other) => Wire::RemoveContact(pair(owner, other)),
         Change::SetPrivacy(id, privacy) => Wire::SetPrivacy((id.into_string(), privacy_out(privacy))),
     }
 }

@@ -44,13 +44,13 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
         pair.map_err(|error: wasmtime::Error| wit::types::Error::Other(format!("{error:#}")))
     }
 
-    async fn mark_many(
+    async fn set_typing(
         accessor: &Access<T>,
-        marks: Vec<wit::topics::Mark>,
+        revisions: Vec<wit::topics::TypingSignal>,
     ) -> Result<Vec<Result<(), wit::types::Error>>, wit::types::Error> {
         let platform = platform(accessor);
-        let signs = codec::all(marks, codec::sign_in)?;
-        let marked = timed(&platform, "mark", platform.topics.mark_many(signs)).await?;
+        let signs = codec::all(revisions, codec::sign_in)?;
+        let marked = timed(&platform, "revision", platform.topics.set_typing(signs)).await?;
         Ok(marked.into_iter().map(|marked| marked.map_err(codec::error_out)).collect())
     }
 

@@ -16,7 +16,7 @@ use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
 use tokio::sync::Notify;
 
-use crate::engine::Crew;
+use crate::engine::FunctionHandles;
 
 /// Before what the store could not take is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -99,10 +99,10 @@ impl Attendance {
     }
 
     /// Beats and says goodbye for whoever asks for it, for ever.
-    pub(super) async fn keep(&self, crew: &Crew) {
+    pub(super) async fn keep(&self, function_handles: &FunctionHandles) {
         loop {
             self.wake.notified().await;
-            while self.hand_over(crew).await {}
+            while self.hand_over(function_handles).await {}
             if self.waiting.borrow().is_empty() {
                 self.done.notify_waiters();
             }
@@ -121,7 +121,7 @@ impl Attendance {
     }
 
     /// Tells the store of everybody who waits, in as many calls as it takes. False: there was nothing to tell.
-    async fn hand_over(&self, crew: &Crew) -> bool {
+    async fn hand_over(&self, function_handles: &FunctionHandles) -> bool {
         let (beats, leaves) = {
             let mut waiting = self.waiting.borrow_mut();
             let beats = std::mem::take(&mut waiting.beats);
@@ -137,16 +137,16 @@ impl Attendance {
         let mut failed = false;
         // First who goes: one who went and came back is here. A beat from before a farewell is not among them.
         for leaves in leaves.chunks(MAX_BATCH) {
-            let untold = untold(leaves, crew.leave_many(leaves.to_vec()).await);
+            let untold = untold(leaves, function_handles.leave_many(leaves.to_vec()).await);
             failed |= !untold.is_empty();
             // One who was dropped ends by itself; one who logged out wishes to be gone.
             let untold = untold.into_iter().filter(|leave| leave.reason == Reason::Logout);
             self.waiting.borrow_mut().leaves.extend(untold);
         }
         for beats in beats.chunks(MAX_BATCH) {
-            let untold = untold(beats, crew.beat_many(beats.to_vec()).await);
+            let untold = untold(beats, function_handles.beat_many(beats.to_vec()).await);
             failed |= !untold.is_empty();
-            crew.platform.metrics.beaten(beats.len() - untold.len());
+            function_handles.platform.metrics.beaten(beats.len() - untold.len());
             untold.into_iter().for_each(|beat| self.wait(beat));
         }
         self.waiting.borrow_mut().in_hand = 0;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use rollcall_api::call::{Connect, Reason, Stroke, Subscribe};
+use rollcall_api::call::{Connect, Reason, Subscribe, TypingUpdate};
 use rollcall_api::socket::{Message, decode_message};
 use rollcall_api::{Caller, Close, Kind, LEEWAY_S, Problem, events, renew};
 use rollcall_core::{DeviceId, Error};
@@ -136,7 +136,7 @@ impl Visitor {
 
     /// Serves the connection to its end; `read` came along with the request.
     pub(crate) fn serve(self, stream: Patient, read: Bytes, ending: watch::Receiver<bool>) -> Serving<()> {
-        let metrics = Arc::clone(&self.gateway.crew.platform.metrics);
+        let metrics = Arc::clone(&self.gateway.function_handles.platform.metrics);
         let transport = match self.manner {
             Manner::Subscribed { .. } => "subscribe",
             Manner::Socket(_) => "socket",
@@ -155,7 +155,7 @@ impl Visitor {
         let Self { gateway, spectator, attending, caller, manner, origin } = self;
         // Two of these are somewhat less than an interval, so that a beat is never late, whatever else is going on; and so that
         // who moved to another host has beaten there before the grace of the connection that broke here is over.
-        let period = Duration::from_millis(gateway.crew.platform.rules.interval.0 * 9 / 20);
+        let period = Duration::from_millis(gateway.function_handles.platform.rules.interval.0 * 9 / 20);
         // What was sent and is never taken means that nobody is there any more, however long the system would hope.
         let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
         let first = match &manner {
@@ -302,7 +302,7 @@ impl<W: Wire> Connection<W> {
         let id = self.state.spectator.id();
         news.presences.iter().for_each(|presence| self.wire.put(events::PRESENCE, Some(&id), None, presence));
         news.typing.iter().for_each(|typing| self.wire.put(events::TYPING, Some(&id), None, typing));
-        self.state.gateway.crew.platform.metrics.gateway.told(told);
+        self.state.gateway.function_handles.platform.metrics.gateway.told(told);
         self.wire.flush().await
     }
 
@@ -398,8 +398,8 @@ impl<W: Wire> Connection<W> {
                 Ok(Done::Silently)
             }
             Message::Typing { conversation, typing } => {
-                let stroke = Stroke { user: self.state.caller.user.clone(), conversation, typing };
-                let typed = self.state.gateway.crew.type_many(vec![stroke]).await;
+                let typing_update = TypingUpdate { user: self.state.caller.user.clone(), conversation, typing };
+                let typed = self.state.gateway.function_handles.type_many(vec![typing_update]).await;
                 let typed = typed.and_then(|outcomes| outcomes.into_iter().next().unwrap_or(Ok(())));
                 typed.map(|()| Done::Silently).map_err(Problem::from)
             }
@@ -432,7 +432,7 @@ impl<W: Wire> Connection<W> {
             attending.beat(false);
             attending.will_leave(None);
         }
-        let interval = self.state.gateway.crew.platform.rules.interval.0;
+        let interval = self.state.gateway.function_handles.platform.rules.interval.0;
         let _ = self.wire.reconnect(fastrand::u64(interval / 30..=interval / 3)).await;
         self.wire.close(Close::Restart).await;
     }

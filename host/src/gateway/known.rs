@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rollcall_api::call::View;
 use rollcall_api::events;
 use rollcall_api::responses::state_name;
-use rollcall_core::sight::{Verdict, mask};
+use rollcall_core::visibility::{Visibility, mask};
 use rollcall_core::{Published, State, UserId};
 
 /// One published presence, and the texts in which it is told.
@@ -24,15 +24,15 @@ impl Known {
         Rc::new(Self { published, whole: OnceCell::new(), part: OnceCell::new() })
     }
 
-    /// The text for a viewer with this much sight; none for one who may see nothing.
-    pub(super) fn told(&self, user: &UserId, sight: Verdict) -> Option<Rc<str>> {
-        let text = match sight {
-            Verdict { presence: false, .. } => return None,
-            Verdict { last_seen: true, .. } => &self.whole,
-            Verdict { last_seen: false, .. } => &self.part,
+    /// The text for a viewer with this much visibility; none for one who may see nothing.
+    pub(super) fn told(&self, user: &UserId, visibility: Visibility) -> Option<Rc<str>> {
+        let text = match visibility {
+            Visibility { presence: false, .. } => return None,
+            Visibility { last_seen: true, .. } => &self.whole,
+            Visibility { last_seen: false, .. } => &self.part,
         };
         let write = || {
-            let published = mask(self.published.clone(), sight);
+            let published = mask(self.published.clone(), visibility);
             presence(user, published.map(|published| View { published, choice: None }).as_ref())
         };
         Some(Rc::clone(text.get_or_init(write)))
@@ -59,10 +59,10 @@ pub(super) fn alike(one: &Published, other: &Published) -> bool {
 /// Its upper half changes only with how much of the person the viewer sees: see [`seen_alike`]. Of the lower half: the version
 /// of somebody offline is forgotten after a while, their last seen is not, so that is what counts.
 pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
-    let mut sight = Fnv::default();
-    sight.text(user.as_str());
-    let mut hash = Fnv(sight.0);
-    sight.bytes(&[published.map_or(0, |published| if published.last_seen.is_none() { 1 } else { 2 })]);
+    let mut visibility = Fnv::default();
+    visibility.text(user.as_str());
+    let mut hash = Fnv(visibility.0);
+    visibility.bytes(&[published.map_or(0, |published| if published.last_seen.is_none() { 1 } else { 2 })]);
     if let Some(published) = published {
         let moving = match published.state {
             State::Offline => published.last_seen.map_or(0, |time| time.0),
@@ -76,7 +76,7 @@ pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
             hash.bytes(&note.until.map_or(0, |until| until.0).to_le_bytes());
         }
     }
-    (sight.spread() & UPPER) | (hash.spread() & !UPPER)
+    (visibility.spread() & UPPER) | (hash.spread() & !UPPER)
 }
 
 /// The half of a trace that says how much is seen.
@@ -169,12 +169,12 @@ mod tests {
     fn texts_are_written_once_and_hide_what_is_hidden() {
         let bob = UserId::parse("bob").unwrap();
         let known = Known::new(published(State::Offline, 5, 9));
-        let all = Verdict { presence: true, last_seen: true };
+        let all = Visibility { presence: true, last_seen: true };
         let whole = known.told(&bob, all).unwrap();
         assert!(Rc::ptr_eq(&whole, &known.told(&bob, all).unwrap()));
         assert!(whole.contains("\"last_seen\":5"), "{whole}");
-        let part = known.told(&bob, Verdict { presence: true, last_seen: false }).unwrap();
+        let part = known.told(&bob, Visibility { presence: true, last_seen: false }).unwrap();
         assert!(part.contains("\"last_seen\":null"), "{part}");
-        assert_eq!(known.told(&bob, Verdict { presence: false, last_seen: true }), None);
+        assert_eq!(known.told(&bob, Visibility { presence: false, last_seen: true }), None);
     }
 }

@@ -31,7 +31,7 @@ impl Gateway {
                 biased;
                 news = self.tap.next() => {
                     let (now, time) = (Instant::now(), self.topics.now());
-                    let metrics = &self.crew.platform.metrics.gateway;
+                    let metrics = &self.function_handles.platform.metrics.gateway;
                     for change in &news.changes {
                         metrics.heard_after(time.0.saturating_sub(change.published.version / 1000));
                     }
@@ -49,7 +49,7 @@ impl Gateway {
                 // A slice, then whoever else wants to run, then the next.
                 () = tokio::task::yield_now(), if marching => self.roster.borrow_mut().march(),
                 () = self.time_comes() => {}
-                () = self.stirred.notified() => {}
+                () = self.invalidated.notified() => {}
             }
         }
     }
@@ -150,7 +150,7 @@ impl Gateway {
             return Ok(());
         }
         let users = people.iter().map(|(user, _)| user.clone()).collect();
-        let answers = self.crew.look_up(None, users).await?;
+        let answers = self.function_handles.look_up(None, users).await?;
         let now = Instant::now();
         let mut repaired = 0;
         let mut away = None;
@@ -166,8 +166,8 @@ impl Gateway {
         }
         if repaired > 0 {
             // Some may have to be told in slices, or later.
-            self.stirred.notify_one();
-            self.crew.platform.metrics.gateway.repaired(repaired);
+            self.invalidated.notify_one();
+            self.function_handles.platform.metrics.gateway.repaired(repaired);
         }
         away.map_or(Ok(()), Err)
     }

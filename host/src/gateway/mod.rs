@@ -26,14 +26,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rollcall_api::{Access, Limits, Since, events};
-use rollcall_core::sight::{SURELY_PUBLISHED, may_be_since};
+use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
 use rollcall_functions::subscribe::Place;
 use rollcall_store::{Tap, Topic, Topics};
 use tokio::sync::{Notify, mpsc};
 
-use crate::engine::Crew;
-use crate::following::Stirred;
+use crate::engine::FunctionHandles;
+use crate::following::Invalidated;
 use attendance::Attendance;
 use connection::RETRY_MS;
 use roster::{Added, Crowds, Roster};
@@ -60,7 +60,7 @@ pub(crate) struct Manners {
 
 /// One worker's gateway.
 pub(crate) struct Gateway {
-    pub(crate) crew: Crew,
+    pub(crate) function_handles: FunctionHandles,
     pub(crate) access: Arc<Access>,
     pub(crate) limits: Limits,
     manners: Manners,
@@ -75,7 +75,7 @@ pub(crate) struct Gateway {
     /// Something may have been lost.
     lost: Notify,
     /// Something became known in another way than by a topic.
-    stirred: Notify,
+    invalidated: Notify,
     /// Everybody who is watched has been read since then. It never goes back.
     sure_until: Cell<Time>,
     /// How many watchers, people and conversations the metrics know of.
@@ -84,19 +84,19 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn new(
-        crew: Crew,
+        function_handles: FunctionHandles,
         access: Arc<Access>,
         limits: Limits,
         manners: Manners,
         present: Presences,
     ) -> Rc<Self> {
-        let topics = Arc::clone(&crew.platform.topics);
+        let topics = Arc::clone(&function_handles.platform.topics);
         let sure_until = topics.now();
         let crowds = Crowds { above: manners.crowd, every: manners.crowd_interval };
         Rc::new(Self {
             tap: topics.tap(),
             topics,
-            crew,
+            function_handles,
             access,
             limits,
             manners,
@@ -105,7 +105,7 @@ impl Gateway {
             doubtful: RefCell::default(),
             doubted: Notify::new(),
             lost: Notify::new(),
-            stirred: Notify::new(),
+            invalidated: Notify::new(),
             sure_until: Cell::new(sure_until),
             reported: Cell::default(),
         })
@@ -114,11 +114,11 @@ impl Gateway {
     /// Everything that goes on although no connection asks for it, for ever.
     pub(crate) async fn run(
         &self,
-        stirred: mpsc::UnboundedReceiver<Stirred>,
+        invalidated: mpsc::UnboundedReceiver<Invalidated>,
         questions: mpsc::UnboundedReceiver<Question>,
     ) {
-        let attend = self.attendance.keep(&self.crew);
-        let reconsider = self.reconsider(stirred);
+        let attend = self.attendance.keep(&self.function_handles);
+        let reconsider = self.reconsider(invalidated);
         let repair = async { tokio::join!(self.repair(), self.resolve_doubts(), self.recheck()) };
         tokio::join!(self.listen(), repair, reconsider, self.count(), attend, self.answer(questions));
     }
@@ -138,7 +138,7 @@ impl Gateway {
     /// Lets the metrics know how much is watched.
     fn report(&self) {
         let sizes = self.roster.borrow().sizes();
-        self.crew.platform.metrics.gateway.watching(self.reported.replace(sizes), sizes);
+        self.function_handles.platform.metrics.gateway.watching(self.reported.replace(sizes), sizes);
     }
 
     /// From where to resume after all that this watcher was told.
@@ -153,7 +153,7 @@ impl Gateway {
 
     /// Whether this may have come about after the resume point. Of whoever is hidden nobody learns.
     fn is_since(&self, published: Option<&Published>, since: &Since) -> bool {
-        let rules = &self.crew.platform.rules;
+        let rules = &self.function_handles.platform.rules;
         published.is_none_or(|published| may_be_since(published, since.version, self.topics.now(), rules))
     }
 }
@@ -182,7 +182,7 @@ impl Spectator {
         since: Option<Since>,
     ) -> Result<String, Error> {
         let gateway = &self.gateway;
-        let limit = gateway.crew.platform.rules.watch_limit;
+        let limit = gateway.function_handles.platform.rules.watch_limit;
         let (watching, seated) = {
             let roster = gateway.roster.borrow();
             (roster.watching(self.key), roster.seated(self.key))
@@ -251,17 +251,17 @@ impl Spectator {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let places = gateway.crew.open(self.viewer.clone(), watching, users).await?;
+        let places = gateway.function_handles.open(self.viewer.clone(), watching, users).await?;
         let mut shown = Vec::with_capacity(places.len());
         for (newcomer, place) in added.targets.iter().zip(places) {
-            let Place { view, sight, settled } = place?;
+            let Place { view, visibility, settled } = place?;
             if !settled {
                 gateway.doubt(newcomer.user.clone());
             }
             let now = Instant::now();
-            shown.extend(gateway.roster.borrow_mut().admit(self.key, newcomer, view.as_ref(), sight, now));
+            shown.extend(gateway.roster.borrow_mut().admit(self.key, newcomer, view.as_ref(), visibility, now));
         }
-        gateway.stirred.notify_one();
+        gateway.invalidated.notify_one();
         Ok(shown)
     }
 
@@ -271,9 +271,9 @@ impl Spectator {
             return Ok(Vec::new());
         }
         let gateway = &self.gateway;
-        let stirs = gateway.roster.borrow().stirs();
-        let rooms = gateway.crew.typists(self.viewer.clone(), conversations.clone()).await?;
-        let is_current = gateway.roster.borrow().stirs() == stirs;
+        let invalidations = gateway.roster.borrow().invalidations();
+        let rooms = gateway.function_handles.typists(self.viewer.clone(), conversations.clone()).await?;
+        let is_current = gateway.roster.borrow().invalidations() == invalidations;
         let mut typing = Vec::new();
         for (conversation, typists) in conversations.iter().zip(rooms) {
             let typists: Vec<(UserId, Time)> = typists?.into_iter().map(|typist| (typist.user, typist.until)).collect();
@@ -285,7 +285,7 @@ impl Spectator {
             typing.extend(typists.iter().map(|(user, until)| events::typing(conversation, user, Some(*until))));
             gateway.roster.borrow_mut().learn_typing(self.key, conversation, typists);
         }
-        gateway.stirred.notify_one();
+        gateway.invalidated.notify_one();
         Ok(typing)
     }
 
@@ -319,7 +319,7 @@ impl Spectator {
     /// Takes all that there is to tell.
     async fn news(&self) -> News {
         let mut news = News::default();
-        let crew = &self.gateway.crew;
+        let function_handles = &self.gateway.function_handles;
         // Once for what is known, and once more for whom had to be asked about.
         for _ in 0..2 {
             let collected = self.gateway.roster.borrow_mut().collect(self.key);
@@ -327,7 +327,7 @@ impl Spectator {
             news.typing.extend(collected.typing);
             if let (true, Some(viewer)) = (collected.itself, &self.viewer) {
                 // One sees more of oneself than others do.
-                let own = crew.look_up(Some(viewer.clone()), vec![viewer.clone()]).await;
+                let own = function_handles.look_up(Some(viewer.clone()), vec![viewer.clone()]).await;
                 match own.ok().and_then(|answers| answers.into_iter().next()).and_then(Result::ok) {
                     Some(view) => news.presences.push(known::presence(viewer, view.as_ref())),
                     None => {
@@ -339,11 +339,11 @@ impl Spectator {
             if collected.strangers.is_empty() {
                 return news;
             }
-            let stirs = self.gateway.roster.borrow().stirs();
-            let Ok(verdicts) = crew.verdicts(self.viewer.clone(), collected.strangers.clone()).await else {
+            let invalidations = self.gateway.roster.borrow().invalidations();
+            let Ok(verdicts) = function_handles.verdicts(self.viewer.clone(), collected.strangers.clone()).await else {
                 return news;
             };
-            if self.gateway.roster.borrow().stirs() != stirs {
+            if self.gateway.roster.borrow().invalidations() != invalidations {
                 // It may have changed since it was asked.
                 self.gateway.roster.borrow_mut().ask_again(self.key);
                 return news;

@@ -11,13 +11,13 @@ use futures::future::OptionFuture;
 use futures::stream::iter;
 use rollcall_core::UserId;
 use rollcall_core::policy::MAX_SUBJECTS;
-use rollcall_core::sight::Verdict;
+use rollcall_core::visibility::Visibility;
 use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::listening::{PAGE, RETRY};
 use super::roster::{Doubtful, Doubts};
-use crate::following::Stirred;
+use crate::following::Invalidated;
 
 /// Viewers asked about at once for one change: a part of what an instance has in flight, with room for others.
 const AT_ONCE: usize = 16;
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 16;
 impl Gateway {
     /// Looks at everybody anew whom a change concerns, for ever. One look at a time: what is doubted meanwhile is looked at
     /// after that, and what is doubted twice, once.
-    pub(super) async fn reconsider(&self, mut stirred: mpsc::UnboundedReceiver<Stirred>) {
+    pub(super) async fn reconsider(&self, mut invalidated: mpsc::UnboundedReceiver<Invalidated>) {
         let mut waiting = Doubts::new();
         let mut under_way = pin!(None);
         loop {
@@ -34,8 +34,8 @@ impl Gateway {
             }
             tokio::select! {
                 biased;
-                Some(Stirred { stirs, done }) = stirred.recv() => {
-                    let doubts = self.roster.borrow_mut().doubt(&stirs);
+                Some(Invalidated { invalidations, done }) = invalidated.recv() => {
+                    let doubts = self.roster.borrow_mut().doubt(&invalidations);
                     // Whoever waits for the change knows by this that it is in force here.
                     drop(done);
                     self.put_off(&mut waiting, doubts);
@@ -81,11 +81,11 @@ impl Gateway {
         unknown
     }
 
-    /// Verdicts, however long it takes. Until then nothing is told of those whom they are about.
-    async fn sure_verdicts(&self, viewer: Option<&UserId>, users: Vec<UserId>) -> Vec<Verdict> {
+    /// RestrictionCheck, however long it takes. Until then nothing is told of those whom they are about.
+    async fn sure_verdicts(&self, viewer: Option<&UserId>, users: Vec<UserId>) -> Vec<Visibility> {
         let mut failing = false;
         loop {
-            match self.crew.verdicts(viewer.cloned(), users.clone()).await {
+            match self.function_handles.verdicts(viewer.cloned(), users.clone()).await {
                 Ok(verdicts) => return verdicts,
                 Err(error) if !std::mem::replace(&mut failing, true) => {
                     tracing::warn!(

@@ -41,8 +41,8 @@ impl Collector for RedisCollector {
         });
         let help = "1 if every server of the store answers, 0 if none does, between if some do";
         up.encode(encoder.encode_descriptor("store_up", help, None, up.metric_type())?)?;
-        let amnesty = ConstGauge::new(i64::from(self.0.amnesty().is_some()));
+        let outage_grace = ConstGauge::new(i64::from(self.0.outage_grace().is_some()));
         let help = "1 while people are pardoned because the store was away";
-        amnesty.encode(encoder.encode_descriptor("amnesty", help, None, amnesty.metric_type())?)
+        outage_grace.encode(encoder.encode_descriptor("outage_grace", help, None, outage_grace.metric_type())?)
     }
 }

@@ -11,7 +11,7 @@ use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 use rollcall_functions::sweep::Settled;
 
-use crate::engine::Crew;
+use crate::engine::FunctionHandles;
 
 pub(crate) use redis::{Notices, Plan as RedisPlan, Share, Turn};
 
@@ -33,8 +33,8 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// The rounds, with the functions that they call.
-    pub(crate) fn with(self, crew: Crew) -> Rounds {
-        let settler = Settler { crew };
+    pub(crate) fn with(self, function_handles: FunctionHandles) -> Rounds {
+        let settler = Settler { function_handles };
         match self {
             Self::Embedded(memory, shards) => Rounds::Embedded(embedded::Rounds { settler, memory, shards }),
             Self::Redis(plan) => Rounds::Redis(redis::Rounds { settler, plan }),
@@ -75,20 +75,21 @@ impl Cause {
 
 /// Calls `offline-sweep`, and counts what came of it.
 struct Settler {
-    crew: Crew,
+    function_handles: FunctionHandles,
 }
 
 impl Settler {
     /// Settles people who were noticed. Answers whether that could be done.
     async fn settle(&self, cause: Cause, users: Vec<UserId>) -> Option<Settled> {
-        self.counted(cause, self.crew.settle(users).await)
+        self.counted(cause, self.function_handles.settle(users).await)
     }
 
     /// Sweeps shards until nobody is due in them, or nothing comes of it. Answers how many were looked at.
     async fn sweep(&self, shards: Shards) -> u32 {
         let mut examined = 0;
         loop {
-            let Some(settled) = self.counted(Cause::Sweep, self.crew.sweep(shards, MAX_BATCH as u32).await) else {
+            let Some(settled) = self.counted(Cause::Sweep, self.function_handles.sweep(shards, MAX_BATCH as u32).await)
+            else {
                 return examined;
             };
             examined += settled.examined;
@@ -103,9 +104,9 @@ impl Settler {
     /// Moves everybody in these shards who is cold to the archive.
     async fn archive(&self, shards: Shards) {
         loop {
-            match self.crew.archive(shards, MAX_BATCH as u32).await {
+            match self.function_handles.archive(shards, MAX_BATCH as u32).await {
                 Ok(archived) => {
-                    self.crew.platform.metrics.archived(archived.kept);
+                    self.function_handles.platform.metrics.archived(archived.kept);
                     if archived.dropped < MAX_BATCH as u32 {
                         return;
                     }
@@ -122,7 +123,7 @@ impl Settler {
     fn counted(&self, cause: Cause, settled: Result<Settled, Error>) -> Option<Settled> {
         match settled {
             Ok(settled) => {
-                self.crew.platform.metrics.settled(cause.name(), &settled);
+                self.function_handles.platform.metrics.settled(cause.name(), &settled);
                 Some(settled)
             }
             Err(error) => {

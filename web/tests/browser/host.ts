@@ -18,7 +18,7 @@ const SETTINGS: readonly (readonly [flag: string, value: string])[] = [
   ["--interval", "2s"],
   ["--tolerance", "3s"],
   ["--grace", "1s"],
-  ["--retire-after", "200ms"],
+  ["--evict-after", "200ms"],
 ];
 
 /** The built binary. */

@@ -1,6 +1,6 @@
 //! Names that say nothing: what is called a manager or a helper, or kept under utils, was not yet understood.
 //!
-//! The rule looks at files and folders here, and lends its judgement of one name to the rules for Rust.
+//! The rule looks at files and folders here, and lends its verdict of one name to the rules for Rust.
 
 use super::Finding;
 use super::tree::Tree;

@@ -8,14 +8,14 @@ use std::rc::Rc;
 
 use rollcall_adapter::{Kept, RETRY_MS};
 use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::{Archive, Sighting};
+use rollcall_functions::capabilities::{Archive, LastSeenEntry};
 use serde_json::json;
 use spin_sdk::sqlite::{self, Connection, RowResult, Value};
 
 const MAKE: &str = "CREATE TABLE IF NOT EXISTS user_presence \
                     (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
-/// An older sighting changes nothing. The condition that is always true tells SQLite that `ON CONFLICT` is no join's.
+/// An older last seen entry changes nothing. The condition that is always true tells SQLite that `ON CONFLICT` is no join's.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) \
                    SELECT value ->> 0, value ->> 1 FROM json_each(?1) WHERE true \
                    ON CONFLICT (user_id) DO UPDATE SET last_seen_at = excluded.last_seen_at \
@@ -34,11 +34,13 @@ thread_local! {
 pub(crate) struct Database;
 
 impl Archive for Database {
-    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
-        if sightings.is_empty() {
+    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        if last_seen_entries.is_empty() {
             return Ok(());
         }
-        let pairs = sightings.iter().map(|sighting| json!([sighting.user.as_str(), signed(sighting.last_seen)]));
+        let pairs = last_seen_entries
+            .iter()
+            .map(|last_seen_entry| json!([last_seen_entry.user.as_str(), signed(last_seen_entry.last_seen)]));
         run(PUT, pairs.collect()).await?;
         Ok(())
     }

@@ -28,9 +28,10 @@ use bindings::exports::rollcall::presence::archive as wit;
 struct Component;
 
 impl wit::Guest for Component {
-    async fn put_many(sightings: Vec<wit::Sighting>) -> Result<(), types::Error> {
-        let sightings = sightings.into_iter().map(|sighting| (sighting.user, sighting.last_seen));
-        rollcall_adapter::put_many(&Database, sightings.collect()).await
+    async fn put_many(last_seen_entries: Vec<wit::LastSeenEntry>) -> Result<(), types::Error> {
+        let last_seen_entries =
+            last_seen_entries.into_iter().map(|last_seen_entry| (last_seen_entry.user, last_seen_entry.last_seen));
+        rollcall_adapter::put_many(&Database, last_seen_entries.collect()).await
     }
 
     async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {

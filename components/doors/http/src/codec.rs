@@ -5,7 +5,7 @@ use rollcall_api::call;
 use rollcall_core as core;
 use rollcall_core::choose::Words;
 use rollcall_core::heartbeat::{Beats, Sign};
-use rollcall_core::policy::{Audience, Change, Judgement, Numbers, Privacy, Ruling};
+use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Ruling, Verdict};
 use rollcall_core::{Id, Ids, Invalid, Time, UserId};
 
 use crate::wit::{heartbeat, offline_sweep, policy, restriction_check, subscribe, types, typing};
@@ -122,13 +122,13 @@ pub(crate) fn departure_out(departure: call::Departure) -> heartbeat::Departure 
     }
 }
 
-pub(crate) fn choosing_out(choosing: call::Choosing) -> heartbeat::Choosing {
+pub(crate) fn choice_request_out(choice_request: call::ChoiceRequest) -> heartbeat::ChoiceRequest {
     let words = |words: Words| heartbeat::Words { text: words.text, emoji: words.emoji };
-    heartbeat::Choosing {
-        user: choosing.user.into_string(),
-        stance: stance_out(choosing.stance),
-        for_s: choosing.for_s,
-        note: choosing.note.map(words),
+    heartbeat::ChoiceRequest {
+        user: choice_request.user.into_string(),
+        stance: stance_out(choice_request.stance),
+        for_s: choice_request.for_s,
+        note: choice_request.note.map(words),
     }
 }
 
@@ -166,11 +166,11 @@ pub(crate) fn update_in(update: subscribe::Update) -> Result<Update, Invalid> {
     Ok(Update { user: UserId::parse(user)?, view: view_in(view), version: update.version })
 }
 
-pub(crate) fn stroke_out(stroke: call::Stroke) -> typing::Stroke {
-    typing::Stroke {
-        user: stroke.user.into_string(),
-        conversation: stroke.conversation.into_string(),
-        typing: stroke.typing,
+pub(crate) fn typing_update_out(typing_update: call::TypingUpdate) -> typing::TypingUpdate {
+    typing::TypingUpdate {
+        user: typing_update.user.into_string(),
+        conversation: typing_update.conversation.into_string(),
+        typing: typing_update.typing,
     }
 }
 
@@ -189,14 +189,14 @@ pub(crate) fn settled_in(settled: offline_sweep::Settled) -> call::Settled {
     }
 }
 
-pub(crate) fn judgement_in(verdict: restriction_check::Verdict) -> Judgement {
+pub(crate) fn verdict_in(verdict: restriction_check::Verdict) -> Verdict {
     let presence = match verdict.presence {
         restriction_check::Ruling::Allowed => Ruling::Allowed,
         restriction_check::Ruling::Restricted => Ruling::Restricted,
         restriction_check::Ruling::Blocked => Ruling::Blocked,
         restriction_check::Ruling::Private => Ruling::Private,
     };
-    Judgement { presence, last_seen: verdict.last_seen }
+    Verdict { presence, last_seen: verdict.last_seen }
 }
 
 /// What a person set for themselves.
@@ -223,8 +223,8 @@ pub(crate) fn change_out(change: Change) -> policy::Change {
         Change::UnrestrictMany(numbers) => policy::Change::UnrestrictMany(numbers_out(numbers)),
         Change::Block(owner, other) => policy::Change::Block(pair(owner, other)),
         Change::Unblock(owner, other) => policy::Change::Unblock(pair(owner, other)),
-        Change::Befriend(owner, other) => policy::Change::Befriend(pair(owner, other)),
-        Change::Unfriend(owner, other) => policy::Change::Unfriend(pair(owner, other)),
+        Change::AddContact(owner, other) => policy::Change::AddContact(pair(owner, other)),
+        Change::RemoveContact(owner, other) => policy::Change::RemoveContact(pair(owner, other)),
         Change::SetPrivacy(id, privacy) => policy::Change::SetPrivacy((id.into_string(), privacy_out(privacy))),
     }
 }

@@ -1,10 +1,10 @@
 //! The door to `heartbeat`: beats, departures, and what people choose for themselves.
 
-use rollcall_api::call::{Beat, Call, Choosing, Chosen, Departure, Standing};
+use rollcall_api::call::{Beat, Call, ChoiceRequest, Chosen, Departure, Standing};
 use rollcall_api::{Function, responses};
 use rollcall_core::Error;
 
-use crate::codec::{answers_in, beats_out, choosing_out, chosen_in, departure_out, standing_in};
+use crate::codec::{answers_in, beats_out, choice_request_out, chosen_in, departure_out, standing_in};
 use crate::wit::heartbeat as wit;
 use crate::{Answer, Door, Setup, astray, only};
 
@@ -35,9 +35,9 @@ impl Door for Heartbeat {
                 let user = departure.user.clone();
                 responses::leave(&user, &only(leave_many(vec![departure]).await?)?)
             }
-            Call::Choose(choosing) => {
-                let user = choosing.user.clone();
-                responses::status(&user, &only(choose_many(vec![choosing]).await?)?)
+            Call::Choose(choice_request) => {
+                let user = choice_request.user.clone();
+                responses::status(&user, &only(choose_many(vec![choice_request]).await?)?)
             }
             _ => return Err(astray()),
         };
@@ -54,7 +54,7 @@ pub(crate) async fn leave_many(departures: Vec<Departure>) -> Result<Vec<Result<
     answers_in(wit::leave_many(departures).await, |standing| Ok(standing_in(standing)))
 }
 
-async fn choose_many(choosings: Vec<Choosing>) -> Result<Vec<Result<Chosen, Error>>, Error> {
-    let choosings = choosings.into_iter().map(choosing_out).collect();
-    answers_in(wit::choose_many(choosings).await, |chosen| Ok(chosen_in(chosen)))
+async fn choose_many(choice_requests: Vec<ChoiceRequest>) -> Result<Vec<Result<Chosen, Error>>, Error> {
+    let choice_requests = choice_requests.into_iter().map(choice_request_out).collect();
+    answers_in(wit::choose_many(choice_requests).await, |chosen| Ok(chosen_in(chosen)))
 }

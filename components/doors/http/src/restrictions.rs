@@ -3,10 +3,10 @@
 
 use rollcall_api::call::{Call, Changes, List};
 use rollcall_api::{Function, Reply, responses};
-use rollcall_core::policy::{Change, Judgement, Privacy, Ruling};
+use rollcall_core::policy::{Change, Privacy, Ruling, Verdict};
 use rollcall_core::{Error, Ids, UserId};
 
-use crate::codec::{Own, answers_in, change_out, error_in, ids_out, judgement_in, own_in, viewer_out};
+use crate::codec::{Own, answers_in, change_out, error_in, ids_out, own_in, verdict_in, viewer_out};
 use crate::wit::{restriction_check, restrictions};
 use crate::{Answer, Door, Setup, astray, only, short};
 
@@ -64,8 +64,8 @@ async fn listed(user: &UserId, list: List) -> Result<Reply, Error> {
 async fn list(owner: UserId, other: UserId, list: List, listed: bool) -> Result<Reply, Error> {
     let reply = responses::list(&owner, &other, list, listed);
     change(match (list, listed) {
-        (List::Contacts, true) => Change::Befriend(owner, other),
-        (List::Contacts, false) => Change::Unfriend(owner, other),
+        (List::Contacts, true) => Change::AddContact(owner, other),
+        (List::Contacts, false) => Change::RemoveContact(owner, other),
         (List::Blocks, true) => Change::Block(owner, other),
         (List::Blocks, false) => Change::Unblock(owner, other),
     })
@@ -74,8 +74,8 @@ async fn list(owner: UserId, other: UserId, list: List, listed: bool) -> Result<
 }
 
 async fn restriction(user: &UserId) -> Result<Reply, Error> {
-    let judgements = check(None, [user].into_iter().collect()).await?;
-    let restricted = judgements.iter().any(|judgement| judgement.presence == Ruling::Restricted);
+    let verdicts = check(None, [user].into_iter().collect()).await?;
+    let restricted = verdicts.iter().any(|verdict| verdict.presence == Ruling::Restricted);
     Ok(responses::restriction(user, restricted))
 }
 
@@ -104,11 +104,11 @@ async fn settings_of(user: &UserId) -> Result<Own, Error> {
     Ok(own_in(own)?)
 }
 
-async fn check(viewer: Option<&UserId>, subjects: Ids<UserId>) -> Result<Vec<Judgement>, Error> {
+async fn check(viewer: Option<&UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
     let asked = subjects.len();
     let verdicts = restriction_check::check(viewer_out(viewer), ids_out(subjects)).await.map_err(error_in)?;
     if verdicts.len() != asked {
         return Err(short());
     }
-    Ok(verdicts.into_iter().map(judgement_in).collect())
+    Ok(verdicts.into_iter().map(verdict_in).collect())
 }

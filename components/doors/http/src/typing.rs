@@ -1,10 +1,10 @@
 //! The door to `typing`: who types where.
 
-use rollcall_api::call::{Call, Stroke};
+use rollcall_api::call::{Call, TypingUpdate};
 use rollcall_api::{Function, responses};
 use rollcall_core::{ConversationId, Error, Time, UserId};
 
-use crate::codec::{answers_in, names_out, stroke_out, typists_in, viewer_out};
+use crate::codec::{answers_in, names_out, typing_update_out, typists_in, viewer_out};
 use crate::wit::typing as wit;
 use crate::{Answer, Door, Setup, astray, only};
 
@@ -22,9 +22,9 @@ impl Door for Typing {
 
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {
         let reply = match call {
-            Call::Type(stroke) => {
-                only(type_many(vec![stroke.clone()]).await?)?;
-                responses::typing(&stroke, setup.rules.typing_ttl)
+            Call::Type(typing_update) => {
+                only(type_many(vec![typing_update.clone()]).await?)?;
+                responses::typing(&typing_update, setup.rules.typing_ttl)
             }
             Call::Typists { viewer, conversation } => {
                 let typists = only(typists(viewer.as_ref(), std::slice::from_ref(&conversation)).await?)?;
@@ -36,8 +36,8 @@ impl Door for Typing {
     }
 }
 
-async fn type_many(strokes: Vec<Stroke>) -> Result<Vec<Result<(), Error>>, Error> {
-    answers_in(wit::type_many(strokes.into_iter().map(stroke_out).collect()).await, Ok)
+async fn type_many(typing_updates: Vec<TypingUpdate>) -> Result<Vec<Result<(), Error>>, Error> {
+    answers_in(wit::type_many(typing_updates.into_iter().map(typing_update_out).collect()).await, Ok)
 }
 
 /// Whom the viewer may see typing in each conversation, in the order asked.

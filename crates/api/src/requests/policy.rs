@@ -86,8 +86,8 @@ fn change(caller: &Caller, change: &[u8]) -> Result<Change, Problem> {
     match op.0 {
         Op::Block => pair(change).map(|(owner, other)| Change::Block(owner, other)),
         Op::Unblock => pair(change).map(|(owner, other)| Change::Unblock(owner, other)),
-        Op::Befriend => pair(change).map(|(owner, other)| Change::Befriend(owner, other)),
-        Op::Unfriend => pair(change).map(|(owner, other)| Change::Unfriend(owner, other)),
+        Op::AddContact => pair(change).map(|(owner, other)| Change::AddContact(owner, other)),
+        Op::RemoveContact => pair(change).map(|(owner, other)| Change::RemoveContact(owner, other)),
         Op::Privacy => {
             let wire: WireSetting = body::read(change, SETTING)?;
             let privacy = Privacy { presence: wire.presence.0, last_seen: wire.last_seen.0 };
@@ -198,8 +198,8 @@ const CHANGES: &[Field] = &[Field { name: "changes", shape: Shape::List, presenc
 enum Op {
     Block,
     Unblock,
-    Befriend,
-    Unfriend,
+    AddContact,
+    RemoveContact,
     Privacy,
     Restrict,
     Unrestrict,
@@ -209,8 +209,8 @@ impl Word for Op {
     const MEANINGS: &'static [(&'static str, Self)] = &[
         ("block", Op::Block),
         ("unblock", Op::Unblock),
-        ("befriend", Op::Befriend),
-        ("unfriend", Op::Unfriend),
+        ("add_contact", Op::AddContact),
+        ("remove_contact", Op::RemoveContact),
         ("privacy", Op::Privacy),
         ("restrict", Op::Restrict),
         ("unrestrict", Op::Unrestrict),
@@ -219,7 +219,7 @@ impl Word for Op {
 
 const OP: Field = Field {
     name: "op",
-    shape: Shape::OneOf(&["block", "unblock", "befriend", "unfriend", "privacy", "restrict", "unrestrict"]),
+    shape: Shape::OneOf(&["block", "unblock", "add_contact", "remove_contact", "privacy", "restrict", "unrestrict"]),
     presence: Presence::Required,
 };
 

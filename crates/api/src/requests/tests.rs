@@ -89,8 +89,8 @@ fn only_a_service_acts_for_somebody_else() {
         let acted = match ask(service, function, query, body).unwrap() {
             Call::Beat(beat) => beat.user,
             Call::Leave(departure) => departure.user,
-            Call::Choose(choosing) => choosing.user,
-            Call::Type(stroke) => stroke.user,
+            Call::Choose(choice_request) => choice_request.user,
+            Call::Type(typing_update) => typing_update.user,
             call => panic!("{call:?}"),
         };
         assert_eq!(acted, user("bob"));
@@ -160,7 +160,7 @@ fn a_departure_says_why() {
 #[test]
 fn a_status_is_a_choice_with_or_without_words() {
     let chosen = |body: &str| match post(Function::PutStatus, body) {
-        Ok(Call::Choose(choosing)) => choosing,
+        Ok(Call::Choose(choice_request)) => choice_request,
         other => panic!("{other:?}"),
     };
     let busy = chosen(r#"{"choice":"busy","text":"lunch","emoji":"🍜","for_s":3600}"#);
@@ -189,8 +189,8 @@ fn a_bad_status_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn taking_the_status_back_is_choosing_nothing() {
-    let expected = Choosing { user: user("alice"), stance: Stance::Auto, for_s: None, note: None };
+fn taking_the_status_back_is_choice_request_nothing() {
+    let expected = ChoiceRequest { user: user("alice"), stance: Stance::Auto, for_s: None, note: None };
     assert_eq!(ask(Scopes::NONE, Function::DeleteStatus, "", ""), Ok(Call::Choose(expected)));
     refused(ask(Scopes::NONE, Function::DeleteStatus, "user=", ""), 400, "user", "is empty");
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{USER, acting_for, once_each};
 use crate::Limits;
 use crate::body::{self, Field, Word};
-use crate::call::{Call, Connect, Since, Stroke, Subscribe};
+use crate::call::{Call, Connect, Since, Subscribe, TypingUpdate};
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::{Query, conversation_id};
@@ -80,16 +80,16 @@ pub(super) fn typists(caller: &Caller, conversation: &str) -> Result<Call, Probl
     Ok(Call::Typists { viewer: caller.viewer().cloned(), conversation })
 }
 
-pub(super) fn put_typing(caller: &Caller, conversation: &str, body: &[u8]) -> Result<Stroke, Problem> {
+pub(super) fn put_typing(caller: &Caller, conversation: &str, body: &[u8]) -> Result<TypingUpdate, Problem> {
     let conversation = taken_part(caller, conversation)?;
     let named = if body.trim_ascii().is_empty() { None } else { body::read::<WireTyping>(body, TYPING)?.user };
-    Ok(Stroke { user: acting_for(caller, named)?, conversation, typing: true })
+    Ok(TypingUpdate { user: acting_for(caller, named)?, conversation, typing: true })
 }
 
-pub(super) fn delete_typing(caller: &Caller, conversation: &str, query: &Query<'_>) -> Result<Stroke, Problem> {
+pub(super) fn delete_typing(caller: &Caller, conversation: &str, query: &Query<'_>) -> Result<TypingUpdate, Problem> {
     let conversation = taken_part(caller, conversation)?;
     let named = query.text("user")?.map(Cow::into_owned);
-    Ok(Stroke { user: acting_for(caller, named)?, conversation, typing: false })
+    Ok(TypingUpdate { user: acting_for(caller, named)?, conversation, typing: false })
 }
 
 /// The conversation of the path, if the caller takes part in it.

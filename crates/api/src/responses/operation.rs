@@ -231,7 +231,7 @@ pub fn person(person: &Person<'_>) -> Reply {
         devices: devices.map(|device| WireDevice::new(device, moment)).collect(),
         deadline: match session.next {
             Next::Settle(at) => Some(ms(at)),
-            Next::Retire(_) | Next::Nothing => None,
+            Next::Evict(_) | Next::Nothing => None,
         },
         archived_last_seen: person.archived.map(ms),
         privacy: person.privacy.map(|privacy| WireAudiences {
@@ -302,7 +302,7 @@ struct WireDevice<'a> {
 }
 
 impl<'a> WireDevice<'a> {
-    /// A pardon that is in force is counted in.
+    /// An outage grace that is in force is counted in.
     fn new(device: &'a Device, moment: &Moment) -> Self {
         Self {
             device: device.id.as_str(),

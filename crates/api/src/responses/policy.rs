@@ -2,7 +2,7 @@
 //!
 //! Why somebody is hidden stands in the answer to a check and nowhere else: a presence says only that they are.
 
-use rollcall_core::policy::{Audience, Judgement, Privacy, Ruling};
+use rollcall_core::policy::{Audience, Privacy, Ruling, Verdict};
 use rollcall_core::{Error, UserId};
 use serde::Serialize;
 
@@ -42,10 +42,10 @@ pub fn restriction(user: &UserId, restricted: bool) -> Reply {
 }
 
 /// The answer to a check, in the order asked.
-pub fn check(judgements: &[Judgement]) -> Reply {
+pub fn check(verdicts: &[Verdict]) -> Reply {
     json(&WireVerdicts {
-        verdicts: judgements.iter().map(|judgement| ruling(judgement.presence)).collect(),
-        last_seen: judgements.iter().map(|judgement| judgement.last_seen).collect(),
+        verdicts: verdicts.iter().map(|verdict| ruling(verdict.presence)).collect(),
+        last_seen: verdicts.iter().map(|verdict| verdict.last_seen).collect(),
     })
 }
 

@@ -148,10 +148,10 @@ fn the_compact_form_maps_ids_to_states_in_the_order_asked() {
 #[test]
 fn a_sign_of_typing_is_answered_with_how_long_it_lasts_and_its_end_without() {
     let conversation = ConversationId::parse("c1").unwrap();
-    let started = Stroke { user: user("bob"), conversation, typing: true };
+    let started = TypingUpdate { user: user("bob"), conversation, typing: true };
     let expected = r#"{"conversation":"c1","user":"bob","typing":true,"ttl_ms":5000}"#;
     assert_eq!(text(&typing(&started, Span(5000))), expected);
-    let stopped = Stroke { typing: false, ..started };
+    let stopped = TypingUpdate { typing: false, ..started };
     assert_eq!(text(&typing(&stopped, Span(5000))), r#"{"conversation":"c1","user":"bob","typing":false}"#);
 }
 

@@ -60,16 +60,16 @@ pub enum Change {
     /// The first person takes that back.
     Unblock(UserId, UserId),
     /// The first person lists the second as a contact.
-    Befriend(UserId, UserId),
+    AddContact(UserId, UserId),
     /// The first person takes that back.
-    Unfriend(UserId, UserId),
+    RemoveContact(UserId, UserId),
     /// A person sets what others may see.
     SetPrivacy(UserId, Privacy),
 }
 
 /// Whose relations may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Stir {
+pub enum Invalidation {
     /// What anybody may see of this person.
     Subject(UserId),
     /// What these two may see of each other.
@@ -82,14 +82,16 @@ pub enum Stir {
 
 impl Change {
     /// Whose relations may change by it.
-    pub fn stir(&self) -> Stir {
+    pub fn invalidation(&self) -> Invalidation {
         match self {
-            Self::Restrict(user) | Self::Unrestrict(user) | Self::SetPrivacy(user, _) => Stir::Subject(user.clone()),
+            Self::Restrict(user) | Self::Unrestrict(user) | Self::SetPrivacy(user, _) => {
+                Invalidation::Subject(user.clone())
+            }
             Self::Block(one, other)
             | Self::Unblock(one, other)
-            | Self::Befriend(one, other)
-            | Self::Unfriend(one, other) => Stir::Pair(one.clone(), other.clone()),
-            Self::RestrictMany(numbers) | Self::UnrestrictMany(numbers) => Stir::Numbers(numbers.page()),
+            | Self::AddContact(one, other)
+            | Self::RemoveContact(one, other) => Invalidation::Pair(one.clone(), other.clone()),
+            Self::RestrictMany(numbers) | Self::UnrestrictMany(numbers) => Invalidation::Numbers(numbers.page()),
         }
     }
 }

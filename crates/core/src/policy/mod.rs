@@ -1,9 +1,8 @@
 //! Who may see whom.
 //!
-//! The rule is one function, [`Relation::judged`]. Everything else here is about answering it millions of times a second
-//! from memory: [`Book`] holds everything that anybody set, in structures that are exact and small.
+//! The rule is one function, [`Relation::verdict`]. Everything else here is about answering it millions of times a second
+//! from memory: [`PolicyIndex`] holds everything that anybody set, in structures that are exact and small.
 
-mod book;
 mod change;
 mod filter;
 mod hashing;
@@ -11,14 +10,15 @@ mod lines;
 mod names;
 mod numbers;
 mod pairs;
+mod policy_index;
 mod relation;
 mod standing;
 
-pub use book::{Book, Census};
-pub use change::{Change, Numbers, PAGE_BYTES, PAGE_NUMBERS, Stir, number_of};
+pub use change::{Change, Invalidation, Numbers, PAGE_BYTES, PAGE_NUMBERS, number_of};
 pub use filter::{BITS_PER_KEY, Filter, FilterStats, Upkeep};
 pub use lines::{Lines, false_positive_rate};
-pub use relation::{Audience, Judgement, Privacy, Relation, Ruling};
+pub use policy_index::{Census, PolicyIndex};
+pub use relation::{Audience, Privacy, Relation, Ruling, Verdict};
 
 /// The most contacts, and the most blocks, that one person may have: more than anybody needs, and little enough that one
 /// person cannot fill everybody's memory.

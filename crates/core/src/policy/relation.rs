@@ -1,6 +1,6 @@
 //! How a viewer stands to a subject, and what follows from it.
 
-use crate::sight::Verdict;
+use crate::visibility::Visibility;
 
 /// Who may see a thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,27 +61,27 @@ pub enum Ruling {
 
 /// What a viewer may see, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Verdict {
     /// The state and the note.
     pub presence: Ruling,
     /// When the subject was last here.
     pub last_seen: bool,
 }
 
-impl Judgement {
+impl Verdict {
     /// Everything may be seen.
     pub const OPEN: Self = Self { presence: Ruling::Allowed, last_seen: true };
 
     /// Without the reason, which is not for viewers.
-    pub fn verdict(self) -> Verdict {
-        Verdict { presence: self.presence == Ruling::Allowed, last_seen: self.last_seen }
+    pub fn visibility(self) -> Visibility {
+        Visibility { presence: self.presence == Ruling::Allowed, last_seen: self.last_seen }
     }
 }
 
 impl Relation {
     /// The rule, for a viewer who is not the subject: the stronger reason first.
-    pub fn judged(self) -> Judgement {
-        let hidden = |presence| Judgement { presence, last_seen: false };
+    pub fn verdict(self) -> Verdict {
+        let hidden = |presence| Verdict { presence, last_seen: false };
         if self.restricted {
             return hidden(Ruling::Restricted);
         }
@@ -91,21 +91,21 @@ impl Relation {
         if !self.privacy.presence.includes(self.contact) {
             return hidden(Ruling::Private);
         }
-        Judgement { presence: Ruling::Allowed, last_seen: self.privacy.last_seen.includes(self.contact) }
+        Verdict { presence: Ruling::Allowed, last_seen: self.privacy.last_seen.includes(self.contact) }
     }
 
     /// The rule, whoever looks: everybody sees themselves, and a viewer of none is a service.
-    pub fn seen_by(self, viewer: Option<&str>, subject: &str) -> Judgement {
+    pub fn verdict_for(self, viewer: Option<&str>, subject: &str) -> Verdict {
         match viewer {
-            None => self.judged_by_service(),
-            Some(viewer) if viewer == subject => Judgement::OPEN,
-            Some(_) => self.judged(),
+            None => self.verdict_for_service(),
+            Some(viewer) if viewer == subject => Verdict::OPEN,
+            Some(_) => self.verdict(),
         }
     }
 
     /// The rule for a service, which sees everybody who is not restricted.
-    pub fn judged_by_service(self) -> Judgement {
-        Relation { restricted: self.restricted, ..Relation::default() }.judged()
+    pub fn verdict_for_service(self) -> Verdict {
+        Relation { restricted: self.restricted, ..Relation::default() }.verdict()
     }
 }
 
@@ -121,28 +121,29 @@ mod tests {
             contact: false,
             privacy: Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody },
         };
-        assert_eq!(all.judged().presence, Ruling::Restricted);
-        assert_eq!(Relation { restricted: false, ..all }.judged().presence, Ruling::Blocked);
-        assert_eq!(Relation { restricted: false, blocked: false, ..all }.judged().presence, Ruling::Private);
-        assert_eq!(Relation::default().judged(), Judgement::OPEN);
-        assert_eq!(all.judged_by_service().presence, Ruling::Restricted);
-        assert_eq!(Relation { restricted: false, ..all }.judged_by_service(), Judgement::OPEN);
-        assert_eq!(all.seen_by(Some("bob"), "bob"), Judgement::OPEN, "everybody sees themselves");
-        assert_eq!(all.seen_by(Some("ann"), "bob"), all.judged());
-        assert_eq!(all.seen_by(None, "bob"), all.judged_by_service());
+        assert_eq!(all.verdict().presence, Ruling::Restricted);
+        assert_eq!(Relation { restricted: false, ..all }.verdict().presence, Ruling::Blocked);
+        assert_eq!(Relation { restricted: false, blocked: false, ..all }.verdict().presence, Ruling::Private);
+        assert_eq!(Relation::default().verdict(), Verdict::OPEN);
+        assert_eq!(all.verdict_for_service().presence, Ruling::Restricted);
+        assert_eq!(Relation { restricted: false, ..all }.verdict_for_service(), Verdict::OPEN);
+        assert_eq!(all.verdict_for(Some("bob"), "bob"), Verdict::OPEN, "everybody sees themselves");
+        assert_eq!(all.verdict_for(Some("ann"), "bob"), all.verdict());
+        assert_eq!(all.verdict_for(None, "bob"), all.verdict_for_service());
     }
 
     #[test]
     fn presence_and_last_seen_have_audiences_of_their_own() {
-        let judged = |presence, last_seen, contact| {
-            let judged = Relation { contact, privacy: Privacy { presence, last_seen }, ..Relation::default() }.judged();
-            (judged.verdict().presence, judged.last_seen)
+        let verdict = |presence, last_seen, contact| {
+            let verdict =
+                Relation { contact, privacy: Privacy { presence, last_seen }, ..Relation::default() }.verdict();
+            (verdict.visibility().presence, verdict.last_seen)
         };
-        assert_eq!(judged(Audience::Everyone, Audience::Contacts, false), (true, false));
-        assert_eq!(judged(Audience::Everyone, Audience::Contacts, true), (true, true));
-        assert_eq!(judged(Audience::Contacts, Audience::Everyone, true), (true, true));
-        assert_eq!(judged(Audience::Contacts, Audience::Everyone, false), (false, false), "hidden is hidden whole");
-        assert_eq!(judged(Audience::Nobody, Audience::Everyone, true), (false, false));
-        assert_eq!(judged(Audience::Everyone, Audience::Nobody, true), (true, false));
+        assert_eq!(verdict(Audience::Everyone, Audience::Contacts, false), (true, false));
+        assert_eq!(verdict(Audience::Everyone, Audience::Contacts, true), (true, true));
+        assert_eq!(verdict(Audience::Contacts, Audience::Everyone, true), (true, true));
+        assert_eq!(verdict(Audience::Contacts, Audience::Everyone, false), (false, false), "hidden is hidden whole");
+        assert_eq!(verdict(Audience::Nobody, Audience::Everyone, true), (false, false));
+        assert_eq!(verdict(Audience::Everyone, Audience::Nobody, true), (true, false));
     }
 }

@@ -5,8 +5,8 @@ use rollcall_core::choose::{Wish, Words, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
 use rollcall_core::heartbeat::{Found, moves};
-use rollcall_core::settle::{Decision, Retirement, retire, settle};
-use rollcall_core::sight::look;
+use rollcall_core::settle::{Decision, EvictionDecision, evict, settle};
+use rollcall_core::visibility::look;
 use rollcall_core::{Device, DeviceId, DeviceKind, Moment, Next, Published, Session, Span, Stance, State, Time};
 
 use crate::model::{DEVICES, Happening, History};
@@ -122,7 +122,7 @@ impl Life {
         let found = self.touch(happening);
         let end = Time(self.now) + RULES.alive_for();
         self.session.next = match self.session.next {
-            Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+            Next::Settle(at) | Next::Evict(at) => Next::Settle(at.min(end)),
             Next::Nothing => Next::Settle(end),
         };
         if moves(&found, *active, Time(self.now)) {
@@ -140,10 +140,10 @@ impl Life {
     fn look_if_due(&mut self) {
         match self.session.next {
             Next::Settle(at) if at.0 <= self.now => self.step(&Step::Settles),
-            Next::Retire(at) if at.0 <= self.now => match retire(&self.session, &self.moment(), &RULES) {
-                Retirement::Settle(decision) | Retirement::Keep(_, decision) => self.apply(decision),
-                Retirement::Drop(_) => self.session = Session::default(),
-                Retirement::Wait => {}
+            Next::Evict(at) if at.0 <= self.now => match evict(&self.session, &self.moment(), &RULES) {
+                EvictionDecision::Settle(decision) | EvictionDecision::Keep(_, decision) => self.apply(decision),
+                EvictionDecision::Drop(_) => self.session = Session::default(),
+                EvictionDecision::Wait => {}
             },
             _ => {}
         }

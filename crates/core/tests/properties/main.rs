@@ -27,7 +27,7 @@ pub(crate) const RULES: Rules = Rules {
     idle_after: Span(30),
     grace: Span(8),
     typing_ttl: Span(5),
-    retire_after: Span(3),
+    evict_after: Span(3),
     watch_limit: 20,
 };
 
@@ -47,5 +47,5 @@ pub(crate) fn apply(session: &mut Session, decision: Decision) {
     session.published = decision.publish.or(session.published.take());
     let by = decision.prune_expired_by;
     session.devices.retain(|device| by == Time(0) || device.expires_at > by);
-    session.mark.commits += 1;
+    session.revision.commits += 1;
 }

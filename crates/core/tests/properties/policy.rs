@@ -1,4 +1,4 @@
-//! Who may see whom: the book against sets of strings.
+//! Who may see whom: the policy index against sets of strings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rollcall_core::UserId;
 use rollcall_core::policy::{
-    Audience, Book, Census, Change, Judgement, Numbers, PAGE_BYTES, Privacy, Relation, Ruling, number_of,
+    Audience, Census, Change, Numbers, PAGE_BYTES, PolicyIndex, Privacy, Relation, Ruling, Verdict, number_of,
 };
 
 use crate::config;
@@ -51,8 +51,8 @@ impl Model {
             Change::UnrestrictMany(numbers) => self.restricted = &self.restricted - &each(numbers).collect(),
             Change::Block(one, other) => drop(self.blocks.insert(pair(one, other))),
             Change::Unblock(one, other) => drop(self.blocks.remove(&pair(one, other))),
-            Change::Befriend(one, other) => drop(self.contacts.insert(pair(one, other))),
-            Change::Unfriend(one, other) => drop(self.contacts.remove(&pair(one, other))),
+            Change::AddContact(one, other) => drop(self.contacts.insert(pair(one, other))),
+            Change::RemoveContact(one, other) => drop(self.contacts.remove(&pair(one, other))),
             Change::SetPrivacy(user, privacy) => drop(self.privacies.insert(text(user), *privacy)),
         }
     }
@@ -69,12 +69,12 @@ impl Model {
         }
     }
 
-    fn judgement(&self, viewer: Option<&str>, subject: &str) -> Judgement {
+    fn verdict(&self, viewer: Option<&str>, subject: &str) -> Verdict {
         let relation = self.relation(viewer, subject);
         match viewer {
-            None => relation.judged_by_service(),
-            Some(viewer) if viewer == subject => Judgement::OPEN,
-            Some(_) => relation.judged(),
+            None => relation.verdict_for_service(),
+            Some(viewer) if viewer == subject => Verdict::OPEN,
+            Some(_) => relation.verdict(),
         }
     }
 
@@ -94,10 +94,10 @@ impl Model {
     fn undoing(&self) -> Vec<Change> {
         let pair = |(one, other): &(String, String)| (user(one), user(other));
         let unblock = self.blocks.iter().map(pair).map(|(one, other)| Change::Unblock(one, other));
-        let unfriend = self.contacts.iter().map(pair).map(|(one, other)| Change::Unfriend(one, other));
+        let remove_contact = self.contacts.iter().map(pair).map(|(one, other)| Change::RemoveContact(one, other));
         let unrestrict = self.restricted.iter().map(|name| Change::Unrestrict(user(name)));
         let forget = self.privacies.keys().map(|name| Change::SetPrivacy(user(name), Privacy::default()));
-        unblock.chain(unfriend).chain(unrestrict).chain(forget).collect()
+        unblock.chain(remove_contact).chain(unrestrict).chain(forget).collect()
     }
 }
 
@@ -133,8 +133,8 @@ fn change() -> impl Strategy<Value = Change> {
         1 => numbers.prop_map(Change::UnrestrictMany),
         6 => (anybody(), anybody()).prop_map(|(one, other)| Change::Block(one, other)),
         4 => (anybody(), anybody()).prop_map(|(one, other)| Change::Unblock(one, other)),
-        6 => (anybody(), anybody()).prop_map(|(one, other)| Change::Befriend(one, other)),
-        4 => (anybody(), anybody()).prop_map(|(one, other)| Change::Unfriend(one, other)),
+        6 => (anybody(), anybody()).prop_map(|(one, other)| Change::AddContact(one, other)),
+        4 => (anybody(), anybody()).prop_map(|(one, other)| Change::RemoveContact(one, other)),
         4 => (anybody(), privacy).prop_map(|(who, privacy)| Change::SetPrivacy(who, privacy)),
     ]
 }
@@ -144,44 +144,44 @@ fn viewers() -> impl Iterator<Item = Option<&'static str>> {
     std::iter::once(None).chain(PEOPLE.into_iter().map(Some)).chain([Some("nobody-in-particular")])
 }
 
-fn judged(book: &Book, viewer: Option<&str>) -> Vec<Judgement> {
-    let mut judgements = Vec::new();
-    book.judge(viewer, PEOPLE, &mut judgements);
-    judgements
+fn judged(policy_index: &PolicyIndex, viewer: Option<&str>) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    policy_index.check(viewer, PEOPLE, &mut verdicts);
+    verdicts
 }
 
 proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn the_book_says_what_the_sets_say(changes in vec(change(), 0..120), salts: [u64; 2]) {
+    fn the_policy_index_says_what_the_sets_say(changes in vec(change(), 0..120), salts: [u64; 2]) {
         let mut model = Model::default();
-        let mut books = salts.map(Book::new);
-        let floor = books[0].bytes();
+        let mut policy_indexes = salts.map(PolicyIndex::new);
+        let floor = policy_indexes[0].bytes();
         for change in &changes {
             model.apply(change);
-            books.iter_mut().for_each(|book| book.apply(change));
+            policy_indexes.iter_mut().for_each(|policy_index| policy_index.apply(change));
         }
-        for book in &mut books {
-            prop_assert_eq!(book.census(), model.census());
+        for policy_index in &mut policy_indexes {
+            prop_assert_eq!(policy_index.census(), model.census());
             for viewer in viewers() {
                 for subject in PEOPLE {
-                    prop_assert_eq!(book.relation(viewer, subject), model.relation(viewer, subject), "{:?} {}", viewer, subject);
+                    prop_assert_eq!(policy_index.relation(viewer, subject), model.relation(viewer, subject), "{:?} {}", viewer, subject);
                 }
-                let expected = PEOPLE.map(|subject| model.judgement(viewer, subject));
-                prop_assert_eq!(judged(book, viewer), expected, "{:?}", viewer);
+                let expected = PEOPLE.map(|subject| model.verdict(viewer, subject));
+                prop_assert_eq!(judged(policy_index, viewer), expected, "{:?}", viewer);
             }
-            model.undoing().iter().for_each(|change| book.apply(change));
-            prop_assert_eq!(book.census(), Census::default());
-            prop_assert_eq!(book.bytes(), floor);
+            model.undoing().iter().for_each(|change| policy_index.apply(change));
+            prop_assert_eq!(policy_index.census(), Census::default());
+            prop_assert_eq!(policy_index.bytes(), floor);
         }
     }
 
     #[test]
     fn to_hear_the_last_changes_again_changes_nothing(changes in vec(change(), 0..60), from in 0..60_usize) {
-        let mut once = Book::new(1);
+        let mut once = PolicyIndex::new(1);
         changes.iter().for_each(|change| once.apply(change));
-        let mut twice = Book::new(1);
+        let mut twice = PolicyIndex::new(1);
         changes.iter().for_each(|change| twice.apply(change));
         changes.iter().skip(from).for_each(|change| twice.apply(change));
         prop_assert_eq!(once.census(), twice.census());
@@ -193,46 +193,46 @@ proptest! {
 
 #[test]
 fn strangers_who_come_and_go_leave_nothing_behind() {
-    let mut book = Book::new(3);
+    let mut policy_index = PolicyIndex::new(3);
     let lasting = |number: u32| (user(&format!("lasting-{number}")), user(&format!("other-{number}")));
-    (0..1000).map(lasting).for_each(|(one, other)| book.apply(&Change::Block(one, other)));
+    (0..1000).map(lasting).for_each(|(one, other)| policy_index.apply(&Change::Block(one, other)));
     let mut most = 0;
     for number in 0..100_000 {
         let (one, other) = (user(&format!("passing-{number}")), user(&format!("passer-by-{number}")));
-        book.apply(&Change::Block(one.clone(), other.clone()));
-        book.apply(&Change::Unblock(one, other));
+        policy_index.apply(&Change::Block(one.clone(), other.clone()));
+        policy_index.apply(&Change::Unblock(one, other));
         if number == 1000 {
-            most = book.bytes() * 5 / 4;
+            most = policy_index.bytes() * 5 / 4;
         }
     }
-    assert!(book.bytes() < most, "{} where {most} was room enough for a hundredth", book.bytes());
-    assert_eq!(book.census(), Census { blocks: 1000, people: 2000, ..Census::default() });
+    assert!(policy_index.bytes() < most, "{} where {most} was room enough for a hundredth", policy_index.bytes());
+    assert_eq!(policy_index.census(), Census { blocks: 1000, people: 2000, ..Census::default() });
     for number in 0..1000 {
         let (one, other) = lasting(number);
-        let mut judgements = Vec::new();
-        book.judge(Some(other.as_str()), [one.as_str()], &mut judgements);
-        assert_eq!(judgements[0].presence, Ruling::Blocked);
+        let mut verdicts = Vec::new();
+        policy_index.check(Some(other.as_str()), [one.as_str()], &mut verdicts);
+        assert_eq!(verdicts[0].presence, Ruling::Blocked);
     }
 }
 
 #[test]
 fn a_hundred_thousand_blocks_hide_those_two_and_nobody_else() {
-    let mut book = Book::new(9);
+    let mut policy_index = PolicyIndex::new(9);
     let name = |number: u32| format!("user-{number:011}");
     // Each blocks the next.
     for number in 0..100_000 {
-        book.apply(&Change::Block(user(&name(number)), user(&name(number + 1))));
+        policy_index.apply(&Change::Block(user(&name(number)), user(&name(number + 1))));
     }
     for number in (1..100_000).step_by(997) {
         let subjects = (0..1000).map(|offset| name(number + offset - 1)).collect::<Vec<_>>();
-        let mut judgements = Vec::new();
-        book.judge(Some(&name(number)), subjects.iter().map(String::as_str), &mut judgements);
-        for (subject, judgement) in subjects.iter().zip(judgements) {
+        let mut verdicts = Vec::new();
+        policy_index.check(Some(&name(number)), subjects.iter().map(String::as_str), &mut verdicts);
+        for (subject, verdict) in subjects.iter().zip(verdicts) {
             let hidden = *subject == name(number - 1) || (*subject == name(number + 1) && number < 100_000);
-            assert_eq!(judgement.presence == Ruling::Blocked, hidden, "{subject} to {number}");
+            assert_eq!(verdict.presence == Ruling::Blocked, hidden, "{subject} to {number}");
         }
     }
-    let stats = book.filter_stats();
+    let stats = policy_index.filter_stats();
     assert_eq!(stats.keys, 100_000);
     assert!(stats.bits < 2_000_000, "no more than 18 each, and what the smallest lines add: {stats:?}");
 }

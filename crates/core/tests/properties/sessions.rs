@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use rollcall_core::choose::{Wish, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
-use rollcall_core::settle::{Retirement, retire, settle};
-use rollcall_core::sight::look;
+use rollcall_core::settle::{EvictionDecision, evict, settle};
+use rollcall_core::visibility::look;
 use rollcall_core::{
-    Amnesty, Choice, Device, DeviceId, DeviceKind, Mark, Moment, Next, Note, Published, Session, Span, Stance, State,
-    Time,
+    Choice, Device, DeviceId, DeviceKind, Moment, Next, Note, OutageGrace, Published, Revision, Session, Span, Stance,
+    State, Time,
 };
 
 use crate::{RULES, apply, config};
@@ -65,15 +65,21 @@ fn records() -> impl Strategy<Value = Published> {
 }
 
 fn sessions() -> impl Strategy<Value = Session> {
-    let next = prop_oneof![Just(Next::Nothing), times().prop_map(Next::Settle), times().prop_map(Next::Retire)];
+    let next = prop_oneof![Just(Next::Nothing), times().prop_map(Next::Settle), times().prop_map(Next::Evict)];
     (devices(), proptest::option::of(choices()), proptest::option::of(records()), next).prop_map(
-        |(devices, choice, published, next)| Session { devices, choice, published, next, mark: Mark::default() },
+        |(devices, choice, published, next)| Session {
+            devices,
+            choice,
+            published,
+            next,
+            revision: Revision::default(),
+        },
     )
 }
 
 fn moments() -> impl Strategy<Value = Moment> {
-    let amnesty = (past(), times()).prop_map(|(since, until)| Amnesty { since, until });
-    proptest::option::of(amnesty).prop_map(|amnesty| Moment { now: NOW, amnesty })
+    let outage_grace = (past(), times()).prop_map(|(since, until)| OutageGrace { since, until });
+    proptest::option::of(outage_grace).prop_map(|outage_grace| Moment { now: NOW, outage_grace })
 }
 
 fn wishes() -> impl Strategy<Value = Wish> {
@@ -87,7 +93,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
 /// The state, by the plainest reading of the rules.
 fn plain_state(session: &Session, moment: &Moment, now: Time) -> State {
     let lives = |device: &&Device| {
-        let pardoned = moment.amnesty.is_some_and(|a| device.expires_at > a.since && a.until > now);
+        let pardoned = moment.outage_grace.is_some_and(|a| device.expires_at > a.since && a.until > now);
         device.expires_at > now || pardoned
     };
     let alive: Vec<&Device> = session.devices.iter().filter(lives).collect();
@@ -147,13 +153,13 @@ proptest! {
         let shown = derive(&session, &moment, &RULES);
         match rollcall_core::deadline::next(&session, &moment, &RULES, &shown) {
             Next::Settle(at) => prop_assert!(at > moment.now),
-            Next::Retire(_) => prop_assert!(session.devices.iter().all(|device| !moment.is_alive(device))),
+            Next::Evict(_) => prop_assert!(session.devices.iter().all(|device| !moment.is_alive(device))),
             Next::Nothing => prop_assert_eq!(next_change(&session, &moment, &RULES, &shown), None),
         }
     }
 
     #[test]
-    fn settling_and_choosing_never_lose_a_last_seen(session in sessions(), moment in moments(), wish in wishes()) {
+    fn settling_and_choice_request_never_lose_a_last_seen(session in sessions(), moment in moments(), wish in wishes()) {
         let seen = look(&session, &moment, &RULES).last_seen;
         let (_, chosen) = choose(&session, &moment, &RULES, &wish);
         let settled = settle(&session, &moment, &RULES);
@@ -187,14 +193,14 @@ proptest! {
     }
 
     #[test]
-    fn who_was_alive_when_the_store_went_away_lives_until_the_pardon_ends(
+    fn who_was_alive_when_the_store_went_away_lives_until_the_outage_grace_ends(
         session in sessions(),
         (since, until) in (times(), times()),
     ) {
-        let amnesty = Some(Amnesty { since, until });
+        let outage_grace = Some(OutageGrace { since, until });
         for device in session.devices.iter().filter(|device| device.expires_at > since) {
             for now in 0..until.0 {
-                let moment = Moment { now: Time(now), amnesty };
+                let moment = Moment { now: Time(now), outage_grace };
                 prop_assert!(moment.is_alive(device));
             }
         }
@@ -204,20 +210,20 @@ proptest! {
     fn only_what_is_cold_and_on_record_is_dropped(session in sessions(), moment in moments()) {
         let shown = look(&session, &moment, &RULES);
         let matters = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
-        match retire(&session, &moment, &RULES) {
-            Retirement::Drop(last_seen) => {
+        match evict(&session, &moment, &RULES) {
+            EvictionDecision::Drop(last_seen) => {
                 prop_assert!(!matters && session.devices.iter().all(|device| !moment.is_alive(device)));
                 prop_assert_eq!((shown.state, shown.last_seen), (State::Offline, last_seen));
             }
-            Retirement::Keep(last_seen, decision) => {
+            EvictionDecision::Keep(last_seen, decision) => {
                 prop_assert!(matters && decision.publish.is_none());
                 prop_assert_eq!(shown.last_seen, last_seen);
                 let mut after = session.clone();
                 apply(&mut after, decision);
-                prop_assert_eq!(retire(&after, &moment, &RULES), Retirement::Wait);
+                prop_assert_eq!(evict(&after, &moment, &RULES), EvictionDecision::Wait);
             }
-            Retirement::Settle(decision) => prop_assert_eq!(Some(decision), settle(&session, &moment, &RULES)),
-            Retirement::Wait => prop_assert!(!matches!(session.next, Next::Retire(at) if at <= moment.now)),
+            EvictionDecision::Settle(decision) => prop_assert_eq!(Some(decision), settle(&session, &moment, &RULES)),
+            EvictionDecision::Wait => prop_assert!(!matches!(session.next, Next::Evict(at) if at <= moment.now)),
         }
     }
 }

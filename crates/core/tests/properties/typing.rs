@@ -1,7 +1,7 @@
 //! Typing: whoever watches is told seldom, and is right all the same.
 
 use proptest::prelude::*;
-use rollcall_core::typing::{Mark, Next, TELL_EVERY};
+use rollcall_core::typing::{Next, TELL_EVERY, TypingRecord};
 use rollcall_core::{Span, Time};
 
 use crate::config;
@@ -38,7 +38,7 @@ impl Story {
 
 /// Plays the signs, and flushes when told to, one at a time.
 fn play(signs: &[(u64, u64)]) -> (Story, u64) {
-    let (mut story, mut mark, mut flush_at) = (Story::default(), Mark::default(), None);
+    let (mut story, mut record, mut flush_at) = (Story::default(), TypingRecord::default(), None);
     let mut arrivals = Vec::new();
     let mut at = START;
     for (gap, lasts) in signs {
@@ -52,10 +52,10 @@ fn play(signs: &[(u64, u64)]) -> (Story, u64) {
         let flushes = flush_at.unwrap_or(u64::MAX);
         let (now, next) = if flushes <= arrives && flushes < u64::MAX {
             flush_at = None;
-            (flushes, mark.flush(Time(flushes)))
+            (flushes, record.flush(Time(flushes)))
         } else if let Some((now, lasts)) = arrivals.next() {
             story.truths.push((now, if lasts == 0 { 0 } else { now + lasts }));
-            (now, mark.sign(Time(now), Span(lasts)))
+            (now, record.sign(Time(now), Span(lasts)))
         } else {
             return (story, end);
         };
@@ -119,13 +119,13 @@ proptest! {
     }
 
     #[test]
-    fn a_mark_that_is_forgotten_in_time_is_not_missed(signs in signs()) {
-        let (mut kept, mut forgetful) = (Mark::default(), Mark::default());
+    fn a_revision_that_is_forgotten_in_time_is_not_missed(signs in signs()) {
+        let (mut kept, mut forgetful) = (TypingRecord::default(), TypingRecord::default());
         let mut now = START;
         for (gap, lasts) in signs {
             now += gap;
             if forgetful.forget_at() <= Time(now) {
-                forgetful = Mark::default();
+                forgetful = TypingRecord::default();
             }
             prop_assert_eq!(kept.sign(Time(now), Span(lasts)), forgetful.sign(Time(now), Span(lasts)));
         }

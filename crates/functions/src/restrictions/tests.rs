@@ -1,4 +1,4 @@
-//! A desk over a policy of a few lines: a log that can be cut, pages that can be slow, and a store that can be away.
+//! A policy cache over a policy of a few lines: a log that can be cut, pages that can be slow, and a store that can be away.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -28,10 +28,10 @@ impl Town {
         self.log.borrow_mut().push(change);
     }
 
-    fn truth(&self) -> Book {
-        let mut book = Book::new(1);
-        self.log.borrow().iter().for_each(|change| book.apply(change));
-        book
+    fn truth(&self) -> PolicyIndex {
+        let mut policy_index = PolicyIndex::new(1);
+        self.log.borrow().iter().for_each(|change| policy_index.apply(change));
+        policy_index
     }
 
     fn answer<T>(&self, value: impl FnOnce() -> T) -> Result<T, Error> {
@@ -104,30 +104,30 @@ fn block(one: &str, other: &str) -> Change {
     Change::Block(user(one), user(other))
 }
 
-fn rulings(desk: &Desk, town: &Town, viewer: &str, subjects: &[&str]) -> Result<Vec<Ruling>, Error> {
+fn rulings(policy_cache: &PolicyCache, town: &Town, viewer: &str, subjects: &[&str]) -> Result<Vec<Ruling>, Error> {
     let subjects: Vec<UserId> = subjects.iter().map(|name| user(name)).collect();
-    let judgements = now(desk.check(town, Some(user(viewer)), subjects.iter().collect()))?;
-    Ok(judgements.into_iter().map(|judgement| judgement.presence).collect())
+    let verdicts = now(policy_cache.check(town, Some(user(viewer)), subjects.iter().collect()))?;
+    Ok(verdicts.into_iter().map(|verdict| verdict.presence).collect())
 }
 
-fn refresh(desk: &Desk, town: &Town) -> Freshness {
-    now(desk.refresh(town, 2, PLENTY)).unwrap()
+fn refresh(policy_cache: &PolicyCache, town: &Town) -> Freshness {
+    now(policy_cache.refresh(town, 2, PLENTY)).unwrap()
 }
 
-/// A desk that holds everything.
-fn warm(town: &Town) -> Desk {
-    let desk = Desk::default();
-    while refresh(&desk, town).more {}
-    assert_eq!(refresh(&desk, town).standing, Standing::Warm);
-    desk
+/// A policy cache that holds everything.
+fn warm(town: &Town) -> PolicyCache {
+    let policy_cache = PolicyCache::default();
+    while refresh(&policy_cache, town).more {}
+    assert_eq!(refresh(&policy_cache, town).standing, Standing::Warm);
+    policy_cache
 }
 
 #[test]
-fn a_cold_desk_asks_the_store_and_a_warm_one_nobody() {
+fn a_cold_policy_cache_asks_the_store_and_a_warm_one_nobody() {
     let town = Town::default();
     ["1", "eve"].into_iter().for_each(|name| town.change(restrict(name)));
     town.change(block("bob", "alice"));
-    let cold = Desk::default();
+    let cold = PolicyCache::default();
     let asked = ["1", "eve", "bob", "carol", "alice"];
     use Ruling::{Allowed, Blocked, Restricted};
     let expected = vec![Restricted, Restricted, Blocked, Allowed, Allowed];
@@ -148,11 +148,14 @@ fn half_of_a_policy_is_never_answered_from() {
     town.change(Change::Unrestrict(user("user-0")));
     // Made while the first page is read: neither on it nor before its cursor.
     town.meanwhile.borrow_mut().extend([restrict("user-0"), block("a", "b"), Change::Unblock(user("a"), user("b"))]);
-    let desk = Desk::default();
+    let policy_cache = PolicyCache::default();
     loop {
-        let loading = refresh(&desk, &town);
+        let loading = refresh(&policy_cache, &town);
         let asked = town.asked_exactly.get();
-        assert_eq!(rulings(&desk, &town, "a", &["user-0", "b"]).unwrap(), [Ruling::Restricted, Ruling::Allowed]);
+        assert_eq!(
+            rulings(&policy_cache, &town, "a", &["user-0", "b"]).unwrap(),
+            [Ruling::Restricted, Ruling::Allowed]
+        );
         let from_memory = town.asked_exactly.get() == asked;
         assert_eq!(from_memory, loading.standing == Standing::Warm);
         if from_memory {
@@ -165,108 +168,108 @@ fn half_of_a_policy_is_never_answered_from() {
 #[test]
 fn a_change_is_in_force_when_it_is_answered() {
     let town = Town::default();
-    let desk = warm(&town);
+    let policy_cache = warm(&town);
     // Somebody else's changes come before it in the log, more than are read at once.
     (0..3000).for_each(|number| town.change(restrict(&format!("user-{number}"))));
     let changes = vec![Ok(block("bob", "alice")), Err(Error::Denied), Ok(restrict("full"))];
-    let answers = now(desk.apply(&town, changes)).unwrap();
+    let answers = now(policy_cache.apply(&town, changes)).unwrap();
     assert_eq!(answers, [Ok(()), Err(Error::Denied), Err(Error::TooMany(1))], "each in its place");
     town.away.set(true);
-    let seen = rulings(&desk, &town, "alice", &["bob", "user-2999"]).unwrap();
+    let seen = rulings(&policy_cache, &town, "alice", &["bob", "user-2999"]).unwrap();
     assert_eq!(seen, [Ruling::Blocked, Ruling::Restricted]);
 }
 
 #[test]
-fn what_stirs_is_told_once_and_from_the_first_call_on() {
+fn what_invalidations_is_told_once_and_from_the_first_call_on() {
     let town = Town::default();
     (0..9).for_each(|number| town.change(restrict(&format!("user-{number}"))));
-    let desk = Desk::default();
+    let policy_cache = PolicyCache::default();
     // It may not load yet.
-    let first = now(desk.refresh(&town, 8, 0)).unwrap();
+    let first = now(policy_cache.refresh(&town, 8, 0)).unwrap();
     assert_eq!((first.standing, first.more), (Standing::Cold, false));
-    assert_eq!(first.stirred, [Stir::Everybody], "what was before nobody knows");
+    assert_eq!(first.invalidated, [Invalidation::Everybody], "what was before nobody knows");
     town.change(block("bob", "alice"));
-    let second = now(desk.refresh(&town, 8, 0)).unwrap();
-    assert_eq!(second.stirred, [Stir::Pair(user("bob"), user("alice"))], "though it holds nothing");
+    let second = now(policy_cache.refresh(&town, 8, 0)).unwrap();
+    assert_eq!(second.invalidated, [Invalidation::Pair(user("bob"), user("alice"))], "though it holds nothing");
     // While it loads, too.
-    assert_eq!(refresh(&desk, &town).standing, Standing::Loading);
+    assert_eq!(refresh(&policy_cache, &town).standing, Standing::Loading);
     town.change(Change::SetPrivacy(user("eve"), Privacy { presence: Audience::Nobody, ..Privacy::default() }));
-    assert_eq!(refresh(&desk, &town).stirred, [Stir::Subject(user("eve"))]);
-    while refresh(&desk, &town).more {}
+    assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Subject(user("eve"))]);
+    while refresh(&policy_cache, &town).more {}
     town.change(restrict("mallory"));
-    assert_eq!(refresh(&desk, &town).stirred, [Stir::Subject(user("mallory"))]);
-    assert!(refresh(&desk, &town).stirred.is_empty());
-    // A change made through this desk stirs as well.
-    now(desk.apply(&town, vec![Ok(block("x", "y"))])).unwrap();
-    assert_eq!(refresh(&desk, &town).stirred, [Stir::Pair(user("x"), user("y"))]);
+    assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Subject(user("mallory"))]);
+    assert!(refresh(&policy_cache, &town).invalidated.is_empty());
+    // A change made through this policy cache invalidations as well.
+    now(policy_cache.apply(&town, vec![Ok(block("x", "y"))])).unwrap();
+    assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Pair(user("x"), user("y"))]);
     town.change(Change::RestrictMany(Numbers::new(5, vec![0xff; 8]).unwrap()));
-    assert_eq!(refresh(&desk, &town).stirred, [Stir::Numbers(5)]);
+    assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Numbers(5)]);
     // Very many are not told one by one.
     (0..3000).for_each(|number| town.change(restrict(&format!("many-{number}"))));
-    assert_eq!(now(desk.refresh(&town, 5000, PLENTY)).unwrap().stirred, [Stir::Everybody]);
+    assert_eq!(now(policy_cache.refresh(&town, 5000, PLENTY)).unwrap().invalidated, [Invalidation::Everybody]);
 }
 
 #[test]
 fn a_gap_is_noticed_and_repaired() {
     let town = Town::default();
-    let desk = warm(&town);
+    let policy_cache = warm(&town);
     (0..5).for_each(|number| town.change(restrict(&format!("user-{number}"))));
     town.forgotten.set(4);
-    let lost = refresh(&desk, &town);
-    assert_eq!((lost.standing, lost.more, lost.stirred), (Standing::Cold, true, vec![Stir::Everybody]));
+    let lost = refresh(&policy_cache, &town);
+    assert_eq!((lost.standing, lost.more, lost.invalidated), (Standing::Cold, true, vec![Invalidation::Everybody]));
     // Between its losing track and its hearing again something changes, which it cannot tell apart.
     town.change(block("bob", "alice"));
-    assert_eq!(refresh(&desk, &town).stirred, [Stir::Everybody]);
-    assert_eq!(rulings(&desk, &town, "a", &["user-0"]).unwrap(), [Ruling::Restricted], "asked exactly");
-    while refresh(&desk, &town).more {}
+    assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Everybody]);
+    assert_eq!(rulings(&policy_cache, &town, "a", &["user-0"]).unwrap(), [Ruling::Restricted], "asked exactly");
+    while refresh(&policy_cache, &town).more {}
     town.away.set(true);
-    assert_eq!(rulings(&desk, &town, "a", &["user-0", "user-4"]).unwrap(), [Ruling::Restricted; 2]);
+    assert_eq!(rulings(&policy_cache, &town, "a", &["user-0", "user-4"]).unwrap(), [Ruling::Restricted; 2]);
 }
 
 #[test]
 fn a_gap_while_it_loads_begins_anew() {
     let town = Town::default();
     (0..9).for_each(|number| town.change(restrict(&format!("user-{number}"))));
-    let desk = Desk::default();
-    assert_eq!(refresh(&desk, &town).standing, Standing::Loading);
+    let policy_cache = PolicyCache::default();
+    assert_eq!(refresh(&policy_cache, &town).standing, Standing::Loading);
     town.change(restrict("late"));
     town.forgotten.set(10);
-    assert_eq!(refresh(&desk, &town).stirred, [Stir::Everybody]);
-    while refresh(&desk, &town).more {}
-    assert_eq!(refresh(&desk, &town).standing, Standing::Warm);
+    assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Everybody]);
+    while refresh(&policy_cache, &town).more {}
+    assert_eq!(refresh(&policy_cache, &town).standing, Standing::Warm);
     town.away.set(true);
-    assert_eq!(rulings(&desk, &town, "a", &["late", "user-8"]).unwrap(), [Ruling::Restricted; 2]);
+    assert_eq!(rulings(&policy_cache, &town, "a", &["late", "user-8"]).unwrap(), [Ruling::Restricted; 2]);
 }
 
 #[test]
-fn what_does_not_fit_is_asked_of_the_store_and_still_stirs() {
+fn what_does_not_fit_is_asked_of_the_store_and_still_invalidations() {
     let town = Town::default();
     (0..400).for_each(|number| town.change(restrict(&format!("user-{number}"))));
-    let desk = Desk::default();
+    let policy_cache = PolicyCache::default();
     let small = 10_000;
-    let mut freshness = now(desk.refresh(&town, 8, small)).unwrap();
+    let mut freshness = now(policy_cache.refresh(&town, 8, small)).unwrap();
     while freshness.more {
-        freshness = now(desk.refresh(&town, 8, small)).unwrap();
+        freshness = now(policy_cache.refresh(&town, 8, small)).unwrap();
     }
     assert_eq!((freshness.standing, freshness.bytes), (Standing::TooLarge, 0));
-    assert_eq!(rulings(&desk, &town, "a", &["user-0", "b"]).unwrap(), [Ruling::Restricted, Ruling::Allowed]);
+    assert_eq!(rulings(&policy_cache, &town, "a", &["user-0", "b"]).unwrap(), [Ruling::Restricted, Ruling::Allowed]);
     town.change(block("bob", "alice"));
-    let stirred = now(desk.refresh(&town, 8, small)).unwrap().stirred;
-    assert_eq!(stirred, [Stir::Pair(user("bob"), user("alice"))]);
+    let invalidated = now(policy_cache.refresh(&town, 8, small)).unwrap().invalidated;
+    assert_eq!(invalidated, [Invalidation::Pair(user("bob"), user("alice"))]);
 }
 
 #[test]
 fn a_store_that_is_away_changes_nothing() {
     let town = Town::default();
-    let desk = warm(&town);
+    let policy_cache = warm(&town);
     town.change(block("bob", "alice"));
     town.away.set(true);
-    assert_eq!(now(desk.refresh(&town, 8, PLENTY)), Err(Error::Unavailable(7)));
-    assert_eq!(now(desk.apply(&town, vec![Ok(restrict("eve"))])), Err(Error::Unavailable(7)));
+    assert_eq!(now(policy_cache.refresh(&town, 8, PLENTY)), Err(Error::Unavailable(7)));
+    assert_eq!(now(policy_cache.apply(&town, vec![Ok(restrict("eve"))])), Err(Error::Unavailable(7)));
     town.away.set(false);
-    let back = refresh(&desk, &town);
-    assert_eq!((back.standing, back.stirred.len()), (Standing::Warm, 1));
-    assert_eq!(rulings(&desk, &town, "alice", &["bob"]).unwrap(), [Ruling::Blocked]);
+    let back = refresh(&policy_cache, &town);
+    assert_eq!((back.standing, back.invalidated.len()), (Standing::Warm, 1));
+    assert_eq!(rulings(&policy_cache, &town, "alice", &["bob"]).unwrap(), [Ruling::Blocked]);
 }
 
 #[test]
@@ -274,17 +277,17 @@ fn a_service_sees_everybody_who_is_not_restricted() {
     let town = Town::default();
     town.change(restrict("eve"));
     town.change(Change::SetPrivacy(user("bob"), Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody }));
-    for desk in [Desk::default(), warm(&town)] {
+    for policy_cache in [PolicyCache::default(), warm(&town)] {
         let subjects = [user("eve"), user("bob")];
-        let judgements = now(desk.check(&town, None, subjects.iter().collect())).unwrap();
-        assert_eq!(judgements[0].presence, Ruling::Restricted);
-        assert_eq!(judgements[1], Judgement::OPEN);
+        let verdicts = now(policy_cache.check(&town, None, subjects.iter().collect())).unwrap();
+        assert_eq!(verdicts[0].presence, Ruling::Restricted);
+        assert_eq!(verdicts[1], Verdict::OPEN);
     }
 }
 
 #[test]
 fn a_check_is_bounded() {
     let many: Vec<UserId> = (0..=MAX_SUBJECTS).map(|number| user(&number.to_string())).collect();
-    let refused = now(Desk::default().check(&Town::default(), None, many.iter().collect()));
+    let refused = now(PolicyCache::default().check(&Town::default(), None, many.iter().collect()));
     assert_eq!(refused, Err(Error::TooMany(10_000)));
 }

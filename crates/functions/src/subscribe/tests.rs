@@ -10,7 +10,7 @@ use rollcall_core::{Device, DeviceId, DeviceKind, Ids, Session, Span, Stance};
 
 use super::*;
 use crate::at_once::now;
-use crate::capabilities::{Commit, Committed, Loaded, Retiree, Shards, Sighting, Touched, Touches};
+use crate::capabilities::{Commit, Committed, Eviction, LastSeenEntry, Loaded, Shards, Touched, Touches};
 
 const NOW: Time = Time(1_700_000_000_000);
 const RULES: Rules = Rules::STANDARD;
@@ -51,7 +51,7 @@ fn session(beat_at: Time, published: Option<Published>) -> Session {
 /// What happens while a feed runs.
 enum Step {
     Change(&'static str, Published),
-    Rule(&'static str, Verdict),
+    Rule(&'static str, Visibility),
 }
 
 #[derive(Default, Clone)]
@@ -61,7 +61,7 @@ struct Town(Rc<Streets>);
 struct Streets {
     sessions: RefCell<HashMap<UserId, Session>>,
     archived: RefCell<HashMap<UserId, Time>>,
-    verdicts: RefCell<HashMap<UserId, Verdict>>,
+    verdicts: RefCell<HashMap<UserId, Visibility>>,
     steps: RefCell<VecDeque<Step>>,
     end: RefCell<Option<Error>>,
     loads: Cell<usize>,
@@ -77,7 +77,7 @@ impl Town {
     }
 
     fn rule(&self, name: &str, presence: bool, last_seen: bool) {
-        self.0.verdicts.borrow_mut().insert(user(name), Verdict { presence, last_seen });
+        self.0.verdicts.borrow_mut().insert(user(name), Visibility { presence, last_seen });
     }
 
     fn platform(&self) -> (&Self, &Self, &Self) {
@@ -134,16 +134,16 @@ impl Sessions for Town {
     async fn due(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
         panic!("watching does not sweep")
     }
-    async fn retirable(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
+    async fn evictable(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
         panic!("watching does not sweep")
     }
-    async fn retire_many(&self, _: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
+    async fn evict_many(&self, _: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error> {
         panic!("watching does not sweep")
     }
 }
 
 impl Archive for Town {
-    async fn put_many(&self, _: Vec<Sighting>) -> Result<(), Error> {
+    async fn put_many(&self, _: Vec<LastSeenEntry>) -> Result<(), Error> {
         panic!("watching does not archive")
     }
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
@@ -152,8 +152,8 @@ impl Archive for Town {
     }
 }
 
-impl Verdicts for Town {
-    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
+impl RestrictionCheck for Town {
+    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
         let verdicts = self.0.verdicts.borrow();
         Ok(subjects.iter().map(|subject| verdicts.get(&user(subject)).copied().unwrap_or(OWN)).collect())
     }
@@ -234,7 +234,7 @@ fn the_hidden_take_the_road_of_the_shown() {
         let places = town.open(Some(user("alice")), &["bob", "eve"]);
         let places: Vec<_> = places.into_iter().map(Result::unwrap).collect();
         assert_eq!(places.iter().map(|place| place.view.is_some()).collect::<Vec<_>>(), [shown; 2]);
-        assert!(places.iter().all(|place| place.sight.presence == shown));
+        assert!(places.iter().all(|place| place.visibility.presence == shown));
         (town.0.loads.get(), town.0.archive_asked.get())
     });
     assert_eq!(roads[0], roads[1]);
@@ -248,7 +248,7 @@ fn only_people_themselves_see_their_choice() {
     let place = |viewer: &str| town.open(Some(user(viewer)), &["bob"]).remove(0).unwrap();
     assert_eq!(place("alice").view, None);
     let own = place("bob");
-    assert_eq!((own.sight, own.view.unwrap().choice), (OWN, Some(choice)));
+    assert_eq!((own.visibility, own.view.unwrap().choice), (OWN, Some(choice)));
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_feed_settles_whom_it_finds_unsettled() {
 #[test]
 fn a_verdict_is_asked_afresh_for_every_change() {
     let town = Town::with(&[("bob", session(ago(1_000), Some(published(State::Online, ago(1_000)))))]);
-    let hidden = Verdict { presence: false, last_seen: false };
+    let hidden = Visibility { presence: false, last_seen: false };
     town.0.steps.borrow_mut().extend([
         Step::Rule("bob", hidden),
         Step::Change("bob", published(State::Busy, NOW)),

@@ -8,7 +8,7 @@ use rollcall_core::{Choice, Ids, Moment, Session, Time};
 
 use super::*;
 use crate::at_once::now;
-use crate::capabilities::{Commit, Committed, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches, Verdict};
+use crate::capabilities::{Commit, Committed, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches, Visibility};
 
 const RULES: Rules = Rules::STANDARD;
 const SOON: Time = Time(5_000);
@@ -21,8 +21,8 @@ fn conversation(name: &str) -> Result<ConversationId, Error> {
     ConversationId::parse(name).map_err(Error::from)
 }
 
-fn stroke(name: &str, typing: bool) -> Result<Stroke, Error> {
-    Ok(Stroke { user: UserId::parse(name)?, conversation: conversation("lunch")?, typing })
+fn typing_update(name: &str, typing: bool) -> Result<TypingUpdate, Error> {
+    Ok(TypingUpdate { user: UserId::parse(name)?, conversation: conversation("lunch")?, typing })
 }
 
 /// In every conversation the same people type.
@@ -31,12 +31,12 @@ struct Room {
     typing: Vec<&'static str>,
     hidden: Vec<&'static str>,
     invisible: Vec<&'static str>,
-    marked: RefCell<Vec<TypingSign>>,
+    marked: RefCell<Vec<TypingSignal>>,
     asked: RefCell<Vec<UserId>>,
 }
 
 impl Typing for Room {
-    async fn mark_many(&self, signs: Vec<TypingSign>) -> Answers<()> {
+    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Answers<()> {
         let answers =
             signs.iter().map(|sign| if sign.user.as_str() == "away" { Err(Error::Unavailable(9)) } else { Ok(()) });
         let answers = answers.collect();
@@ -72,17 +72,17 @@ impl Sessions for Room {
     async fn due(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
         Err(Error::Denied)
     }
-    async fn retirable(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
+    async fn evictable(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
         Err(Error::Denied)
     }
-    async fn retire_many(&self, _: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
+    async fn evict_many(&self, _: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error> {
         Err(Error::Denied)
     }
 }
 
-impl Verdicts for Room {
-    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
-        let verdict = |subject: &str| Verdict { presence: !self.hidden.contains(&subject), last_seen: true };
+impl RestrictionCheck for Room {
+    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
+        let verdict = |subject: &str| Visibility { presence: !self.hidden.contains(&subject), last_seen: true };
         let verdicts = subjects.iter().map(verdict).collect();
         self.asked.borrow_mut().extend(subjects.iter().map(|subject| UserId::parse(subject).unwrap()));
         Ok(verdicts)
@@ -92,8 +92,13 @@ impl Verdicts for Room {
 #[test]
 fn a_start_lasts_as_the_rules_say_and_a_stop_ends_it() {
     let room = Room::default();
-    let strokes = vec![stroke("bob", true), stroke("", true), stroke("away", true), stroke("eve", false)];
-    let answers = now(type_many((&room, &room), &RULES, strokes)).unwrap();
+    let typing_updates = vec![
+        typing_update("bob", true),
+        typing_update("", true),
+        typing_update("away", true),
+        typing_update("eve", false),
+    ];
+    let answers = now(type_many((&room, &room), &RULES, typing_updates)).unwrap();
     assert_eq!((&answers[0], &answers[2], &answers[3]), (&Ok(()), &Err(Error::Unavailable(9)), &Ok(())));
     assert!(matches!(&answers[1], Err(Error::Invalid(invalid)) if invalid.field == "user"));
     let marked = room.marked.borrow();
@@ -104,8 +109,13 @@ fn a_start_lasts_as_the_rules_say_and_a_stop_ends_it() {
 #[test]
 fn the_invisible_are_not_seen_typing_and_are_answered_like_anybody() {
     let room = Room { invisible: vec!["ghost"], ..Room::default() };
-    let strokes = vec![stroke("ghost", true), stroke("bob", true), stroke("lost", true), stroke("ghost", false)];
-    let answers = now(type_many((&room, &room), &RULES, strokes)).unwrap();
+    let typing_updates = vec![
+        typing_update("ghost", true),
+        typing_update("bob", true),
+        typing_update("lost", true),
+        typing_update("ghost", false),
+    ];
+    let answers = now(type_many((&room, &room), &RULES, typing_updates)).unwrap();
     assert_eq!(answers, [Ok(()), Ok(()), Err(Error::Unavailable(7)), Ok(())]);
     let marked = room.marked.borrow();
     let marked: Vec<_> = marked.iter().map(|sign| (sign.user.as_str(), sign.lasts)).collect();
@@ -116,7 +126,10 @@ fn the_invisible_are_not_seen_typing_and_are_answered_like_anybody() {
 fn a_batch_is_bounded() {
     let room = Room::default();
     let limit = Error::TooMany(MAX_BATCH as u32);
-    assert_eq!(now(type_many((&room, &room), &RULES, vec![stroke("bob", true); MAX_BATCH + 1])), Err(limit.clone()));
+    assert_eq!(
+        now(type_many((&room, &room), &RULES, vec![typing_update("bob", true); MAX_BATCH + 1])),
+        Err(limit.clone())
+    );
     let conversations = vec![conversation("lunch"); MAX_BATCH + 1];
     assert_eq!(now(typists((&room, &room), None, conversations)), Err(limit));
     assert_eq!(now(type_many((&room, &room), &RULES, Vec::new())), Ok(Vec::new()));

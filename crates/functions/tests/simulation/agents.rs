@@ -3,7 +3,7 @@
 use rollcall_core::choose::{Wish, Words};
 use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, Time, UserId};
 use rollcall_functions::capabilities::Shards;
-use rollcall_functions::heartbeat::{Beat, Choosing, Departure, Reason, beat_many, choose_many, leave_many};
+use rollcall_functions::heartbeat::{Beat, ChoiceRequest, Departure, Reason, beat_many, choose_many, leave_many};
 use rollcall_functions::query;
 use rollcall_functions::sweep::{archive, settle_users, sweep};
 
@@ -72,7 +72,7 @@ impl Agents {
             Event::Hint { user } if world.nodes_are_up() => hint(world, user),
             Event::Query if !world.is_closing() => ask(world),
             Event::Archive { node } => {
-                // As often as a sweep: who waits to be retired may have a note that ends.
+                // As often as a sweep: who waits to be evicted may have a note that ends.
                 let delay = world.random.between(SECOND / 2, SECOND);
                 world.after(delay, Event::Archive { node });
                 if world.nodes_are_up() {
@@ -239,9 +239,9 @@ fn choose(world: &mut World, user: usize) {
     if !world.nodes_are_up() {
         return;
     }
-    let choosings = vec![Ok(Choosing { user: user_id(user), wish: Wish { stance, lasts, words } })];
+    let choice_requests = vec![Ok(ChoiceRequest { user: user_id(user), wish: Wish { stance, lasts, words } })];
     world.spawn(vec![user], move |client, rules| async move {
-        let answers = choose_many(&client, &rules, choosings).await;
+        let answers = choose_many(&client, &rules, choice_requests).await;
         answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
     });
 }

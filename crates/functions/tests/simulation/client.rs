@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use rollcall_core::{DeviceId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Loaded, Retiree, Sessions, Shards, Sighting, Touch, Touched, Touches, Trace, Verdict,
-    Verdicts,
+    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, RestrictionCheck, Sessions, Shards, Touch, Touched,
+    Touches, Trace, Visibility,
 };
 
 use crate::random::Random;
@@ -172,17 +172,17 @@ impl Sessions for Client {
         self.call(|store| store.due(shards, limit)).await
     }
 
-    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.call(|store| store.retirable(shards, limit)).await
+    async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.call(|store| store.evictable(shards, limit)).await
     }
 
-    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
-        let failing: Vec<bool> = retirees.iter().map(|_| self.fails_for_item()).collect();
+    async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        let failing: Vec<bool> = evictions.iter().map(|_| self.fails_for_item()).collect();
         let decided = self.loaded_at.get();
         self.call(|store| {
-            let retirees = retirees.iter().zip(failing);
-            retirees
-                .map(|(retiree, fails)| if fails { Err(AWAY) } else { Ok(store.retire(retiree, decided)) })
+            let evictions = evictions.iter().zip(failing);
+            evictions
+                .map(|(eviction, fails)| if fails { Err(AWAY) } else { Ok(store.evict(eviction, decided)) })
                 .collect()
         })
         .await
@@ -190,8 +190,8 @@ impl Sessions for Client {
 }
 
 impl Archive for Client {
-    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
-        self.call(|store| store.keep(sightings)).await
+    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        self.call(|store| store.keep(last_seen_entries)).await
     }
 
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
@@ -199,8 +199,8 @@ impl Archive for Client {
     }
 }
 
-impl Verdicts for Client {
-    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
-        Ok(subjects.iter().map(|_| Verdict { presence: true, last_seen: true }).collect())
+impl RestrictionCheck for Client {
+    async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
+        Ok(subjects.iter().map(|_| Visibility { presence: true, last_seen: true }).collect())
     }
 }

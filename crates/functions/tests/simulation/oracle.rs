@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use rollcall_core::{Amnesty, Choice, DeviceId, Note, Rules, Span, Stance, State, Time};
+use rollcall_core::{Choice, DeviceId, Note, OutageGrace, Rules, Span, Stance, State, Time};
 
 /// One device, as it lives.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ struct Life {
     used: Option<Time>,
     /// When it dies by its own trace.
     own_end: Time,
-    /// When it dies, a pardon included.
+    /// When it dies, an outage grace included.
     end: Time,
 }
 
@@ -46,12 +46,12 @@ impl Person {
         }
     }
 
-    pub(crate) fn dropped(&mut self, now: Time, device: &DeviceId, grace: Span, pardon: Option<Amnesty>) {
+    pub(crate) fn dropped(&mut self, now: Time, device: &DeviceId, grace: Span, outage_grace: Option<OutageGrace>) {
         if let Some(life) = self.devices.get_mut(device) {
             life.own_end = life.own_end.min(now + grace);
             life.end = life.own_end;
-            if let Some(pardon) = pardon.filter(|pardon| life.own_end > pardon.since) {
-                life.end = life.end.max(pardon.until);
+            if let Some(outage_grace) = outage_grace.filter(|outage_grace| life.own_end > outage_grace.since) {
+                life.end = life.end.max(outage_grace.until);
             }
         }
     }
@@ -73,7 +73,7 @@ impl Person {
     }
 
     /// An outage is over: who was alive when it began lives on.
-    pub(crate) fn pardon(&mut self, began: Time, until: Time) {
+    pub(crate) fn outage_grace(&mut self, began: Time, until: Time) {
         for life in self.devices.values_mut().filter(|life| life.end > began) {
             life.end = life.end.max(until);
         }

@@ -1,18 +1,18 @@
 //! A store that is obviously right: one map, one clock, no cleverness. What the contract leaves open it does in the
 //! strictest way that a real store can be held to; see `Broken` for what each of these is worth.
 //!
-//! - Marks are drawn from one counter and never come back, not even after a session was dropped.
+//! - Revisions are drawn from one counter and never come back, not even after a session was dropped.
 //! - A beat leaves its session due no later than when the device dies, so that a beat which is recorded and never
 //!   published is found by a sweep, whatever the session waited for.
-//! - A logout ends a device's life, whatever pardon is in force, and keeps of its trace only the last beat, which is
+//! - A logout ends a device's life, whatever outage grace is in force, and keeps of its trace only the last beat, which is
 //!   still to be told.
-//! - A pardon that begins while another is in force extends it.
+//! - An outage grace that begins while another is in force extends it.
 
 use std::collections::HashMap;
 
 use rollcall_core::heartbeat::Found;
-use rollcall_core::{Amnesty, Device, Mark, Moment, Next, Session, Stance, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Retiree, Shards, Sighting, Touch, Trace};
+use rollcall_core::{Device, Moment, Next, OutageGrace, Revision, Session, Stance, State, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction, LastSeenEntry, Shards, Touch, Trace};
 
 use crate::witness::Witness;
 
@@ -32,7 +32,7 @@ pub(crate) enum Broken {
     LogoutForgetsBeat,
     /// The deadline that a commit sets is not kept.
     DeadlinesAreLost,
-    /// An older sighting replaces a newer one.
+    /// An older last seen entry replaces a newer one.
     ArchiveMovesBackwards,
 }
 
@@ -40,11 +40,11 @@ pub(crate) enum Broken {
 pub(crate) struct Store {
     pub(crate) now: Time,
     sessions: Vec<Option<Session>>,
-    /// What is left of a dropped session: a mark that was never seen before.
-    graves: HashMap<UserId, Mark>,
+    /// What is left of a dropped session: a revision that was never seen before.
+    graves: HashMap<UserId, Revision>,
     archive: HashMap<UserId, Time>,
-    amnesty: Option<Amnesty>,
-    last_mark: u64,
+    outage_grace: Option<OutageGrace>,
+    last_revision: u64,
     broken: Option<Broken>,
     pub(crate) witness: Witness,
     /// Users whom the last step may have changed.
@@ -69,8 +69,8 @@ impl Store {
             sessions,
             graves: HashMap::new(),
             archive: HashMap::new(),
-            amnesty: None,
-            last_mark: 0,
+            outage_grace: None,
+            last_revision: 0,
             broken,
             witness,
             dirty: Vec::new(),
@@ -78,16 +78,16 @@ impl Store {
     }
 
     pub(crate) fn moment(&self) -> Moment {
-        Moment { now: self.now, amnesty: self.amnesty.filter(|amnesty| amnesty.until > self.now) }
+        Moment { now: self.now, outage_grace: self.outage_grace.filter(|outage_grace| outage_grace.until > self.now) }
     }
 
     /// The store answers again after an outage that began at `began`.
-    pub(crate) fn pardon(&mut self, began: Time) {
-        let running = self.amnesty.filter(|amnesty| amnesty.until > began);
+    pub(crate) fn outage_grace(&mut self, began: Time) {
+        let running = self.outage_grace.filter(|outage_grace| outage_grace.until > began);
         let until = self.now + self.witness.rules.alive_for();
-        let amnesty = Amnesty { since: running.map_or(began, |running| running.since), until };
-        self.amnesty = Some(amnesty);
-        self.witness.pardoned(amnesty, began);
+        let outage_grace = OutageGrace { since: running.map_or(began, |running| running.since), until };
+        self.outage_grace = Some(outage_grace);
+        self.witness.pardoned(outage_grace, began);
     }
 
     pub(crate) fn touch(&mut self, touch: &Touch) -> Found {
@@ -99,10 +99,10 @@ impl Store {
         if !is_beat && !knows_device {
             return found;
         }
-        let mark = self.fresh_mark();
-        let (now, pardon, broken) = (self.now, self.moment().amnesty, self.broken);
+        let revision = self.fresh_revision();
+        let (now, outage_grace, broken) = (self.now, self.moment().outage_grace, self.broken);
         let session = self.sessions[user].get_or_insert_default();
-        session.mark.touches = mark;
+        session.revision.touches = revision;
         let before = session.devices.iter().position(|d| d.id == touch.device);
         let before = before.map(|position| session.devices.swap_remove(position));
         if self.witness.person(user).is_used_and_dead(now, &touch.device) {
@@ -123,7 +123,7 @@ impl Store {
             (Trace::Dropped(grace), Some(device)) => {
                 let expires_at = device.expires_at.min(now + grace);
                 session.devices.push(Device { expires_at, ..device });
-                person.dropped(now, &touch.device, grace, pardon);
+                person.dropped(now, &touch.device, grace, outage_grace);
             }
             (Trace::Logout, Some(device)) => {
                 if broken != Some(Broken::LogoutForgetsBeat) {
@@ -138,14 +138,14 @@ impl Store {
     }
 
     pub(crate) fn load(&self, user: &UserId) -> Session {
-        let grave = || Session { mark: self.graves.get(user).copied().unwrap_or_default(), ..Session::default() };
+        let grave = || Session { revision: self.graves.get(user).copied().unwrap_or_default(), ..Session::default() };
         self.sessions[index(user)].clone().unwrap_or_else(grave)
     }
 
     /// Applies a commit that was decided on a load at `decided`.
     pub(crate) fn commit(&mut self, commit: Commit, decided: Time) -> Committed {
         let Commit { user: id, expected, decision } = commit;
-        let current = self.load(&id).mark;
+        let current = self.load(&id).revision;
         let equal = match self.broken {
             Some(Broken::CasIgnoresTouches) => current.commits == expected.commits,
             _ => current == expected,
@@ -154,9 +154,9 @@ impl Store {
             return Committed::Stale;
         }
         let user = index(&id);
-        let commits = self.fresh_mark();
+        let commits = self.fresh_revision();
         let session = self.sessions[user].get_or_insert_default();
-        session.mark.commits = commits;
+        session.revision.commits = commits;
         if self.broken != Some(Broken::DeadlinesAreLost) {
             session.next = decision.next;
         }
@@ -187,35 +187,35 @@ impl Store {
     pub(crate) fn due(&self, shards: Shards, limit: u32) -> Vec<UserId> {
         self.passed(shards, limit, |next| match next {
             Next::Settle(at) => Some(at),
-            Next::Retire(_) | Next::Nothing => None,
+            Next::Evict(_) | Next::Nothing => None,
         })
     }
 
-    pub(crate) fn retirable(&self, shards: Shards, limit: u32) -> Vec<UserId> {
+    pub(crate) fn evictable(&self, shards: Shards, limit: u32) -> Vec<UserId> {
         self.passed(shards, limit, |next| match next {
-            Next::Retire(at) => Some(at),
+            Next::Evict(at) => Some(at),
             Next::Settle(_) | Next::Nothing => None,
         })
     }
 
-    pub(crate) fn retire(&mut self, retiree: &Retiree, decided: Time) -> Committed {
-        if self.load(&retiree.user).mark != retiree.expected {
+    pub(crate) fn evict(&mut self, eviction: &Eviction, decided: Time) -> Committed {
+        if self.load(&eviction.user).revision != eviction.expected {
             return Committed::Stale;
         }
-        let user = index(&retiree.user);
+        let user = index(&eviction.user);
         if self.sessions[user].take().is_some() {
-            let mark = self.fresh_mark();
-            self.graves.insert(retiree.user.clone(), Mark { commits: mark, touches: mark });
-            self.witness.retired(self.now, decided, user, self.archive.get(&retiree.user).copied());
+            let revision = self.fresh_revision();
+            self.graves.insert(eviction.user.clone(), Revision { commits: revision, touches: revision });
+            self.witness.evicted(self.now, decided, user, self.archive.get(&eviction.user).copied());
         }
         self.dirty.push(user);
         Committed::Applied
     }
 
-    pub(crate) fn keep(&mut self, sightings: Vec<Sighting>) {
-        for sighting in sightings {
-            let kept = self.archive.entry(sighting.user).or_default();
-            let newer = sighting.last_seen.max(*kept);
+    pub(crate) fn keep(&mut self, last_seen_entries: Vec<LastSeenEntry>) {
+        for last_seen_entry in last_seen_entries {
+            let kept = self.archive.entry(last_seen_entry.user).or_default();
+            let newer = last_seen_entry.last_seen.max(*kept);
             let moves_backwards = self.broken == Some(Broken::ArchiveMovesBackwards);
             *kept = if moves_backwards { Time(newer.0.saturating_sub(1)) } else { newer };
         }
@@ -230,7 +230,7 @@ impl Store {
         let matters = |s: &Session| s.choice.as_ref().is_some_and(|choice| choice.matters_at(self.now));
         let soon = self.now.0.saturating_sub(10_000)..=self.now.0 + 10_000;
         let is_looked_at = |next: Next| match next {
-            Next::Settle(at) | Next::Retire(at) => soon.contains(&at.0),
+            Next::Settle(at) | Next::Evict(at) => soon.contains(&at.0),
             Next::Nothing => false,
         };
         self.kept().filter(|(_, s)| !matters(s) && !is_looked_at(s.next)).collect()
@@ -250,16 +250,16 @@ impl Store {
         self.sessions.iter().enumerate().filter_map(|(user, session)| Some((user, session.as_ref()?)))
     }
 
-    fn fresh_mark(&mut self) -> u64 {
-        self.last_mark += 1;
-        self.last_mark
+    fn fresh_revision(&mut self) -> u64 {
+        self.last_revision += 1;
+        self.last_revision
     }
 }
 
 /// What a session waits for that is to be settled by `end` at the latest, and no later than it would be looked at anyway.
 fn due_by(next: Next, end: Time) -> Next {
     match next {
-        Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+        Next::Settle(at) | Next::Evict(at) => Next::Settle(at.min(end)),
         Next::Nothing => Next::Settle(end),
     }
 }

@@ -4,7 +4,7 @@
 //! What a watcher believes is the last thing that was published, so that is what is compared with the truth: the record
 //! in the store is only a means.
 
-use rollcall_core::{Amnesty, Choice, DeviceId, Published, Rules, Span, State, Time};
+use rollcall_core::{Choice, DeviceId, OutageGrace, Published, Rules, Span, State, Time};
 
 use crate::oracle::Person;
 
@@ -110,7 +110,7 @@ impl Witness {
     }
 
     /// The session was dropped; `archived` is what is left of the person.
-    pub(crate) fn retired(&mut self, now: Time, decided: Time, user: usize, archived: Option<Time>) {
+    pub(crate) fn evicted(&mut self, now: Time, decided: Time, user: usize, archived: Option<Time>) {
         let person = &self.watched[user].person;
         if person.has_life(now) {
             self.violate(now, user, "a session with a live device was dropped");
@@ -122,9 +122,9 @@ impl Witness {
         self.watched[user].person.forget_all();
     }
 
-    pub(crate) fn pardoned(&mut self, amnesty: Amnesty, began: Time) {
+    pub(crate) fn pardoned(&mut self, outage_grace: OutageGrace, began: Time) {
         for watched in &mut self.watched {
-            watched.person.pardon(began, amnesty.until);
+            watched.person.outage_grace(began, outage_grace.until);
         }
     }
 

@@ -112,7 +112,7 @@ enum Weather {
     Calm,
     /// Calls fail, procedures crash and stall.
     Storm,
-    /// The store answers nobody; afterwards there is a pardon.
+    /// The store answers nobody; afterwards there is an outage grace.
     StoreDown(Time),
     /// All nodes are dead.
     NodesDown,
@@ -171,8 +171,8 @@ impl World {
     fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
         let rules = random.pick(&[Rules::STANDARD, Rules::STANDARD, Rules::LENIENT, Rules::BRISK]);
-        // Briefer than the product's, so that retirements often meet whoever comes back.
-        let rules = Rules { retire_after: Span::seconds(5), ..rules };
+        // Briefer than the product's, so that evictions often meet whoever comes back.
+        let rules = Rules { evict_after: Span::seconds(5), ..rules };
         let store = Store::new(Time(EPOCH), plan.broken, Witness::new(rules, plan.users));
         let ground = Rc::new(Ground {
             store: RefCell::new(store),
@@ -357,7 +357,7 @@ impl World {
             let mut store = self.ground.store.borrow_mut();
             store.witness.sound_since = (next == Weather::Calm).then_some(store.now);
             if let Weather::StoreDown(began) = before {
-                store.pardon(began);
+                store.outage_grace(began);
             }
         }
         for user in 0..self.plan.users {

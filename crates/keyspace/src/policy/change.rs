@@ -42,8 +42,8 @@ impl<'a> Whose<'a> {
             Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => Self::Page(numbers.page()),
             Change::Block(user, _)
             | Change::Unblock(user, _)
-            | Change::Befriend(user, _)
-            | Change::Unfriend(user, _)
+            | Change::AddContact(user, _)
+            | Change::RemoveContact(user, _)
             | Change::SetPrivacy(user, _) => Self::Person(user.as_str()),
         }
     }
@@ -91,8 +91,8 @@ impl Keyspace {
             Change::UnrestrictMany(numbers) => self.restrictions(to, numbers, false, logging),
             Change::Block(owner, other) => listed(to, owner, Kind::Block, other, SO),
             Change::Unblock(owner, other) => listed(to, owner, Kind::Block, other, ""),
-            Change::Befriend(owner, other) => listed(to, owner, Kind::Contact, other, SO),
-            Change::Unfriend(owner, other) => listed(to, owner, Kind::Contact, other, ""),
+            Change::AddContact(owner, other) => listed(to, owner, Kind::Contact, other, SO),
+            Change::RemoveContact(owner, other) => listed(to, owner, Kind::Contact, other, ""),
             Change::SetPrivacy(owner, privacy) => {
                 let (owner, value) = (owner.as_str(), &privacy_text(*privacy));
                 let setting = Setting { owner, kind: Kind::Privacy, other: "", value };
@@ -111,7 +111,7 @@ impl Keyspace {
         let page = number >> 16;
         let group = self.group_of_page(page);
         self.evalsha(to, Script::Account, 4).key(self.numbers(page)).key(self.pages(group));
-        to.key(self.log(group)).key(self.stir(group));
+        to.key(self.log(group)).key(self.invalidation(group));
         to.number(u64::from(page)).number(u64::from(number & 0xffff)).number(u64::from(is_so));
         logged(to, logging).text(&entry);
     }
@@ -120,7 +120,7 @@ impl Keyspace {
         let page = numbers.page();
         let group = self.group_of_page(page);
         self.evalsha(to, Script::Accounts, 5).key(self.numbers(page)).key(self.operand(group)).key(self.pages(group));
-        to.key(self.log(group)).key(self.stir(group));
+        to.key(self.log(group)).key(self.invalidation(group));
         // Zeros at the end would make the page longer without changing it.
         let bits = numbers.bits();
         let used = bits.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -132,7 +132,10 @@ impl Keyspace {
         let &Setting { owner, kind, other, value } = setting;
         let bucket = self.bucket_of(owner);
         let group = self.group_of_bucket(bucket);
-        self.evalsha(to, Script::Setting, 3).key(self.policy(bucket)).key(self.log(group)).key(self.stir(group));
+        self.evalsha(to, Script::Setting, 3)
+            .key(self.policy(bucket))
+            .key(self.log(group))
+            .key(self.invalidation(group));
         field(to, owner, kind, other).text(value);
         match kind {
             Kind::Block | Kind::Contact => to.format(format_args!("{owner}\n#{}", kind.letter())),
@@ -177,8 +180,8 @@ mod tests {
             (Change::UnrestrictMany(numbers), 5, 7),
             (Change::Block(user("bob"), user("{eve}")), 3, 8),
             (Change::Unblock(user("bob"), user("eve")), 3, 8),
-            (Change::Befriend(user("bob"), user("eve")), 3, 8),
-            (Change::Unfriend(user("bob"), user("eve")), 3, 8),
+            (Change::AddContact(user("bob"), user("eve")), 3, 8),
+            (Change::RemoveContact(user("bob"), user("eve")), 3, 8),
             (Change::SetPrivacy(user("bob"), Privacy::default()), 3, 8),
         ];
         let logging = Logging { now_us: 7, most: 50_000, publishing: Publishing::Sharded };

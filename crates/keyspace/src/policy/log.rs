@@ -53,8 +53,8 @@ pub(super) fn entry_text(change: &Change) -> String {
         Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => page_text(numbers.page()),
         Change::Block(one, other) => format!("B\n{one}\n{other}"),
         Change::Unblock(one, other) => format!("b\n{one}\n{other}"),
-        Change::Befriend(one, other) => format!("C\n{one}\n{other}"),
-        Change::Unfriend(one, other) => format!("c\n{one}\n{other}"),
+        Change::AddContact(one, other) => format!("C\n{one}\n{other}"),
+        Change::RemoveContact(one, other) => format!("c\n{one}\n{other}"),
         Change::SetPrivacy(user, privacy) => format!("P\n{user}\n{}", privacy_text(*privacy)),
     }
 }
@@ -73,8 +73,8 @@ fn entry_of(text: &str) -> Result<Entry, Garbled> {
         (Some("r"), Some(name), None, None) => Change::Unrestrict(user(name)?),
         (Some("B"), Some(one), Some(other), None) => Change::Block(user(one)?, user(other)?),
         (Some("b"), Some(one), Some(other), None) => Change::Unblock(user(one)?, user(other)?),
-        (Some("C"), Some(one), Some(other), None) => Change::Befriend(user(one)?, user(other)?),
-        (Some("c"), Some(one), Some(other), None) => Change::Unfriend(user(one)?, user(other)?),
+        (Some("C"), Some(one), Some(other), None) => Change::AddContact(user(one)?, user(other)?),
+        (Some("c"), Some(one), Some(other), None) => Change::RemoveContact(user(one)?, user(other)?),
         (Some("P"), Some(name), Some(privacy), None) => Change::SetPrivacy(user(name)?, privacy_of(privacy)?),
         (Some("N"), Some(page), None, None) => {
             let page = page.parse().ok().filter(|page| *page < PAGE_NUMBERS);
@@ -179,8 +179,8 @@ mod tests {
             Change::Unrestrict(user("7")),
             Change::Block(one.clone(), other.clone()),
             Change::Unblock(one.clone(), other.clone()),
-            Change::Befriend(one.clone(), other.clone()),
-            Change::Unfriend(other, one.clone()),
+            Change::AddContact(one.clone(), other.clone()),
+            Change::RemoveContact(other, one.clone()),
             Change::SetPrivacy(one.clone(), privacy),
             Change::SetPrivacy(one, Privacy::default()),
         ];

@@ -131,7 +131,7 @@ fn decode_some<'a>(
         let Ok(owner) = UserId::parse(owner) else { return Ok(()) };
         changes.extend(match kind {
             Kind::Block => UserId::parse(other).ok().map(|other| Change::Block(owner, other)),
-            Kind::Contact => UserId::parse(other).ok().map(|other| Change::Befriend(owner, other)),
+            Kind::Contact => UserId::parse(other).ok().map(|other| Change::AddContact(owner, other)),
             Kind::Privacy => Some(Change::SetPrivacy(owner, privacy_of(value)?)),
             Kind::Restricted => Some(Change::Restrict(owner)),
         });
@@ -249,7 +249,7 @@ mod tests {
         let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Contacts };
         let expected = [
             Change::Block(user("bob"), user("eve")),
-            Change::Befriend(user("eve"), user("bob")),
+            Change::AddContact(user("eve"), user("bob")),
             Change::SetPrivacy(user("bob"), privacy),
             Change::Restrict(user("bob")),
         ];

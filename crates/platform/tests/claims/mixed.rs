@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_core::{Mark, Next, Rules, Span, State, Time};
+use rollcall_core::{Next, Revision, Rules, Span, State, Time};
 use rollcall_functions::capabilities::{Commit, Committed, Sessions};
 use rollcall_functions::sweep::sweep;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{NativeSessions, Store, Topic, Topics};
 use tokio::task::JoinSet;
 
-use crate::reach::{EVERYWHERE, ago, amnesty, beat_once, load, recorded, start};
+use crate::reach::{EVERYWHERE, ago, beat_once, load, outage_grace, recorded, start};
 use crate::suite::{publish, user, wait_for};
 use crate::topics_suite::until;
 use crate::wire::platform;
@@ -56,32 +56,32 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pardon_by_one_counts_for_the_other() {
+async fn a_outage_grace_by_one_counts_for_the_other() {
     let server = start();
     let host = Redis::open(&server.url(), Options::default()).await.unwrap();
     server.ask(&["SET", "rc:{0}:reached", &ago(&server, Span(70_000)).0.to_string()]).unwrap();
-    let pardon = amnesty(&platform(&server.url())).await;
-    assert!(pardon.is_some());
-    until("the host to learn of it", || host.amnesty() == pardon).await;
-    assert_eq!(recorded(&server), pardon);
+    let outage_grace = outage_grace(&platform(&server.url())).await;
+    assert!(outage_grace.is_some());
+    until("the host to learn of it", || host.outage_grace() == outage_grace).await;
+    assert_eq!(recorded(&server), outage_grace);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_commits_on_one_mark_by_whomever_one_is_applied() {
+async fn of_many_commits_on_one_revision_by_whomever_one_is_applied() {
     let server = start();
     let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
-    let commit = |name: &str, mark: Mark| Commit {
+    let commit = |name: &str, revision: Revision| Commit {
         user: user(name),
-        expected: mark,
+        expected: revision,
         decision: publish(State::Online, Time(1_700_000_000_000)),
     };
     for round in 0..20 {
         let name = format!("user-{round}");
         let mut tasks: JoinSet<Committed> = JoinSet::new();
         for _ in 0..3 {
-            let (commits, host) = (vec![commit(&name, Mark::default())], Arc::clone(&host));
+            let (commits, host) = (vec![commit(&name, Revision::default())], Arc::clone(&host));
             tasks.spawn(async move { host.commit_many(commits).await.unwrap().remove(0).unwrap() });
-            let (commits, platform) = (vec![commit(&name, Mark::default())], platform(&server.url()));
+            let (commits, platform) = (vec![commit(&name, Revision::default())], platform(&server.url()));
             tasks.spawn(async move { platform.commit_many(commits).await.unwrap().remove(0).unwrap() });
         }
         let applied = tasks.join_all().await.into_iter().filter(|outcome| *outcome == Committed::Applied).count();
@@ -96,9 +96,9 @@ async fn whoever_is_due_is_found_by_both_in_the_same_order() {
     let host = Redis::open(&server.url(), Options::default()).await.unwrap();
     let commits = (0..1000_u64).map(|index| Commit {
         user: user(&format!("user-{index}")),
-        expected: Mark::default(),
+        expected: Revision::default(),
         decision: wait_for(if index % 3 == 0 {
-            Next::Retire(Time(index * 7 % 1000))
+            Next::Evict(Time(index * 7 % 1000))
         } else {
             Next::Settle(Time(index))
         }),
@@ -115,7 +115,7 @@ async fn whoever_is_due_is_found_by_both_in_the_same_order() {
         let due = platform.due(EVERYWHERE, limit).await.unwrap();
         assert_eq!(due, host.due(EVERYWHERE, limit).await.unwrap(), "{limit}");
         assert_eq!(due.len(), (limit as usize).min(666));
-        let cold = platform.retirable(EVERYWHERE, limit).await.unwrap();
-        assert_eq!(cold, host.retirable(EVERYWHERE, limit).await.unwrap(), "{limit}");
+        let cold = platform.evictable(EVERYWHERE, limit).await.unwrap();
+        assert_eq!(cold, host.evictable(EVERYWHERE, limit).await.unwrap(), "{limit}");
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{ConversationId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Cursor, Followed, Loaded, OwnSettings, Page, Policy, Retiree, Sessions, Shards, Sighting, Touched,
-    Touches, Typing, TypingSign, Typist,
+    Archive, Commit, Cursor, Eviction, Followed, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
+    Touched, Touches, Typing, TypingSignal, Typist,
 };
 use rollcall_platform::Platform;
 use rollcall_store::{Answer, LastSeen, Outcomes, Policies, Redis, Store, Tap, Topics};
@@ -33,11 +33,11 @@ impl Store for OnPlatform {
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
         Box::pin(self.platform.due(shards, limit))
     }
-    fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(self.platform.retirable(shards, limit))
+    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+        Box::pin(self.platform.evictable(shards, limit))
     }
-    fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes> {
-        Box::pin(self.platform.retire_many(retirees))
+    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
+        Box::pin(self.platform.evict_many(evictions))
     }
     fn shards(&self) -> u32 {
         self.platform.keys().shards()
@@ -45,8 +45,8 @@ impl Store for OnPlatform {
 }
 
 impl LastSeen for OnPlatform {
-    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()> {
-        Box::pin(self.platform.put_many(sightings))
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
+        Box::pin(self.platform.put_many(last_seen_entries))
     }
     fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
         Box::pin(self.platform.get_many(users))
@@ -69,8 +69,8 @@ impl Policies for OnPlatform {
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(self.platform.apply_many(changes))
     }
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.host.stirred()
+    fn invalidated(&self) -> watch::Receiver<u64> {
+        self.host.invalidated()
     }
 }
 
@@ -78,8 +78,8 @@ impl Topics for OnPlatform {
     fn tap(&self) -> Tap {
         self.host.tap()
     }
-    fn mark_many(&self, signs: Vec<TypingSign>) -> Answer<'_, Vec<Result<(), Error>>> {
-        Box::pin(self.platform.mark_many(signs))
+    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(self.platform.set_typing(signs))
     }
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
         Box::pin(self.platform.typists(conversations))

@@ -3,18 +3,18 @@
 use std::time::{Duration, Instant};
 
 use rollcall_core::{Error, Rules, Span};
-use rollcall_functions::capabilities::{Archive, Policy, Sessions, Sighting};
+use rollcall_functions::capabilities::{Archive, LastSeenEntry, Policy, Sessions};
 use rollcall_functions::sweep::sweep;
 use rollcall_servers::redis as servers;
 
-use crate::reach::{BEAT, EVERYWHERE, ago, amnesty, beat_once, load, recorded, start, traced};
+use crate::reach::{BEAT, EVERYWHERE, ago, beat_once, load, outage_grace, recorded, start, traced};
 use crate::suite::user;
 use crate::wire::platform;
 
 const AWAY: Error = Error::Unavailable(500);
 
 #[tokio::test]
-async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_pardons_everybody() {
+async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_outage_graces_everybody() {
     let mut server = servers::Redis::with(servers::Options { durable: true, ..Default::default() }).unwrap();
     let (one, other) = (platform(&server.url()), platform(&server.url()));
     beat_once(&one, &Rules::STANDARD).await;
@@ -25,18 +25,21 @@ async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_pardons_
         assert_eq!(one.load_many(vec![user("bob")]).await, Err(AWAY));
         assert_eq!(one.due(EVERYWHERE, 10).await, Err(AWAY));
         assert_eq!(one.settings_of(user("bob")).await, Err(AWAY));
-        let sighting = Sighting { user: user("bob"), last_seen: before };
-        assert_eq!(one.put_many(vec![sighting]).await, Err(AWAY));
+        let last_seen_entry = LastSeenEntry { user: user("bob"), last_seen: before };
+        assert_eq!(one.put_many(vec![last_seen_entry]).await, Err(AWAY));
     }
     let complaints = one.wire().complaints.lock().clone();
     assert!(complaints.len() <= 2, "that the connection broke, and that there is none: {complaints:?}");
     server.restart().unwrap();
-    assert_eq!(amnesty(&other).await, None, "one who did not notice has no reason");
+    assert_eq!(outage_grace(&other).await, None, "one who did not notice has no reason");
     assert!(one.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
-    let pardon = recorded(&server).expect("the first to be sent reports it");
-    assert!(pardon.since <= before + Span(50) && pardon.until > before + Span(44_000), "{pardon:?} after {before:?}");
-    assert_eq!(amnesty(&other).await, Some(pardon), "and the other is told");
-    assert_eq!(amnesty(&one).await, Some(pardon), "which is reported once");
+    let outage_grace = recorded(&server).expect("the first to be sent reports it");
+    assert!(
+        outage_grace.since <= before + Span(50) && outage_grace.until > before + Span(44_000),
+        "{outage_grace:?} after {before:?}"
+    );
+    assert_eq!(outage_grace(&other).await, Some(outage_grace), "and the other is told");
+    assert_eq!(outage_grace(&one).await, Some(outage_grace), "which is reported once");
     assert_eq!(sweep(&one, &Rules::STANDARD, EVERYWHERE, 10).await.unwrap().published, 0);
 }
 
@@ -62,7 +65,7 @@ async fn a_server_that_hangs_counts_as_away() {
     assert_eq!(platform.load_many(Vec::new()).await, Err(AWAY));
     assert!(started.elapsed() < Duration::from_secs(3));
     server.resume().unwrap();
-    assert!(amnesty(&platform).await.is_some());
+    assert!(outage_grace(&platform).await.is_some());
 }
 
 #[tokio::test]
@@ -79,9 +82,9 @@ async fn a_server_that_takes_no_writes_is_away_until_it_does() {
         assert_eq!(platform.touch_many(traced(&[BEAT])).await.unwrap().found, [Err(AWAY)], "{begin:?}");
         assert_eq!(platform.load_many(Vec::new()).await, Err(AWAY), "{begin:?}");
         server.ask(end).unwrap();
-        assert!(amnesty(&platform).await.is_some(), "beats were lost: {begin:?}");
+        assert!(outage_grace(&platform).await.is_some(), "beats were lost: {begin:?}");
         assert!(platform.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
-        server.ask(&["DEL", "rc:{0}:amnesty"]).unwrap();
+        server.ask(&["DEL", "rc:{0}:outage_grace"]).unwrap();
     }
 }
 
@@ -103,5 +106,5 @@ async fn what_is_forbidden_or_garbled_is_told_as_it_is() {
     server.ask(&["DEL", &key]).unwrap();
     server.ask(&["HSET", &key, "f", "what is this"]).unwrap();
     assert!(told().await.contains("not ours"));
-    assert_eq!(amnesty(&platform).await, None, "none of that is an outage");
+    assert_eq!(outage_grace(&platform).await, None, "none of that is an outage");
 }

@@ -1,10 +1,10 @@
-//! Time and the pardon where nothing runs between two calls: who is pardoned for what, and how often Redis is asked.
+//! Time and the outage grace where nothing runs between two calls: who is pardoned for what, and how often Redis is asked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rollcall_core::{Amnesty, DeviceKind, Rules, Span, State, Time};
+use rollcall_core::{DeviceKind, OutageGrace, Rules, Span, State, Time};
 use rollcall_functions::capabilities::{Loaded, Sessions, Shards, Touch, Touches, Trace};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep::sweep;
@@ -16,7 +16,7 @@ use rollcall_store::Clock;
 use crate::suite::{device, user};
 use crate::wire::{Telling, TestWire, platform, with_rules};
 
-const PARDON: Span = Span::seconds(45);
+const OUTAGE_GRACE: Span = Span::seconds(45);
 
 /// Times so short that a test can wait for them.
 const QUICK: Rules = Rules { interval: Span(100), tolerance: Span(50), ..Rules::STANDARD };
@@ -50,19 +50,19 @@ pub(crate) fn ago(server: &servers::Redis, span: Span) -> Time {
     Time(now(server).0 - span.0)
 }
 
-/// The pardon as Redis has it.
-pub(crate) fn recorded(server: &servers::Redis) -> Option<Amnesty> {
-    let text = server.ask(&["GET", &keys().amnesty().to_string()]).unwrap();
+/// The outage grace as Redis has it.
+pub(crate) fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
+    let text = server.ask(&["GET", &keys().outage_grace().to_string()]).unwrap();
     let (since, until) = text.split_once(' ')?;
-    Some(Amnesty { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
+    Some(OutageGrace { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
 }
 
 pub(crate) async fn load(platform: &Platform<TestWire>) -> Loaded {
     platform.load_many(vec![user("bob")]).await.unwrap()
 }
 
-pub(crate) async fn amnesty(platform: &Platform<TestWire>) -> Option<Amnesty> {
-    load(platform).await.moment.amnesty
+pub(crate) async fn outage_grace(platform: &Platform<TestWire>) -> Option<OutageGrace> {
+    load(platform).await.moment.outage_grace
 }
 
 pub(crate) async fn beat_once(platform: &impl Sessions, rules: &Rules) {
@@ -75,30 +75,34 @@ pub(crate) fn traced(traces: &[Trace]) -> Touches {
     traces.iter().map(|trace| Touch { user: user("bob"), device: device("web-1"), trace: *trace }).collect()
 }
 
-pub(crate) const BEAT: Trace = Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: PARDON };
+pub(crate) const BEAT: Trace = Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: OUTAGE_GRACE };
 
 #[tokio::test]
 async fn where_nobody_ever_was_nobody_is_pardoned() {
     let server = start();
     let before = now(&server);
     let moment = load(&platform(&server.url())).await.moment;
-    assert_eq!((moment.amnesty, recorded(&server)), (None, None));
+    assert_eq!((moment.outage_grace, recorded(&server)), (None, None));
     assert!(moment.now >= before && moment.now <= now(&server));
     let reached = server.ask(&["GET", "rc:{0}:reached"]).unwrap();
     assert_eq!(reached, moment.now.0.to_string(), "and from then on somebody was");
 }
 
 #[tokio::test]
-async fn a_silence_is_pardoned_if_it_outlasts_a_pardon_and_a_quarter_of_a_minute() {
+async fn a_silence_is_pardoned_if_it_outlasts_an_outage_grace_and_a_quarter_of_a_minute() {
     let server = start();
     set_reached(&server, ago(&server, Span(59_000)));
-    assert_eq!(amnesty(&platform(&server.url())).await, None);
+    assert_eq!(outage_grace(&platform(&server.url())).await, None);
     let since = ago(&server, Span(61_000));
     set_reached(&server, since);
     let moment = load(&platform(&server.url())).await.moment;
-    assert_eq!(moment.amnesty, Some(Amnesty { since, until: moment.now + PARDON }));
-    assert_eq!(moment.amnesty, recorded(&server));
-    assert_eq!(amnesty(&platform(&server.url())).await, moment.amnesty, "the next is told, and does not extend it");
+    assert_eq!(moment.outage_grace, Some(OutageGrace { since, until: moment.now + OUTAGE_GRACE }));
+    assert_eq!(moment.outage_grace, recorded(&server));
+    assert_eq!(
+        outage_grace(&platform(&server.url())).await,
+        moment.outage_grace,
+        "the next is told, and does not extend it"
+    );
 }
 
 #[tokio::test]
@@ -106,35 +110,35 @@ async fn a_host_that_was_there_counts_like_any_other() {
     let server = start();
     set_reached(&server, ago(&server, Span(100_000)));
     set_host(&server, ago(&server, Span(10_000)));
-    assert_eq!(amnesty(&platform(&server.url())).await, None);
+    assert_eq!(outage_grace(&platform(&server.url())).await, None);
     let since = ago(&server, Span(70_000));
     set_host(&server, since);
     server.ask(&["DEL", "rc:{0}:reached"]).unwrap();
-    assert_eq!(amnesty(&platform(&server.url())).await.map(|amnesty| amnesty.since), Some(since));
+    assert_eq!(outage_grace(&platform(&server.url())).await.map(|outage_grace| outage_grace.since), Some(since));
 }
 
 #[tokio::test]
-async fn pardons_that_overlap_are_merged() {
+async fn outage_graces_that_overlap_are_merged() {
     let server = start();
     let (since, until) = (ago(&server, Span(500_000)), now(&server) + Span(1_000));
     let known = format!("{} {}", since.0, until.0);
-    server.ask(&["SET", "rc:{0}:amnesty", &known, "PX", "1000"]).unwrap();
+    server.ask(&["SET", "rc:{0}:outage_grace", &known, "PX", "1000"]).unwrap();
     set_reached(&server, ago(&server, Span(61_000)));
-    let merged = amnesty(&platform(&server.url())).await.unwrap();
+    let merged = outage_grace(&platform(&server.url())).await.unwrap();
     assert_eq!(merged.since, since, "the earlier beginning");
     assert!(merged.until > until + Span(40_000), "and the later end");
     assert_eq!(recorded(&server), Some(merged));
 }
 
 #[tokio::test]
-async fn two_that_come_back_at_once_record_one_pardon() {
+async fn two_that_come_back_at_once_record_one_outage_grace() {
     let server = start();
     let since = ago(&server, Span(100_000));
     set_reached(&server, since);
     let (one, other) = (platform(&server.url()), platform(&server.url()));
-    let (one, other) = tokio::join!(amnesty(&one), amnesty(&other));
+    let (one, other) = tokio::join!(outage_grace(&one), outage_grace(&other));
     assert_eq!(one, other);
-    assert_eq!(one.map(|amnesty| amnesty.since), Some(since));
+    assert_eq!(one.map(|outage_grace| outage_grace.since), Some(since));
 }
 
 /// Sweeps until somebody was published, and answers after how long.
@@ -179,7 +183,7 @@ async fn whoever_was_dead_before_silence_fell_is_not_pardoned_for_it() {
     // However seldom anybody looks: each look is after the death, and so is the silence before the next.
     assert_eq!(sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap().published, 1);
     assert_eq!(state(&platform).await, Some(State::Offline));
-    assert!(recorded(&server).is_some(), "although there is a pardon");
+    assert!(recorded(&server).is_some(), "although there is an outage grace");
 }
 
 /// The capabilities on a clock that the test moves.

@@ -54,7 +54,7 @@ impl suite::Subject for Sessions {
 }
 
 fn prefix_of(keys: &Keyspace) -> String {
-    keys.amnesty().to_string().split(':').next().unwrap().to_owned()
+    keys.outage_grace().to_string().split(':').next().unwrap().to_owned()
 }
 
 async fn sessions() -> Sessions {

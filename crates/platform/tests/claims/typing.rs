@@ -29,10 +29,10 @@ async fn a_stop_that_comes_too_fast_is_told_before_it_is_answered() {
     let server = start();
     let (_host, tap) = listening(&server).await;
     let platform = platform(&server.url());
-    platform.mark_many(vec![sign("c", "bob", 5000)]).await.unwrap();
+    platform.set_typing(vec![sign("c", "bob", 5000)]).await.unwrap();
     assert!(told(&tap).await);
     let started = Instant::now();
-    let stopping = platform.mark_many(vec![sign("d", "eve", 5000), sign("c", "bob", 0), sign("c", "eve", 0)]);
+    let stopping = platform.set_typing(vec![sign("d", "eve", 5000), sign("c", "bob", 0), sign("c", "eve", 0)]);
     let asking = async {
         let deadline = Instant::now() + Duration::from_secs(1);
         while !platform.typists(vec![place("c")]).await.unwrap()[0].as_ref().unwrap().is_empty() {
@@ -52,15 +52,15 @@ async fn a_refresh_that_comes_too_fast_counts_at_once_and_is_told_with_the_next(
     let server = start();
     let (host, tap) = listening(&server).await;
     let platform = platform(&server.url());
-    platform.mark_many(vec![sign("c", "bob", 5000)]).await.unwrap();
+    platform.set_typing(vec![sign("c", "bob", 5000)]).await.unwrap();
     assert!(told(&tap).await);
     let started = Instant::now();
-    platform.mark_many(vec![sign("c", "bob", 60_000)]).await.unwrap();
+    platform.set_typing(vec![sign("c", "bob", 60_000)]).await.unwrap();
     assert!(started.elapsed() < Duration::from_millis(900), "nobody waits for it");
     let typists = platform.typists(vec![place("c")]).await.unwrap().remove(0).unwrap();
     assert!((typists[0].until - host.now()).0 > 50_000);
     tokio::time::sleep(Duration::from_millis(1000)).await;
-    platform.mark_many(vec![sign("c", "bob", 60_000)]).await.unwrap();
+    platform.set_typing(vec![sign("c", "bob", 60_000)]).await.unwrap();
     let news = tokio::time::timeout(Duration::from_secs(5), tap.next()).await.unwrap();
     assert!(news.typed[0].until.is_some_and(|until| (until - host.now()).0 > 50_000));
 }

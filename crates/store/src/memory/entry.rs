@@ -7,14 +7,14 @@
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
 use rollcall_core::{
-    Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Mark, Next, Note, Published, Session, Span, State, Time,
+    Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Next, Note, Published, Revision, Session, Span, State, Time,
 };
 use rollcall_functions::capabilities::Trace;
 use smallvec::SmallVec;
 
 use super::id::Id;
 
-/// A device that logged out expires here: before any instant, so that it is dead whatever pardon is in force.
+/// A device that logged out expires here: before any instant, so that it is dead whatever outage grace is in force.
 const LONG_AGO: Time = Time(0);
 
 /// A session, on cache lines of its own.
@@ -22,7 +22,7 @@ const LONG_AGO: Time = Time(0);
 #[repr(align(64))]
 pub(super) struct Entry {
     pub(super) user: Id,
-    /// Moves with every touch and every commit: both halves of the mark in one.
+    /// Moves with every touch and every commit: both halves of the revision in one.
     pub(super) tick: u64,
     pub(super) next: Next,
     record: Option<Record>,
@@ -73,7 +73,7 @@ impl From<Option<Time>> for Stamp {
 pub(super) struct When {
     /// The store's time.
     pub(super) now: Time,
-    /// Devices that expired by this instant are dead, a pardon included.
+    /// Devices that expired by this instant are dead, an outage grace included.
     pub(super) dead_by: Time,
 }
 
@@ -100,12 +100,12 @@ impl Entry {
             choice: self.choice.as_deref().cloned(),
             published: self.record.as_ref().map(Record::to_published),
             next: self.next,
-            mark: self.mark(),
+            revision: self.revision(),
         }
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        Mark { commits: self.tick, touches: self.tick }
+    pub(super) fn revision(&self) -> Revision {
+        Revision { commits: self.tick, touches: self.tick }
     }
 
     /// What a touch finds.
@@ -177,7 +177,7 @@ impl Entry {
 
     fn be_due_by(&mut self, end: Time) {
         self.next = match self.next {
-            Next::Settle(at) | Next::Retire(at) => Next::Settle(at.min(end)),
+            Next::Settle(at) | Next::Evict(at) => Next::Settle(at.min(end)),
             Next::Nothing => Next::Settle(end),
         };
     }

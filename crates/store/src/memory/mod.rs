@@ -4,7 +4,7 @@
 //! it. Deadlines are exact and kept in order, so that asking who is due costs a look at each shard and no more.
 //! Nothing here waits, except for the disk when a person's choice must survive the process ([`Keeper`]).
 //!
-//! Deliberately absent: eviction (the sweep retires who is cold), a log of traces (a process that is killed forgets
+//! Deliberately absent: eviction (the sweep evicts who is cold), a log of traces (a process that is killed forgets
 //! its devices, and the next beats bring them back), and any topic (whoever fans out is the listener: [`LocalTopics`]).
 
 mod entry;
@@ -20,8 +20,8 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use rollcall_core::{Amnesty, Error, Moment, Next, Published, Session, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
+use rollcall_core::{Error, Moment, Next, OutageGrace, Published, Session, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
 use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
 
 use crate::clock::Clock;
@@ -72,15 +72,19 @@ pub struct Memory {
     /// Keyed at random, because ids come from outside: nobody can choose ids that fall together.
     hasher: RandomState,
     clock: Clock,
-    amnesty: Option<Amnesty>,
+    outage_grace: Option<OutageGrace>,
     told: Told,
 }
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shards, clock, amnesty, .. } = self;
+        let Self { shards, clock, outage_grace, .. } = self;
         let mut debug = f.debug_struct("Memory");
-        debug.field("shards", &shards.len()).field("clock", clock).field("amnesty", amnesty).finish_non_exhaustive()
+        debug
+            .field("shards", &shards.len())
+            .field("clock", clock)
+            .field("outage_grace", outage_grace)
+            .finish_non_exhaustive()
     }
 }
 
@@ -92,20 +96,20 @@ impl Memory {
             shards: (0..shards.max(1)).map(|_| Shard::default()).collect(),
             hasher: RandomState::default(),
             clock,
-            amnesty: None,
+            outage_grace: None,
             told: Told { listener, keeper },
         }
     }
 
-    /// A store that goes on where an earlier run ended. Devices that were alive then are pardoned for `pardon`, which
+    /// A store that goes on where an earlier run ended. Devices that were alive then are pardoned for `outage_grace`, which
     /// is one full `d + ε` to beat again: it was we who were away, not they.
-    pub fn restored(options: Options, saved: Saved, pardon: Span) -> Self {
+    pub fn restored(options: Options, saved: Saved, outage_grace: Span) -> Self {
         let mut store = Self::new(options);
         let now = store.clock.now();
-        store.amnesty = saved.at.map(|at| Amnesty { since: at.min(now), until: now + pardon });
+        store.outage_grace = saved.at.map(|at| OutageGrace { since: at.min(now), until: now + outage_grace });
         for (user, session) in saved.sessions {
             if !session.is_empty() {
-                store.shard(user.as_str()).restore(store.key(user.as_str()), no_later(session, now, pardon));
+                store.shard(user.as_str()).restore(store.key(user.as_str()), no_later(session, now, outage_grace));
             }
         }
         store
@@ -196,19 +200,19 @@ impl Memory {
         Ok(commits.into_iter().map(commit).collect())
     }
 
-    fn retire(&self, retirees: Vec<Retiree>) -> Result<Vec<Ended>, Error> {
-        bounded(&retirees)?;
+    fn evict(&self, evictions: Vec<Eviction>) -> Result<Vec<Ended>, Error> {
+        bounded(&evictions)?;
         let now = self.clock.now();
-        let retire = |retiree: Retiree| {
-            let user = retiree.user.clone();
-            self.shard(user.as_str()).retire(self.key(user.as_str()), retiree, now, &self.told)
+        let evict = |eviction: Eviction| {
+            let user = eviction.user.clone();
+            self.shard(user.as_str()).evict(self.key(user.as_str()), eviction, now, &self.told)
         };
-        Ok(retirees.into_iter().map(retire).collect())
+        Ok(evictions.into_iter().map(evict).collect())
     }
 
     fn moment(&self) -> Moment {
         let now = self.clock.now();
-        Moment { now, amnesty: self.amnesty.filter(|amnesty| now < amnesty.until) }
+        Moment { now, outage_grace: self.outage_grace.filter(|outage_grace| now < outage_grace.until) }
     }
 
     fn key<'a>(&self, name: &'a str) -> Key<'a> {
@@ -234,12 +238,12 @@ impl Store for Memory {
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
         Box::pin(async move { Ok(self.expired(shards, limit)) })
     }
-    fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(async move { Ok(self.overdue(Agenda::Retire, shards, limit)) })
+    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+        Box::pin(async move { Ok(self.overdue(Agenda::Evict, shards, limit)) })
     }
-    fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes> {
+    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
         Box::pin(async move {
-            let ended = self.retire(retirees)?;
+            let ended = self.evict(evictions)?;
             // That a choice which no longer means anything could not be forgotten is no reason to call the session
             // kept: it is dropped, and what is left on disk is skipped at the next start.
             let committed = ended.iter().map(|(committed, _)| Ok(*committed)).collect();
@@ -272,11 +276,11 @@ fn bounded<T>(items: &[T]) -> Result<(), Error> {
 
 /// A saved session with no time in the future that a running store could not have left there. The wall clock may have
 /// been set back between two runs: without this a device would be alive, and a deadline away, for as long as that.
-fn no_later(mut session: Session, now: Time, pardon: Span) -> Session {
+fn no_later(mut session: Session, now: Time, outage_grace: Span) -> Session {
     for device in &mut session.devices {
         device.beat_at = device.beat_at.min(now);
         device.active_at = device.active_at.map(|at| at.min(now));
-        device.expires_at = device.expires_at.min(now + pardon);
+        device.expires_at = device.expires_at.min(now + outage_grace);
     }
     if let Some(choice) = &mut session.choice {
         choice.at = choice.at.min(now);
@@ -289,8 +293,8 @@ fn no_later(mut session: Session, now: Time, pardon: Span) -> Session {
     // left of a choice, or a trace that was never published, and what to make of that is for the rules to say.
     session.next = match session.next {
         Next::Nothing => Next::Settle(now),
-        Next::Settle(at) => Next::Settle(at.min(now + pardon)),
-        Next::Retire(at) => Next::Retire(at.min(now + pardon)),
+        Next::Settle(at) => Next::Settle(at.min(now + outage_grace)),
+        Next::Evict(at) => Next::Evict(at.min(now + outage_grace)),
     };
     session
 }

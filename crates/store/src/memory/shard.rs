@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rollcall_core::heartbeat::Found;
-use rollcall_core::{Mark, Moment, Next, Session, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Retiree, Trace};
+use rollcall_core::{Moment, Next, Revision, Session, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction, Trace};
 
 use super::Listener;
 use super::entry::{Entry, When};
@@ -27,8 +27,8 @@ const NEVER: Time = Time(u64::MAX);
 pub(super) enum Agenda {
     /// To be settled.
     Settle,
-    /// To be retired.
-    Retire,
+    /// To be evicted.
+    Evict,
 }
 
 /// Whom a store tells of what it does.
@@ -47,7 +47,7 @@ pub(super) type Ended = (Committed, Option<Answer<'static, ()>>);
 pub(super) struct Shard {
     people: Mutex<People>,
     earliest_settle: Earliest,
-    earliest_retire: Earliest,
+    earliest_evict: Earliest,
 }
 
 /// The earliest deadline of an agenda, as of the last change.
@@ -68,12 +68,12 @@ struct People {
     vacant: Vec<u32>,
     /// Who waits to be settled, by deadline.
     settle: BTreeSet<(Time, u32)>,
-    /// Who waits to be retired, by deadline.
-    retire: BTreeSet<(Time, u32)>,
-    /// The source of all marks of the shard. It only rises, so no mark ever comes back, not even for somebody whose
+    /// Who waits to be evicted, by deadline.
+    evict: BTreeSet<(Time, u32)>,
+    /// The source of all revisions of the shard. It only rises, so no revision ever comes back, not even for somebody whose
     /// session was dropped and made anew.
     ticks: u64,
-    /// The newest version among the sessions dropped. Somebody absent has no mark that could tell one absence from the
+    /// The newest version among the sessions dropped. Somebody absent has no revision that could tell one absence from the
     /// next; this tells them apart, see [`People::is_stale`].
     forgotten: u64,
     /// How many people are visibly here.
@@ -177,9 +177,9 @@ impl Shard {
     }
 
     /// Drops a session if it stands where it stood.
-    pub(super) fn retire(&self, key: Key<'_>, retiree: Retiree, now: Time, told: &Told) -> Ended {
+    pub(super) fn evict(&self, key: Key<'_>, eviction: Eviction, now: Time, told: &Told) -> Ended {
         let mut people = self.people.lock();
-        if people.is_stale(key, retiree.expected, None) {
+        if people.is_stale(key, eviction.expected, None) {
             return (Committed::Stale, None);
         }
         let Some(entry) = people.remove(key) else { return (Committed::Applied, None) };
@@ -189,7 +189,7 @@ impl Shard {
         self.publish_earliest(&people);
         let kept = match &told.keeper {
             Some(keeper) if entry.has_choice() => {
-                Some(keeper.keep(Kept { user: retiree.user, choice: None, last_seen: None }))
+                Some(keeper.keep(Kept { user: eviction.user, choice: None, last_seen: None }))
             }
             _ => None,
         };
@@ -210,7 +210,7 @@ impl Shard {
     pub(super) fn earliest(&self, agenda: Agenda) -> Option<Time> {
         let Earliest(earliest) = match agenda {
             Agenda::Settle => &self.earliest_settle,
-            Agenda::Retire => &self.earliest_retire,
+            Agenda::Evict => &self.earliest_evict,
         };
         // Relaxed: the value only says whether it is worth taking the lock, and a look that comes too soon to see a
         // change is followed by another.
@@ -240,7 +240,7 @@ impl Shard {
         into.extend(people.entries.iter().flatten().filter_map(|entry| {
             let user = UserId::parse(entry.user.to_text()).ok()?;
             let mut session = entry.to_session();
-            // A pardon must outlive the run that granted it, or a second restart would take it back.
+            // An outage grace must outlive the run that granted it, or a second restart would take it back.
             for device in &mut session.devices {
                 device.expires_at = moment.death_of(device);
             }
@@ -255,7 +255,7 @@ impl Shard {
     }
 
     fn publish_earliest(&self, people: &People) {
-        for (earliest, agenda) in [(&self.earliest_settle, &people.settle), (&self.earliest_retire, &people.retire)] {
+        for (earliest, agenda) in [(&self.earliest_settle, &people.settle), (&self.earliest_evict, &people.evict)] {
             let first = agenda.first().map_or(NEVER, |(at, _)| *at);
             earliest.0.store(first.0, Ordering::Relaxed);
         }
@@ -284,13 +284,13 @@ impl People {
         self.at(self.find(key)?)
     }
 
-    /// Whether something came between this and the load that it was decided on. Equal marks say no, except for somebody
+    /// Whether something came between this and the load that it was decided on. Equal revisions say no, except for somebody
     /// absent: they may have come, been published and left again meanwhile, and nothing of that is kept. What was
     /// decided before that carries an older version than what was forgotten.
-    fn is_stale(&self, key: Key<'_>, expected: Mark, version: Option<u64>) -> bool {
+    fn is_stale(&self, key: Key<'_>, expected: Revision, version: Option<u64>) -> bool {
         match self.get(key) {
-            Some(entry) => entry.mark() != expected,
-            None => expected != Mark::default() || version.is_some_and(|version| version <= self.forgotten),
+            Some(entry) => entry.revision() != expected,
+            None => expected != Revision::default() || version.is_some_and(|version| version <= self.forgotten),
         }
     }
 
@@ -335,7 +335,7 @@ impl People {
     fn agenda(&self, agenda: Agenda) -> &BTreeSet<(Time, u32)> {
         match agenda {
             Agenda::Settle => &self.settle,
-            Agenda::Retire => &self.retire,
+            Agenda::Evict => &self.evict,
         }
     }
 
@@ -347,7 +347,7 @@ impl People {
             let Some((agenda, at)) = slot(next) else { continue };
             let agenda = match agenda {
                 Agenda::Settle => &mut self.settle,
-                Agenda::Retire => &mut self.retire,
+                Agenda::Evict => &mut self.evict,
             };
             if enters {
                 agenda.insert((at, place));
@@ -363,6 +363,6 @@ fn slot(next: Next) -> Option<(Agenda, Time)> {
     match next {
         Next::Nothing => None,
         Next::Settle(at) => Some((Agenda::Settle, at)),
-        Next::Retire(at) => Some((Agenda::Retire, at)),
+        Next::Evict(at) => Some((Agenda::Evict, at)),
     }
 }

@@ -27,5 +27,5 @@ pub trait Policies: Send + Sync + 'static {
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>>;
     /// Moves when something may have changed, here or elsewhere: a hint that may be lost, so whoever follows also looks by
     /// itself from time to time.
-    fn stirred(&self) -> watch::Receiver<u64>;
+    fn invalidated(&self) -> watch::Receiver<u64>;
 }

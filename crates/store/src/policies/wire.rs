@@ -12,8 +12,8 @@ const RESTRICT_MANY: u8 = 3;
 const UNRESTRICT_MANY: u8 = 4;
 const BLOCK: u8 = 5;
 const UNBLOCK: u8 = 6;
-const BEFRIEND: u8 = 7;
-const UNFRIEND: u8 = 8;
+const ADD_CONTACT: u8 = 7;
+const REMOVE_CONTACT: u8 = 8;
 const SET_PRIVACY: u8 = 9;
 
 /// Adds a change to the bytes.
@@ -25,8 +25,8 @@ pub(crate) fn put(bytes: &mut Vec<u8>, change: &Change) {
         Change::UnrestrictMany(numbers) => put_numbers(bytes, UNRESTRICT_MANY, numbers),
         Change::Block(owner, other) => put_ids(bytes, BLOCK, &[owner, other]),
         Change::Unblock(owner, other) => put_ids(bytes, UNBLOCK, &[owner, other]),
-        Change::Befriend(owner, other) => put_ids(bytes, BEFRIEND, &[owner, other]),
-        Change::Unfriend(owner, other) => put_ids(bytes, UNFRIEND, &[owner, other]),
+        Change::AddContact(owner, other) => put_ids(bytes, ADD_CONTACT, &[owner, other]),
+        Change::RemoveContact(owner, other) => put_ids(bytes, REMOVE_CONTACT, &[owner, other]),
         Change::SetPrivacy(user, privacy) => {
             put_ids(bytes, SET_PRIVACY, &[user]);
             bytes.extend([audience_byte(privacy.presence), audience_byte(privacy.last_seen)]);
@@ -43,8 +43,8 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<Change> {
         UNRESTRICT_MANY => Change::UnrestrictMany(take_numbers(bytes)?),
         BLOCK => Change::Block(take_id(bytes)?, take_id(bytes)?),
         UNBLOCK => Change::Unblock(take_id(bytes)?, take_id(bytes)?),
-        BEFRIEND => Change::Befriend(take_id(bytes)?, take_id(bytes)?),
-        UNFRIEND => Change::Unfriend(take_id(bytes)?, take_id(bytes)?),
+        ADD_CONTACT => Change::AddContact(take_id(bytes)?, take_id(bytes)?),
+        REMOVE_CONTACT => Change::RemoveContact(take_id(bytes)?, take_id(bytes)?),
         SET_PRIVACY => {
             let user = take_id(bytes)?;
             let (presence, last_seen) = (audience_of(take_byte(bytes)?)?, audience_of(take_byte(bytes)?)?);
@@ -156,8 +156,8 @@ mod tests {
                 3 => Change::UnrestrictMany(self.numbers()),
                 4 => Change::Block(self.user(), self.user()),
                 5 => Change::Unblock(self.user(), self.user()),
-                6 => Change::Befriend(self.user(), self.user()),
-                7 => Change::Unfriend(self.user(), self.user()),
+                6 => Change::AddContact(self.user(), self.user()),
+                7 => Change::RemoveContact(self.user(), self.user()),
                 _ => {
                     let (presence, last_seen) = (self.audience(), self.audience());
                     Change::SetPrivacy(self.user(), Privacy { presence, last_seen })

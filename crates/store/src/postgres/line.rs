@@ -166,7 +166,7 @@ impl Line {
             }
             Ok(Err(error)) => {
                 self.fails(&tell(&error));
-                let (answer, fate) = judge(&error);
+                let (answer, fate) = classify(&error);
                 if fate == Fate::GiveUp {
                     self.give_up(&link);
                 }
@@ -252,15 +252,15 @@ enum Fate {
 }
 
 /// What the caller can do about an error, and whether the connection is still good.
-fn judge(error: &tokio_postgres::Error) -> (Error, Fate) {
+fn classify(error: &tokio_postgres::Error) -> (Error, Fate) {
     match error.code().map(|code| code.code()) {
-        Some(code) => judge_code(code, &tell(error)),
+        Some(code) => classify_code(code, &tell(error)),
         // Without a code it was not the server that complained: the connection broke, or somebody else answers there.
         None => (Error::Unavailable(RETRY_MS), Fate::GiveUp),
     }
 }
 
-fn judge_code(code: &str, said: &str) -> (Error, Fate) {
+fn classify_code(code: &str, said: &str) -> (Error, Fate) {
     match code.get(..2).unwrap_or_default() {
         // It only reads since a switch-over: elsewhere there is one that writes, and a new connection may find it.
         _ if code == "25006" => (Error::Unavailable(RETRY_MS), Fate::GiveUp),
@@ -279,14 +279,14 @@ mod tests {
     fn what_passes_is_told_from_what_does_not() {
         let away = Error::Unavailable(RETRY_MS);
         for code in ["40P01", "40001", "53100", "53300", "55P03", "57014", "57P01", "58030"] {
-            assert_eq!(judge_code(code, ""), (away.clone(), Fate::Keep), "{code}");
+            assert_eq!(classify_code(code, ""), (away.clone(), Fate::Keep), "{code}");
         }
         for code in ["25006", "08006"] {
-            assert_eq!(judge_code(code, ""), (away.clone(), Fate::GiveUp), "{code}");
+            assert_eq!(classify_code(code, ""), (away.clone(), Fate::GiveUp), "{code}");
         }
         for code in ["42P01", "42501", "22021", "XX001"] {
             assert!(
-                matches!(judge_code(code, "why"), (Error::Other(text), Fate::Keep) if text.contains("why")),
+                matches!(classify_code(code, "why"), (Error::Other(text), Fate::Keep) if text.contains("why")),
                 "{code}"
             );
         }

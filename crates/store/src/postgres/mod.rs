@@ -17,11 +17,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rollcall_core::{Time, UserId};
-use rollcall_functions::capabilities::Sighting;
+use rollcall_functions::capabilities::LastSeenEntry;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::sightings::bounded;
+use crate::last_seen_entries::bounded;
 use crate::{Answer, LastSeen};
 
 use address::Address;
@@ -31,7 +31,7 @@ pub use open::OpenError;
 /// The last millisecond that `timestamptz` can write down: the end of the year 294276.
 const LATEST_MS: u64 = 9_224_318_015_999_999;
 
-/// An older sighting changes nothing. One statement, so all or nothing, and in the order of the arrays: where every
+/// An older last seen entry changes nothing. One statement, so all or nothing, and in the order of the arrays: where every
 /// node locks rows in the order of their ids, no two can wait for each other.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) \
                    SELECT * FROM unnest($1::text[], $2::timestamptz[]) ON CONFLICT (user_id) \
@@ -70,10 +70,10 @@ impl fmt::Debug for PostgresArchive {
 }
 
 impl LastSeen for PostgresArchive {
-    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()> {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
         Box::pin(async move {
-            bounded(&sightings)?;
-            let (users, times): (Vec<UserId>, Vec<SystemTime>) = latest(sightings).into_iter().unzip();
+            bounded(&last_seen_entries)?;
+            let (users, times): (Vec<UserId>, Vec<SystemTime>) = latest(last_seen_entries).into_iter().unzip();
             if users.is_empty() {
                 return Ok(());
             }
@@ -103,9 +103,9 @@ impl LastSeen for PostgresArchive {
 }
 
 /// The latest of each person, in the order of their ids: a statement may touch a row only once.
-fn latest(sightings: Vec<Sighting>) -> BTreeMap<UserId, SystemTime> {
+fn latest(last_seen_entries: Vec<LastSeenEntry>) -> BTreeMap<UserId, SystemTime> {
     let mut latest = BTreeMap::new();
-    for Sighting { user, last_seen } in sightings {
+    for LastSeenEntry { user, last_seen } in last_seen_entries {
         let instant = instant_of(last_seen);
         latest.entry(user).and_modify(|known: &mut SystemTime| *known = instant.max(*known)).or_insert(instant);
     }
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn of_one_person_the_latest_stays_and_all_are_in_order() -> Result<(), Box<dyn std::error::Error>> {
-        let mut sightings = Vec::new();
+        let mut last_seen_entries = Vec::new();
         for (user, at) in [("bob", 3), ("ann", 1), ("bob", 9), ("bob", 5)] {
-            sightings.push(Sighting { user: UserId::parse(user)?, last_seen: Time(at) });
+            last_seen_entries.push(LastSeenEntry { user: UserId::parse(user)?, last_seen: Time(at) });
         }
         let latest: Vec<_> =
-            latest(sightings).into_iter().map(|(user, at)| (user.into_string(), time_of(at).0)).collect();
+            latest(last_seen_entries).into_iter().map(|(user, at)| (user.into_string(), time_of(at).0)).collect();
         assert_eq!(latest, [("ann".to_owned(), 1), ("bob".to_owned(), 9)]);
         Ok(())
     }

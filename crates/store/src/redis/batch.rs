@@ -16,7 +16,7 @@ use rollcall_keyspace::{Commands, Piece};
 use super::Inner;
 use super::address::Kind;
 use super::link::{Away, Link, packed};
-use super::trouble::Verdict;
+use super::trouble::ErrorClass;
 
 /// How often something is said again before its caller is told to come back: a script that was not there, a slot that
 /// moved, and both once more for a failover in between.
@@ -178,33 +178,33 @@ impl Inner {
                 again.commands.push((unit.command, ask));
                 again.items.push(unit.item);
             };
-            match Verdict::of(error) {
-                Verdict::LoadScripts => {
+            match ErrorClass::of(error) {
+                ErrorClass::LoadScripts => {
                     say_again(again, unit.ask.clone());
                     if !again.forgot_scripts.iter().any(|known| Arc::ptr_eq(known, link)) {
                         again.forgot_scripts.push(Arc::clone(link));
                     }
                 }
-                Verdict::Moved => {
+                ErrorClass::Moved => {
                     again.moved = true;
                     say_again(again, None);
                 }
-                Verdict::Ask(name) => {
+                ErrorClass::Ask(name) => {
                     self.around.stats.redirections.add(1);
                     let there = self.fleet.named(&name);
                     again.moved |= there.is_none();
                     say_again(again, there);
                 }
-                Verdict::TryAgain => say_again(again, None),
-                Verdict::Server(trouble) => {
+                ErrorClass::TryAgain => say_again(again, None),
+                ErrorClass::Server(trouble) => {
                     link.fail(trouble);
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
-                Verdict::Denied(why) => {
+                ErrorClass::Denied(why) => {
                     self.complain(&format!("Redis does not allow a command that is needed: {why}"));
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
-                Verdict::Other(why) => {
+                ErrorClass::Other(why) => {
                     self.complain(&format!("Redis answers with an error: {why}"));
                     replies.fail(unit.item, Error::Other(why));
                 }

@@ -71,7 +71,7 @@ impl Dues {
         }
     }
 
-    /// Whether this person is known to be due, or to wait for their retirement.
+    /// Whether this person is known to be due, or to wait for their eviction.
     pub(super) fn holds(&self, user: &str, now: Time) -> bool {
         let Some(lines) = self.lines.get() else { return false };
         let (Some(Line(places)), tag) = self.places(lines, user) else { return false };

@@ -2,10 +2,10 @@
 //!
 //! What is kept, and how, is in `crates/keyspace` and `docs/KEYSPACE.md`; why, in `docs/adr/0008-redis.md`. Here is
 //! what a network adds. The store is *up* or *down*. Down, it refuses every call at once and tries to come back; before
-//! it is up again it has recorded a pardon for everybody who was alive when it was last known to answer, so that nobody
+//! it is up again it has recorded an outage grace for everybody who was alive when it was last known to answer, so that nobody
 //! is declared offline because *we* could not be reached. On a Cluster each master is up or down by itself.
 //!
-//! Deliberately absent: reads from replicas (a stale mark would make every commit stale), retries of what may have
+//! Deliberately absent: reads from replicas (a stale revision would make every commit stale), retries of what may have
 //! taken effect (the caller knows better), and a queue for the time of an outage (the next beat says all that there is
 //! to say).
 
@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
-use rollcall_core::{Amnesty, Error, Moment, Rules, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Loaded, MAX_BATCH, Retiree, Shards, Touched, Touches};
+use rollcall_core::{Error, Moment, OutageGrace, Rules, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
 use rollcall_keyspace::{
     Agenda, BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Stamped, decode_outcome, decode_session,
 };
@@ -69,10 +69,10 @@ pub struct Options {
     /// How many shards there are; at least one. Never change it under data. Default: 256.
     pub shards: u32,
     /// How long people have to beat again after the store was away: one full `d + ε`. Default: 45 s.
-    pub pardon: Span,
-    /// How long a session is kept after it went offline: the rules' `retire_after`, on every host the same. The longer,
+    pub outage_grace: Span,
+    /// How long a session is kept after it went offline: the rules' `evict_after`, on every host the same. The longer,
     /// the more beats need not say when they end: see `docs/adr/0011-a-deadline-known-to-stand.md`. Default: 1 min.
-    pub retire_after: Span,
+    pub evict_after: Span,
     /// How many changes of who may see whom each of the logs keeps, at least one: whoever follows them and falls behind by
     /// more reads everything anew. On every host the same. Default: 50,000.
     pub policy_log: u32,
@@ -91,8 +91,8 @@ impl Default for Options {
         Self {
             prefix: "rc".to_owned(),
             shards: DEFAULT_SHARDS,
-            pardon: Span::seconds(45),
-            retire_after: Rules::STANDARD.retire_after,
+            outage_grace: Span::seconds(45),
+            evict_after: Rules::STANDARD.evict_after,
             policy_log: 50_000,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(1500),
@@ -160,11 +160,12 @@ struct Inner {
     keys: Keyspace,
     fleet: Fleet,
     around: Arc<Surroundings>,
-    pardon: Span,
+    /// How long an outage grace lasts.
+    grace_span: Span,
     /// The next touch's stamp: a count that begins at a random place, so that no two processes ever use the same.
     stamp: AtomicU64,
-    /// The pardon as it was last read or recorded.
-    amnesty: Mutex<Option<Amnesty>>,
+    /// The outage grace as it was last read or recorded.
+    outage_grace: Mutex<Option<OutageGrace>>,
     tended: tokio::sync::Mutex<Tended>,
     /// How many changes each log of policy keeps.
     policy_log: u32,
@@ -194,7 +195,7 @@ impl Redis {
         let around = Arc::new(Surroundings {
             time: RedisTime::new(options.clock),
             stats: Stats::default(),
-            dues: Dues::new(options.retire_after, options.response_timeout),
+            dues: Dues::new(options.evict_after, options.response_timeout),
             wake: Notify::new(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
@@ -203,9 +204,9 @@ impl Redis {
             fleet: Fleet::new(address, Arc::clone(&around), &keys),
             keys,
             around,
-            pardon: options.pardon,
+            grace_span: options.outage_grace,
             stamp: AtomicU64::new(RandomState::new().build_hasher().finish()),
-            amnesty: Mutex::new(None),
+            outage_grace: Mutex::new(None),
             tended: tokio::sync::Mutex::default(),
             policy_log: options.policy_log.max(1),
             salt: RandomState::new().build_hasher().finish(),
@@ -227,9 +228,9 @@ impl Redis {
         self.inner.health()
     }
 
-    /// The pardon in force.
-    pub fn amnesty(&self) -> Option<Amnesty> {
-        self.inner.moment().amnesty
+    /// The outage grace in force.
+    pub fn outage_grace(&self) -> Option<OutageGrace> {
+        self.inner.moment().outage_grace
     }
 
     /// What was counted so far.
@@ -281,11 +282,11 @@ impl Inner {
     }
 
     fn moment_at(&self, now: Time) -> Moment {
-        Moment { now, amnesty: self.amnesty.lock().filter(|amnesty| now < amnesty.until) }
+        Moment { now, outage_grace: self.outage_grace.lock().filter(|outage_grace| now < outage_grace.until) }
     }
 
     fn stamped(&self, now_us: u64) -> Stamped {
-        // Sixty-three bits, and never 0, which is the mark of nobody.
+        // Sixty-three bits, and never 0, which is the revision of nobody.
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 1);
         Stamped { now_us, stamp: stamp.max(1) }
     }
@@ -314,7 +315,7 @@ impl Inner {
 
     async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
         bounded(users)?;
-        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read; the pardon
+        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read; the outage grace
         // last, because a server that was away may have come back in between, and then it had been recorded before.
         let now = self.around.time.now();
         let mut batch = Batch::with_capacity(users.len(), users.len() * Keyspace::LOAD_COMMANDS);
@@ -341,13 +342,13 @@ impl Inner {
         Ok(self.outcomes(&batch).await)
     }
 
-    async fn retire(&self, retirees: &[Retiree]) -> Result<Outcomes, Error> {
-        bounded(retirees)?;
+    async fn evict(&self, evictions: &[Eviction]) -> Result<Outcomes, Error> {
+        bounded(evictions)?;
         let now_us = self.around.time.now_us();
-        let mut batch = Batch::with_capacity(retirees.len(), retirees.len());
-        for retiree in retirees {
-            let user = retiree.user.as_str();
-            batch.add(user, self.keys.shard_of(user), |to| self.keys.retire(to, retiree, now_us));
+        let mut batch = Batch::with_capacity(evictions.len(), evictions.len());
+        for eviction in evictions {
+            let user = eviction.user.as_str();
+            batch.add(user, self.keys.shard_of(user), |to| self.keys.evict(to, eviction, now_us));
         }
         Ok(self.outcomes(&batch).await)
     }
@@ -372,11 +373,11 @@ impl Store for Redis {
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
         Box::pin(self.inner.overdue(Agenda::Settle, shards, limit, Span(0)))
     }
-    fn retirable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(self.inner.overdue(Agenda::Retire, shards, limit, Span(0)))
+    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+        Box::pin(self.inner.overdue(Agenda::Evict, shards, limit, Span(0)))
     }
-    fn retire_many(&self, retirees: Vec<Retiree>) -> Answer<'_, Outcomes> {
-        Box::pin(async move { self.inner.retire(&retirees).await })
+    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
+        Box::pin(async move { self.inner.evict(&evictions).await })
     }
     fn shards(&self) -> u32 {
         self.inner.keys.shards()

@@ -4,21 +4,21 @@
 //! A batch that fails half-way is safe to be said again, since a last seen only rises.
 
 use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::Sighting;
+use rollcall_functions::capabilities::LastSeenEntry;
 use rollcall_keyspace::{Piece, decode_score};
 
 use super::Redis;
 use super::batch::{Batch, pieces};
-use crate::sightings::bounded;
+use crate::last_seen_entries::bounded;
 use crate::{Answer, LastSeen};
 
 impl LastSeen for Redis {
-    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()> {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
         Box::pin(async move {
-            bounded(&sightings)?;
+            bounded(&last_seen_entries)?;
             let keys = &self.inner.keys;
-            let mut batch = Batch::with_capacity(sightings.len(), sightings.len());
-            for Sighting { user, last_seen } in &sightings {
+            let mut batch = Batch::with_capacity(last_seen_entries.len(), last_seen_entries.len());
+            for LastSeenEntry { user, last_seen } in &last_seen_entries {
                 let user = user.as_str();
                 batch.add(user, keys.shard_of(user), |to| keys.keep_seen(to, user, *last_seen));
             }

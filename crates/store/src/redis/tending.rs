@@ -1,16 +1,16 @@
-//! What goes on in the background: the time is sampled, the pardon read, the Cluster's map learned, and servers that
+//! What goes on in the background: the time is sampled, the outage grace read, the Cluster's map learned, and servers that
 //! were lost are brought back, in that order of things that makes it safe.
 //!
-//! A server is put to use only after its time was sampled, its scripts loaded and a pardon recorded that covers the
-//! time for which it was missed. Whoever reads from it then knows of the pardon.
+//! A server is put to use only after its time was sampled, its scripts loaded and an outage grace recorded that covers the
+//! time for which it was missed. Whoever reads from it then knows of the outage grace.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redis::{Pipeline, Value, cmd};
-use rollcall_core::{Amnesty, Span, Time};
-use rollcall_keyspace::{Commands, Pardon, Piece, Script, decode_member_scores, decode_pardon};
+use rollcall_core::{OutageGrace, Span, Time};
+use rollcall_keyspace::{Commands, Piece, RecordGrace, Script, decode_member_scores, decode_outage_grace};
 
 use super::address::Kind;
 use super::batch::pieces;
@@ -19,7 +19,7 @@ use super::time::Asked;
 use super::trouble::Trouble;
 use super::{Inner, OpenError};
 
-/// How often time and pardon are read while all is well.
+/// How often time and outage grace are read while all is well.
 const CALM: Duration = Duration::from_secs(1);
 
 /// How often a lost server is tried.
@@ -95,7 +95,7 @@ impl Inner {
         join_all(topology.links.iter().filter(|link| link.down().is_none()).map(|link| self.sample(link))).await;
     }
 
-    /// Brings back every server that is down: first the one that keeps the pardon, because the others need it.
+    /// Brings back every server that is down: first the one that keeps the outage grace, because the others need it.
     async fn bring_back(&self, tended: &mut Tended) {
         let topology = self.fleet.topology();
         let home = topology.home();
@@ -138,46 +138,46 @@ impl Inner {
             self.take_time(replies.first(), sent_us);
         }
         checked(&link.try_out(&fresh, self.scripts()).await?)?;
-        let pardon = |since: Time| {
+        let outage_grace = |since: Time| {
             let now = self.around.time.now();
-            Pardon { amnesty: Amnesty { since: since.min(now), until: now + self.pardon }, now }
+            RecordGrace { outage_grace: OutageGrace { since: since.min(now), until: now + self.grace_span }, now }
         };
-        let missed = down.since.map(pardon);
+        let missed = down.since.map(outage_grace);
         match home {
             Some(tended) => {
                 self.check_epoch(link, &fresh, tended).await?;
                 let restored = match down.since {
-                    Some(since) => self.restored(link, &fresh, since).await?.map(pardon),
+                    Some(since) => self.restored(link, &fresh, since).await?.map(outage_grace),
                     None => None,
                 };
-                let replies = link.try_out(&fresh, pipeline(&self.pardon_commands(restored.or(missed)))).await?;
+                let replies = link.try_out(&fresh, pipeline(&self.outage_grace_commands(restored.or(missed)))).await?;
                 checked(&replies)?;
-                self.take_pardon(replies.last());
+                self.take_outage_grace(replies.last());
             }
-            None if missed.is_some() => self.pardon_at_home(missed).await?,
+            None if missed.is_some() => self.record_grace_at_home(missed).await?,
             None => {}
         }
         Ok(fresh)
     }
 
-    /// Records the pardon with the server that keeps it, which is another one.
-    async fn pardon_at_home(&self, pardon: Option<Pardon>) -> Result<(), Trouble> {
-        let away = || Trouble::Unwilling("the master that keeps the pardon is away".to_owned());
+    /// Records the outage grace with the server that keeps it, which is another one.
+    async fn record_grace_at_home(&self, outage_grace: Option<RecordGrace>) -> Result<(), Trouble> {
+        let away = || Trouble::Unwilling("the master that keeps the outage grace is away".to_owned());
         let topology = self.fleet.topology();
         let home = topology.home().ok_or_else(away)?;
-        let replies = home.call(pipeline(&self.pardon_commands(pardon))).await.map_err(|_| away())?;
+        let replies = home.call(pipeline(&self.outage_grace_commands(outage_grace))).await.map_err(|_| away())?;
         checked(&replies)?;
-        self.take_pardon(replies.last());
+        self.take_outage_grace(replies.last());
         Ok(())
     }
 
-    /// Records a pardon, if there is one to record, and in any case reads the one in force.
-    fn pardon_commands(&self, pardon: Option<Pardon>) -> Commands {
+    /// Records an outage grace, if there is one to record, and in any case reads the one in force.
+    fn outage_grace_commands(&self, outage_grace: Option<RecordGrace>) -> Commands {
         let mut commands = Commands::default();
-        if let Some(pardon) = pardon {
-            self.keys.pardon(&mut commands, pardon);
+        if let Some(outage_grace) = outage_grace {
+            self.keys.record_outage_grace(&mut commands, outage_grace);
         }
-        self.keys.read_pardon(&mut commands);
+        self.keys.read_outage_grace(&mut commands);
         commands
     }
 
@@ -185,8 +185,8 @@ impl Inner {
     async fn check_epoch(&self, link: &Link, fresh: &Fresh, tended: &mut Tended) -> Result<(), Trouble> {
         let key = self.keys.epoch().to_string();
         let mut question = Pipeline::with_capacity(2);
-        let mark = format!("{:016x}", self.stamped(0).stamp);
-        question.add_command(cmd("SET").arg(&key).arg(mark).arg("NX").to_owned());
+        let revision = format!("{:016x}", self.stamped(0).stamp);
+        question.add_command(cmd("SET").arg(&key).arg(revision).arg("NX").to_owned());
         question.add_command(cmd("GET").arg(&key).to_owned());
         let replies = link.try_out(fresh, question).await?;
         checked(&replies)?;
@@ -201,7 +201,7 @@ impl Inner {
 
     /// When the server's data are from, if they are older than they should be: it came back with an old snapshot, in which
     /// everybody seems dead who beat ever since. Hosts write themselves on their list every second, so the newest of them
-    /// tells; and no host writes there before it has recorded its pardon.
+    /// tells; and no host writes there before it has recorded its outage grace.
     async fn restored(&self, link: &Link, fresh: &Fresh, since: Time) -> Result<Option<Time>, Trouble> {
         let mut question = Pipeline::with_capacity(1);
         let hosts = self.keys.hosts().to_string();
@@ -218,13 +218,13 @@ impl Inner {
         Ok(Some(*newest))
     }
 
-    /// Asks a server whether it is there, and the one that keeps them for the time and the pardon.
+    /// Asks a server whether it is there, and the one that keeps them for the time and the outage grace.
     async fn sample(&self, link: &Arc<Link>) {
         let topology = self.fleet.topology();
         let is_home = topology.home().is_some_and(|home| Arc::ptr_eq(home, link));
         let mut question = time_question();
         if is_home {
-            question.add_command(cmd("GET").arg(self.keys.amnesty().to_string()).to_owned());
+            question.add_command(cmd("GET").arg(self.keys.outage_grace().to_string()).to_owned());
         }
         let sent_us = self.around.time.ticks_us();
         // One that is away is noticed by the call itself.
@@ -233,7 +233,7 @@ impl Inner {
             link.fail(trouble);
         } else if is_home {
             self.take_time(replies.first(), sent_us);
-            self.take_pardon(replies.last());
+            self.take_outage_grace(replies.last());
         }
     }
 
@@ -245,9 +245,9 @@ impl Inner {
         }
     }
 
-    fn take_pardon(&self, reply: Option<&Value>) {
-        match reply.map(|reply| decode_pardon(pieces(reply))) {
-            Some(Ok(amnesty)) => *self.amnesty.lock() = amnesty,
+    fn take_outage_grace(&self, reply: Option<&Value>) {
+        match reply.map(|reply| decode_outage_grace(pieces(reply))) {
+            Some(Ok(outage_grace)) => *self.outage_grace.lock() = outage_grace,
             Some(Err(garbled)) => self.complain(&garbled.to_string()),
             None => {}
         }

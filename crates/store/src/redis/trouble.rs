@@ -50,7 +50,7 @@ impl Trouble {
 
 /// What an error in answer to one command means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ErrorClass {
     /// The script is not there: load it and say it again.
     LoadScripts,
     /// The slot is elsewhere for good: learn where, and say it there.
@@ -67,7 +67,7 @@ pub(super) enum Verdict {
     Other(String),
 }
 
-impl Verdict {
+impl ErrorClass {
     pub(super) fn of(error: &ServerError) -> Self {
         let text = || format!("{} {}", error.code(), error.details().unwrap_or_default());
         let target = || error.details().and_then(|details| details.split(' ').nth(1)).unwrap_or_default().to_owned();

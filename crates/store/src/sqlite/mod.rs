@@ -14,11 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rollcall_core::{Error, Session, Time, UserId};
-use rollcall_functions::capabilities::Sighting;
+use rollcall_functions::capabilities::LastSeenEntry;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::keep::{Keeper, Kept, Saved};
-use crate::sightings::bounded;
+use crate::last_seen_entries::bounded;
 use crate::{Answer, LastSeen};
 
 pub use open::OpenError;
@@ -28,7 +28,7 @@ use worker::{Purpose, Worker};
 /// What SQLite calls a database without a file.
 const IN_MEMORY: &str = ":memory:";
 
-/// An older sighting changes nothing.
+/// An older last seen entry changes nothing.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) VALUES (?1, ?2) ON CONFLICT (user_id) \
                    DO UPDATE SET last_seen_at = excluded.last_seen_at WHERE excluded.last_seen_at > last_seen_at";
 const GET: &str = "SELECT last_seen_at FROM user_presence WHERE user_id = ?1";
@@ -81,10 +81,10 @@ impl SqliteArchive {
 }
 
 impl LastSeen for SqliteArchive {
-    fn put_many(&self, sightings: Vec<Sighting>) -> Answer<'_, ()> {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
         Box::pin(async move {
-            bounded(&sightings)?;
-            self.writer.ask(move |connection| put(connection, &sightings)).await
+            bounded(&last_seen_entries)?;
+            self.writer.ask(move |connection| put(connection, &last_seen_entries)).await
         })
     }
 
@@ -99,16 +99,16 @@ impl LastSeen for SqliteArchive {
 impl Keeper for SqliteArchive {
     fn keep(&self, kept: Kept) -> Answer<'static, ()> {
         Box::pin(self.writer.ask(move |connection| {
-            let seen = kept.last_seen.map(|last_seen| Sighting { user: kept.user.clone(), last_seen });
+            let seen = kept.last_seen.map(|last_seen| LastSeenEntry { user: kept.user.clone(), last_seen });
             put(connection, seen.as_slice())?;
             saved::keep(connection, kept)
         }))
     }
 }
 
-fn put(connection: &Connection, sightings: &[Sighting]) -> rusqlite::Result<()> {
+fn put(connection: &Connection, last_seen_entries: &[LastSeenEntry]) -> rusqlite::Result<()> {
     let mut put = connection.prepare_cached(PUT)?;
-    for Sighting { user, last_seen } in sightings {
+    for LastSeenEntry { user, last_seen } in last_seen_entries {
         put.execute(params![user.as_str(), i64::try_from(last_seen.0).unwrap_or(i64::MAX)])?;
     }
     Ok(())
@@ -128,25 +128,25 @@ fn time_of(ms: i64) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MAX_SIGHTINGS;
+    use crate::MAX_LAST_SEEN_ENTRIES;
 
-    fn sighting(user: usize) -> Option<Sighting> {
-        Some(Sighting { user: UserId::parse(format!("user-{user}")).ok()?, last_seen: Time(7) })
+    fn last_seen_entry(user: usize) -> Option<LastSeenEntry> {
+        Some(LastSeenEntry { user: UserId::parse(format!("user-{user}")).ok()?, last_seen: Time(7) })
     }
 
     #[tokio::test]
     async fn a_full_disk_fails_the_write_keeps_what_was_there_and_heals() -> Result<(), Box<dyn std::error::Error>> {
         let archive = SqliteArchive::in_memory()?;
-        archive.put_many((0..10).filter_map(sighting).collect()).await?;
+        archive.put_many((0..10).filter_map(last_seen_entry).collect()).await?;
         archive.writer.ask(|c| c.pragma_update_and_check(None, "max_page_count", 8, |_| Ok(()))).await?;
-        let many: Vec<_> = (0..MAX_SIGHTINGS).filter_map(sighting).collect();
+        let many: Vec<_> = (0..MAX_LAST_SEEN_ENTRIES).filter_map(last_seen_entry).collect();
         assert_eq!(archive.put_many(many.clone()).await, Err(Error::Unavailable(1000)));
         let known = |answers: Vec<Option<Time>>| answers.into_iter().flatten().count();
-        let users: Vec<UserId> = many.iter().map(|sighting| sighting.user.clone()).collect();
+        let users: Vec<UserId> = many.iter().map(|last_seen_entry| last_seen_entry.user.clone()).collect();
         assert_eq!(archive.get_many(users.clone()).await.map(known), Ok(10));
         archive.writer.ask(|c| c.pragma_update_and_check(None, "max_page_count", 100_000, |_| Ok(()))).await?;
         archive.put_many(many).await?;
-        assert_eq!(archive.get_many(users).await.map(known), Ok(MAX_SIGHTINGS));
+        assert_eq!(archive.get_many(users).await.map(known), Ok(MAX_LAST_SEEN_ENTRIES));
         Ok(())
     }
 }

@@ -4,11 +4,11 @@
 //! version after this one can read what this one wrote.
 
 use rollcall_core::{
-    Choice, Device, DeviceId, DeviceKind, Invalid, Mark, Next, Note, Published, Session, Stance, State, Time,
+    Choice, Device, DeviceId, DeviceKind, Invalid, Next, Note, Published, Revision, Session, Stance, State, Time,
 };
 use serde::{Deserialize, Serialize};
 
-/// A [`Session`] without its mark, which means nothing to another run.
+/// A [`Session`] without its revision, which means nothing to another run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionBody {
     devices: Vec<DeviceBody>,
@@ -56,7 +56,7 @@ struct NoteBody {
 enum NextBody {
     Nothing,
     Settle(u64),
-    Retire(u64),
+    Evict(u64),
 }
 
 /// The same names on both sides, by a macro so that none is left out of one direction.
@@ -97,7 +97,7 @@ impl From<Session> for SessionBody {
             next: match session.next {
                 Next::Nothing => NextBody::Nothing,
                 Next::Settle(at) => NextBody::Settle(at.0),
-                Next::Retire(at) => NextBody::Retire(at.0),
+                Next::Evict(at) => NextBody::Evict(at.0),
             },
         }
     }
@@ -113,9 +113,9 @@ impl TryFrom<SessionBody> for Session {
             next: match body.next {
                 NextBody::Nothing => Next::Nothing,
                 NextBody::Settle(at) => Next::Settle(Time(at)),
-                NextBody::Retire(at) => Next::Retire(Time(at)),
+                NextBody::Evict(at) => Next::Evict(Time(at)),
             },
-            mark: Mark::default(),
+            revision: Revision::default(),
         })
     }
 }

@@ -16,7 +16,7 @@ mod tap;
 use std::sync::Arc;
 
 use rollcall_core::{ConversationId, Error, Span, Time, UserId};
-use rollcall_functions::capabilities::{Change, TypingSign, Typist};
+use rollcall_functions::capabilities::{Change, TypingSignal, Typist};
 
 use crate::Answer;
 
@@ -67,7 +67,7 @@ pub trait Topics: Send + Sync + 'static {
     /// A listener of its own: one for each worker's hub, or for each watch of a component.
     fn tap(&self) -> Tap;
     /// Leaves signs of typing, or takes them away; how each ended, in the order asked. At most 1,024.
-    fn mark_many(&self, signs: Vec<TypingSign>) -> Answer<'_, Vec<Result<(), Error>>>;
+    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>>;
     /// Who types in each conversation, by name, in the order asked. At most 1,024.
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>>;
     /// Says how many local watchers `station` has of each person, which is kept for [`WATCHERS_TTL`]; answers how many

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::Sighting;
-use rollcall_store::{LastSeen, MAX_SIGHTINGS};
+use rollcall_functions::capabilities::LastSeenEntry;
+use rollcall_store::{LastSeen, MAX_LAST_SEEN_ENTRIES};
 use tokio::task::JoinSet;
 
 /// A place of a test's own, with nothing in it.
@@ -52,8 +52,8 @@ pub(crate) fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
 
-pub(crate) fn seen(name: &str, at: u64) -> Sighting {
-    Sighting { user: user(name), last_seen: Time(at) }
+pub(crate) fn seen(name: &str, at: u64) -> LastSeenEntry {
+    LastSeenEntry { user: user(name), last_seen: Time(at) }
 }
 
 pub(crate) async fn get(archive: &dyn LastSeen, name: &str) -> Option<u64> {
@@ -126,19 +126,19 @@ pub(crate) async fn empty_calls_are_answered(subject: &impl Subject) {
 
 pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: &impl Subject) {
     let archive = subject.open().await;
-    let too_many = Error::TooMany(MAX_SIGHTINGS as u32);
-    assert_eq!(archive.put_many(vec![seen("bob", 1); MAX_SIGHTINGS + 1]).await, Err(too_many.clone()));
-    assert_eq!(archive.get_many(vec![user("bob"); MAX_SIGHTINGS + 1]).await, Err(too_many));
+    let too_many = Error::TooMany(MAX_LAST_SEEN_ENTRIES as u32);
+    assert_eq!(archive.put_many(vec![seen("bob", 1); MAX_LAST_SEEN_ENTRIES + 1]).await, Err(too_many.clone()));
+    assert_eq!(archive.get_many(vec![user("bob"); MAX_LAST_SEEN_ENTRIES + 1]).await, Err(too_many));
     assert_eq!(get(&*archive, "bob").await, None);
 }
 
 pub(crate) async fn a_full_batch_is_kept_and_answered_in_order(subject: &impl Subject) {
     let archive = subject.open().await;
-    let name = |index: usize| format!("user-{}", index * 7919 % MAX_SIGHTINGS);
-    let sightings = (0..MAX_SIGHTINGS).map(|index| seen(&name(index), index as u64)).collect();
-    archive.put_many(sightings).await.unwrap();
-    let answers = archive.get_many((0..MAX_SIGHTINGS).map(|index| user(&name(index))).collect()).await.unwrap();
-    assert!(answers.into_iter().eq((0..MAX_SIGHTINGS as u64).map(|at| Some(Time(at)))));
+    let name = |index: usize| format!("user-{}", index * 7919 % MAX_LAST_SEEN_ENTRIES);
+    let last_seen_entries = (0..MAX_LAST_SEEN_ENTRIES).map(|index| seen(&name(index), index as u64)).collect();
+    archive.put_many(last_seen_entries).await.unwrap();
+    let answers = archive.get_many((0..MAX_LAST_SEEN_ENTRIES).map(|index| user(&name(index))).collect()).await.unwrap();
+    assert!(answers.into_iter().eq((0..MAX_LAST_SEEN_ENTRIES as u64).map(|at| Some(Time(at)))));
 }
 
 pub(crate) async fn what_was_kept_is_there_for_whoever_opens_it_again(subject: &impl Subject) {

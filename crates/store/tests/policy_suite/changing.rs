@@ -4,8 +4,8 @@ use rollcall_core::policy::{Audience, Change, Privacy, Relation};
 
 use super::model::Model;
 use super::{
-    Subject, apply, befriend, block, numbers, relation, relations, restrict, set_privacy, settings, unblock, unfriend,
-    unrestrict, user,
+    Subject, add_contact, apply, block, numbers, relation, relations, remove_contact, restrict, set_privacy, settings,
+    unblock, unrestrict, user,
 };
 
 /// Ids with everything in them that could mean something to somebody.
@@ -77,11 +77,11 @@ pub(crate) async fn a_block_shows_to_both_until_it_is_taken_back(subject: Subjec
 
 pub(crate) async fn a_contact_shows_to_those_listed_alone(subject: Subject) {
     let policies = &*subject.policies;
-    apply(policies, &[befriend("bob", "ann"), befriend("bob", "ann")]).await;
+    apply(policies, &[add_contact("bob", "ann"), add_contact("bob", "ann")]).await;
     assert_eq!(relation(policies, "ann", "bob").await, Relation { contact: true, ..Relation::default() });
     assert_eq!(relation(policies, "bob", "ann").await, Relation::default(), "bob is no contact of ann's");
     assert_eq!(relation(policies, "cid", "bob").await, Relation::default());
-    apply(policies, &[unfriend("bob", "ann")]).await;
+    apply(policies, &[remove_contact("bob", "ann")]).await;
     assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn a_service_is_nobodys_contact_and_blocked_by_nobody(subject: 
     let policies = &*subject.policies;
     let changes = [
         block("bob", "ann"),
-        befriend("bob", "cid"),
+        add_contact("bob", "cid"),
         restrict("bob"),
         set_privacy("bob", Audience::Nobody, Audience::Contacts),
     ];
@@ -181,7 +181,7 @@ pub(crate) async fn people_are_told_apart_whatever_their_ids(subject: Subject) {
     let mut changes = Vec::new();
     for (index, name) in ODD.iter().enumerate() {
         let next = ODD[(index + 1) % ODD.len()];
-        changes.extend([block(name, next), befriend(next, name)]);
+        changes.extend([block(name, next), add_contact(next, name)]);
         if index % 2 == 0 {
             changes.extend([restrict(name), set_privacy(name, Audience::Contacts, Audience::Nobody)]);
         }

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::model::Model;
 use super::{
-    PATIENCE, Random, Subject, apply, befriend, block, changes_since, follow, load, load_with, numbers, owner, page_of,
-    relations, restrict, set_privacy, unblock, unfriend, unrestrict,
+    PATIENCE, Random, Subject, add_contact, apply, block, changes_since, follow, load, load_with, numbers, owner,
+    page_of, relations, remove_contact, restrict, set_privacy, unblock, unrestrict,
 };
 
 pub(crate) async fn nothing_is_a_snapshot_of_nothing(subject: Subject) {
@@ -44,7 +44,7 @@ pub(crate) async fn a_snapshot_is_everything_that_anybody_set(subject: Subject) 
     let mut changes = Vec::new();
     for index in 0..700 {
         let (one, other) = (format!("user-{index}"), format!("user-{}", index * 7 % 700));
-        changes.extend([block(&one, &other), befriend(&other, &one)]);
+        changes.extend([block(&one, &other), add_contact(&other, &one)]);
         if index % 10 == 0 {
             changes.extend([restrict(&one), set_privacy(&other, Audience::Nobody, Audience::Contacts)]);
         }
@@ -120,8 +120,8 @@ pub(crate) async fn exactly_what_came_after_a_cursor_is_answered(subject: Subjec
     assert_eq!(by_owner(&told), by_owner(&before));
     let after = [
         unblock("user-7", "ann"),
-        befriend("user-7", "ann"),
-        unfriend("user-7", "ann"),
+        add_contact("user-7", "ann"),
+        remove_contact("user-7", "ann"),
         restrict("user-8"),
         unrestrict("user-8"),
         set_privacy("user-9", Audience::Contacts, Audience::Nobody),
@@ -142,7 +142,7 @@ pub(crate) async fn changes_of_one_person_are_followed_in_order(subject: Subject
     let of = |name: &str| -> Vec<Change> {
         let changes = (0..60).flat_map(|index| {
             let other = format!("user-{}", index % 3);
-            [block(name, &other), unblock(name, &other), befriend(name, &other), unfriend(name, &other)]
+            [block(name, &other), unblock(name, &other), add_contact(name, &other), remove_contact(name, &other)]
         });
         changes.collect()
     };
@@ -160,7 +160,7 @@ pub(crate) async fn what_is_already_so_is_not_logged(subject: Subject) {
         restrict("bob"),
         restrict("7"),
         block("bob", "ann"),
-        befriend("bob", "ann"),
+        add_contact("bob", "ann"),
         set_privacy("bob", Audience::Nobody, Audience::Contacts),
         Change::RestrictMany(numbers(3, &[1, 2, 3])),
     ];
@@ -169,7 +169,7 @@ pub(crate) async fn what_is_already_so_is_not_logged(subject: Subject) {
         unrestrict("8"),
         unrestrict("65600"),
         unblock("bob", "eve"),
-        unfriend("eve", "ann"),
+        remove_contact("eve", "ann"),
         set_privacy("eve", Audience::Everyone, Audience::Everyone),
         Change::UnrestrictMany(numbers(3, &[4, 5])),
         Change::UnrestrictMany(numbers(9, &[4, 5])),
@@ -261,15 +261,15 @@ pub(crate) async fn a_cursor_that_nobody_handed_out_is_a_gap(subject: Subject) {
     }
 }
 
-/// Waits until every change made through `policies` moves `stirred` at once, several times in a row: the first few may
+/// Waits until every change made through `policies` moves `invalidated` at once, several times in a row: the first few may
 /// come before anybody listens.
-async fn stirs(policies: &dyn Policies, stirred: &mut watch::Receiver<u64>) {
+async fn invalidations(policies: &dyn Policies, invalidated: &mut watch::Receiver<u64>) {
     let (deadline, mut in_a_row) = (Instant::now() + PATIENCE, 0);
     for round in 0.. {
         assert!(Instant::now() < deadline, "a change moves nothing");
-        stirred.mark_unchanged();
+        invalidated.mark_unchanged();
         apply(policies, &[if round % 2 == 0 { block("bob", "ann") } else { unblock("bob", "ann") }]).await;
-        match tokio::time::timeout(Duration::from_millis(500), stirred.changed()).await {
+        match tokio::time::timeout(Duration::from_millis(500), invalidated.changed()).await {
             Ok(moved) => {
                 moved.unwrap();
                 in_a_row += 1;
@@ -282,12 +282,12 @@ async fn stirs(policies: &dyn Policies, stirred: &mut watch::Receiver<u64>) {
     }
 }
 
-pub(crate) async fn a_change_stirs_whoever_follows_it_here_and_elsewhere(subject: Subject) {
-    let mut stirred = subject.policies.stirred();
-    stirs(&*subject.policies, &mut stirred).await;
+pub(crate) async fn a_change_invalidations_whoever_follows_it_here_and_elsewhere(subject: Subject) {
+    let mut invalidated = subject.policies.invalidated();
+    invalidations(&*subject.policies, &mut invalidated).await;
     if let Some(elsewhere) = &subject.elsewhere {
-        stirs(&**elsewhere, &mut stirred).await;
-        stirs(&*subject.policies, &mut elsewhere.stirred()).await;
+        invalidations(&**elsewhere, &mut invalidated).await;
+        invalidations(&*subject.policies, &mut elsewhere.invalidated()).await;
         let (mut followed, cursor) = load(&**elsewhere).await;
         apply(&*subject.policies, &[block("bob", "eve")]).await;
         follow(&**elsewhere, &mut followed, &cursor).await;

@@ -7,8 +7,8 @@ use rollcall_store::Policies;
 
 use super::model::Model;
 use super::{
-    MAX_CHANGES, Subject, apply, befriend, block, changes_since, load, outcome, relation, relations, restrict,
-    set_privacy, settings, unblock, unfriend, user,
+    MAX_CHANGES, Subject, add_contact, apply, block, changes_since, load, outcome, relation, relations, remove_contact,
+    restrict, set_privacy, settings, unblock, user,
 };
 
 pub(crate) async fn own_settings_are_those_of_the_person_alone(subject: Subject) {
@@ -17,9 +17,9 @@ pub(crate) async fn own_settings_are_those_of_the_person_alone(subject: Subject)
         block("bob", "eve"),
         block("bob", "dan"),
         block("eve", "bob"),
-        befriend("bob", "ann"),
-        befriend("ann", "bob"),
-        befriend("bobby", "ann"),
+        add_contact("bob", "ann"),
+        add_contact("ann", "bob"),
+        add_contact("bobby", "ann"),
         restrict("bob"),
         set_privacy("bob", Audience::Contacts, Audience::Nobody),
     ];
@@ -31,7 +31,7 @@ pub(crate) async fn own_settings_are_those_of_the_person_alone(subject: Subject)
     };
     assert_eq!(settings(policies, "bob").await, bobs);
     assert_eq!(settings(policies, "bobb").await, OwnSettings::default());
-    apply(policies, &[unblock("bob", "dan"), unblock("bob", "eve"), unfriend("bob", "ann")]).await;
+    apply(policies, &[unblock("bob", "dan"), unblock("bob", "eve"), remove_contact("bob", "ann")]).await;
     let rest = OwnSettings { contacts: Vec::new(), blocks: Vec::new(), ..bobs };
     assert_eq!(settings(policies, "bob").await, rest);
 }
@@ -45,7 +45,7 @@ pub(crate) async fn relations_are_answered_in_the_order_asked(subject: Subject) 
         match index % 5 {
             0 => changes.push(block(name, "ann")),
             1 => changes.push(block("ann", name)),
-            2 => changes.push(befriend(name, "ann")),
+            2 => changes.push(add_contact(name, "ann")),
             3 => changes.push(restrict(name)),
             _ => {}
         }
@@ -61,7 +61,8 @@ pub(crate) async fn relations_are_answered_in_the_order_asked(subject: Subject) 
 
 pub(crate) async fn a_full_question_is_answered(subject: Subject) {
     let policies = &*subject.policies;
-    let changes = [block("user-1", "ann"), block("ann", "user-9999"), befriend("user-5000", "ann"), restrict("user-2")];
+    let changes =
+        [block("user-1", "ann"), block("ann", "user-9999"), add_contact("user-5000", "ann"), restrict("user-2")];
     apply(policies, &changes).await;
     let model = Model::of(&changes);
     let names: Vec<String> = (0..MAX_SUBJECTS).map(|index| format!("user-{index}")).collect();
@@ -73,11 +74,11 @@ pub(crate) async fn a_full_question_is_answered(subject: Subject) {
 }
 
 pub(crate) async fn no_more_are_blocked_than_the_bound(subject: Subject) {
-    bounded(&*subject.policies, block, unblock, befriend).await;
+    bounded(&*subject.policies, block, unblock, add_contact).await;
 }
 
 pub(crate) async fn no_more_are_listed_as_contacts_than_the_bound(subject: Subject) {
-    bounded(&*subject.policies, befriend, unfriend, block).await;
+    bounded(&*subject.policies, add_contact, remove_contact, block).await;
 }
 
 /// A list takes no more than its bound; the other list has a bound of its own.

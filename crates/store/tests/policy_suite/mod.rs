@@ -68,7 +68,7 @@ macro_rules! policy_suite {
                 two_readers_follow_from_where_each_is,
                 a_small_limit_loses_nothing,
                 a_cursor_that_nobody_handed_out_is_a_gap,
-                a_change_stirs_whoever_follows_it_here_and_elsewhere;
+                a_change_invalidations_whoever_follows_it_here_and_elsewhere;
         }
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {
@@ -105,12 +105,12 @@ pub(crate) fn unblock(one: &str, other: &str) -> Change {
     Change::Unblock(user(one), user(other))
 }
 
-pub(crate) fn befriend(one: &str, other: &str) -> Change {
-    Change::Befriend(user(one), user(other))
+pub(crate) fn add_contact(one: &str, other: &str) -> Change {
+    Change::AddContact(user(one), user(other))
 }
 
-pub(crate) fn unfriend(one: &str, other: &str) -> Change {
-    Change::Unfriend(user(one), user(other))
+pub(crate) fn remove_contact(one: &str, other: &str) -> Change {
+    Change::RemoveContact(user(one), user(other))
 }
 
 pub(crate) fn set_privacy(name: &str, presence: Audience, last_seen: Audience) -> Change {
@@ -247,8 +247,8 @@ impl Random {
             2 => unrestrict(&one),
             3 | 4 => block(&one, &other),
             5 => unblock(&one, &other),
-            6 | 7 => befriend(&one, &other),
-            8 => unfriend(&one, &other),
+            6 | 7 => add_contact(&one, &other),
+            8 => remove_contact(&one, &other),
             9 => set_privacy(&one, self.audience(), self.audience()),
             10 => Change::RestrictMany(self.numbers()),
             _ => Change::UnrestrictMany(self.numbers()),
@@ -267,9 +267,10 @@ impl Random {
 pub(crate) fn owner(change: &Change) -> &str {
     match change {
         Change::Restrict(user) | Change::Unrestrict(user) | Change::SetPrivacy(user, _) => user.as_str(),
-        Change::Block(one, _) | Change::Unblock(one, _) | Change::Befriend(one, _) | Change::Unfriend(one, _) => {
-            one.as_str()
-        }
+        Change::Block(one, _)
+        | Change::Unblock(one, _)
+        | Change::AddContact(one, _)
+        | Change::RemoveContact(one, _) => one.as_str(),
         Change::RestrictMany(_) | Change::UnrestrictMany(_) => "",
     }
 }

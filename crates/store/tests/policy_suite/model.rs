@@ -55,10 +55,10 @@ impl Model {
             Change::Unblock(one, other) => {
                 self.blocks.remove(&(one.to_string(), other.to_string()));
             }
-            Change::Befriend(one, other) => {
+            Change::AddContact(one, other) => {
                 self.contacts.insert((one.to_string(), other.to_string()));
             }
-            Change::Unfriend(one, other) => {
+            Change::RemoveContact(one, other) => {
                 self.contacts.remove(&(one.to_string(), other.to_string()));
             }
             Change::SetPrivacy(user, privacy) if *privacy == Privacy::default() => {

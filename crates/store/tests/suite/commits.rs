@@ -1,6 +1,6 @@
 //! Commits: all or nothing, and only if nothing came between.
 
-use rollcall_core::{Mark, Next, Note, Session, Span, Stance, State};
+use rollcall_core::{Next, Note, Revision, Session, Span, Stance, State};
 use rollcall_functions::capabilities::{Commit, Committed, Trace};
 
 use super::{Subject, beat, choice, commit, load, now, publish, settle, touch, touch_one, traced, user, wait_for};
@@ -25,11 +25,11 @@ pub(crate) async fn a_commit_is_applied_whole(subject: impl Subject) {
     published.note = Some(note);
     published.since = None;
     decision.publish = Some(published.clone());
-    assert_eq!(commit(&*store, "bob", before.mark, decision.clone()).await, Committed::Applied);
+    assert_eq!(commit(&*store, "bob", before.revision, decision.clone()).await, Committed::Applied);
     let after = load(&*store, "bob").await;
     assert_eq!((&after.choice, &after.published), (&decision.choice, &Some(published.clone())));
     assert_eq!((after.next, &after.devices), (decision.next, &before.devices));
-    assert_ne!(after.mark, before.mark);
+    assert_ne!(after.revision, before.revision);
     assert_eq!(subject.published(&user("bob"), 1).await, [published]);
 }
 
@@ -40,11 +40,11 @@ pub(crate) async fn a_commit_leaves_what_it_does_not_name(subject: impl Subject)
     decision.choice = Some(choice(Stance::Busy, at));
     settle(&*store, "bob", decision).await;
     let before = load(&*store, "bob").await;
-    settle(&*store, "bob", wait_for(Next::Retire(at + Span(9)))).await;
+    settle(&*store, "bob", wait_for(Next::Evict(at + Span(9)))).await;
     let after = load(&*store, "bob").await;
-    assert_ne!(after.mark, before.mark);
-    assert_eq!(after.next, Next::Retire(at + Span(9)));
-    assert_eq!(Session { mark: before.mark, next: before.next, ..after }, before);
+    assert_ne!(after.revision, before.revision);
+    assert_eq!(after.next, Next::Evict(at + Span(9)));
+    assert_eq!(Session { revision: before.revision, next: before.next, ..after }, before);
     assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nothing new went out");
 }
 
@@ -74,39 +74,39 @@ pub(crate) async fn a_touch_between_load_and_commit_makes_it_stale(subject: impl
         traced("bob", "web-1", Trace::Dropped(Span(5))),
         traced("bob", "web-1", Trace::Logout),
     ] {
-        let mark = load(&*store, "bob").await.mark;
+        let revision = load(&*store, "bob").await.revision;
         touch_one(&*store, between).await;
         let before = load(&*store, "bob").await;
         let mut decision = publish(State::Offline, at);
         decision.choice = Some(choice(Stance::Busy, at));
         decision.prune_expired_by = at + Span::seconds(1000);
-        assert_eq!(commit(&*store, "bob", mark, decision).await, Committed::Stale);
+        assert_eq!(commit(&*store, "bob", revision, decision).await, Committed::Stale);
         assert_eq!(load(&*store, "bob").await, before, "nothing was changed");
     }
     assert!(subject.published(&user("bob"), 0).await.is_empty());
 }
 
-pub(crate) async fn of_two_commits_on_one_mark_the_first_is_applied(subject: impl Subject) {
+pub(crate) async fn of_two_commits_on_one_revision_the_first_is_applied(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
-    let mark = load(&*store, "bob").await.mark;
-    assert_eq!(commit(&*store, "bob", mark, publish(State::Online, at)).await, Committed::Applied);
-    assert_eq!(commit(&*store, "bob", mark, publish(State::Busy, at + Span(1))).await, Committed::Stale);
-    // A commit that says the same as before still moves the mark.
-    let mark = load(&*store, "bob").await.mark;
+    let revision = load(&*store, "bob").await.revision;
+    assert_eq!(commit(&*store, "bob", revision, publish(State::Online, at)).await, Committed::Applied);
+    assert_eq!(commit(&*store, "bob", revision, publish(State::Busy, at + Span(1))).await, Committed::Stale);
+    // A commit that says the same as before still moves the revision.
+    let revision = load(&*store, "bob").await.revision;
     let next = load(&*store, "bob").await.next;
-    assert_eq!(commit(&*store, "bob", mark, wait_for(next)).await, Committed::Applied);
-    assert_eq!(commit(&*store, "bob", mark, wait_for(next)).await, Committed::Stale);
+    assert_eq!(commit(&*store, "bob", revision, wait_for(next)).await, Committed::Applied);
+    assert_eq!(commit(&*store, "bob", revision, wait_for(next)).await, Committed::Stale);
     assert_eq!(subject.published(&user("bob"), 1).await.len(), 1);
 }
 
 pub(crate) async fn a_decision_on_an_absent_person_is_stale_once_they_came(subject: impl Subject) {
     let store = subject.store();
-    let absent = load(&*store, "bob").await.mark;
-    assert_eq!(absent, Mark::default());
+    let absent = load(&*store, "bob").await.revision;
+    assert_eq!(absent, Revision::default());
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     assert_eq!(commit(&*store, "bob", absent, publish(State::Online, at)).await, Committed::Stale);
-    let unheard_of = Mark { commits: 7, touches: 7 };
+    let unheard_of = Revision { commits: 7, touches: 7 };
     assert_eq!(commit(&*store, "eve", unheard_of, publish(State::Online, at)).await, Committed::Stale);
     assert_eq!(load(&*store, "eve").await, Session::default());
 }
@@ -116,7 +116,7 @@ pub(crate) async fn commits_of_a_batch_stand_alone_and_in_order(subject: impl Su
     let at = touch(&*store, vec![beat("a", "x"), beat("b", "x"), beat("c", "x")]).await.now;
     let mut commits = Vec::new();
     for (name, state) in [("a", State::Online), ("b", State::Online), ("a", State::Busy), ("c", State::Away)] {
-        let expected = load(&*store, name).await.mark;
+        let expected = load(&*store, name).await.revision;
         commits.push(Commit { user: user(name), expected, decision: publish(state, at) });
     }
     touch_one(&*store, beat("b", "x")).await;
@@ -130,13 +130,13 @@ pub(crate) async fn commits_of_a_batch_stand_alone_and_in_order(subject: impl Su
 pub(crate) async fn a_person_can_be_made_by_a_choice_alone(subject: impl Subject) {
     let store = subject.store();
     let at = now(&*store).await;
-    let mut decision = wait_for(Next::Retire(at + Span(5)));
+    let mut decision = wait_for(Next::Evict(at + Span(5)));
     decision.choice = Some(choice(Stance::Invisible, at));
-    assert_eq!(commit(&*store, "bob", Mark::default(), decision.clone()).await, Committed::Applied);
+    assert_eq!(commit(&*store, "bob", Revision::default(), decision.clone()).await, Committed::Applied);
     let bob = load(&*store, "bob").await;
     assert_eq!((bob.devices.len(), bob.published, bob.next), (0, None, decision.next));
     assert_eq!(bob.choice, decision.choice);
-    assert_ne!(bob.mark, Mark::default());
+    assert_ne!(bob.revision, Revision::default());
     let found = touch(&*store, vec![beat("bob", "web-1")]).await.found.remove(0).unwrap();
     assert_eq!((found.state, found.version, found.stance), (State::Offline, 0, Stance::Invisible));
     assert!(subject.published(&user("bob"), 0).await.is_empty());

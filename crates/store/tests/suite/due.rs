@@ -4,7 +4,7 @@ use rollcall_core::{Next, Span, Time};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 use rollcall_store::{Store, shard_of};
 
-use super::{Random, Subject, all, beat, due, load, now, retirable, settle, touch, touch_one, user, wait_for};
+use super::{Random, Subject, all, beat, due, evictable, load, now, settle, touch, touch_one, user, wait_for};
 
 /// Makes people with these deadlines.
 async fn schedule(store: &dyn Store, deadlines: &[(String, Next)]) {
@@ -78,31 +78,31 @@ pub(crate) async fn a_new_deadline_replaces_the_old(subject: impl Subject) {
     assert!(due(&*store).await.is_empty());
 }
 
-pub(crate) async fn due_and_retirable_are_told_apart(subject: impl Subject) {
+pub(crate) async fn due_and_evictable_are_told_apart(subject: impl Subject) {
     let store = subject.store();
     let at = now(&*store).await;
     let deadlines = [
         ("settle".to_owned(), Next::Settle(at)),
-        ("later".to_owned(), Next::Retire(at + Span(1))),
-        ("retire".to_owned(), Next::Retire(at)),
+        ("later".to_owned(), Next::Evict(at + Span(1))),
+        ("evict".to_owned(), Next::Evict(at)),
         ("nothing".to_owned(), Next::Nothing),
     ];
     schedule(&*store, &deadlines).await;
     assert_eq!(due(&*store).await, [user("settle")]);
-    assert_eq!(retirable(&*store).await, [user("retire")]);
+    assert_eq!(evictable(&*store).await, [user("evict")]);
     subject.advance(Span(1));
-    assert_eq!(retirable(&*store).await, [user("retire"), user("later")]);
-    settle(&*store, "retire", wait_for(Next::Settle(at))).await;
-    settle(&*store, "settle", wait_for(Next::Retire(at))).await;
-    assert_eq!(due(&*store).await, [user("retire")]);
-    assert_eq!(retirable(&*store).await, [user("settle"), user("later")]);
+    assert_eq!(evictable(&*store).await, [user("evict"), user("later")]);
+    settle(&*store, "evict", wait_for(Next::Settle(at))).await;
+    settle(&*store, "settle", wait_for(Next::Evict(at))).await;
+    assert_eq!(due(&*store).await, [user("evict")]);
+    assert_eq!(evictable(&*store).await, [user("settle"), user("later")]);
 }
 
 pub(crate) async fn shard_ranges_cover_everybody_exactly_once(subject: impl Subject) {
     let store = subject.store();
     let at = now(&*store).await;
     let deadlines: Vec<_> = (0..500)
-        .map(|index| (format!("user-{index}"), if index % 2 == 0 { Next::Settle(at) } else { Next::Retire(at) }))
+        .map(|index| (format!("user-{index}"), if index % 2 == 0 { Next::Settle(at) } else { Next::Evict(at) }))
         .collect();
     schedule(&*store, &deadlines).await;
     let mut expected: Vec<_> = deadlines.iter().map(|(name, _)| user(name)).collect();
@@ -112,7 +112,7 @@ pub(crate) async fn shard_ranges_cover_everybody_exactly_once(subject: impl Subj
         for first in (0..store.shards()).step_by(width.max(1) as usize) {
             let shards = Shards { first, end: (first + width.max(1)).min(store.shards()) };
             let mut here = store.due(shards, 1000).await.unwrap();
-            here.extend(store.retirable(shards, 1000).await.unwrap());
+            here.extend(store.evictable(shards, 1000).await.unwrap());
             for user in &here {
                 let shard = shard_of(user.as_str(), store.shards());
                 assert!((shards.first..shards.end).contains(&shard), "{user} is in {shard}, not in {shards:?}");
@@ -132,7 +132,7 @@ pub(crate) async fn ranges_and_limits_of_nothing_hold_nobody(subject: impl Subje
     assert!(store.due(all(&*store), 0).await.unwrap().is_empty());
     for shards in [Shards { first: 0, end: 0 }, Shards { first: end, end: 0 }, Shards { first: end, end: u32::MAX }] {
         assert!(store.due(shards, 10).await.unwrap().is_empty(), "{shards:?}");
-        assert!(store.retirable(shards, 10).await.unwrap().is_empty(), "{shards:?}");
+        assert!(store.evictable(shards, 10).await.unwrap().is_empty(), "{shards:?}");
     }
     assert_eq!(store.due(Shards { first: 0, end: u32::MAX }, u32::MAX).await.unwrap(), [user("bob")]);
 }

@@ -5,16 +5,16 @@
 
 pub(crate) mod commits;
 pub(crate) mod due;
+pub(crate) mod eviction;
 pub(crate) mod model;
 pub(crate) mod races;
-pub(crate) mod retirement;
 pub(crate) mod touches;
 
 use std::sync::Arc;
 
 use rollcall_core::settle::Decision;
-use rollcall_core::{DeviceId, DeviceKind, Mark, Next, Published, Session, Span, Stance, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Retiree, Shards, Touch, Touched, Trace};
+use rollcall_core::{DeviceId, DeviceKind, Next, Published, Revision, Session, Span, Stance, State, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction, Shards, Touch, Touched, Trace};
 use rollcall_store::Store;
 
 /// A fresh store, a clock that the test moves, and a record of everything that is published.
@@ -42,7 +42,7 @@ macro_rules! suite {
                 a_logged_out_device_is_dead_at_once_and_its_last_beat_is_not_lost,
                 a_device_that_comes_back_after_a_logout_is_new,
                 a_departure_of_somebody_absent_leaves_nothing,
-                a_departure_of_an_unknown_device_moves_nothing_but_the_mark,
+                a_departure_of_an_unknown_device_moves_nothing_but_the_revision,
                 a_beat_leaves_its_session_due_no_later_than_its_own_end,
                 a_touch_never_moves_the_deadline_away,
                 beyond_sixty_four_devices_the_oldest_beat_goes,
@@ -51,33 +51,33 @@ macro_rules! suite {
                 empty_batches_are_answered,
                 a_batch_above_the_bound_is_refused_whole,
                 people_are_told_apart_byte_for_byte,
-                every_touch_moves_the_mark;
+                every_touch_moves_the_revision;
             commits:
                 an_absent_person_has_an_empty_session,
                 a_commit_is_applied_whole,
                 a_commit_leaves_what_it_does_not_name,
                 pruning_drops_exactly_those_expired_by_then,
                 a_touch_between_load_and_commit_makes_it_stale,
-                of_two_commits_on_one_mark_the_first_is_applied,
+                of_two_commits_on_one_revision_the_first_is_applied,
                 a_decision_on_an_absent_person_is_stale_once_they_came,
                 commits_of_a_batch_stand_alone_and_in_order,
                 a_person_can_be_made_by_a_choice_alone;
-            retirement:
+            eviction:
                 a_session_that_stood_still_is_dropped,
                 a_session_that_moved_stays_whole,
                 dropping_an_absent_session_changes_nothing,
-                a_mark_never_comes_back_after_retirement,
+                a_revision_never_comes_back_after_eviction,
                 a_decision_on_an_absence_is_stale_once_a_life_came_and_went;
             due:
                 nobody_is_due_before_their_time,
                 the_longest_overdue_come_first_up_to_the_limit,
                 asking_changes_nothing,
                 a_new_deadline_replaces_the_old,
-                due_and_retirable_are_told_apart,
+                due_and_evictable_are_told_apart,
                 shard_ranges_cover_everybody_exactly_once,
                 ranges_and_limits_of_nothing_hold_nobody;
             races:
-                of_many_commits_on_one_mark_exactly_one_is_applied,
+                of_many_commits_on_one_revision_exactly_one_is_applied,
                 concurrent_touches_all_leave_their_traces,
                 a_late_beat_beats_the_sweep,
                 hammered_from_all_sides_each_transition_is_published_once;
@@ -155,19 +155,19 @@ pub(crate) fn choice(stance: Stance, at: Time) -> rollcall_core::Choice {
     rollcall_core::Choice { stance, at, until: None, note: None }
 }
 
-pub(crate) async fn commit(store: &dyn Store, name: &str, expected: Mark, decision: Decision) -> Committed {
+pub(crate) async fn commit(store: &dyn Store, name: &str, expected: Revision, decision: Decision) -> Committed {
     let commits = vec![Commit { user: user(name), expected, decision }];
     store.commit_many(commits).await.unwrap().remove(0).unwrap()
 }
 
 /// Commits on a fresh load, which nobody disturbs.
 pub(crate) async fn settle(store: &dyn Store, name: &str, decision: Decision) {
-    let mark = load(store, name).await.mark;
-    assert_eq!(commit(store, name, mark, decision).await, Committed::Applied);
+    let revision = load(store, name).await.revision;
+    assert_eq!(commit(store, name, revision, decision).await, Committed::Applied);
 }
 
-pub(crate) async fn retire(store: &dyn Store, name: &str, expected: Mark) -> Committed {
-    store.retire_many(vec![Retiree { user: user(name), expected }]).await.unwrap().remove(0).unwrap()
+pub(crate) async fn evict(store: &dyn Store, name: &str, expected: Revision) -> Committed {
+    store.evict_many(vec![Eviction { user: user(name), expected }]).await.unwrap().remove(0).unwrap()
 }
 
 pub(crate) fn all(store: &dyn Store) -> Shards {
@@ -178,8 +178,8 @@ pub(crate) async fn due(store: &dyn Store) -> Vec<UserId> {
     store.due(all(store), 10_000).await.unwrap()
 }
 
-pub(crate) async fn retirable(store: &dyn Store) -> Vec<UserId> {
-    store.retirable(all(store), 10_000).await.unwrap()
+pub(crate) async fn evictable(store: &dyn Store) -> Vec<UserId> {
+    store.evictable(all(store), 10_000).await.unwrap()
 }
 
 /// Xorshift: a history that can be told again by its seed.

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use rollcall_core::settle::Decision;
-use rollcall_core::{Device, DeviceKind, Mark, Next, Session, Span, Stance, State, Time};
+use rollcall_core::{Device, DeviceKind, Next, Revision, Session, Span, Stance, State, Time};
 use rollcall_functions::capabilities::{Committed, Touch, Trace};
 use rollcall_store::Store;
 
 use super::{
-    Random, Subject, choice, commit, due, load, now, publish, retirable, retire, touch_one, traced, user, wait_for,
+    Random, Subject, choice, commit, due, evict, evictable, load, now, publish, touch_one, traced, user, wait_for,
 };
 
 const STEPS: usize = 3_000;
 
-/// What the contract says, person by person; marks left out.
+/// What the contract says, person by person; revisions left out.
 #[derive(Default)]
 struct Model(BTreeMap<String, Session>);
 
@@ -29,7 +29,7 @@ impl Model {
         session.next = match (session.next, end) {
             (next, None) => next,
             (Next::Nothing, Some(end)) => Next::Settle(end),
-            (Next::Settle(at) | Next::Retire(at), Some(end)) => Next::Settle(at.min(end)),
+            (Next::Settle(at) | Next::Evict(at), Some(end)) => Next::Settle(at.min(end)),
         };
         let known = session.devices.iter_mut().find(|device| device.id == touch.device);
         match (touch.trace, known) {
@@ -115,14 +115,14 @@ async fn step_both(store: &dyn Store, model: &mut Model, random: &mut Random, na
             model.touch(&touch, at);
         }
         6..=8 => {
-            let mark = load(store, name).await.mark;
+            let revision = load(store, name).await.revision;
             let decision = decide(random, now(store).await);
-            assert_eq!(commit(store, name, mark, decision.clone()).await, Committed::Applied);
+            assert_eq!(commit(store, name, revision, decision.clone()).await, Committed::Applied);
             model.commit(name, decision);
         }
         _ => {
-            let mark = load(store, name).await.mark;
-            assert_eq!(retire(store, name, mark).await, Committed::Applied);
+            let revision = load(store, name).await.revision;
+            assert_eq!(evict(store, name, revision).await, Committed::Applied);
             model.0.remove(name);
         }
     }
@@ -132,10 +132,10 @@ fn decide(random: &mut Random, now: Time) -> Decision {
     let soon = now + Span(random.below(60));
     let next = match random.below(4) {
         0 => Next::Nothing,
-        1 => Next::Retire(soon),
+        1 => Next::Evict(soon),
         _ => Next::Settle(soon),
     };
-    // Later than anything that was retired, as every decision made by the rules is.
+    // Later than anything that was evicted, as every decision made by the rules is.
     let mut decision = if random.below(2) == 0 { publish(State::Online, now + Span(1)) } else { wait_for(next) };
     decision.next = next;
     decision.choice = (random.below(4) == 0).then(|| choice(Stance::Busy, now));
@@ -148,9 +148,9 @@ fn decide(random: &mut Random, now: Time) -> Decision {
 async fn compare_agendas(store: &dyn Store, model: &Model) {
     let at = now(store).await;
     let settle = |next| if let Next::Settle(at) = next { Some(at) } else { None };
-    let retiring = |next| if let Next::Retire(at) = next { Some(at) } else { None };
+    let evicting = |next| if let Next::Evict(at) = next { Some(at) } else { None };
     for (theirs, ours) in
-        [(due(store).await, model.passed(at, settle)), (retirable(store).await, model.passed(at, retiring))]
+        [(due(store).await, model.passed(at, settle)), (evictable(store).await, model.passed(at, evicting))]
     {
         let deadline = |name: &str| ours.iter().find(|(_, known)| known == name).map(|(at, _)| *at);
         let deadlines: Vec<_> = theirs.iter().map(|user| deadline(user.as_str())).collect();
@@ -163,10 +163,10 @@ async fn compare_agendas(store: &dyn Store, model: &Model) {
     }
 }
 
-/// What both must agree on: the order of devices is free, the mark is the store's own, and whoever is dead is dead by
+/// What both must agree on: the order of devices is free, the revision is the store's own, and whoever is dead is dead by
 /// whatever expiry.
 fn plain(mut session: Session, now: Time) -> Session {
-    session.mark = Mark::default();
+    session.revision = Revision::default();
     session.devices.sort_by(|one, other| one.id.cmp(&other.id));
     for device in session.devices.iter_mut().filter(|device| device.expires_at <= now) {
         device.expires_at = Time(0);

@@ -29,15 +29,16 @@ async fn join_all<T: 'static>(mut tasks: JoinSet<T>) -> Vec<T> {
     results
 }
 
-pub(crate) async fn of_many_commits_on_one_mark_exactly_one_is_applied(subject: impl Subject) {
+pub(crate) async fn of_many_commits_on_one_revision_exactly_one_is_applied(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     for round in 0..50 {
-        let mark = load(&*store, "bob").await.mark;
+        let revision = load(&*store, "bob").await.revision;
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
             let store = subject.store();
-            tasks.spawn(async move { commit(&*store, "bob", mark, publish(State::Online, at + Span(round))).await });
+            tasks
+                .spawn(async move { commit(&*store, "bob", revision, publish(State::Online, at + Span(round))).await });
         }
         let applied = join_all(tasks).await.into_iter().filter(|ended| *ended == Committed::Applied).count();
         assert_eq!(applied, 1, "round {round}");
@@ -73,7 +74,7 @@ pub(crate) async fn a_late_beat_beats_the_sweep(subject: impl Subject) {
     let offline = settle::settle(&bob, &loaded.moment, &rules).unwrap();
     assert_eq!(offline.publish.as_ref().map(|published| published.state), Some(State::Offline));
     touch_one(&*store, beat("bob", "web-1")).await;
-    assert_eq!(commit(&*store, "bob", bob.mark, offline).await, Committed::Stale);
+    assert_eq!(commit(&*store, "bob", bob.revision, offline).await, Committed::Stale);
     assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nobody heard of it");
 }
 

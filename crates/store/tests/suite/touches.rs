@@ -2,8 +2,10 @@
 
 use rollcall_core::derive::{last_seen, state};
 use rollcall_core::heartbeat::Found;
-use rollcall_core::{DeviceKind, Error, MAX_DEVICES, Mark, Moment, Next, Rules, Session, Span, Stance, State, Time};
-use rollcall_functions::capabilities::{Commit, MAX_BATCH, Retiree, Trace};
+use rollcall_core::{
+    DeviceKind, Error, MAX_DEVICES, Moment, Next, Revision, Rules, Session, Span, Stance, State, Time,
+};
+use rollcall_functions::capabilities::{Commit, Eviction, MAX_BATCH, Trace};
 
 use super::{
     ALIVE_FOR, Subject, all, beat, choice, due, idle_beat, load, now, publish, settle, touch, touch_one, traced, user,
@@ -96,7 +98,7 @@ pub(crate) async fn a_departure_of_somebody_absent_leaves_nothing(subject: impl 
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
 
-pub(crate) async fn a_departure_of_an_unknown_device_moves_nothing_but_the_mark(subject: impl Subject) {
+pub(crate) async fn a_departure_of_an_unknown_device_moves_nothing_but_the_revision(subject: impl Subject) {
     let store = subject.store();
     touch_one(&*store, beat("bob", "web-1")).await;
     let before = load(&*store, "bob").await;
@@ -104,8 +106,8 @@ pub(crate) async fn a_departure_of_an_unknown_device_moves_nothing_but_the_mark(
         touch_one(&*store, traced("bob", "web-2", trace)).await;
     }
     let after = load(&*store, "bob").await;
-    assert_ne!(after.mark, before.mark);
-    assert_eq!(Session { mark: before.mark, ..after }, before);
+    assert_ne!(after.revision, before.revision);
+    assert_eq!(Session { revision: before.revision, ..after }, before);
 }
 
 pub(crate) async fn a_beat_leaves_its_session_due_no_later_than_its_own_end(subject: impl Subject) {
@@ -113,8 +115,8 @@ pub(crate) async fn a_beat_leaves_its_session_due_no_later_than_its_own_end(subj
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     for (waited_for, then) in [
         (Next::Nothing, at + ALIVE_FOR),
-        (Next::Retire(at + Span(10)), at + Span(10)),
-        (Next::Retire(at + ALIVE_FOR + Span(1)), at + ALIVE_FOR),
+        (Next::Evict(at + Span(10)), at + Span(10)),
+        (Next::Evict(at + ALIVE_FOR + Span(1)), at + ALIVE_FOR),
         (Next::Settle(at + ALIVE_FOR + Span(1)), at + ALIVE_FOR),
     ] {
         settle(&*store, "bob", wait_for(waited_for)).await;
@@ -178,7 +180,7 @@ pub(crate) async fn a_full_batch_is_answered_in_order(subject: impl Subject) {
     let commits = users.iter().zip(loaded.sessions).enumerate().map(|(index, (user, session))| {
         let mut decision = publish(State::Online, loaded.moment.now);
         decision.publish.as_mut().unwrap().version = index as u64 + 1;
-        Commit { user: user.clone(), expected: session.unwrap().mark, decision }
+        Commit { user: user.clone(), expected: session.unwrap().revision, decision }
     });
     assert_eq!(store.commit_many(commits.collect()).await.unwrap().len(), MAX_BATCH);
     let touched = touch(&*store, (0..MAX_BATCH).map(|index| beat(&name(index), "web-1")).collect()).await;
@@ -191,22 +193,22 @@ pub(crate) async fn empty_batches_are_answered(subject: impl Subject) {
     assert!(touch(&*store, Vec::new()).await.found.is_empty());
     assert!(store.load_many(Vec::new()).await.unwrap().sessions.is_empty());
     assert!(store.commit_many(Vec::new()).await.unwrap().is_empty());
-    assert!(store.retire_many(Vec::new()).await.unwrap().is_empty());
+    assert!(store.evict_many(Vec::new()).await.unwrap().is_empty());
     assert!(store.due(all(&*store), 10).await.unwrap().is_empty());
-    assert!(store.retirable(all(&*store), 10).await.unwrap().is_empty());
+    assert!(store.evictable(all(&*store), 10).await.unwrap().is_empty());
 }
 
 pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: impl Subject) {
     let store = subject.store();
     let many = MAX_BATCH + 1;
     let too_many = Error::TooMany(MAX_BATCH as u32);
-    let expected = Mark::default();
+    let expected = Revision::default();
     let decision = publish(State::Online, Time(1));
     assert_eq!(store.touch_many(vec![beat("bob", "web-1"); many].into_iter().collect()).await, Err(too_many.clone()));
     assert_eq!(store.load_many(vec![user("bob"); many]).await, Err(too_many.clone()));
     let commits = vec![Commit { user: user("bob"), expected, decision }; many];
     assert_eq!(store.commit_many(commits).await, Err(too_many.clone()));
-    assert_eq!(store.retire_many(vec![Retiree { user: user("bob"), expected }; many]).await, Err(too_many));
+    assert_eq!(store.evict_many(vec![Eviction { user: user("bob"), expected }; many]).await, Err(too_many));
     assert_eq!(load(&*store, "bob").await, Session::default());
     assert!(subject.published(&user("bob"), 0).await.is_empty());
 }
@@ -234,9 +236,9 @@ pub(crate) async fn people_are_told_apart_byte_for_byte(subject: impl Subject) {
     assert_eq!(waiting, expected);
 }
 
-pub(crate) async fn every_touch_moves_the_mark(subject: impl Subject) {
+pub(crate) async fn every_touch_moves_the_revision(subject: impl Subject) {
     let store = subject.store();
-    let mut marks = vec![Mark::default()];
+    let mut revisions = vec![Revision::default()];
     for trace in [
         Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR },
         Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR },
@@ -246,9 +248,9 @@ pub(crate) async fn every_touch_moves_the_mark(subject: impl Subject) {
         Trace::Logout,
     ] {
         touch_one(&*store, traced("bob", "web-1", trace)).await;
-        let mark = load(&*store, "bob").await.mark;
-        assert!(!marks.contains(&mark), "{trace:?}");
-        assert_eq!(load(&*store, "bob").await.mark, mark, "reading changes nothing");
-        marks.push(mark);
+        let revision = load(&*store, "bob").await.revision;
+        assert!(!revisions.contains(&revision), "{trace:?}");
+        assert_eq!(load(&*store, "bob").await.revision, revision, "reading changes nothing");
+        revisions.push(revision);
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use rollcall_core::settle::Decision;
 use rollcall_core::{ConversationId, Next, Published, Span, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, TypingSign};
+use rollcall_functions::capabilities::{Commit, Committed, TypingSignal};
 use rollcall_store::{Clock, Store, Tap, Topic, Topics, Typed};
 
 /// Nothing that these tests wait for takes long; what takes longer has failed.
@@ -90,8 +90,8 @@ pub(crate) fn conversation(name: &str) -> Topic {
     Topic::Conversation(place(name))
 }
 
-pub(crate) fn sign(place_name: &str, name: &str, lasts_ms: u64) -> TypingSign {
-    TypingSign { conversation: place(place_name), user: user(name), lasts: Span(lasts_ms) }
+pub(crate) fn sign(place_name: &str, name: &str, lasts_ms: u64) -> TypingSignal {
+    TypingSignal { conversation: place(place_name), user: user(name), lasts: Span(lasts_ms) }
 }
 
 /// Commits a publication of this version, as a function would.
@@ -104,7 +104,7 @@ pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
         let loaded = store.load_many(vec![user(name)]).await.unwrap().sessions.remove(0);
         // A Cluster may be just changing hands; whoever publishes tries again.
         if let Ok(session) = loaded {
-            let commit = Commit { user: user(name), expected: session.mark, decision: decision.clone() };
+            let commit = Commit { user: user(name), expected: session.revision, decision: decision.clone() };
             if store.commit_many(vec![commit]).await.unwrap().remove(0) == Ok(Committed::Applied) {
                 return;
             }
@@ -116,8 +116,8 @@ pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
 
 impl Subject {
     /// Leaves one sign of typing, by whatever host.
-    pub(crate) async fn mark(&self, at: &dyn Topics, sign: TypingSign) {
-        assert_eq!(at.mark_many(vec![sign]).await.unwrap(), [Ok(())]);
+    pub(crate) async fn revision(&self, at: &dyn Topics, sign: TypingSignal) {
+        assert_eq!(at.set_typing(vec![sign]).await.unwrap(), [Ok(())]);
     }
 
     /// Who types there, and until how long after the start.

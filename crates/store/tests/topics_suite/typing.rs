@@ -8,7 +8,7 @@ use super::{Heard, Subject, conversation, heard, place, sign};
 pub(crate) async fn a_start_is_told_and_ends_by_itself(subject: Subject) {
     let tap = subject.topics.tap();
     tap.watch(&[conversation("c")]).await.unwrap();
-    subject.mark(&*subject.elsewhere, sign("c", "bob", 5000)).await;
+    subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
     assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(5000))]);
     assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5000)]);
     subject.clock.advance(Span(4999));
@@ -16,23 +16,23 @@ pub(crate) async fn a_start_is_told_and_ends_by_itself(subject: Subject) {
     subject.clock.advance(Span(1));
     assert_eq!(subject.typists("c").await, []);
     subject.is_silent(&tap).await;
-    subject.mark(&*subject.topics, sign("c", "bob", 5000)).await;
+    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
     assert_eq!(heard(&tap).await.typed.len(), 1, "and may begin again");
 }
 
 pub(crate) async fn a_refresh_is_told_no_sooner_than_a_second_later(subject: Subject) {
     let tap = subject.topics.tap();
     tap.watch(&[conversation("c")]).await.unwrap();
-    subject.mark(&*subject.topics, sign("c", "bob", 5000)).await;
+    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
     assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(5000))]);
     subject.clock.advance(Span(400));
-    subject.mark(&*subject.elsewhere, sign("c", "bob", 5000)).await;
+    subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
     assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5400)], "it counts although it is not told");
     subject.is_silent(&tap).await;
     subject.clock.advance(Span(600));
     assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(5400))]);
     subject.clock.advance(Span(1000));
-    subject.mark(&*subject.topics, sign("c", "bob", 5000)).await;
+    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
     // The fence of the silence above took one millisecond.
     assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(7001))], "a slow one at once");
 }
@@ -40,16 +40,16 @@ pub(crate) async fn a_refresh_is_told_no_sooner_than_a_second_later(subject: Sub
 pub(crate) async fn a_stop_is_told_and_a_needless_one_is_not(subject: Subject) {
     let tap = subject.topics.tap();
     tap.watch(&[conversation("c")]).await.unwrap();
-    subject.mark(&*subject.topics, sign("c", "bob", 0)).await;
+    subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
     subject.is_silent(&tap).await;
-    subject.mark(&*subject.topics, sign("c", "bob", 5000)).await;
+    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
     assert_eq!(heard(&tap).await.typed.len(), 1);
     subject.clock.advance(Span(2000));
-    subject.mark(&*subject.elsewhere, sign("c", "bob", 0)).await;
+    subject.revision(&*subject.elsewhere, sign("c", "bob", 0)).await;
     assert_eq!(heard(&tap).await.told(), [("c", "bob", None)]);
     assert_eq!(subject.typists("c").await, []);
     subject.clock.advance(Span(2000));
-    subject.mark(&*subject.topics, sign("c", "bob", 0)).await;
+    subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
     subject.is_silent(&tap).await;
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn of_many_quick_signs_the_last_truth_is_told(subject: Subject)
     tap.watch(&[conversation("c"), conversation("d")]).await.unwrap();
     for _ in 0..20 {
         let signs = vec![sign("c", "bob", 5000), sign("c", "bob", 0), sign("d", "bob", 0), sign("d", "bob", 5000)];
-        assert!(subject.topics.mark_many(signs).await.unwrap().iter().all(Result::is_ok));
+        assert!(subject.topics.set_typing(signs).await.unwrap().iter().all(Result::is_ok));
     }
     subject.clock.advance(Span(1000));
     let stopped = |heard: &Heard| heard.told().contains(&("c", "bob", None));
@@ -75,7 +75,7 @@ pub(crate) async fn conversations_and_people_are_told_apart(subject: Subject) {
     let tap = subject.topics.tap();
     tap.watch(&[conversation("c")]).await.unwrap();
     let signs = vec![sign("c", "eve", 5000), sign("d", "bob", 4000), sign("c", "bob", 3000)];
-    assert_eq!(subject.topics.mark_many(signs).await.unwrap(), [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(subject.topics.set_typing(signs).await.unwrap(), [Ok(()), Ok(()), Ok(())]);
     let heard = Heard::default().until(&tap, |heard| heard.typed.len() == 2).await;
     let mut told = heard.told();
     told.sort_unstable();
@@ -93,22 +93,22 @@ pub(crate) async fn no_more_typists_are_kept_than_the_bound(subject: Subject) {
     let crowd =
         |from: usize| (from..from + MAX_TYPISTS).map(|index| sign("c", &format!("user-{index}"), 5000)).collect();
     for from in [0, 100] {
-        assert!(subject.topics.mark_many(crowd(from)).await.unwrap().iter().all(Result::is_ok), "nobody is refused");
+        assert!(subject.topics.set_typing(crowd(from)).await.unwrap().iter().all(Result::is_ok), "nobody is refused");
     }
     let typists = subject.typists("c").await;
     assert_eq!(typists.len(), MAX_TYPISTS);
     assert!(!typists.iter().any(|(name, _)| *name == format!("user-{}", MAX_TYPISTS + 50)), "the first stay");
     subject.clock.advance(Span(5000));
-    subject.mark(&*subject.topics, sign("c", "late", 5000)).await;
+    subject.revision(&*subject.topics, sign("c", "late", 5000)).await;
     assert_eq!(subject.typists("c").await, [("late".to_owned(), 10_000)], "and make room when they are done");
 }
 
 pub(crate) async fn batches_above_the_bound_are_refused_whole(subject: Subject) {
     let signs = (0..1025).map(|index| sign("c", &format!("user-{index}"), 5000)).collect();
-    assert_eq!(subject.topics.mark_many(signs).await, Err(Error::TooMany(1024)));
+    assert_eq!(subject.topics.set_typing(signs).await, Err(Error::TooMany(1024)));
     let places = (0..1025).map(|index| place(&format!("c-{index}"))).collect();
     assert_eq!(subject.topics.typists(places).await, Err(Error::TooMany(1024)));
-    assert_eq!(subject.topics.mark_many(Vec::new()).await, Ok(Vec::new()));
+    assert_eq!(subject.topics.set_typing(Vec::new()).await, Ok(Vec::new()));
     assert_eq!(subject.topics.typists(Vec::new()).await, Ok(Vec::new()));
     assert_eq!(subject.typists("c").await, []);
     assert!(subject.topics.now() >= super::START);

@@ -4,8 +4,8 @@
 
 mod person;
 mod room;
-mod sights;
 mod telling;
+mod visibility;
 mod watcher;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rollcall_api::call::View;
-use rollcall_core::sight::{Verdict, mask};
+use rollcall_core::visibility::{Visibility, mask};
 use rollcall_core::{ConversationId, Published, State, Time, UserId};
 use rollcall_store::Topic;
 use slab::Slab;
@@ -23,7 +23,7 @@ use person::{Person, Place};
 use room::Room;
 use watcher::{Seat, Target, Watcher};
 
-pub(super) use sights::{Doubtful, Doubts};
+pub(super) use visibility::{Doubtful, Doubts};
 
 /// What more than this watch on one worker is told in slices, with everything else in between.
 const FEW: usize = 1000;
@@ -66,7 +66,7 @@ pub(super) struct Roster {
     /// Watchers by through whose eyes they see.
     viewers: HashMap<UserId, Vec<usize>, foldhash::fast::RandomState>,
     /// How often anything was doubted.
-    stirs: u64,
+    invalidations: u64,
     /// Where some watchers have been marked and some not, each once.
     parades: VecDeque<Parade>,
     /// People who changed while they are held, by when they may be told of.
@@ -133,7 +133,7 @@ impl Roster {
             typing_ends: None,
             watchers: Slab::new(),
             viewers: HashMap::default(),
-            stirs: 0,
+            invalidations: 0,
             parades: VecDeque::new(),
             held: BTreeSet::new(),
             crowds,
@@ -322,7 +322,7 @@ impl Roster {
         watcher: usize,
         newcomer: &Newcomer,
         view: Option<&View>,
-        sight: Verdict,
+        visibility: Visibility,
         now: Instant,
     ) -> Option<Shown> {
         let eyes = self.watchers.get_mut(watcher)?;
@@ -331,23 +331,23 @@ impl Roster {
         let person = self.people.get_mut(target.person)?;
         // Only whoever may see everything brings what everybody can be told.
         let mut is_news = false;
-        if let (Some(view), Verdict { presence: true, last_seen: true }) = (view, sight) {
+        if let (Some(view), Visibility { presence: true, last_seen: true }) = (view, visibility) {
             is_news = person.learn(view.published.clone(), newcomer.news);
         }
         let key = target.person;
-        target.sight = Some(sight);
-        target.shown = sight.presence;
+        target.visibility = Some(visibility);
+        target.shown = visibility.presence;
         target.told.clone_from(&person.newest);
         let newer = person.newest.as_ref().filter(|newest| {
-            !itself && sight.presence && view.is_none_or(|view| newest.published.version > view.published.version)
+            !itself && visibility.presence && view.is_none_or(|view| newest.published.version > view.published.version)
         });
         let published = match newer {
-            Some(newest) => mask(newest.published.clone(), sight),
+            Some(newest) => mask(newest.published.clone(), visibility),
             None => view.map(|view| view.published.clone()),
         };
         let trace = trace(&newcomer.user, published.as_ref());
         eyes.digest ^= std::mem::replace(&mut target.trace, trace) ^ trace;
-        let text = match newer.and_then(|newest| newest.told(&newcomer.user, sight)) {
+        let text = match newer.and_then(|newest| newest.told(&newcomer.user, visibility)) {
             Some(text) => text,
             None => super::known::presence(&newcomer.user, view),
         };
@@ -356,7 +356,7 @@ impl Roster {
             self.announce(key, now);
         }
         // When somebody went offline is when they were last seen: where that is hidden, nobody learns whether it is since.
-        let published = published.filter(|published| sight.last_seen || published.state != State::Offline);
+        let published = published.filter(|published| visibility.last_seen || published.state != State::Offline);
         Some(Shown { text, published })
     }
 }

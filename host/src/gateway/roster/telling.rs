@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use rollcall_api::events;
-use rollcall_core::sight::{Verdict, mask};
+use rollcall_core::visibility::{Visibility, mask};
 use rollcall_core::{ConversationId, Published, Time, UserId};
 use rollcall_functions::capabilities::Change;
 use rollcall_store::Typed;
@@ -20,7 +20,7 @@ use super::room::Room;
 use super::watcher::Watcher;
 use super::{Collected, FEW, Parade, Roster, SLICE, Sizes, Subject};
 
-/// Verdicts on typists that one watcher remembers, unless more than that type.
+/// RestrictionCheck on typists that one watcher remembers, unless more than that type.
 const MAX_REMEMBERED: usize = 256;
 
 /// Typists whom a watcher is told of in one conversation: more at once nobody could read.
@@ -121,7 +121,7 @@ impl Roster {
     pub(in super::super) fn hear_typing(&mut self, typed: &Typed) {
         let Some(key) = self.rooms_by_name.get(&typed.conversation).copied() else { return };
         if self.rooms.get_mut(key).is_some_and(|room| room.hear(typed)) {
-            self.stir(key);
+            self.invalidation(key);
         }
     }
 
@@ -134,7 +134,7 @@ impl Roster {
     ) {
         let Some(key) = self.rooms_by_name.get(conversation).copied() else { return };
         if self.rooms.get_mut(key).is_some_and(|room| room.learn(typists)) {
-            self.stir(key);
+            self.invalidation(key);
         }
         self.ask_again(watcher);
     }
@@ -153,7 +153,7 @@ impl Roster {
             seat.into_iter().for_each(|(_, seat)| seat.told.clone_from(&typists));
         }
         if self.rooms.get_mut(key).is_some_and(|room| room.learn(typists)) {
-            self.stir(key);
+            self.invalidation(key);
         }
     }
 
@@ -172,7 +172,7 @@ impl Roster {
             let Some(room) = self.rooms.get_mut(key) else { continue };
             let changed = room.expire(now);
             if changed {
-                self.stir(key);
+                self.invalidation(key);
             } else {
                 let ends = room.typists.iter().map(|(_, until)| *until).min();
                 self.typing_ends = self.typing_ends.into_iter().chain(ends).min();
@@ -182,7 +182,7 @@ impl Roster {
     }
 
     /// Who types somewhere has changed.
-    fn stir(&mut self, key: usize) {
+    fn invalidation(&mut self, key: usize) {
         let Some(room) = self.rooms.get(key) else { return };
         if room.typists.is_empty() {
             self.busy_rooms.remove(&key);
@@ -220,8 +220,8 @@ impl Roster {
             target.is_dirty = false;
             let Some(person) = self.people.get(target.person) else { continue };
             // What is told of whoever is doubted is decided with the verdict.
-            let Some(sight) = target.sight.filter(|_| target.doubt.is_none()) else { continue };
-            if !sight.presence && std::mem::take(&mut target.shown) {
+            let Some(visibility) = target.visibility.filter(|_| target.doubt.is_none()) else { continue };
+            if !visibility.presence && std::mem::take(&mut target.shown) {
                 collected.presences.push(presence(&person.user, None));
                 let trace = trace(&person.user, None);
                 eyes.digest ^= std::mem::replace(&mut target.trace, trace) ^ trace;
@@ -231,12 +231,12 @@ impl Roster {
                 continue;
             }
             target.told = Some(Rc::clone(newest));
-            let trace = seen_trace(&person.user, &newest.published, sight);
+            let trace = seen_trace(&person.user, &newest.published, visibility);
             let before = std::mem::replace(&mut target.trace, trace);
             eyes.digest ^= before ^ trace;
             if eyes.viewer.as_ref() == Some(&person.user) {
                 collected.itself = true;
-            } else if let Some(text) = newest.told(&person.user, sight) {
+            } else if let Some(text) = newest.told(&person.user, visibility) {
                 // What looks the same to this viewer is no news, and that there was some could be just what is hidden.
                 if !std::mem::replace(&mut target.shown, true) || before != trace {
                     collected.presences.push(text);
@@ -404,7 +404,7 @@ fn touch(watchers: &mut Slab<Watcher>, subject: Subject, place: Place) {
     }
 }
 
-/// The trace of what a viewer with this much sight sees of a presence.
-pub(super) fn seen_trace(user: &UserId, published: &Published, sight: Verdict) -> u64 {
-    trace(user, mask(published.clone(), sight).as_ref())
+/// The trace of what a viewer with this much visibility sees of a presence.
+pub(super) fn seen_trace(user: &UserId, published: &Published, visibility: Visibility) -> u64 {
+    trace(user, mask(published.clone(), visibility).as_ref())
 }

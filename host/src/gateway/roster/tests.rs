@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use rollcall_api::call::View;
-use rollcall_core::policy::Stir;
-use rollcall_core::sight::Verdict;
+use rollcall_core::policy::Invalidation;
+use rollcall_core::visibility::Visibility;
 use rollcall_core::{ConversationId, Published, State, Time, UserId};
 use rollcall_functions::capabilities::Change;
 use rollcall_store::{Topic, Typed};
 
 use super::{Crowds, FEW, Roster, SLICE};
 
-const ALL: Verdict = Verdict { presence: true, last_seen: true };
-const NOTHING: Verdict = Verdict { presence: false, last_seen: false };
+const ALL: Visibility = Visibility { presence: true, last_seen: true };
+const NOTHING: Visibility = Visibility { presence: false, last_seen: false };
 
 fn id(name: &str) -> UserId {
     UserId::parse(name).unwrap()
@@ -31,12 +31,12 @@ fn roster() -> Roster {
 }
 
 /// A watcher of these people, of whom nothing was known before.
-fn watcher(roster: &mut Roster, users: &[&str], sight: Verdict) -> usize {
+fn watcher(roster: &mut Roster, users: &[&str], visibility: Visibility) -> usize {
     let key = roster.enter(Some(id("viewer")));
     let added = roster.add(key, users.iter().map(|user| id(user)).collect(), Vec::new());
     for newcomer in &added.targets {
         let view = View { published: published(State::Offline, 0), choice: None };
-        roster.admit(key, newcomer, Some(&view).filter(|_| sight.presence), sight, Instant::now());
+        roster.admit(key, newcomer, Some(&view).filter(|_| visibility.presence), visibility, Instant::now());
     }
     key
 }
@@ -230,9 +230,9 @@ fn a_typist_is_shown_only_once_it_is_known_that_the_viewer_may_see_them() {
 }
 
 /// Doubts, and the verdict on each.
-fn reconsider(roster: &mut Roster, stir: Stir, verdict: Verdict) -> usize {
+fn reconsider(roster: &mut Roster, invalidation: Invalidation, verdict: Visibility) -> usize {
     let viewer = id("viewer");
-    let doubts: Vec<_> = roster.doubt(&[stir]).into_values().flatten().collect();
+    let doubts: Vec<_> = roster.doubt(&[invalidation]).into_values().flatten().collect();
     doubts.iter().filter(|doubtful| roster.resolve(Some(&viewer), doubtful, verdict)).count()
 }
 
@@ -242,17 +242,17 @@ fn whoever_may_no_longer_see_is_told_so_once_and_then_nothing() {
     let key = watcher(&mut roster, &["bob", "carol"], ALL);
     roster.hear(&change("bob", State::Online, 5), Instant::now());
     told(&mut roster, key);
-    reconsider(&mut roster, Stir::Pair(id("bob"), id("viewer")), NOTHING);
+    reconsider(&mut roster, Invalidation::Pair(id("bob"), id("viewer")), NOTHING);
     let texts = told(&mut roster, key);
     assert_eq!(texts.len(), 1);
     assert!(texts[0].contains("\"bob\"") && texts[0].contains("\"state\":null"), "{}", texts[0]);
     let hidden = roster.digest(key);
     roster.hear(&change("bob", State::Busy, 6), Instant::now());
-    reconsider(&mut roster, Stir::Subject(id("bob")), NOTHING);
+    reconsider(&mut roster, Invalidation::Subject(id("bob")), NOTHING);
     assert!(told(&mut roster, key).is_empty());
     assert_eq!(roster.digest(key), hidden);
     // And again, when they may.
-    reconsider(&mut roster, Stir::Everybody, ALL);
+    reconsider(&mut roster, Invalidation::Everybody, ALL);
     let texts = told(&mut roster, key);
     assert_eq!(texts.len(), 1, "carol was never hidden: {texts:?}");
     assert!(texts[0].contains("busy"), "{}", texts[0]);
@@ -262,11 +262,12 @@ fn whoever_may_no_longer_see_is_told_so_once_and_then_nothing() {
 fn nothing_is_told_of_whoever_is_doubted() {
     let mut roster = roster();
     let key = watcher(&mut roster, &["bob"], ALL);
-    let doubts: Vec<_> = roster.doubt(&[Stir::Subject(id("bob"))]).into_values().flatten().collect();
+    let doubts: Vec<_> = roster.doubt(&[Invalidation::Subject(id("bob"))]).into_values().flatten().collect();
     roster.hear(&change("bob", State::Online, 5), Instant::now());
     assert!(told(&mut roster, key).is_empty());
     // Another change comes before the verdict on the first: that verdict may be out of date.
-    let again: Vec<_> = roster.doubt(&[Stir::Everybody, Stir::Subject(id("bob"))]).into_values().flatten().collect();
+    let again: Vec<_> =
+        roster.doubt(&[Invalidation::Everybody, Invalidation::Subject(id("bob"))]).into_values().flatten().collect();
     assert_eq!(again.len(), 1, "asked about once");
     roster.resolve(Some(&id("viewer")), &doubts[0], ALL);
     assert!(told(&mut roster, key).is_empty());
@@ -278,7 +279,7 @@ fn nothing_is_told_of_whoever_is_doubted() {
 fn somebody_who_was_never_seen_has_to_be_read_when_they_can_be() {
     let mut roster = roster();
     let key = watcher(&mut roster, &["bob"], NOTHING);
-    assert_eq!(reconsider(&mut roster, Stir::Subject(id("bob")), ALL), 1);
+    assert_eq!(reconsider(&mut roster, Invalidation::Subject(id("bob")), ALL), 1);
     assert!(told(&mut roster, key).is_empty());
     let news = roster.present(vec![id("bob")])[0].1;
     assert!(roster.learn(&id("bob"), published(State::Away, 4), news, Instant::now()));
@@ -286,15 +287,15 @@ fn somebody_who_was_never_seen_has_to_be_read_when_they_can_be() {
 }
 
 #[test]
-fn a_stir_concerns_those_whom_it_names() {
+fn a_invalidation_concerns_those_whom_it_names() {
     let mut roster = roster();
     let key = watcher(&mut roster, &["bob", "viewer"], ALL);
     let other = roster.enter(Some(id("other")));
     let added = roster.add(other, vec![id("bob")], Vec::new());
     let view = View { published: published(State::Online, 3), choice: None };
     roster.admit(other, &added.targets[0], Some(&view), ALL, Instant::now());
-    let concerned = |roster: &mut Roster, stir: Stir| -> Vec<Option<UserId>> {
-        let doubts = roster.doubt(&[stir]);
+    let concerned = |roster: &mut Roster, invalidation: Invalidation| -> Vec<Option<UserId>> {
+        let doubts = roster.doubt(&[invalidation]);
         let mut viewers: Vec<_> = doubts.keys().cloned().collect();
         for (viewer, doubtful) in &doubts {
             doubtful.iter().for_each(|doubtful| assert!(!roster.resolve(viewer.as_ref(), doubtful, ALL)));
@@ -302,19 +303,19 @@ fn a_stir_concerns_those_whom_it_names() {
         viewers.sort();
         viewers
     };
-    assert_eq!(concerned(&mut roster, Stir::Pair(id("viewer"), id("bob"))), [Some(id("viewer"))]);
-    assert_eq!(concerned(&mut roster, Stir::Pair(id("bob"), id("other"))), [Some(id("other"))]);
-    assert_eq!(concerned(&mut roster, Stir::Subject(id("bob"))), [Some(id("other")), Some(id("viewer"))]);
-    assert!(concerned(&mut roster, Stir::Subject(id("viewer"))).is_empty(), "everybody sees themselves");
+    assert_eq!(concerned(&mut roster, Invalidation::Pair(id("viewer"), id("bob"))), [Some(id("viewer"))]);
+    assert_eq!(concerned(&mut roster, Invalidation::Pair(id("bob"), id("other"))), [Some(id("other"))]);
+    assert_eq!(concerned(&mut roster, Invalidation::Subject(id("bob"))), [Some(id("other")), Some(id("viewer"))]);
+    assert!(concerned(&mut roster, Invalidation::Subject(id("viewer"))).is_empty(), "everybody sees themselves");
     roster.leave(key);
-    assert_eq!(concerned(&mut roster, Stir::Everybody), [Some(id("other"))]);
+    assert_eq!(concerned(&mut roster, Invalidation::Everybody), [Some(id("other"))]);
 }
 
 #[test]
 fn a_verdict_is_for_the_viewer_who_was_asked_about_and_no_other() {
     let mut roster = roster();
     let gone = watcher(&mut roster, &["bob"], ALL);
-    let doubts: Vec<_> = roster.doubt(&[Stir::Subject(id("bob"))]).into_values().flatten().collect();
+    let doubts: Vec<_> = roster.doubt(&[Invalidation::Subject(id("bob"))]).into_values().flatten().collect();
     roster.leave(gone);
     let other = roster.enter(Some(id("other")));
     let added = roster.add(other, vec![id("bob")], Vec::new());

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::Waker;
 
-use rollcall_core::sight::Verdict;
+use rollcall_core::visibility::Visibility;
 use rollcall_core::{Time, UserId};
 use slab::Slab;
 
@@ -20,14 +20,14 @@ pub(super) struct Target {
     /// Where the person keeps this watcher.
     pub(super) place: usize,
     /// None: not admitted yet.
-    pub(super) sight: Option<Verdict>,
+    pub(super) visibility: Option<Visibility>,
     /// What was newest when the watcher was last told.
     pub(super) told: Option<Rc<Known>>,
     /// The trace of what it was told: see [`super::super::known::trace`].
     pub(super) trace: u64,
     /// Whether it was told something that can be seen, and not that the person is hidden.
     pub(super) shown: bool,
-    /// What the viewer may see may have changed, with this stir: nothing is told before it is asked anew.
+    /// What the viewer may see may have changed, with this invalidation: nothing is told before it is asked anew.
     pub(super) doubt: Option<u64>,
     pub(super) is_dirty: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct Target {
 impl Target {
     /// Somebody who is not admitted yet.
     pub(super) fn new(person: usize, place: usize) -> Self {
-        Self { person, place, sight: None, told: None, trace: 0, shown: false, doubt: None, is_dirty: false }
+        Self { person, place, visibility: None, told: None, trace: 0, shown: false, doubt: None, is_dirty: false }
     }
 }
 
@@ -72,7 +72,7 @@ impl Watcher {
     /// Marks a target that is admitted, and wakes the connection.
     pub(super) fn mark(&mut self, index: usize) {
         let Some(target) = self.targets.get_mut(index) else { return };
-        if target.sight.is_some() && !std::mem::replace(&mut target.is_dirty, true) {
+        if target.visibility.is_some() && !std::mem::replace(&mut target.is_dirty, true) {
             self.dirty.push(index);
             self.rouse();
         }

@@ -39,7 +39,7 @@ impl wit::Guest for Component {
         Err(wit::Error::Denied)
     }
 
-    async fn choose_many(_: Vec<wit::Choosing>) -> Result<Vec<Result<wit::Chosen, wit::Error>>, wit::Error> {
+    async fn choose_many(_: Vec<wit::ChoiceRequest>) -> Result<Vec<Result<wit::Chosen, wit::Error>>, wit::Error> {
         Err(wit::Error::Denied)
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<Section> {
     section.note(
         "One thread, one call in flight, random people who are online already, ids of 36 bytes, the system's clock. \
          Both sides take beats that were made ready beforehand and share one store. The wasm side is all that the host \
-         does between the edge and the store: queue, lane, component, both crossings, metrics.",
+         does between the edge and the store: queue, instance_queue, component, both crossings, metrics.",
     );
     Ok(section)
 }
@@ -76,7 +76,7 @@ async fn through_wasm(ground: &Ground, batch: usize, mut anybody: impl FnMut() -
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();
-            for answer in ground.crew.beat_many(beats).await? {
+            for answer in ground.function_handles.beat_many(beats).await? {
                 black_box(answer?);
             }
         }

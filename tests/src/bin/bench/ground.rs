@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use rollcall_core::{Error, Ids, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Loaded, MAX_BATCH, Retiree, Sessions, Shards, Sighting, Touched, Touches, Verdict,
-    Verdicts,
+    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, MAX_BATCH, RestrictionCheck, Sessions, Shards,
+    Touched, Touches, Visibility,
 };
 use rollcall_functions::heartbeat;
-use rollcall_host::engine::Crew;
+use rollcall_host::engine::FunctionHandles;
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 
@@ -31,7 +31,7 @@ pub(crate) const SLICE: Duration = Duration::from_millis(2);
 /// Both ways of calling the functions.
 pub(crate) struct Ground {
     /// Through the components.
-    pub(crate) crew: Crew,
+    pub(crate) function_handles: FunctionHandles,
     /// What the native functions rest on: the same.
     pub(crate) native: Native,
     /// The rules of both.
@@ -48,11 +48,17 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> R
         let store: Arc<dyn Store> = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory()?);
         let rules = Rules::default();
-        let crew = rollcall_tests::crew(store.clone(), &archive, Arc::new(topics), rules, rollcall_tests::component);
-        rollcall_tests::warm_up(&crew).await;
+        let function_handles = rollcall_tests::function_handles(
+            store.clone(),
+            &archive,
+            Arc::new(topics),
+            rules,
+            rollcall_tests::component,
+        );
+        rollcall_tests::warm_up(&function_handles).await;
         let native = Native { store, archive };
         populate(&native, &rules, people).await?;
-        measure(Ground { crew, native, rules }).await
+        measure(Ground { function_handles, native, rules }).await
     })
 }
 
@@ -106,17 +112,17 @@ impl Sessions for Native {
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
         self.store.due(shards, limit).await
     }
-    async fn retirable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.store.retirable(shards, limit).await
+    async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
+        self.store.evictable(shards, limit).await
     }
-    async fn retire_many(&self, retirees: Vec<Retiree>) -> Result<Vec<Result<Committed, Error>>, Error> {
-        self.store.retire_many(retirees).await
+    async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error> {
+        self.store.evict_many(evictions).await
     }
 }
 
 impl Archive for Native {
-    async fn put_many(&self, sightings: Vec<Sighting>) -> Result<(), Error> {
-        self.archive.put_many(sightings).await
+    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        self.archive.put_many(last_seen_entries).await
     }
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.archive.get_many(users).await
@@ -124,8 +130,8 @@ impl Archive for Native {
 }
 
 /// As in the host: everybody may see everybody.
-impl Verdicts for Native {
-    async fn check(&self, _viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
-        Ok(vec![Verdict { presence: true, last_seen: true }; subjects.len()])
+impl RestrictionCheck for Native {
+    async fn check(&self, _viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
+        Ok(vec![Visibility { presence: true, last_seen: true }; subjects.len()])
     }
 }

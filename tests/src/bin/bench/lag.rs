@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Measures one great expiry.
 pub(crate) fn run() -> Result<Section> {
-    let times = ["--interval", "20s", "--tolerance", "10s", "--retire-after", "10m"];
+    let times = ["--interval", "20s", "--tolerance", "10s", "--evict-after", "10m"];
     let host = Host::start_in(Path::new("none"), &times);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let empty_bytes = resident_bytes(host.pid())?;

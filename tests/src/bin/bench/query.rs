@@ -126,7 +126,7 @@ async fn through_wasm(ground: &Ground, asked: usize, mut anybody: impl FnMut() -
     while spent < ground::SLICE {
         let users = (0..asked).map(|_| UserId::parse(people::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
-        for answer in ground.crew.look_up(None, users).await? {
+        for answer in ground.function_handles.look_up(None, users).await? {
             black_box(answer?);
         }
         spent += began.elapsed();

@@ -63,10 +63,10 @@ fn a_departure_and_a_choice_go_out_as_they_were_made() {
     assert!(matches!(departure.reason, heartbeat::Reason::Dropped));
 
     let note = Words::parse("out".to_owned(), String::new()).ok();
-    let choosing = call::Choosing { user: user("bob"), stance: Stance::Invisible, for_s: Some(60), note };
-    let choosing = choosing_out(choosing);
-    assert!(matches!(choosing.stance, types::Stance::Invisible));
-    assert_eq!((choosing.for_s, choosing.note.map(|words| words.text)), (Some(60), Some("out".to_owned())));
+    let choice_request = call::ChoiceRequest { user: user("bob"), stance: Stance::Invisible, for_s: Some(60), note };
+    let choice_request = choice_request_out(choice_request);
+    assert!(matches!(choice_request.stance, types::Stance::Invisible));
+    assert_eq!((choice_request.for_s, choice_request.note.map(|words| words.text)), (Some(60), Some("out".to_owned())));
 }
 
 #[test]
@@ -103,8 +103,11 @@ fn an_update_names_whom_it_is_about_and_where_to_go_on() {
 #[test]
 fn typing_goes_out_and_typists_come_in() {
     let conversation = ConversationId::parse("c1").unwrap();
-    let stroke = stroke_out(call::Stroke { user: user("bob"), conversation, typing: true });
-    assert_eq!((stroke.user.as_str(), stroke.conversation.as_str(), stroke.typing), ("bob", "c1", true));
+    let typing_update = typing_update_out(call::TypingUpdate { user: user("bob"), conversation, typing: true });
+    assert_eq!(
+        (typing_update.user.as_str(), typing_update.conversation.as_str(), typing_update.typing),
+        ("bob", "c1", true)
+    );
     let typists = typists_in(vec![types::Typist { user: "bob".to_owned(), until: 5 }]);
     assert_eq!(typists, Ok(vec![(user("bob"), Time(5))]));
 }
@@ -117,8 +120,8 @@ fn verdicts_come_in_with_their_reasons() {
         (restriction_check::Ruling::Blocked, Ruling::Blocked),
         (restriction_check::Ruling::Private, Ruling::Private),
     ] {
-        let judgement = judgement_in(restriction_check::Verdict { presence: ruling, last_seen: true });
-        assert_eq!((judgement.presence, judgement.last_seen), (expected, true));
+        let verdict = verdict_in(restriction_check::Verdict { presence: ruling, last_seen: true });
+        assert_eq!((verdict.presence, verdict.last_seen), (expected, true));
     }
 }
 
@@ -127,20 +130,20 @@ fn changes_go_out_with_the_two_in_their_order() {
     let pairs = [
         change_out(Change::Block(user("a"), user("b"))),
         change_out(Change::Unblock(user("a"), user("b"))),
-        change_out(Change::Befriend(user("a"), user("b"))),
-        change_out(Change::Unfriend(user("a"), user("b"))),
+        change_out(Change::AddContact(user("a"), user("b"))),
+        change_out(Change::RemoveContact(user("a"), user("b"))),
     ];
     let expected = ("a".to_owned(), "b".to_owned());
     let [
         policy::Change::Block(block),
         policy::Change::Unblock(unblock),
-        policy::Change::Befriend(befriend),
-        policy::Change::Unfriend(unfriend),
+        policy::Change::AddContact(add_contact),
+        policy::Change::RemoveContact(remove_contact),
     ] = pairs
     else {
         unreachable!("each is what it was")
     };
-    assert!([block, unblock, befriend, unfriend].iter().all(|pair| *pair == expected));
+    assert!([block, unblock, add_contact, remove_contact].iter().all(|pair| *pair == expected));
     let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
     let policy::Change::SetPrivacy((name, out)) = change_out(Change::SetPrivacy(user("a"), privacy)) else {
         unreachable!("it is what it was")

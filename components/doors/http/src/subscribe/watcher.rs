@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rollcall_api::call::View;
 use rollcall_api::{Since, events};
-use rollcall_core::sight::{SURELY_PUBLISHED, may_be_since};
+use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{ConversationId, Rules, State, Time, UserId};
 
 use crate::codec::Update;

@@ -283,8 +283,8 @@ fn all_changes() -> Vec<(Value, Change)> {
     vec![
         (pair("block"), Change::Block(bob(), alice())),
         (pair("unblock"), Change::Unblock(bob(), alice())),
-        (pair("befriend"), Change::Befriend(bob(), alice())),
-        (pair("unfriend"), Change::Unfriend(bob(), alice())),
+        (pair("add_contact"), Change::AddContact(bob(), alice())),
+        (pair("remove_contact"), Change::RemoveContact(bob(), alice())),
         (
             json!({"op": "privacy", "user": "alice", "presence": "contacts", "last_seen": "nobody"}),
             Change::SetPrivacy(alice(), privacy),
@@ -321,15 +321,15 @@ fn a_service_changes_many_things_and_restricts_only_as_an_administrator() {
 fn in_a_batch_a_bad_change_fails_alone_in_its_place() {
     let bad = [
         (json!({"user": "bob", "other": "alice"}), "op", "is missing"),
-        (json!({"op": "mute", "user": "bob", "other": "alice"}), "op", "is not one of block, unblock, befriend"),
+        (json!({"op": "mute", "user": "bob", "other": "alice"}), "op", "is not one of block, unblock, add_contact"),
         (json!({"op": {"block": null}, "user": "bob", "other": "alice"}), "op", "is not one of"),
         (json!({"op": "block", "other": "alice"}), "user", "is missing"),
         (json!({"op": "block", "user": null, "other": "alice"}), "user", "is not a string"),
         (json!({"op": "block", "user": "", "other": "alice"}), "user", "is empty"),
         (json!({"op": "unblock", "user": "bob"}), "other", "is missing"),
-        (json!({"op": "befriend", "user": "bob", "other": 7}), "other", "is not a string"),
-        (json!({"op": "befriend", "user": "bob", "other": "a\u{7}"}), "other", "contains a control character"),
-        (json!({"op": "unfriend", "user": "bob", "other": "bob"}), "other", "is the same person"),
+        (json!({"op": "add_contact", "user": "bob", "other": 7}), "other", "is not a string"),
+        (json!({"op": "add_contact", "user": "bob", "other": "a\u{7}"}), "other", "contains a control character"),
+        (json!({"op": "remove_contact", "user": "bob", "other": "bob"}), "other", "is the same person"),
         (json!({"op": "block", "user": "bob", "other": "alice", "presence": "nobody"}), "presence", "is unknown"),
         (json!({"op": "privacy", "user": "bob", "presence": "nobody"}), "last_seen", "is missing"),
         (json!({"op": "privacy", "user": "bob", "last_seen": "nobody"}), "presence", "is missing"),

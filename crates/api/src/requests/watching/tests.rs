@@ -145,14 +145,14 @@ fn the_kinds_that_are_listed_are_the_kinds_that_are_read() {
 
 #[test]
 fn typing_starts_and_stops() {
-    let stroke = |typing| Stroke { user: user("alice"), conversation: conversation("c,2"), typing };
-    assert_eq!(ask(&alice(), Function::PutTyping("c%2C2"), "", None), Ok(Call::Type(stroke(true))));
-    assert_eq!(ask(&alice(), Function::DeleteTyping("c%2C2"), "", None), Ok(Call::Type(stroke(false))));
+    let typing_update = |typing| TypingUpdate { user: user("alice"), conversation: conversation("c,2"), typing };
+    assert_eq!(ask(&alice(), Function::PutTyping("c%2C2"), "", None), Ok(Call::Type(typing_update(true))));
+    assert_eq!(ask(&alice(), Function::DeleteTyping("c%2C2"), "", None), Ok(Call::Type(typing_update(false))));
     let put = |bytes: &[u8]| {
         let body = Body { bytes, ..Body::default() };
         decode(Function::PutTyping("c1"), &Query::default(), &service(), body, &Limits::default())
     };
-    let bob = Stroke { user: user("bob"), conversation: conversation("c1"), typing: true };
+    let bob = TypingUpdate { user: user("bob"), conversation: conversation("c1"), typing: true };
     assert_eq!(put(br#"{"user":"bob"}"#), Ok(Call::Type(bob)));
     assert!(put(b" \n").is_ok() && put(b"{}").is_ok());
     refused(put(br#"{"typing":true}"#), 400, "typing", "is unknown");

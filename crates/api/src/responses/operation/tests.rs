@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that finds nothing should fail loudly")]
 
 use rollcall_core::policy::Audience;
-use rollcall_core::{Amnesty, Choice, DeviceId, Mark, Note};
+use rollcall_core::{Choice, DeviceId, Note, OutageGrace, Revision};
 use serde_json::{Value, json};
 
 use super::*;
@@ -79,7 +79,7 @@ fn what_a_person_hides_is_shown_to_an_administrator() {
         choice: Some(choice),
         published: Some(published),
         next: Next::Settle(Time(140_000)),
-        mark: Mark::default(),
+        revision: Revision::default(),
     };
     let answer = answered(&session, &Moment::at(NOW), State::Offline);
     assert_eq!(answer["choice"], json!({"choice": "invisible", "until": 300_000}));
@@ -96,15 +96,15 @@ fn what_a_person_hides_is_shown_to_an_administrator() {
 #[test]
 fn a_choice_that_ended_is_none() {
     let choice = Choice { stance: Stance::Busy, at: Time(1), until: Some(NOW), note: None };
-    let session = Session { choice: Some(choice), next: Next::Retire(Time(200_000)), ..Session::default() };
+    let session = Session { choice: Some(choice), next: Next::Evict(Time(200_000)), ..Session::default() };
     let answer = answered(&session, &Moment::at(NOW), State::Offline);
     assert_eq!((&answer["choice"], &answer["deadline"]), (&Value::Null, &Value::Null), "nor is there a deadline");
 }
 
 #[test]
-fn a_pardoned_device_lives_until_the_pardon_ends() {
+fn a_pardoned_device_lives_until_the_outage_grace_ends() {
     let session = Session { devices: vec![device("web-1", 50_000, 95_000)], ..Session::default() };
-    let pardoned = Moment { now: NOW, amnesty: Some(Amnesty { since: Time(90_000), until: Time(145_000) }) };
+    let pardoned = Moment { now: NOW, outage_grace: Some(OutageGrace { since: Time(90_000), until: Time(145_000) }) };
     assert_eq!(answered(&session, &pardoned, State::Online)["devices"][0]["expires_at"], 145_000);
 }
 

@@ -54,9 +54,9 @@ fn a_restriction_is_answered_with_how_it_is_now() {
 
 #[test]
 fn a_check_is_answered_with_reasons_in_the_order_asked() {
-    let hidden = |presence| Judgement { presence, last_seen: false };
-    let judgements = [
-        Judgement::OPEN,
+    let hidden = |presence| Verdict { presence, last_seen: false };
+    let verdicts = [
+        Verdict::OPEN,
         hidden(Ruling::Restricted),
         hidden(Ruling::Blocked),
         hidden(Ruling::Private),
@@ -66,7 +66,7 @@ fn a_check_is_answered_with_reasons_in_the_order_asked() {
         r#"{"verdicts":["allowed","restricted","blocked","private","allowed"],"#,
         r#""last_seen":[true,false,false,false,false]}"#
     );
-    assert_eq!(text(&check(&judgements)), expected);
+    assert_eq!(text(&check(&verdicts)), expected);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
-use rollcall_functions::capabilities::{TypingSign, Typist};
+use rollcall_functions::capabilities::{TypingSignal, Typist};
 
 use super::{Listener, bounded};
 use crate::Answer;
@@ -21,7 +21,7 @@ use crate::topics::exchange::Exchange;
 use crate::topics::flushes::{Flushes, Place};
 use crate::topics::{Tap, Topic, Topics, Wire};
 
-use typing::Marks;
+use typing::TypingRecords;
 use watchers::Watchers;
 
 /// The most places that are looked at again in one go, so that nobody waits long for the lock.
@@ -33,7 +33,7 @@ pub struct LocalTopics(Arc<Inner>);
 
 struct Inner {
     exchange: Arc<Exchange>,
-    marks: Marks,
+    records: TypingRecords,
     watchers: Watchers,
     clock: Clock,
     timer: Arc<Timer>,
@@ -58,7 +58,7 @@ impl LocalTopics {
     pub fn new(clock: Clock) -> Self {
         Self(Arc::new(Inner {
             exchange: Arc::new(Exchange::new()),
-            marks: Marks::new(),
+            records: TypingRecords::new(),
             watchers: Watchers::default(),
             clock,
             timer: Arc::default(),
@@ -73,15 +73,15 @@ impl LocalTopics {
 }
 
 impl Inner {
-    fn mark(self: &Arc<Self>, sign: TypingSign) {
+    fn record(self: &Arc<Self>, sign: TypingSignal) {
         let place = (sign.conversation, sign.user);
-        if let Some(after) = self.marks.sign(&place, sign.lasts, &self.clock, &self.exchange) {
+        if let Some(after) = self.records.sign(&place, sign.lasts, &self.clock, &self.exchange) {
             self.look_again(place, after);
         }
     }
 
     fn flush(self: &Arc<Self>, place: Place) {
-        if let Some(after) = self.marks.flush(&place, &self.clock, &self.exchange) {
+        if let Some(after) = self.records.flush(&place, &self.clock, &self.exchange) {
             self.look_again(place, after);
         }
     }
@@ -153,11 +153,11 @@ impl Topics for LocalTopics {
     fn tap(&self) -> Tap {
         Tap::new(Arc::clone(&self.0.exchange), Arc::clone(&self.0) as Arc<dyn Wire>)
     }
-    fn mark_many(&self, signs: Vec<TypingSign>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
             bounded(&signs)?;
             let outcomes = vec![Ok(()); signs.len()];
-            signs.into_iter().for_each(|sign| self.0.mark(sign));
+            signs.into_iter().for_each(|sign| self.0.record(sign));
             Ok(outcomes)
         })
     }
@@ -165,7 +165,7 @@ impl Topics for LocalTopics {
         Box::pin(async move {
             bounded(&conversations)?;
             let now = self.0.clock.now();
-            Ok(conversations.iter().map(|conversation| Ok(self.0.marks.typists(conversation, now))).collect())
+            Ok(conversations.iter().map(|conversation| Ok(self.0.records.typists(conversation, now))).collect())
         })
     }
     fn count_watchers(&self, station: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {

@@ -1,4 +1,4 @@
-//! Marks of typing, in parts with a lock each. What is told is told under the lock, so that it arrives in the order in
+//! TypingRecords of typing, in parts with a lock each. What is told is told under the lock, so that it arrives in the order in
 //! which it became true.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use rollcall_core::typing::{MAX_TYPISTS, Mark, Next};
+use rollcall_core::typing::{MAX_TYPISTS, Next, TypingRecord};
 use rollcall_core::{ConversationId, Span, Time, UserId};
 use rollcall_functions::capabilities::Typist;
 
@@ -19,21 +19,21 @@ use crate::topics::flushes::Place;
 /// Several times as many as there are cores.
 const PARTS: usize = 64;
 
-/// Everybody's marks.
-pub(super) struct Marks {
+/// Everybody's records.
+pub(super) struct TypingRecords {
     parts: Box<[Mutex<Part>]>,
     hasher: RandomState,
 }
 
 #[derive(Default)]
 struct Part {
-    conversations: HashMap<ConversationId, HashMap<UserId, Mark>, RandomState>,
-    /// How many marks there are, in all conversations.
+    conversations: HashMap<ConversationId, HashMap<UserId, TypingRecord>, RandomState>,
+    /// How many records there are, in all conversations.
     count: usize,
     tidying: Tidying,
 }
 
-impl Marks {
+impl TypingRecords {
     pub(super) fn new() -> Self {
         Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
@@ -44,7 +44,7 @@ impl Marks {
         // Under the lock: what comes later has the later time.
         let now = clock.now();
         part.tidy(now);
-        let next = part.mark(place, now, lasts)?.sign(now, lasts);
+        let next = part.record(place, now, lasts)?.sign(now, lasts);
         done(place, next, exchange)
     }
 
@@ -59,8 +59,9 @@ impl Marks {
     pub(super) fn typists(&self, conversation: &ConversationId, now: Time) -> Vec<Typist> {
         let part = self.part(conversation).lock();
         let Some(there) = part.conversations.get(conversation) else { return Vec::new() };
-        let typist =
-            |(user, mark): (&UserId, &Mark)| Some(Typist { user: user.clone(), until: mark.types_until(now)? });
+        let typist = |(user, record): (&UserId, &TypingRecord)| {
+            Some(Typist { user: user.clone(), until: record.types_until(now)? })
+        };
         let mut typists: Vec<Typist> = there.iter().filter_map(typist).collect();
         typists.sort_unstable_by(|one, other| one.user.cmp(&other.user));
         typists
@@ -73,8 +74,8 @@ impl Marks {
 }
 
 impl Part {
-    /// This person's mark there, made if it takes one; none if there is nothing to be kept.
-    fn mark(&mut self, (conversation, user): &Place, now: Time, lasts: Span) -> Option<&mut Mark> {
+    /// This person's record there, made if it takes one; none if there is nothing to be kept.
+    fn record(&mut self, (conversation, user): &Place, now: Time, lasts: Span) -> Option<&mut TypingRecord> {
         if !self.conversations.contains_key(conversation) {
             if lasts == Span(0) {
                 return None;
@@ -85,13 +86,13 @@ impl Part {
         if !there.contains_key(user) {
             let before = there.len();
             if before >= MAX_TYPISTS {
-                there.retain(|_, mark| mark.forget_at() > now);
+                there.retain(|_, record| record.forget_at() > now);
             }
             self.count -= before - there.len();
             if lasts == Span(0) || there.len() >= MAX_TYPISTS {
                 return None;
             }
-            there.insert(user.clone(), Mark::default());
+            there.insert(user.clone(), TypingRecord::default());
             self.count += 1;
         }
         there.get_mut(user)
@@ -101,7 +102,7 @@ impl Part {
     fn tidy(&mut self, now: Time) {
         if self.tidying.is_due(self.count) {
             self.conversations.retain(|_, there| {
-                there.retain(|_, mark| mark.forget_at() > now);
+                there.retain(|_, record| record.forget_at() > now);
                 !there.is_empty()
             });
             self.count = self.conversations.values().map(HashMap::len).sum();
@@ -133,24 +134,24 @@ mod tests {
 
     #[test]
     fn what_is_over_takes_no_room() {
-        let (marks, exchange) = (Marks::new(), Exchange::new());
+        let (records, exchange) = (TypingRecords::new(), Exchange::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
         for index in 0..100_000 {
-            marks.sign(&place(&format!("c-{}", index / 10), &format!("user-{index}")), Span(5000), &clock, &exchange);
+            records.sign(&place(&format!("c-{}", index / 10), &format!("user-{index}")), Span(5000), &clock, &exchange);
             clock.advance(Span(1));
         }
         // Five thousand of them are not over; each part has room for a few more.
-        let kept: usize = marks.parts.iter().map(|part| part.lock().count).sum();
+        let kept: usize = records.parts.iter().map(|part| part.lock().count).sum();
         assert!(kept <= 2 * 5_000 + PARTS * (super::super::FEW + 1), "{kept}");
         let counted = |part: &Mutex<Part>| part.lock().conversations.values().map(HashMap::len).sum::<usize>();
-        assert_eq!(kept, marks.parts.iter().map(counted).sum::<usize>());
+        assert_eq!(kept, records.parts.iter().map(counted).sum::<usize>());
     }
 
     #[test]
     fn a_stop_of_somebody_who_never_typed_leaves_nothing() {
-        let (marks, exchange) = (Marks::new(), Exchange::new());
+        let (records, exchange) = (TypingRecords::new(), Exchange::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
-        assert_eq!(marks.sign(&place("c", "bob"), Span(0), &clock, &exchange), None);
-        assert!(marks.parts.iter().all(|part| part.lock().conversations.is_empty()));
+        assert_eq!(records.sign(&place("c", "bob"), Span(0), &clock, &exchange), None);
+        assert!(records.parts.iter().all(|part| part.lock().conversations.is_empty()));
     }
 }

@@ -168,7 +168,7 @@ impl Policies for Copied {
         self.inner.apply_many(changes)
     }
 
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.inner.stirred()
+    fn invalidated(&self) -> watch::Receiver<u64> {
+        self.inner.invalidated()
     }
 }

@@ -33,8 +33,8 @@ impl Accounts {
             Change::UnrestrictMany(numbers) => self.clear(&numbers),
             Change::Block(..)
             | Change::Unblock(..)
-            | Change::Befriend(..)
-            | Change::Unfriend(..)
+            | Change::AddContact(..)
+            | Change::RemoveContact(..)
             | Change::SetPrivacy(..) => {}
         }
     }

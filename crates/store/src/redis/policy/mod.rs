@@ -49,11 +49,11 @@ impl Policies for Redis {
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
             let outcomes = self.inner.apply(&changes).await?;
-            self.stirring.stir();
+            self.stirring.invalidation();
             Ok(outcomes)
         })
     }
-    fn stirred(&self) -> watch::Receiver<u64> {
+    fn invalidated(&self) -> watch::Receiver<u64> {
         self.stirring.listen(&self.inner)
     }
 }

@@ -39,8 +39,8 @@ impl Stirring {
     }
 
     /// Something changed.
-    pub(super) fn stir(&self) {
-        stir(&self.moved);
+    pub(super) fn invalidation(&self) {
+        invalidation(&self.moved);
     }
 
     /// Moves from now on whenever something may have changed.
@@ -55,7 +55,7 @@ impl Stirring {
     }
 }
 
-fn stir(moved: &watch::Sender<u64>) {
+fn invalidation(moved: &watch::Sender<u64>) {
     moved.send_modify(|count| *count += 1);
 }
 
@@ -83,7 +83,7 @@ fn by_server(inner: &Inner) -> Vec<(Arc<Link>, Vec<String>)> {
     for group in 0..inner.keys.groups() {
         if let Some(link) = topology.server(group) {
             let known = by_server.entry(link.endpoint.to_string());
-            known.or_insert_with(|| (Arc::clone(link), Vec::new())).1.push(inner.keys.stir(group).to_string());
+            known.or_insert_with(|| (Arc::clone(link), Vec::new())).1.push(inner.keys.invalidation(group).to_string());
         }
     }
     by_server.into_values().collect()
@@ -120,7 +120,7 @@ impl Listener {
             tracing::info!(server = %self.link.endpoint, "changes of who may see whom are heard again");
         }
         // What came before nobody heard.
-        stir(&self.moved);
+        invalidation(&self.moved);
         let mut ping = tokio::time::interval(PING);
         loop {
             tokio::select! {
@@ -134,7 +134,7 @@ impl Listener {
         let moved = self.moved.clone();
         let take = move |push: PushInfo| {
             match push.kind {
-                PushKind::Message | PushKind::SMessage => stir(&moved),
+                PushKind::Message | PushKind::SMessage => invalidation(&moved),
                 // Nothing is ever unsubscribed from by us: a server that does so no longer has the slot.
                 PushKind::Unsubscribe | PushKind::SUnsubscribe | PushKind::Disconnection => broke.notify_one(),
                 _ => {}

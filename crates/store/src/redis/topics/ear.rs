@@ -23,7 +23,7 @@ use tokio::time::MissedTickBehavior;
 use super::super::address::Kind;
 use super::super::batch::RETRY_MS;
 use super::super::link::Link;
-use super::super::trouble::{Trouble, Verdict};
+use super::super::trouble::{ErrorClass, Trouble};
 use super::ears::Ears;
 use super::hearing::Hearing;
 use crate::topics::{Topic, exchange};
@@ -312,15 +312,15 @@ impl Session {
     /// What a refusal means. A slot that moved is learned of before the next try.
     async fn refused(&self, error: &redis::ServerError) -> Trouble {
         let inner = self.ears.inner();
-        match Verdict::of(error) {
-            Verdict::Moved | Verdict::Ask(_) | Verdict::TryAgain => {
+        match ErrorClass::of(error) {
+            ErrorClass::Moved | ErrorClass::Ask(_) | ErrorClass::TryAgain => {
                 let _ = tokio::time::timeout(inner.around.connect_timeout, inner.learn_anew()).await;
                 Trouble::Unwilling("a slot moved".to_owned())
             }
-            Verdict::Server(trouble) => trouble,
-            Verdict::Denied(why) => Trouble::Refused(why),
-            Verdict::LoadScripts => Trouble::Unwilling(error.to_string()),
-            Verdict::Other(why) => Trouble::Unwilling(why),
+            ErrorClass::Server(trouble) => trouble,
+            ErrorClass::Denied(why) => Trouble::Refused(why),
+            ErrorClass::LoadScripts => Trouble::Unwilling(error.to_string()),
+            ErrorClass::Other(why) => Trouble::Unwilling(why),
         }
     }
 }

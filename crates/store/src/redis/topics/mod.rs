@@ -12,7 +12,7 @@ mod watchers;
 use std::sync::{Arc, OnceLock};
 
 use rollcall_core::{ConversationId, Error, Time, UserId};
-use rollcall_functions::capabilities::{TypingSign, Typist};
+use rollcall_functions::capabilities::{TypingSignal, Typist};
 use tokio::runtime::Handle;
 
 use super::{Inner, Redis, Task};
@@ -65,8 +65,8 @@ impl Topics for Redis {
         let ears = self.switchboard.ears(&self.inner);
         Tap::new(Arc::clone(ears.exchange()), Arc::clone(ears) as Arc<dyn Wire>)
     }
-    fn mark_many(&self, signs: Vec<TypingSign>) -> Answer<'_, Vec<Result<(), Error>>> {
-        Box::pin(async move { self.mark(&signs).await })
+    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(async move { self.revision(&signs).await })
     }
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
         Box::pin(async move { self.inner.who_types(&conversations).await })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use redis::Value;
 use rollcall_core::{ConversationId, Error, Span};
-use rollcall_functions::capabilities::{MAX_BATCH, TypingSign, Typist};
+use rollcall_functions::capabilities::{MAX_BATCH, TypingSignal, Typist};
 use rollcall_keyspace::{Garbled, Signing, decode_typists, decode_wait};
 use tokio::sync::Notify;
 
@@ -25,7 +25,7 @@ pub(super) struct Afterthoughts {
 }
 
 impl Redis {
-    pub(super) async fn mark(&self, signs: &[TypingSign]) -> Result<Vec<Result<(), Error>>, Error> {
+    pub(super) async fn revision(&self, signs: &[TypingSignal]) -> Result<Vec<Result<(), Error>>, Error> {
         bounded(signs)?;
         let places = signs.iter().map(|sign| (sign.conversation.as_str(), sign.user.as_str()));
         let signings = signs.iter().map(|sign| Signing::Lasts(sign.lasts));

@@ -81,8 +81,8 @@ fn make<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Made>
         }
         Change::Block(owner, other) => lists.put(owner, List::Blocks, other),
         Change::Unblock(owner, other) => lists.take(owner, List::Blocks, other),
-        Change::Befriend(owner, other) => lists.put(owner, List::Contacts, other),
-        Change::Unfriend(owner, other) => lists.take(owner, List::Contacts, other),
+        Change::AddContact(owner, other) => lists.put(owner, List::Contacts, other),
+        Change::RemoveContact(owner, other) => lists.take(owner, List::Contacts, other),
         Change::SetPrivacy(user, privacy) => set_privacy(connection, user, *privacy),
     }
 }

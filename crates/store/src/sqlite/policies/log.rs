@@ -48,8 +48,8 @@ impl<'a> Log<'a> {
             | Change::Unrestrict(_)
             | Change::Block(..)
             | Change::Unblock(..)
-            | Change::Befriend(..)
-            | Change::Unfriend(..)
+            | Change::AddContact(..)
+            | Change::RemoveContact(..)
             | Change::SetPrivacy(..) => {
                 let mut bytes = Vec::new();
                 wire::put(&mut bytes, change);

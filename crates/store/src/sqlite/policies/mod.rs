@@ -2,7 +2,7 @@
 //!
 //! There is one log of changes, so a cursor is one number. Each of its rows names the one before it: whoever follows
 //! from a row that is not there, because it was trimmed or because the file was put back to an older copy, finds the
-//! chain broken and is told of a gap. Changes made to the file by another process are seen by whoever looks, but stir
+//! chain broken and is told of a gap. Changes made to the file by another process are seen by whoever looks, but invalidation
 //! nobody here.
 
 mod apply;
@@ -43,13 +43,13 @@ pub struct SqlitePolicies {
 /// What all handles to one opened file have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
-    stirred: watch::Sender<u64>,
+    invalidated: watch::Sender<u64>,
     salt: u64,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
-        Self { stirred: watch::Sender::new(0), salt: RandomState::new().hash_one(0_u8) }
+        Self { invalidated: watch::Sender::new(0), salt: RandomState::new().hash_one(0_u8) }
     }
 }
 
@@ -93,14 +93,14 @@ impl Policies for SqlitePolicies {
             let (now_us, kept) = (now_us(), self.log_kept);
             let applied = self.writer.ask(move |connection| apply::apply(connection, &changes, now_us, kept)).await?;
             if applied.moved {
-                self.shared.stirred.send_modify(|count| *count += 1);
+                self.shared.invalidated.send_modify(|count| *count += 1);
             }
             Ok(applied.results)
         })
     }
 
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.shared.stirred.subscribe()
+    fn invalidated(&self) -> watch::Receiver<u64> {
+        self.shared.invalidated.subscribe()
     }
 }
 

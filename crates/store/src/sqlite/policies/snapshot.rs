@@ -72,7 +72,7 @@ impl Section {
                     if list == List::Blocks.number() {
                         Change::Block(owner, other)
                     } else {
-                        Change::Befriend(owner, other)
+                        Change::AddContact(owner, other)
                     }
                 })
             }

@@ -1,4 +1,4 @@
-//! Checks a second on one core: through the component against the same book linked natively, against sets as anybody
+//! Checks a second on one core: through the component against the same policy index linked natively, against sets as anybody
 //! would write them, and against a Redis.
 
 use std::hint::black_box;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::{Book, Judgement, Ruling};
+use rollcall_core::policy::{PolicyIndex, Ruling, Verdict};
 use rollcall_core::{Ids, UserId};
 use rollcall_host::engine::Checker;
 use rollcall_servers::redis::Redis as Server;
@@ -41,7 +41,7 @@ const COMPARED: usize = 100_000;
 /// Everybody who can be asked.
 struct Ground {
     checker: Checker,
-    book: Book,
+    policy_index: PolicyIndex,
     /// An instance that holds everything of a policy that says nothing.
     idle: Checker,
     sets: Sets,
@@ -87,8 +87,8 @@ pub(crate) fn run() -> Result<Section> {
             number(COMPARED as f64),
         ));
         section.note(&format!(
-            "One thread, one call in flight. The component's side is all that a worker waits for: queue, lane, both \
-            crossings. Native is the same book, called as a function. Sets are a HashSet of texts and one of pairs of \
+            "One thread, one call in flight. The component's side is all that a worker waits for: queue, instance_queue, both \
+            crossings. Native is the same policy_index, called as a function. Sets are a HashSet of texts and one of pairs of \
             texts, asked both ways round. Redis is one pipeline: SMISMEMBER of the viewer's blocks, and GETBIT for \
             each subject that is a number; it is not asked who blocked the viewer, nor for settings, which would be \
             another command for each subject (and sets do not know settings either). It holds this in {} MB and is a \
@@ -110,9 +110,10 @@ async fn settle(server: &Server) -> Result<(Ground, f64, f64)> {
     let took_s = began.elapsed().as_secs_f64();
     let idle = instance::cold(Arc::new(SqliteArchive::in_memory()?.policies())).await?;
     instance::load(&idle).await?;
-    let mut book = Book::new(0x5eed);
-    changes.iter().for_each(|change| book.apply(change));
-    let ground = Ground { checker, book, idle, sets: Sets::of(&changes), redis: Asked::fill(server, &changes)? };
+    let mut policy_index = PolicyIndex::new(0x5eed);
+    changes.iter().for_each(|change| policy_index.apply(change));
+    let ground =
+        Ground { checker, policy_index, idle, sets: Sets::of(&changes), redis: Asked::fill(server, &changes)? };
     Ok((ground, took_s, freshness.bytes as f64))
 }
 
@@ -123,9 +124,9 @@ async fn compare(ground: &mut Ground) -> Result<()> {
         for (viewer, subjects) in calls(Kind::Mixed, batch, COMPARED, &mut random)? {
             let ours = ground.checker.check(Some(viewer.clone()), subjects.clone()).await?;
             let mut theirs = Vec::new();
-            ground.book.judge(Some(viewer.as_str()), subjects.iter(), &mut theirs);
-            ensure!(ours == theirs, "the component and the book disagree about what {viewer} may see");
-            let known = |ruling: &Judgement| matches!(ruling.presence, Ruling::Restricted | Ruling::Blocked);
+            ground.policy_index.check(Some(viewer.as_str()), subjects.iter(), &mut theirs);
+            ensure!(ours == theirs, "the component and the policy_index disagree about what {viewer} may see");
+            let known = |ruling: &Verdict| matches!(ruling.presence, Ruling::Restricted | Ruling::Blocked);
             let hidden: Vec<bool> = ours.iter().map(known).collect();
             ensure!(hidden == ground.sets.hidden(viewer.as_str(), &subjects), "the sets disagree with the component");
             ensure!(hidden == ground.redis.hidden(viewer.as_str(), &subjects)?, "Redis disagrees with the component");
@@ -135,14 +136,14 @@ async fn compare(ground: &mut Ground) -> Result<()> {
 }
 
 async fn measure(ground: &mut Ground, section: &mut Section) -> Result<()> {
-    let Ground { checker, book, idle, sets, redis } = ground;
+    let Ground { checker, policy_index, idle, sets, redis } = ground;
     let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
-    let mut judgements = Vec::new();
+    let mut verdicts = Vec::new();
     for batch in BATCHES {
         let kind = Kind::Mixed;
         let component = async || through_component(checker, kind, batch, &mut ours).await;
-        let native = async || timed(kind, batch, &mut theirs, |call| natively(book, call, &mut judgements));
-        row(section, MIXED, batch, "native book", &in_turn(component, native).await?);
+        let native = async || timed(kind, batch, &mut theirs, |call| natively(policy_index, call, &mut verdicts));
+        row(section, MIXED, batch, "native policy_index", &in_turn(component, native).await?);
         let component = async || through_component(checker, kind, batch, &mut ours).await;
         let plain = async || timed(kind, batch, &mut theirs, |(viewer, all)| Ok(sets.hidden(viewer.as_str(), &all)));
         row(section, MIXED, batch, "sets of texts", &in_turn(component, plain).await?);
@@ -152,15 +153,15 @@ async fn measure(ground: &mut Ground, section: &mut Section) -> Result<()> {
     }
     for kind in [Kind::Names, Kind::Numbers] {
         let component = async || through_component(checker, kind, TARGET_BATCH, &mut ours).await;
-        let native = async || timed(kind, TARGET_BATCH, &mut theirs, |call| natively(book, call, &mut judgements));
+        let native =
+            async || timed(kind, TARGET_BATCH, &mut theirs, |call| natively(policy_index, call, &mut verdicts));
         let subjects = if kind == Kind::Names { "names only" } else { "numbers only" };
-        row(section, subjects, TARGET_BATCH, "native book", &in_turn(component, native).await?);
+        row(section, subjects, TARGET_BATCH, "native policy_index", &in_turn(component, native).await?);
     }
-    let nothing = Book::new(1);
+    let nothing = PolicyIndex::new(1);
     let component = async || through_component(idle, Kind::Names, TARGET_BATCH, &mut ours).await;
-    let native =
-        async || timed(Kind::Names, TARGET_BATCH, &mut theirs, |call| natively(&nothing, call, &mut judgements));
-    row(section, IDLE, TARGET_BATCH, "native book", &in_turn(component, native).await?);
+    let native = async || timed(Kind::Names, TARGET_BATCH, &mut theirs, |call| natively(&nothing, call, &mut verdicts));
+    row(section, IDLE, TARGET_BATCH, "native policy_index", &in_turn(component, native).await?);
     Ok(())
 }
 
@@ -232,8 +233,8 @@ fn timed<T>(kind: Kind, batch: usize, random: &mut Random, mut ask: impl FnMut(C
     Ok(spent.as_nanos() as f64 / asked as f64)
 }
 
-fn natively(book: &Book, (viewer, subjects): Call, judgements: &mut Vec<Judgement>) -> Result<usize> {
-    judgements.clear();
-    book.judge(Some(viewer.as_str()), subjects.iter(), judgements);
-    Ok(judgements.len())
+fn natively(policy_index: &PolicyIndex, (viewer, subjects): Call, verdicts: &mut Vec<Verdict>) -> Result<usize> {
+    verdicts.clear();
+    policy_index.check(Some(viewer.as_str()), subjects.iter(), verdicts);
+    Ok(verdicts.len())
 }

@@ -1,9 +1,9 @@
-//! What restricted accounts take in memory, in a book linked natively.
+//! What restricted accounts take in memory, in a policy index linked natively.
 
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::{Book, Change};
+use rollcall_core::policy::{Change, PolicyIndex};
 
 use super::town;
 use crate::report::{Goal, Section, number};
@@ -21,14 +21,14 @@ const PAGES: u32 = 1 << 16;
 /// Measures both ways of lying.
 pub(crate) fn run() -> Result<Section> {
     let columns = ["restricted numbers", "which", "MB", "bits each", "taken in, s"];
-    let mut section = Section::new("policy-memory: restricted accounts in a book", &columns);
+    let mut section = Section::new("policy-memory: restricted accounts in a policy_index", &columns);
     for count in RESTRICTED {
         let goal = if count == BILLION { Goal::AtMost(TARGET_MB) } else { Goal::None };
         row(&mut section, count, "in a row", town::in_a_row(count), goal)?;
         row(&mut section, count, "at random below 2^32", town::scattered(PAGES, count), Goal::None)?;
     }
     section.note(
-        "What the book's structures take, as it says itself, taken in by pages of 65,536. A billion at random are 23 % \
+        "What the policy_index's structures take, as it says itself, taken in by pages of 65,536. A billion at random are 23 % \
         of all numbers below 2^32: by then every page is bits, and 537 MB is what all of them take.",
     );
     Ok(section)
@@ -41,17 +41,21 @@ fn row(
     changes: impl Iterator<Item = Result<Change>>,
     goal: Goal,
 ) -> Result<()> {
-    let mut book = Book::new(1);
+    let mut policy_index = PolicyIndex::new(1);
     let mut spent_s = 0.0;
     for change in changes {
         let change = change?;
         let began = Instant::now();
-        book.apply(&change);
+        policy_index.apply(&change);
         spent_s += began.elapsed().as_secs_f64();
     }
-    ensure!(book.census().restricted == count, "{} are restricted instead of {count}", book.census().restricted);
-    let megabytes = book.bytes() as f64 / 1e6;
-    let bits = number(book.bytes() as f64 * 8.0 / count as f64);
+    ensure!(
+        policy_index.census().restricted == count,
+        "{} are restricted instead of {count}",
+        policy_index.census().restricted
+    );
+    let megabytes = policy_index.bytes() as f64 / 1e6;
+    let bits = number(policy_index.bytes() as f64 * 8.0 / count as f64);
     section.row([number(count as f64), which.to_owned(), number(megabytes), bits, number(spent_s)], goal, megabytes);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a blocked pair takes, and how often the filter in front of the pairs affirms in vain.
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::{BITS_PER_KEY, Book, false_positive_rate};
+use rollcall_core::policy::{BITS_PER_KEY, PolicyIndex, false_positive_rate};
 
 use super::{per_cent, plot, town};
 use crate::report::{Goal, Section, number};
@@ -18,21 +18,21 @@ const KEYS: u32 = 1_000_000;
 /// Measures both.
 pub(crate) fn run() -> Result<Section> {
     let columns = ["pairs", "people", "MB", "bytes per pair", "filter, bits per pair", "affirmed in vain"];
-    let mut section = Section::new("policy-pairs: blocks in a book, and the filter before them", &columns);
+    let mut section = Section::new("policy-pairs: blocks in a policy_index, and the filter before them", &columns);
     let mut found = Vec::new();
     for (pairs, people) in PAIRS {
-        let mut book = Book::new(0x5eed);
-        town::blocks(pairs, people)?.iter().for_each(|change| book.apply(change));
-        let (count, filter) = (book.census().blocks, book.filter_stats());
+        let mut policy_index = PolicyIndex::new(0x5eed);
+        town::blocks(pairs, people)?.iter().for_each(|change| policy_index.apply(change));
+        let (count, filter) = (policy_index.census().blocks, policy_index.filter_stats());
         ensure!(count > pairs * 9 / 10, "only {count} of {pairs} pairs are blocked");
         let bits = filter.bits as f64 / filter.keys as f64;
         let rate = false_positive_rate(u32::try_from(filter.keys)?, bits, pairs);
         found.push((bits, rate));
         let cells = [
             number(count as f64),
-            number(book.census().people as f64),
-            number(book.bytes() as f64 / 1e6),
-            number(book.bytes() as f64 / count as f64),
+            number(policy_index.census().people as f64),
+            number(policy_index.bytes() as f64 / 1e6),
+            number(policy_index.bytes() as f64 / count as f64),
             number(bits),
             per_cent(rate),
         ];

@@ -23,7 +23,7 @@ const FOUND: &str = "#c2410c";
 /// Bits that a key sets: see `docs/adr/0014-blocks-behind-a-filter.md`.
 const BITS_SET: i32 = 6;
 
-/// Writes `docs/bench/policy-filter.svg`: the curve, and where the filters of the books were.
+/// Writes `docs/bench/policy-filter.svg`: the curve, and where the filters of the policy indexes were.
 pub(super) fn write(curve: &[(f64, f64)], found: &[(f64, f64)]) -> Result<()> {
     let path = rollcall_tests::root().join("docs/bench/policy-filter.svg");
     std::fs::write(&path, drawn(curve, found)).with_context(|| format!("cannot write {}", path.display()))
@@ -49,24 +49,32 @@ fn drawn(curve: &[(f64, f64)], found: &[(f64, f64)]) -> String {
         [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %"), (1e-3, "0.1 %"), (1e-4, "0.01 %"), (1e-5, "0.001 %")]
     {
         let at = y(rate);
-        let _ = writeln!(svg, "<path d=\"M{LEFT} {at}h{WIDTH}\" stroke=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path d=\"M{LEFT} {at}h{WIDTH}\" typing_update=\"#ddd\"/>");
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>", LEFT - 6.0, at + 4.0);
     }
     for bits in [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0] {
         let at = x(bits);
-        let _ = writeln!(svg, "<path d=\"M{at} {TOP}v{HEIGHT}\" stroke=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path d=\"M{at} {TOP}v{HEIGHT}\" typing_update=\"#ddd\"/>");
         let _ = writeln!(svg, "<text x=\"{at}\" y=\"{}\" text-anchor=\"middle\">{bits}</text>", TOP + HEIGHT + 18.0);
     }
     let theory: Vec<(f64, f64)> = curve.iter().map(|(bits, _)| (*bits, unblocked(*bits))).collect();
-    let _ = writeln!(svg, "<path d=\"{}\" fill=\"none\" stroke=\"{THEORY}\" stroke-dasharray=\"4\"/>", line(&theory));
-    let _ = writeln!(svg, "<path d=\"{}\" fill=\"none\" stroke=\"{MEASURED}\" stroke-width=\"2\"/>", line(curve));
+    let _ = writeln!(
+        svg,
+        "<path d=\"{}\" fill=\"none\" typing_update=\"{THEORY}\" typing_update-dasharray=\"4\"/>",
+        line(&theory)
+    );
+    let _ = writeln!(
+        svg,
+        "<path d=\"{}\" fill=\"none\" typing_update=\"{MEASURED}\" typing_update-width=\"2\"/>",
+        line(curve)
+    );
     for (bits, rate) in found {
         let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{FOUND}\"/>", x(*bits), y(*rate));
     }
     let legend = [
         (MEASURED, "six bits of one cache line, measured"),
         (THEORY, "six bits anywhere, by theory"),
-        (FOUND, "the filters of the books in the table"),
+        (FOUND, "the filters of the policy_indexes in the table"),
     ];
     for (index, (colour, text)) in legend.into_iter().enumerate() {
         let at = TOP + 20.0 + index as f64 * 18.0;

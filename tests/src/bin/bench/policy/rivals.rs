@@ -39,8 +39,8 @@ impl Sets {
                 | Change::Unrestrict(_)
                 | Change::UnrestrictMany(_)
                 | Change::Unblock(..)
-                | Change::Befriend(..)
-                | Change::Unfriend(..)
+                | Change::AddContact(..)
+                | Change::RemoveContact(..)
                 | Change::SetPrivacy(..) => {}
             }
         }
@@ -87,8 +87,8 @@ impl Asked {
                 | Change::Unrestrict(_)
                 | Change::UnrestrictMany(_)
                 | Change::Unblock(..)
-                | Change::Befriend(..)
-                | Change::Unfriend(..)
+                | Change::AddContact(..)
+                | Change::RemoveContact(..)
                 | Change::SetPrivacy(..) => continue,
             }
             waiting += 1;

@@ -109,16 +109,16 @@ pub(super) fn subject(kind: Kind, place: usize, random: &mut Random) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rollcall_core::policy::Book;
+    use rollcall_core::policy::PolicyIndex;
 
     use super::*;
 
     fn restricted(changes: impl Iterator<Item = Result<Change>>) -> Result<u64> {
-        let mut book = Book::new(1);
+        let mut policy_index = PolicyIndex::new(1);
         for change in changes {
-            book.apply(&change?);
+            policy_index.apply(&change?);
         }
-        Ok(book.census().restricted)
+        Ok(policy_index.census().restricted)
     }
 
     #[test]

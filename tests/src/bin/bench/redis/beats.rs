@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use rollcall_core::{Rules, UserId};
-use rollcall_host::engine::Crew;
+use rollcall_host::engine::FunctionHandles;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{SqliteArchive, Topics};
@@ -57,15 +57,15 @@ pub(crate) fn run() -> Result<Section> {
     let mut section =
         Section::new("redis-beats: batches of 256 against `redis-benchmark -P 64 -t set`", &["figure", "value"]);
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let crew = crew(Arc::clone(&store))?;
+        let function_handles = function_handles(Arc::clone(&store))?;
         for people in CROWDS {
             for first in (0..people).step_by(BATCH as usize) {
-                beat(&crew, first..(first + BATCH).min(people)).await?;
+                beat(&function_handles, first..(first + BATCH).min(people)).await?;
             }
             let goal = if people <= FEW { Goal::AtLeast(0.25) } else { Goal::None };
-            compare(&mut section, &crew, &server, people, goal).await?;
+            compare(&mut section, &function_handles, &server, people, goal).await?;
         }
-        costs(&mut section, &store, &crew).await
+        costs(&mut section, &store, &function_handles).await
     })?;
     section.note(&format!(
         "People at random, {IN_FLIGHT} calls of {BATCH} in flight on one connection, through the component. By itself \
@@ -76,13 +76,19 @@ pub(crate) fn run() -> Result<Section> {
 }
 
 /// Beats against `SET`s, in turn.
-async fn compare(section: &mut Section, crew: &Crew, server: &Server, people: u64, goal: Goal) -> Result<()> {
+async fn compare(
+    section: &mut Section,
+    function_handles: &FunctionHandles,
+    server: &Server,
+    people: u64,
+    goal: Goal,
+) -> Result<()> {
     let (mut duel, mut by_cpu) = (Duel::default(), Duel::default());
     let mut random = Random::new(people);
     let pid = server.process_id().context("the server is gone")?;
     for _ in 0..SLICES {
         let before = cpu_us(pid)?;
-        let beats = slice(crew, &mut random, people).await?;
+        let beats = slice(function_handles, &mut random, people).await?;
         let between = cpu_us(pid)?;
         let sets = sets_per_second(server.port(), people)?;
         duel.push(beats, sets);
@@ -100,15 +106,15 @@ async fn compare(section: &mut Section, crew: &Crew, server: &Server, people: u6
 }
 
 /// The functions, on this store.
-fn crew(store: Arc<Redis>) -> Result<Crew> {
+fn function_handles(store: Arc<Redis>) -> Result<FunctionHandles> {
     let archive = Arc::new(SqliteArchive::in_memory()?);
     let topics = Arc::clone(&store) as Arc<dyn Topics>;
-    Ok(rollcall_tests::crew(store, &archive, topics, Rules::default(), rollcall_tests::component))
+    Ok(rollcall_tests::function_handles(store, &archive, topics, Rules::default(), rollcall_tests::component))
 }
 
-async fn beat(crew: &Crew, people: impl Iterator<Item = u64>) -> Result<()> {
+async fn beat(function_handles: &FunctionHandles, people: impl Iterator<Item = u64>) -> Result<()> {
     let beats = people.map(people::beat).collect::<Result<Vec<_>, _>>()?;
-    for answer in crew.beat_many(beats).await? {
+    for answer in function_handles.beat_many(beats).await? {
         answer?;
     }
     Ok(())
@@ -116,11 +122,12 @@ async fn beat(crew: &Crew, people: impl Iterator<Item = u64>) -> Result<()> {
 
 /// Beats per second in one slice. Who beats is made up before, as redis-benchmark does; and whenever a call is answered the
 /// next is made, so that the server does not wait for us.
-async fn slice(crew: &Crew, random: &mut Random, people: u64) -> Result<f64> {
+async fn slice(function_handles: &FunctionHandles, random: &mut Random, people: u64) -> Result<f64> {
     let mut batch = || (0..BATCH).map(|_| people::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
     let batches = (0..BEATS / BATCH).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
-    let mut calls = stream::iter(batches).map(|beats| crew.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
+    let mut calls =
+        stream::iter(batches).map(|beats| function_handles.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
     while let Some(answers) = calls.next().await {
         for answer in answers? {
             answer?;
@@ -145,14 +152,14 @@ fn sets_per_second(port: u16, people: u64) -> Result<f64> {
 }
 
 /// Commands and round trips.
-async fn costs(section: &mut Section, store: &Redis, crew: &Crew) -> Result<()> {
+async fn costs(section: &mut Section, store: &Redis, function_handles: &FunctionHandles) -> Result<()> {
     let commands = store.stats().commands.get();
-    beat(crew, 0..BATCH).await?;
+    beat(function_handles, 0..BATCH).await?;
     let per_beat = (store.stats().commands.get() - commands) as f64 / BATCH as f64;
     section.row(["commands per steady beat".to_owned(), number(per_beat)], Goal::AtMost(3.0), per_beat);
     let asked = (0..ASKED).map(|person| UserId::parse(people::name(person))).collect::<Result<Vec<_>, _>>()?;
     let trips = store.stats().round_trips.get();
-    for view in crew.look_up(None, asked).await? {
+    for view in function_handles.look_up(None, asked).await? {
         view?;
     }
     let trips = (store.stats().round_trips.get() - trips) as f64;

@@ -52,7 +52,7 @@ fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
     let server = Server::start()?;
     let url = server.url();
     let arguments =
-        ["--store", &url, "--interval", "4s", "--tolerance", "2s", "--retire-after", "10m", "--notice", notice];
+        ["--store", &url, "--interval", "4s", "--tolerance", "2s", "--evict-after", "10m", "--notice", notice];
     let hosts: Vec<Host> = (0..hosts).map(|_| Host::start_in(Path::new("none"), &arguments)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(host) = hosts.first() {

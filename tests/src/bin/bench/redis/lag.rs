@@ -109,7 +109,7 @@ pub(super) async fn beat(address: &str, people: std::ops::Range<u64>) -> Result<
 /// Everybody's lag in milliseconds; infinite for whoever was not told of in time.
 async fn measure(server: &Server, notice: &str, silent: std::ops::Range<u64>) -> Result<Vec<f64>> {
     let url = server.url();
-    let times = ["--interval", "4s", "--tolerance", "2s", "--retire-after", "10m", "--notice", notice];
+    let times = ["--interval", "4s", "--tolerance", "2s", "--evict-after", "10m", "--notice", notice];
     let host = Host::start_in(Path::new("none"), &[&["--store", &url][..], &times].concat());
     beat(host.address(), silent.clone()).await?;
     let give_up = Instant::now() + Duration::from_millis(ALIVE_FOR_MS) + PATIENCE;

@@ -3,7 +3,7 @@
 //! Who stands as all do and is in no block with the viewer, which is nearly everybody, is told from the bitset of restricted
 //! numbers and from the filter alone. What the filter affirms is confirmed in the exact tables before anybody is hidden.
 //!
-//! Deliberately absent: limits. How many contacts a person may have is the store's business; a book takes what it is told.
+//! Deliberately absent: limits. How many contacts a person may have is the store's business; a policy index takes what it is told.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -15,14 +15,14 @@ use super::names::{Handle, Names};
 use super::numbers::NumberSet;
 use super::pairs::Pairs;
 use super::standing::Standing;
-use super::{Audience, Change, Judgement, Relation, number_of};
+use super::{Audience, Change, Relation, Verdict, number_of};
 use crate::UserId;
 
 /// Subjects whose looks wait for memory together: what a processor can have under way.
 const AHEAD: usize = 16;
 
 /// Everything that anybody set.
-pub struct Book {
+pub struct PolicyIndex {
     salt: Salt,
     numbers: NumberSet,
     names: Names,
@@ -65,7 +65,7 @@ struct Look<'a> {
     paired: u64,
 }
 
-impl Book {
+impl PolicyIndex {
     /// An empty one. The salt is a number that nobody outside knows: ids are chosen by strangers, and could be chosen to
     /// collide.
     pub fn new(salt: u64) -> Self {
@@ -89,22 +89,22 @@ impl Book {
             Change::UnrestrictMany(numbers) => self.numbers.remove_many(numbers),
             Change::Block(one, other) => self.block(one, other),
             Change::Unblock(one, other) => self.unblock(one, other),
-            Change::Befriend(one, other) => self.befriend(one, other),
-            Change::Unfriend(one, other) => self.unfriend(one, other),
+            Change::AddContact(one, other) => self.add_contact(one, other),
+            Change::RemoveContact(one, other) => self.remove_contact(one, other),
             Change::SetPrivacy(user, privacy) => self.stand(user, |standing| standing.with_privacy(*privacy)),
         }
     }
 
     /// What a viewer may see of each subject, in order. Everybody may see themselves; a viewer of none is a service.
-    pub fn judge<'a>(
+    pub fn check<'a>(
         &self,
         viewer: Option<&str>,
         subjects: impl IntoIterator<Item = &'a str>,
-        judgements: &mut Vec<Judgement>,
+        verdicts: &mut Vec<Verdict>,
     ) {
         match viewer.map(|name| self.viewer(name)) {
-            Some(viewer) => self.judge_all_for(&viewer, subjects.into_iter(), judgements),
-            None => judgements.extend(subjects.into_iter().map(|subject| self.judge_for_service(subject))),
+            Some(viewer) => self.check_all_for(&viewer, subjects.into_iter(), verdicts),
+            None => verdicts.extend(subjects.into_iter().map(|subject| self.check_for_service(subject))),
         }
     }
 
@@ -157,11 +157,11 @@ impl Book {
 
     /// A few at a time: first what each look will need is touched, so that all wait for memory together and not one after
     /// the other.
-    fn judge_all_for<'a>(
+    fn check_all_for<'a>(
         &self,
         viewer: &Viewer<'_>,
         mut subjects: impl Iterator<Item = &'a str>,
-        judgements: &mut Vec<Judgement>,
+        verdicts: &mut Vec<Verdict>,
     ) {
         let mut looks = Vec::with_capacity(subjects.size_hint().0.min(AHEAD));
         loop {
@@ -175,7 +175,7 @@ impl Book {
                 number ^ self.filter.touch(look.alone) ^ self.filter.touch(look.paired)
             };
             black_box(looks.iter().map(touch).fold(0, |all, one| all ^ one));
-            judgements.extend(looks.iter().map(|look| self.judge_for(viewer, look)));
+            verdicts.extend(looks.iter().map(|look| self.check_for(viewer, look)));
         }
     }
 
@@ -186,28 +186,28 @@ impl Book {
     }
 
     #[inline]
-    fn judge_for(&self, viewer: &Viewer<'_>, look: &Look<'_>) -> Judgement {
+    fn check_for(&self, viewer: &Viewer<'_>, look: &Look<'_>) -> Verdict {
         // Whether the viewer is the subject is asked only where something would be hidden.
         if look.number.is_some_and(|number| self.numbers.contains(number)) {
             let itself = look.subject == viewer.name;
-            return Relation { restricted: !itself, ..Relation::default() }.judged();
+            return Relation { restricted: !itself, ..Relation::default() }.verdict();
         }
         // Both at once: the second look does not wait for what the first one brings.
         let (alone, paired) = (self.filter.may_contain(look.alone), self.filter.may_contain(look.paired));
         if !(alone | paired) {
-            return Judgement::OPEN;
+            return Verdict::OPEN;
         }
-        self.judge_exactly(viewer, look.subject, look.alone, paired)
+        self.check_exactly(viewer, look.subject, look.alone, paired)
     }
 
     /// What the filter affirmed. The blocks are looked up only where the filter affirmed the pair, and the contacts only where
     /// the subject's setting asks for them.
     #[cold]
-    fn judge_exactly(&self, viewer: &Viewer<'_>, subject: &str, hash: u64, paired: bool) -> Judgement {
+    fn check_exactly(&self, viewer: &Viewer<'_>, subject: &str, hash: u64, paired: bool) -> Verdict {
         if subject == viewer.name {
-            return Judgement::OPEN;
+            return Verdict::OPEN;
         }
-        let Some(handle) = self.names.find(hash, subject) else { return Judgement::OPEN };
+        let Some(handle) = self.names.find(hash, subject) else { return Verdict::OPEN };
         let standing = self.names.standing(handle);
         let privacy = standing.privacy();
         let asks = privacy.presence == Audience::Contacts || privacy.last_seen == Audience::Contacts;
@@ -218,11 +218,11 @@ impl Book {
             contact: asks && pair.is_some_and(|(shard, pair)| self.contacts.contains(shard, pair)),
             privacy,
         }
-        .judged()
+        .verdict()
     }
 
     #[inline]
-    fn judge_for_service(&self, subject: &str) -> Judgement {
+    fn check_for_service(&self, subject: &str) -> Verdict {
         let restricted = match number_of(subject) {
             Some(number) => self.numbers.contains(number),
             None => {
@@ -231,7 +231,7 @@ impl Book {
                     && self.names.find(hash, subject).is_some_and(|found| self.names.standing(found).restricted())
             }
         };
-        Relation { restricted, ..Relation::default() }.judged_by_service()
+        Relation { restricted, ..Relation::default() }.verdict_for_service()
     }
 
     fn restrict(&mut self, user: &UserId, restricted: bool) {
@@ -285,14 +285,14 @@ impl Book {
         }
     }
 
-    fn befriend(&mut self, one: &UserId, other: &UserId) {
+    fn add_contact(&mut self, one: &UserId, other: &UserId) {
         let Some((key, two)) = self.intern(one, other) else { return };
         if self.contacts.insert(shard_of(key), two) {
             self.hold(two);
         }
     }
 
-    fn unfriend(&mut self, one: &UserId, other: &UserId) {
+    fn remove_contact(&mut self, one: &UserId, other: &UserId) {
         let Some((key, two)) = self.find(one, other) else { return };
         if self.contacts.remove(shard_of(key), two) {
             self.release(two);
@@ -339,8 +339,11 @@ impl Book {
     }
 }
 
-impl fmt::Debug for Book {
+impl fmt::Debug for PolicyIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Book").field("census", &self.census()).field("bytes", &self.bytes()).finish_non_exhaustive()
+        f.debug_struct("PolicyIndex")
+            .field("census", &self.census())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
     }
 }

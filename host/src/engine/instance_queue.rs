@@ -1,4 +1,4 @@
-//! A lane: one warm instance of one function, fed with calls from one queue.
+//! A instance queue: one warm instance of one function, fed with calls from one queue.
 //!
 //! Whatever is queued when the instance can take more is handed over together, so that single heartbeats that arrive
 //! together become one batch, and one that arrives alone does not wait.
@@ -46,7 +46,7 @@ const RETRY_MS: u32 = 1000;
 /// Where an answer goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
-/// A function that a lane can keep warm.
+/// A function that a instance queue can keep warm.
 pub(crate) trait Function: Sized + 'static {
     /// The function's name, as in `--component NAME=FILE`.
     const NAME: &'static str;
@@ -72,26 +72,26 @@ pub(crate) trait Function: Sized + 'static {
     async fn serve(&self, accessor: &Accessor<Cell>, call: Self::Call) -> Result<()>;
 }
 
-/// The sending end of a lane. Cheap to clone.
-pub struct Lane<C> {
+/// The sending end of a instance queue. Cheap to clone.
+pub struct InstanceQueue<C> {
     calls: mpsc::Sender<C>,
 }
 
-impl<C> Clone for Lane<C> {
+impl<C> Clone for InstanceQueue<C> {
     fn clone(&self) -> Self {
         Self { calls: self.calls.clone() }
     }
 }
 
-impl<C: 'static> Lane<C> {
-    /// Starts a lane on the current thread's local task set.
+impl<C: 'static> InstanceQueue<C> {
+    /// Starts a instance queue on the current thread's local task set.
     pub(crate) fn start<F: Function<Call = C>>(engine: Engine, blueprint: F::Blueprint, platform: Platform) -> Self {
-        let (lane, queue) = Self::open();
+        let (instance_queue, queue) = Self::open();
         queue.serve::<F>(engine, blueprint, platform);
-        lane
+        instance_queue
     }
 
-    /// Both ends of a lane that is yet to be started.
+    /// Both ends of a instance queue that is yet to be started.
     pub(crate) fn open() -> (Self, Queue<C>) {
         let (calls, queue) = mpsc::channel(MAX_QUEUED);
         (Self { calls }, Queue(queue))
@@ -115,11 +115,11 @@ impl<C: 'static> Lane<C> {
     }
 }
 
-/// The receiving end of a lane.
+/// The receiving end of a instance queue.
 pub(crate) struct Queue<C>(mpsc::Receiver<C>);
 
 impl<C: 'static> Queue<C> {
-    /// Serves the lane on the current thread's local task set.
+    /// Serves the instance queue on the current thread's local task set.
     pub(crate) fn serve<F: Function<Call = C>>(self, engine: Engine, blueprint: F::Blueprint, platform: Platform) {
         let keeper = Keeper::<F> { engine, blueprint, platform };
         tokio::task::spawn_local(keeper.keep(self.0));

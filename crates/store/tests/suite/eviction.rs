@@ -1,10 +1,10 @@
 //! Dropping cold sessions, and what must not come back with the next one.
 
-use rollcall_core::{Mark, Next, Session, Span, State};
-use rollcall_functions::capabilities::{Committed, Retiree, Trace};
+use rollcall_core::{Next, Revision, Session, Span, State};
+use rollcall_functions::capabilities::{Committed, Eviction, Trace};
 
 use super::{
-    ALIVE_FOR, Subject, beat, commit, due, load, now, publish, retirable, retire, settle, touch_one, traced, user,
+    ALIVE_FOR, Subject, beat, commit, due, evict, evictable, load, now, publish, settle, touch_one, traced, user,
     wait_for,
 };
 
@@ -12,59 +12,59 @@ pub(crate) async fn a_session_that_stood_still_is_dropped(subject: impl Subject)
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", publish(State::Online, at)).await;
-    for next in [Next::Settle(at), Next::Retire(at)] {
+    for next in [Next::Settle(at), Next::Evict(at)] {
         touch_one(&*store, beat("bob", "web-1")).await;
         settle(&*store, "bob", wait_for(next)).await;
-        let mark = load(&*store, "bob").await.mark;
-        assert_eq!(retire(&*store, "bob", mark).await, Committed::Applied);
+        let revision = load(&*store, "bob").await.revision;
+        assert_eq!(evict(&*store, "bob", revision).await, Committed::Applied);
         assert_eq!(load(&*store, "bob").await, Session::default());
-        assert!(due(&*store).await.is_empty() && retirable(&*store).await.is_empty(), "{next:?}");
+        assert!(due(&*store).await.is_empty() && evictable(&*store).await.is_empty(), "{next:?}");
     }
 }
 
 pub(crate) async fn a_session_that_moved_stays_whole(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
-    settle(&*store, "bob", wait_for(Next::Retire(at))).await;
-    let touched = load(&*store, "bob").await.mark;
+    settle(&*store, "bob", wait_for(Next::Evict(at))).await;
+    let touched = load(&*store, "bob").await.revision;
     touch_one(&*store, beat("bob", "web-1")).await;
     let before = load(&*store, "bob").await;
-    assert_eq!(retire(&*store, "bob", touched).await, Committed::Stale);
+    assert_eq!(evict(&*store, "bob", touched).await, Committed::Stale);
     assert_eq!(load(&*store, "bob").await, before);
-    settle(&*store, "bob", wait_for(Next::Retire(at))).await;
-    assert_eq!(retire(&*store, "bob", before.mark).await, Committed::Stale);
-    assert_eq!(retirable(&*store).await, [user("bob")]);
-    // The same mark twice: the first drops, the second finds nobody who stood there.
-    let expected = load(&*store, "bob").await.mark;
-    let twice = vec![Retiree { user: user("bob"), expected }; 2];
-    assert_eq!(store.retire_many(twice).await.unwrap(), [Ok(Committed::Applied), Ok(Committed::Stale)]);
+    settle(&*store, "bob", wait_for(Next::Evict(at))).await;
+    assert_eq!(evict(&*store, "bob", before.revision).await, Committed::Stale);
+    assert_eq!(evictable(&*store).await, [user("bob")]);
+    // The same revision twice: the first drops, the second finds nobody who stood there.
+    let expected = load(&*store, "bob").await.revision;
+    let twice = vec![Eviction { user: user("bob"), expected }; 2];
+    assert_eq!(store.evict_many(twice).await.unwrap(), [Ok(Committed::Applied), Ok(Committed::Stale)]);
 }
 
 pub(crate) async fn dropping_an_absent_session_changes_nothing(subject: impl Subject) {
     let store = subject.store();
-    assert_eq!(retire(&*store, "bob", Mark::default()).await, Committed::Applied);
-    assert_eq!(retire(&*store, "bob", Mark { commits: 3, touches: 4 }).await, Committed::Stale);
+    assert_eq!(evict(&*store, "bob", Revision::default()).await, Committed::Applied);
+    assert_eq!(evict(&*store, "bob", Revision { commits: 3, touches: 4 }).await, Committed::Stale);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
 
-pub(crate) async fn a_mark_never_comes_back_after_retirement(subject: impl Subject) {
+pub(crate) async fn a_revision_never_comes_back_after_eviction(subject: impl Subject) {
     let store = subject.store();
-    let mut marks: Vec<Mark> = Vec::new();
+    let mut revisions: Vec<Revision> = Vec::new();
     for _ in 0..5 {
         // Each life is made of the very same steps.
         for _ in 0..3 {
             touch_one(&*store, beat("bob", "web-1")).await;
-            marks.push(load(&*store, "bob").await.mark);
+            revisions.push(load(&*store, "bob").await.revision);
         }
         settle(&*store, "bob", wait_for(Next::Nothing)).await;
-        let mark = load(&*store, "bob").await.mark;
-        for old in &marks {
-            assert_ne!(*old, mark);
+        let revision = load(&*store, "bob").await.revision;
+        for old in &revisions {
+            assert_ne!(*old, revision);
             assert_eq!(commit(&*store, "bob", *old, wait_for(Next::Nothing)).await, Committed::Stale);
-            assert_eq!(retire(&*store, "bob", *old).await, Committed::Stale);
+            assert_eq!(evict(&*store, "bob", *old).await, Committed::Stale);
         }
-        assert_eq!(retire(&*store, "bob", mark).await, Committed::Applied);
-        marks.push(mark);
+        assert_eq!(evict(&*store, "bob", revision).await, Committed::Applied);
+        revisions.push(revision);
     }
 }
 
@@ -72,15 +72,15 @@ pub(crate) async fn a_mark_never_comes_back_after_retirement(subject: impl Subje
 /// be published after it, with an older version.
 pub(crate) async fn a_decision_on_an_absence_is_stale_once_a_life_came_and_went(subject: impl Subject) {
     let store = subject.store();
-    let absent = load(&*store, "bob").await.mark;
+    let absent = load(&*store, "bob").await.revision;
     let decided = publish(State::Online, now(&*store).await);
     subject.advance(Span(3));
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", publish(State::Online, at)).await;
     touch_one(&*store, traced("bob", "web-1", Trace::Logout)).await;
     subject.advance(ALIVE_FOR);
-    let mark = load(&*store, "bob").await.mark;
-    assert_eq!(retire(&*store, "bob", mark).await, Committed::Applied);
+    let revision = load(&*store, "bob").await.revision;
+    assert_eq!(evict(&*store, "bob", revision).await, Committed::Applied);
     assert_eq!(commit(&*store, "bob", absent, decided).await, Committed::Stale);
     assert_eq!(load(&*store, "bob").await, Session::default());
     // Decided anew it is as good as any.

@@ -2,7 +2,7 @@
 -- KEYS:    1 user, 2 due, 3 cold, 4 alive, 5 gone
 -- ARGV:    1 commits and 2 touches that the decision was made on, 0 for none; 3 now in us; 4 the user
 -- Reply:   1 dropped, or not there; 0 stale
--- Race:    a heartbeat between the load and this: it moved the mark, so the session stays whole.
+-- Race:    a heartbeat between the load and this: it moved the revision, so the session stays whole.
 
 local kept = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
 if (kept[1] or '0') ~= ARGV[1] or (kept[2] or '0') ~= ARGV[2] then return 0 end

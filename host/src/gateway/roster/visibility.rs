@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Stir, number_of};
-use rollcall_core::sight::Verdict;
+use rollcall_core::policy::{Invalidation, number_of};
+use rollcall_core::visibility::Visibility;
 
 use super::{Added, Roster};
 
@@ -27,25 +27,25 @@ pub(in super::super) type Doubts = HashMap<Option<UserId>, Vec<Doubtful>>;
 
 impl Roster {
     /// How often anything was doubted: an answer that was asked for before the last time may be out of date.
-    pub(in super::super) fn stirs(&self) -> u64 {
-        self.stirs
+    pub(in super::super) fn invalidations(&self) -> u64 {
+        self.invalidations
     }
 
-    /// Doubts everybody of whom somebody's sight may have changed. Answers who is to be asked about.
-    pub(in super::super) fn doubt(&mut self, stirs: &[Stir]) -> Doubts {
-        self.stirs += 1;
+    /// Doubts everybody of whom somebody's visibility may have changed. Answers who is to be asked about.
+    pub(in super::super) fn doubt(&mut self, invalidations: &[Invalidation]) -> Doubts {
+        self.invalidations += 1;
         let mut doubts = Doubts::new();
         let mut subjects = HashSet::new();
         let mut pages = HashSet::new();
-        for stir in stirs {
-            match stir {
-                Stir::Subject(user) => drop(subjects.insert(user)),
-                Stir::Numbers(page) => drop(pages.insert(*page)),
-                Stir::Pair(one, other) => {
+        for invalidation in invalidations {
+            match invalidation {
+                Invalidation::Subject(user) => drop(subjects.insert(user)),
+                Invalidation::Numbers(page) => drop(pages.insert(*page)),
+                Invalidation::Pair(one, other) => {
                     self.doubt_pair(one, other, &mut doubts);
                     self.doubt_pair(other, one, &mut doubts);
                 }
-                Stir::Everybody => self.doubt_everybody(&mut doubts),
+                Invalidation::Everybody => self.doubt_everybody(&mut doubts),
             }
         }
         if !subjects.is_empty() || !pages.is_empty() {
@@ -101,12 +101,12 @@ impl Roster {
         let Some(person) = self.people.get(target.person) else { return };
         // Everybody sees themselves, whatever else changes. Whom two changes concern is asked about once.
         let is_own = eyes.viewer.as_ref() == Some(&person.user);
-        if is_own || target.doubt.replace(self.stirs) == Some(self.stirs) {
+        if is_own || target.doubt.replace(self.invalidations) == Some(self.invalidations) {
             return;
         }
         // Whoever is not admitted yet is read again by whoever admits them.
-        if target.sight.is_some() {
-            let doubtful = Doubtful { watcher, index, user: person.user.clone(), doubt: self.stirs };
+        if target.visibility.is_some() {
+            let doubtful = Doubtful { watcher, index, user: person.user.clone(), doubt: self.invalidations };
             doubts.entry(eyes.viewer.clone()).or_default().push(doubtful);
         }
     }
@@ -125,17 +125,22 @@ impl Roster {
 
     /// Takes the verdict of a viewer about somebody who was doubted. True: they can be seen now, but it is not known how they
     /// stand. Meanwhile the watcher may have gone and another have come in its place: it is not theirs.
-    pub(in super::super) fn resolve(&mut self, viewer: Option<&UserId>, doubtful: &Doubtful, verdict: Verdict) -> bool {
+    pub(in super::super) fn resolve(
+        &mut self,
+        viewer: Option<&UserId>,
+        doubtful: &Doubtful,
+        verdict: Visibility,
+    ) -> bool {
         let Doubtful { watcher, index, user, doubt } = doubtful;
         let eyes = self.watchers.get_mut(*watcher).filter(|eyes| eyes.viewer.as_ref() == viewer);
         let Some(eyes) = eyes else { return false };
         let Some(target) = eyes.targets.get_mut(*index) else { return false };
         let person = self.people.get(target.person).filter(|person| person.user == *user);
-        let Some(person) = person.filter(|_| target.sight.is_some() && target.doubt == Some(*doubt)) else {
+        let Some(person) = person.filter(|_| target.visibility.is_some() && target.doubt == Some(*doubt)) else {
             return false;
         };
         target.doubt = None;
-        if target.sight.replace(verdict) != Some(verdict) {
+        if target.visibility.replace(verdict) != Some(verdict) {
             target.told = None;
         }
         let unknown = verdict.presence && person.newest.is_none();

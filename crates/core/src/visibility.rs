@@ -10,7 +10,7 @@ use crate::{Choice, Moment, Published, Rules, Session, Span, State, Time};
 pub fn look(session: &Session, moment: &Moment, rules: &Rules) -> Published {
     let shown = derive(session, moment, rules);
     let version = session.published.as_ref().map_or(0, |published| published.version);
-    let told_until = Time(version / 1000) + rules.retire_after;
+    let told_until = Time(version / 1000) + rules.evict_after;
     let version = if shown.state == State::Offline && told_until <= moment.now { 0 } else { version };
     shown.into_published(version)
 }
@@ -32,14 +32,14 @@ pub const SURELY_PUBLISHED: Span = Span::seconds(10);
 pub fn may_be_since(published: &Published, version: u64, now: Time, rules: &Rules) -> bool {
     if published.state == State::Offline && published.version == 0 {
         // Its version is told for so long and no longer: whatever it was, it is at least as old as that.
-        return Time(version / 1000) + rules.retire_after < now;
+        return Time(version / 1000) + rules.evict_after < now;
     }
     published.version >= version
 }
 
 /// What a viewer may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Visibility {
     /// The state and the note.
     pub presence: bool,
     /// When the person was last here.
@@ -56,7 +56,7 @@ pub struct View {
 }
 
 /// What is left of a presence under a verdict; none: nothing at all.
-pub fn mask(mut published: Published, verdict: Verdict) -> Option<Published> {
+pub fn mask(mut published: Published, verdict: Visibility) -> Option<Published> {
     if !verdict.presence {
         return None;
     }
@@ -79,18 +79,18 @@ mod tests {
     fn hidden_last_seen_does_not_show_as_since() {
         let at = Some(Time(5));
         let offline = Published { state: State::Offline, note: None, since: at, last_seen: at, version: 7 };
-        let masked = mask(offline.clone(), Verdict { presence: true, last_seen: false });
+        let masked = mask(offline.clone(), Visibility { presence: true, last_seen: false });
         assert_eq!(masked, Some(Published { since: None, last_seen: None, version: 0, ..offline.clone() }));
         let online = Published { state: State::Online, ..offline.clone() };
-        let masked = mask(online.clone(), Verdict { presence: true, last_seen: false });
+        let masked = mask(online.clone(), Visibility { presence: true, last_seen: false });
         assert_eq!(masked, Some(Published { last_seen: None, ..online }), "being online is not the last time seen");
-        assert_eq!(mask(offline, Verdict { presence: false, last_seen: true }), None);
+        assert_eq!(mask(offline, Visibility { presence: false, last_seen: true }), None);
     }
 
     #[test]
     fn what_may_have_changed_since_is_never_left_out() {
         let rules = Rules::default();
-        let (then, now) = (Time(1_000_000), Time(1_000_000) + rules.retire_after);
+        let (then, now) = (Time(1_000_000), Time(1_000_000) + rules.evict_after);
         let online = |version| Published { state: State::Online, note: None, since: None, last_seen: None, version };
         let since = |published: &Published| may_be_since(published, then.0 * 1000, now, &rules);
         assert!(since(&online(then.0 * 1000)), "the same version may be another person's");
@@ -106,7 +106,7 @@ mod tests {
         let gone = Published { state: State::Offline, note: None, since: None, last_seen: None, version: 10_000_000 };
         let session = Session { published: Some(gone), ..Session::default() };
         let version = |now| look(&session, &Moment::at(Time(now)), &rules).version;
-        assert_eq!(version(10_000 + rules.retire_after.0 - 1), 10_000_000);
-        assert_eq!(version(10_000 + rules.retire_after.0), 0);
+        assert_eq!(version(10_000 + rules.evict_after.0 - 1), 10_000_000);
+        assert_eq!(version(10_000 + rules.evict_after.0), 0);
     }
 }

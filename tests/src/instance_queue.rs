@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rollcall_core::{Rules, Time};
-use rollcall_host::engine::{Catalog, Checker, Crew, Platform, Source, engine, tick};
+use rollcall_host::engine::{Catalog, Checker, FunctionHandles, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
@@ -12,10 +12,10 @@ use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
 /// What an instance may remember of who may see whom.
 const POLICY_MEMORY: u64 = 1 << 30;
 
-/// A crew of functions and what they rest on.
+/// A function handles of functions and what they rest on.
 pub struct Bench {
     /// The functions.
-    pub crew: Crew,
+    pub function_handles: FunctionHandles,
     /// The store beneath them.
     pub memory: Arc<Memory>,
     /// The archive beneath them.
@@ -24,7 +24,7 @@ pub struct Bench {
     pub clock: Clock,
 }
 
-/// Runs `test` on a thread of its own with a crew of warm functions. `replace` names components to be taken from a file
+/// Runs `test` on a thread of its own with a function handles of warm functions. `replace` names components to be taken from a file
 /// instead of the ordinary ones.
 pub fn on_a_worker<F>(rules: Rules, replace: &[(&str, &str)], test: impl FnOnce(Bench) -> F)
 where
@@ -39,19 +39,19 @@ where
         let memory = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory().expect("an archive"));
         let component = |name: &str| crate::component(&file(name));
-        let crew = crew(memory.clone(), &archive, Arc::new(topics), rules, component);
-        test(Bench { crew, memory, archive, clock }).await;
+        let function_handles = function_handles(memory.clone(), &archive, Arc::new(topics), rules, component);
+        test(Bench { function_handles, memory, archive, clock }).await;
     });
 }
 
-/// A crew of functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
-pub fn crew(
+/// A function handles of functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
+pub fn function_handles(
     store: Arc<dyn Store>,
     archive: &Arc<SqliteArchive>,
     topics: Arc<dyn Topics>,
     rules: Rules,
     component: impl Fn(&str) -> PathBuf,
-) -> Crew {
+) -> FunctionHandles {
     let engine = engine().expect("an engine");
     tick(&engine).expect("a ticking engine");
     let catalog = Catalog::load(&engine, |name| Source::File(component(name))).expect("components that fit");
@@ -67,10 +67,17 @@ pub fn crew(
         metrics: Arc::new(Metrics::default()),
     };
     desk.start(&engine, &catalog, &platform);
-    Crew::start(&engine, &catalog, &platform)
+    FunctionHandles::start(&engine, &catalog, &platform)
 }
 
-/// Lets the crew take in who may see whom, until it asks nobody any more.
-pub async fn warm_up(crew: &Crew) {
-    while crew.platform.checker.refresh(1024, POLICY_MEMORY).await.expect("a policy that can be loaded").more {}
+/// Lets the function handles take in who may see whom, until it asks nobody any more.
+pub async fn warm_up(function_handles: &FunctionHandles) {
+    while function_handles
+        .platform
+        .checker
+        .refresh(1024, POLICY_MEMORY)
+        .await
+        .expect("a policy that can be loaded")
+        .more
+    {}
 }

@@ -1,9 +1,9 @@
 //! A worker's functions, called as if they were plain async functions.
 
-use rollcall_api::call::{Beat, Choosing, Chosen, Departure, Standing, Stroke, View};
-use rollcall_core::policy::{Change, Judgement};
+use rollcall_api::call::{Beat, ChoiceRequest, Chosen, Departure, Standing, TypingUpdate, View};
+use rollcall_core::policy::{Change, Verdict};
 use rollcall_core::{ConversationId, Error, Ids, UserId};
-use rollcall_functions::capabilities::{OwnSettings, Shards, Typist, Verdict};
+use rollcall_functions::capabilities::{OwnSettings, Shards, Typist, Visibility};
 use rollcall_functions::subscribe::Place;
 use rollcall_functions::sweep::{Archived, Settled};
 use wasmtime::Engine;
@@ -16,30 +16,42 @@ use super::bindings::typing::TypingFunction;
 use super::catalog::Catalog;
 use super::feeding::Feed;
 use super::functions::{Answers, HeartbeatCall, QueryCall, SubscribeCall, SweepCall, TypingCall};
-use super::lane::Lane;
+use super::instance_queue::InstanceQueue;
 use super::platform::Platform;
 
 /// One set of warm functions, for one worker thread.
 #[derive(Clone)]
-pub struct Crew {
-    heartbeat: Lane<HeartbeatCall>,
-    query: Lane<QueryCall>,
-    subscribe: Lane<SubscribeCall>,
-    typing: Lane<TypingCall>,
-    sweep: Lane<SweepCall>,
+pub struct FunctionHandles {
+    heartbeat: InstanceQueue<HeartbeatCall>,
+    query: InstanceQueue<QueryCall>,
+    subscribe: InstanceQueue<SubscribeCall>,
+    typing: InstanceQueue<TypingCall>,
+    sweep: InstanceQueue<SweepCall>,
     /// What the functions rest on.
     pub platform: Platform,
 }
 
-impl Crew {
+impl FunctionHandles {
     /// Starts the functions on the current thread's local task set.
     pub fn start(engine: &Engine, catalog: &Catalog, platform: &Platform) -> Self {
         Self {
-            heartbeat: Lane::start::<HeartbeatFunction>(engine.clone(), catalog.heartbeat.clone(), platform.clone()),
-            query: Lane::start::<QueryFunction>(engine.clone(), catalog.query.clone(), platform.clone()),
-            subscribe: Lane::start::<SubscribeFunction>(engine.clone(), catalog.subscribe.clone(), platform.clone()),
-            typing: Lane::start::<TypingFunction>(engine.clone(), catalog.typing.clone(), platform.clone()),
-            sweep: Lane::start::<OfflineSweepFunction>(engine.clone(), catalog.offline_sweep.clone(), platform.clone()),
+            heartbeat: InstanceQueue::start::<HeartbeatFunction>(
+                engine.clone(),
+                catalog.heartbeat.clone(),
+                platform.clone(),
+            ),
+            query: InstanceQueue::start::<QueryFunction>(engine.clone(), catalog.query.clone(), platform.clone()),
+            subscribe: InstanceQueue::start::<SubscribeFunction>(
+                engine.clone(),
+                catalog.subscribe.clone(),
+                platform.clone(),
+            ),
+            typing: InstanceQueue::start::<TypingFunction>(engine.clone(), catalog.typing.clone(), platform.clone()),
+            sweep: InstanceQueue::start::<OfflineSweepFunction>(
+                engine.clone(),
+                catalog.offline_sweep.clone(),
+                platform.clone(),
+            ),
             platform: platform.clone(),
         }
     }
@@ -60,8 +72,8 @@ impl Crew {
     }
 
     /// Takes choices.
-    pub async fn choose_many(&self, choosings: Vec<Choosing>) -> Result<Answers<Chosen>, Error> {
-        self.heartbeat.call(|reply| HeartbeatCall::Choose(choosings, reply)).await
+    pub async fn choose_many(&self, choice_requests: Vec<ChoiceRequest>) -> Result<Answers<Chosen>, Error> {
+        self.heartbeat.call(|reply| HeartbeatCall::Choose(choice_requests, reply)).await
     }
 
     /// Asks who is here.
@@ -85,8 +97,8 @@ impl Crew {
     }
 
     /// Takes signs of typing.
-    pub async fn type_many(&self, strokes: Vec<Stroke>) -> Result<Answers<()>, Error> {
-        self.typing.call(|reply| TypingCall::Type(strokes, reply)).await
+    pub async fn type_many(&self, typing_updates: Vec<TypingUpdate>) -> Result<Answers<()>, Error> {
+        self.typing.call(|reply| TypingCall::Type(typing_updates, reply)).await
     }
 
     /// Asks whom the viewer may see typing.
@@ -99,7 +111,7 @@ impl Crew {
     }
 
     /// Asks what the viewer may see of each, and why not the rest.
-    pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Judgement>, Error> {
+    pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         self.platform.metrics.policy.checked(subjects.len());
         self.platform.checker.check(viewer, subjects).await
     }
@@ -115,9 +127,9 @@ impl Crew {
     }
 
     /// Asks what the viewer may see of each.
-    pub async fn verdicts(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Verdict>, Error> {
-        let judgements = self.check(viewer, subjects.iter().collect()).await?;
-        Ok(judgements.into_iter().map(Judgement::verdict).collect())
+    pub async fn verdicts(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Visibility>, Error> {
+        let verdicts = self.check(viewer, subjects.iter().collect()).await?;
+        Ok(verdicts.into_iter().map(Verdict::visibility).collect())
     }
 
     /// Derives people anew.
