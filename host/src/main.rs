@@ -39,7 +39,7 @@ fn run(cli: Cli) -> Result<()> {
 fn serve(flags: &Flags) -> Result<()> {
     let config = load(flags)?.config;
     start_logging(&config)?;
-    rollcall_host::serve::run(&config, &embedded::component, embedded::CONSOLE)
+    rollcall_host::http::serve::run(&config, &embedded::component, embedded::CONSOLE)
 }
 
 fn token(args: &TokenArgs) -> Result<()> {

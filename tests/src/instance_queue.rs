@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rollcall_core::{Rules, Time};
-use rollcall_host::engine::{Catalog, Checker, FunctionHandles, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
+use rollcall_host::runtime::{Catalog, Checker, FunctionHandles, Platform, Source, engine, tick};
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
 

@@ -18,7 +18,7 @@ use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS, Numbers, Privacy, Ru
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Error, Rules, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 use rollcall_functions::subscribe::{Place, Update};
-use rollcall_host::engine::Feed;
+use rollcall_host::runtime::Feed;
 use rollcall_tests::{Bench, component, on_a_worker, root, warm_up};
 use wit_parser::decoding::{DecodedWasm, decode};
 use wit_parser::{Resolve, WorldId, WorldItem};

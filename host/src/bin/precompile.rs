@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     if pairs.0.is_empty() || !pairs.1.is_empty() {
         bail!("usage: precompile IN.wasm OUT.cwasm [IN.wasm OUT.cwasm …]");
     }
-    let engine = rollcall_host::engine::engine()?;
+    let engine = rollcall_host::runtime::engine()?;
     for [from, to] in pairs.0 {
         let wasm = std::fs::read(from).with_context(|| format!("reading {from}"))?;
         let compiled = engine.precompile_component(&wasm).map_err(anyhow::Error::from);

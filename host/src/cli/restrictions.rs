@@ -11,8 +11,8 @@ use rollcall_store::Policies;
 use rollcall_store::policies::files::{Aim, Exported, Format, export, read_bitmap, read_ids};
 
 use super::flags::SettingFlags;
-use crate::backing;
 use crate::config::Config;
+use crate::storage;
 
 /// What can be done with restricted accounts in bulk.
 #[derive(Debug, Subcommand)]
@@ -69,7 +69,7 @@ pub fn restrictions(command: &RestrictionsCommand, config: &Config) -> Result<St
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let (policies, _lock) = backing::policies(config).await?;
+        let (policies, _lock) = storage::policies(config).await?;
         match command {
             RestrictionsCommand::Import(args) => import(policies, args).await,
             RestrictionsCommand::Export(args) => write(policies, args).await,

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use rollcall_api::{Access, Expect, Keys, Limits};
 use rollcall_core::Rules;
 
-pub use crate::origins::Origins;
+pub use crate::http::origins::Origins;
 pub use fault::{Fault, Origin};
 pub use layers::Layer;
 pub use places::{ArchiveUrl, StoreUrl, Url};
@@ -29,7 +29,7 @@ pub use render::example;
 pub use settings::{Config, Group, SETTINGS, Setting};
 pub use values::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Value};
 
-use crate::gateway::Manners;
+use crate::hub::Manners;
 use layers::CONFIG_VARIABLE;
 
 /// What the command line says about the configuration.

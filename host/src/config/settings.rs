@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::layers::Layer;
 use super::places::{ArchiveUrl, StoreUrl};
 use super::values::{Components, LogFilter, LogFormat, Notice, Preset, Value};
-use crate::origins::Origins;
+use crate::http::origins::Origins;
 
 /// The engine's pool of instances is sized for as many workers and no more.
 const MAX_WORKERS: usize = 64;

@@ -8,7 +8,7 @@ use prometheus_client::registry::{Registry, Unit};
 use rollcall_api::Close;
 
 use super::{Of, Outcome, lag_seconds};
-use crate::gateway::Sizes;
+use crate::hub::Sizes;
 
 /// What is counted of connections that stay.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rollcall_functions::capabilities::{
     Touched, Touches, Visibility,
 };
 use rollcall_functions::heartbeat;
-use rollcall_host::engine::FunctionHandles;
+use rollcall_host::runtime::FunctionHandles;
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 

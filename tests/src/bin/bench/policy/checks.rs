@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rollcall_core::policy::{PolicyIndex, Ruling, Verdict};
 use rollcall_core::{Ids, UserId};
-use rollcall_host::engine::Checker;
+use rollcall_host::runtime::Checker;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::SqliteArchive;
 

@@ -7,8 +7,8 @@ use rollcall_core::Rules;
 use rollcall_core::policy::Change;
 use rollcall_functions::capabilities::MAX_BATCH;
 use rollcall_functions::restrictions::{Freshness, Standing};
-use rollcall_host::engine::{Catalog, Checker, Platform, Source, engine, tick};
 use rollcall_host::metrics::Metrics;
+use rollcall_host::runtime::{Catalog, Checker, Platform, Source, engine, tick};
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, Policies, SqliteArchive};
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use rollcall_core::{Rules, UserId};
-use rollcall_host::engine::FunctionHandles;
+use rollcall_host::runtime::FunctionHandles;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{SqliteArchive, Topics};

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue};
 use rollcall_api::{Kind, Problem};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use crate::origins::stamp;
+use crate::http::origins::stamp;
 
 /// The bytes of a key: sixteen, in base64.
 const KEY_BYTES: usize = 24;

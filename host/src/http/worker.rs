@@ -18,16 +18,16 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::LocalSet;
 use wasmtime::Engine;
 
-use crate::console::Console;
-use crate::edge::{Answer, Edge};
-use crate::engine::{Catalog, Desk, FunctionHandles, Platform};
-use crate::following::{Follower, Followers, Invalidated};
-use crate::gateway::{Gateway, Manners, Presences, Question};
+use crate::http::console::Console;
+use crate::http::edge::{Answer, Edge};
+use crate::http::origins::Origins;
+use crate::http::write_timeout::Patient;
+use crate::hub::{Gateway, Manners, Presences, Question};
+use crate::jobs::Plan;
+use crate::jobs::policy_sync::{Follower, Followers, Invalidated};
 use crate::metrics::Metrics;
-use crate::origins::Origins;
-use crate::overview::Overview;
-use crate::patient::Patient;
-use crate::rounds::Plan;
+use crate::runtime::{Catalog, Desk, FunctionHandles, Platform};
+use crate::stats::Overview;
 
 /// How long a client may take to send the head of a request, or hold a connection idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);

@@ -12,9 +12,9 @@ use anyhow::{Context, Result};
 use rollcall_store::{Copied, LastSeen, Policies, PostgresArchive, SqliteArchive, Store, Topics};
 
 use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
+use crate::jobs::{Plan, Turn};
 use crate::metrics::Metrics;
-use crate::overview::Census;
-use crate::rounds::{Plan, Turn};
+use crate::stats::Census;
 
 use embedded::Embedded;
 use redis::Shared;

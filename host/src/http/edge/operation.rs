@@ -8,7 +8,7 @@ use rollcall_core::policy::Ruling;
 use rollcall_core::{Error, State, UserId};
 
 use super::{Edge, only};
-use crate::figures::Figures;
+use crate::stats::Figures;
 
 /// How long a look-up may take before the store counts as away: longer than Redis is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use rollcall_functions::restrictions::{Freshness, Standing};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::engine::{Checker, Platform};
+use crate::runtime::{Checker, Platform};
 
 /// Changes asked for at once.
 const STRIDE: u32 = 1024;

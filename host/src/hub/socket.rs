@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::connection::{Received, Wire};
-use crate::patient::Patient;
+use crate::http::write_timeout::Patient;
 
 /// What an idle socket keeps ready for what comes in; more is taken when it comes.
 const READ_BUFFER_BYTES: usize = 512;

@@ -159,7 +159,7 @@ mod tests {
     use rollcall_functions::sweep::Settled;
 
     use super::*;
-    use crate::gateway::Sizes;
+    use crate::hub::Sizes;
     use crate::metrics::Metrics;
 
     fn ms(ms: f64) -> Duration {

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::Gateway;
 use super::listening::{PAGE, RETRY};
 use super::roster::{Doubtful, Doubts};
-use crate::following::Invalidated;
+use crate::jobs::policy_sync::Invalidated;
 
 /// Viewers asked about at once for one change: a part of what an instance has in flight, with room for others.
 const AT_ONCE: usize = 16;

@@ -7,7 +7,7 @@ use rollcall_api::events;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::connection::{Received, Wire};
-use crate::patient::Patient;
+use crate::http::write_timeout::Patient;
 
 /// A stream of events.
 pub(super) struct EventStream {

@@ -22,11 +22,11 @@ use rollcall_api::{
 use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
-use crate::console::Console;
-use crate::engine::FunctionHandles;
-use crate::following::Followers;
-use crate::gateway::{Gateway, Visitor, handshake, retry_ms};
-use crate::overview::Overview;
+use crate::http::console::Console;
+use crate::hub::{Gateway, Visitor, handshake, retry_ms};
+use crate::jobs::policy_sync::Followers;
+use crate::runtime::FunctionHandles;
+use crate::stats::Overview;
 
 /// One worker's edge.
 pub(crate) struct Edge {

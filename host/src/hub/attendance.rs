@@ -16,7 +16,7 @@ use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
 use tokio::sync::Notify;
 
-use crate::engine::FunctionHandles;
+use crate::runtime::FunctionHandles;
 
 /// Before what the store could not take is tried again.
 const RETRY: Duration = Duration::from_millis(500);

@@ -32,8 +32,8 @@ use rollcall_functions::subscribe::Place;
 use rollcall_store::{Tap, Topic, Topics};
 use tokio::sync::{Notify, mpsc};
 
-use crate::engine::FunctionHandles;
-use crate::following::Invalidated;
+use crate::jobs::policy_sync::Invalidated;
+use crate::runtime::FunctionHandles;
 use attendance::Attendance;
 use connection::RETRY_MS;
 use roster::{Added, Crowds, Roster};

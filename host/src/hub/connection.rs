@@ -23,8 +23,8 @@ use super::handshake::{Handshake, event_stream_head};
 use super::socket::Socket;
 use super::sse::EventStream;
 use super::{Gateway, Spectator};
-use crate::edge::unix_now;
-use crate::patient::Patient;
+use crate::http::edge::unix_now;
+use crate::http::write_timeout::Patient;
 
 /// Pings without an answer after which a socket counts as dead.
 const MAX_SILENT_PINGS: u32 = 2;

@@ -10,14 +10,14 @@ use rollcall_api::Access;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::backing::{self, Backing};
 use crate::config::Config;
-use crate::console::{self, Console};
-use crate::engine::{Catalog, Checker, Platform, Source, engine, tick};
-use crate::following::{Pace, followers};
-use crate::gateway::{Presences, Rosters};
-use crate::overview::{About, Overview};
-use crate::worker::{Arrival, Post, Worker};
+use crate::http::console::{self, Console};
+use crate::http::worker::{Arrival, Post, Worker};
+use crate::hub::{Presences, Rosters};
+use crate::jobs::policy_sync::{Pace, followers};
+use crate::runtime::{Catalog, Checker, Platform, Source, engine, tick};
+use crate::stats::{About, Overview};
+use crate::storage::{self, Backing};
 
 /// A worker has its own functions and connections; beyond this many, one more gains nothing that was ever measured.
 const MAX_DEFAULT_WORKERS: usize = 64;
@@ -105,8 +105,8 @@ enum Asked {
 fn about(config: &Config, access: &Access, platform: &Platform) -> About {
     About {
         started: platform.topics.now(),
-        store: backing::store_name(config),
-        archive: backing::archive_name(config),
+        store: storage::store_name(config),
+        archive: storage::archive_name(config),
         open: matches!(access, Access::Open),
         rules: platform.rules,
     }
@@ -226,7 +226,7 @@ fn announce(config: &Config, address: SocketAddr, access: &Access) {
         Access::Open => "No key is set: only this machine is served, and `Rollcall-User: NAME` says who is asking.",
         Access::Keyed { .. } => "Callers need a token: `Authorization: Bearer …`; `rollcall token` makes one.",
     };
-    let kept = backing::described(config);
+    let kept = storage::described(config);
     // Nobody may be listening to standard output, and that is all right.
     let _ = writeln!(out, "rollcall {} listening on http://{address}\n{who}\n{kept}", env!("CARGO_PKG_VERSION"));
     let _ = out.flush();

@@ -10,7 +10,7 @@ use rollcall_store::{Memory, Redis};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::gateway::Rosters;
+use crate::hub::Rosters;
 
 /// How many of those whom most watch are shown.
 const HOTTEST: usize = 10;

@@ -5,13 +5,14 @@
 //! The compare-and-swap makes it harmless that both find the same person.
 
 mod embedded;
+pub(crate) mod policy_sync;
 mod redis;
 
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 use rollcall_functions::sweep::Settled;
 
-use crate::engine::FunctionHandles;
+use crate::runtime::FunctionHandles;
 
 pub(crate) use redis::{Notices, Plan as RedisPlan, Share, Turn};
 

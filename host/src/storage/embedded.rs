@@ -8,7 +8,7 @@ use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store};
 
 use crate::config::Config;
-use crate::rounds::{Plan, Turn};
+use crate::jobs::{Plan, Turn};
 
 /// The embedded store and what it keeps on disk.
 pub(super) struct Embedded {

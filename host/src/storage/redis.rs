@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{Config, Notice, Url};
-use crate::rounds::{Notices, Plan, RedisPlan, Share, Turn};
+use crate::jobs::{Notices, Plan, RedisPlan, Share, Turn};
 
 /// How often a host says that it is there.
 const ROLL_EVERY: Duration = Duration::from_secs(1);
