@@ -55,7 +55,7 @@ async function main() {
 /** A host of this script's own, with short times so that much happens in a minute. */
 async function startHost() {
   const environment = Object.entries(process.env).filter(([name]) => !name.startsWith("ROLLCALL_"));
-  const times = ["--interval", "2s", "--tolerance", "1s", "--grace", "2s", "--retire-after", "1s"];
+  const times = ["--interval", "2s", "--tolerance", "1s", "--grace", "2s", "--evict-after", "1s"];
   const child = spawn(
     process.env.ROLLCALL_BIN ?? `${ROOT}target/debug/rollcall`,
     ["serve", "--listen", "127.0.0.1:0", "--data", "none", "--log", "error", ...times],

@@ -2,14 +2,14 @@
 
 import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 
-import { useAddress, write, type View } from "./address";
-import type { Access } from "./api/access";
-import { useEntry } from "./entry";
-import { FigureSource } from "./figures/figures";
-import { RunView } from "./run/run-view";
+import { useAddress, write, type View } from "./route";
+import type { Access } from "./api/credentials";
+import { useEntry } from "./auth";
+import { FigureSource } from "./stats/poller";
+import { RunView } from "./monitor/monitor-view";
 import { SignedIn, SignIn } from "./sign-in";
 import { chooseTheme, useTheme } from "./theme";
-import { NamePicker, TryView } from "./try/try-view";
+import { NamePicker, TryView } from "./demo/demo-view";
 
 /** All of it. */
 export function App() {

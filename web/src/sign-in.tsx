@@ -2,9 +2,9 @@
 
 import { useState, type FormEvent } from "react";
 
-import type { Claims } from "./api/access";
-import { CONVERSATION } from "./try/room";
-import { moment } from "./words";
+import type { Claims } from "./api/credentials";
+import { CONVERSATION } from "./demo/session";
+import { moment } from "./format";
 
 /** Asks for a token. `onToken` says whether it is one. */
 export function SignIn({ onToken }: { onToken: (token: string) => boolean }) {

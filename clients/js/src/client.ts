@@ -1,11 +1,11 @@
 // What a program holds in its hands: who watches what is kept here, callbacks are called from here, and everything that
 // needs the service is left to the tab's line or to a call.
 
-import { Book, type Changes } from "./book.js";
+import { Book, type Changes } from "./cache.js";
 import { asError, RollcallError } from "./error.js";
 import { asker, type Access, type Ask } from "./http.js";
 import { retryDelay } from "./backoff.js";
-import type { Told } from "./line.js";
+import type { Told } from "./connection.js";
 import { canShare, deviceName, isHidden, listen } from "./page.js";
 import { askAll } from "./polling.js";
 import { Tab, type Want } from "./tabs.js";

@@ -6,8 +6,8 @@
 // which the leader learns that it is gone, whatever became of it. Where a browser has no locks, or denies them, a tab
 // leads itself.
 
-import type { Book } from "./book.js";
-import { Line, type Setup, type Told } from "./line.js";
+import type { Book } from "./cache.js";
+import { Line, type Setup, type Told } from "./connection.js";
 import { randomName } from "./page.js";
 import { Timer } from "./timer.js";
 

@@ -7,7 +7,7 @@ import type { Rollcall } from "../src/index.js";
 import { Pages } from "./browser.js";
 import { Host } from "./host.js";
 import { Proxy } from "./proxy.js";
-import { until } from "./waiting.js";
+import { until } from "./recorder.js";
 
 /** What the page of the tests has. */
 interface TestWindow {
@@ -404,7 +404,7 @@ test("where locks are denied or missing, a page has a connection of its own", as
 
 test("hooks under StrictMode connect once, watch once, and let go when they are unmounted", async () => {
   const page = await (await pages.browser.newContext()).newPage();
-  await page.goto(`${pages.url}/strict.html?host=${encodeURIComponent(host.url)}`);
+  await page.goto(`${pages.url}/strict-mode.html?host=${encodeURIComponent(host.url)}`);
   const shows = async (text: string) => {
     await until(text, async () => (await page.evaluate(() => document.body.innerText)).includes(text));
   };

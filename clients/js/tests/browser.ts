@@ -36,7 +36,7 @@ async function strictBundle(): Promise<string> {
     build: {
       write: false,
       minify: false,
-      lib: { entry: here("strict.tsx"), formats: ["es"], fileName: "strict" },
+      lib: { entry: here("strict-mode.tsx"), formats: ["es"], fileName: "strict-mode" },
     },
   });
   const [bundle] = Array.isArray(built) ? built : [built];
@@ -58,8 +58,8 @@ export class Pages {
     const files: Record<string, () => Promise<string>> = {
       "/index.js": () => readFile(here("../dist/index.js"), "utf8"),
       "/page.html": () => readFile(here("page.html"), "utf8"),
-      "/strict.html": () => readFile(here("strict.html"), "utf8"),
-      "/strict.js": async () => strict,
+      "/strict-mode.html": () => readFile(here("strict-mode.html"), "utf8"),
+      "/strict-mode.js": async () => strict,
       "/blank.html": async () => "<!doctype html><title>elsewhere</title>",
     };
     const server = createServer(async (request, response) => {

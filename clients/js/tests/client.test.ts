@@ -9,7 +9,7 @@ import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Options, RollcallError } from "../src/index.js";
 import { Host, mint } from "./host.js";
 import { Proxy } from "./proxy.js";
-import { Listener, until } from "./waiting.js";
+import { Listener, until } from "./recorder.js";
 
 const TRANSPORTS = ["socket", "events"] as const;
 const cleanup: (() => unknown)[] = [];

@@ -9,7 +9,7 @@ import type { Page } from "playwright-core";
 
 import { Pages } from "./browser.js";
 import { Host } from "./host.js";
-import { until } from "./waiting.js";
+import { until } from "./recorder.js";
 
 const EXAMPLE = readFileSync(fileURLToPath(new URL("../../../examples/page.html", import.meta.url)), "utf8");
 

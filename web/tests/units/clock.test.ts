@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 
-import { AGREED, best, latency, measured, remember } from "../../src/figures/clock";
+import { AGREED, best, latency, measured, remember } from "../../src/stats/clock";
 
 test("the host's time is taken to be that of the middle of the question", () => {
   expect(measured(1_000, 1_010, 5_005)).toEqual({ offset_ms: 4_000, error_ms: 5 });

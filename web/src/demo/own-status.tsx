@@ -1,0 +1,190 @@
+// The person whose window it is: how they are seen, what they choose to be, and who may see it.
+
+import { useState, type FormEvent } from "react";
+
+import type { Presence } from "@rollcall/client";
+
+import { STANCES, type Audience, type Privacy, type Stance } from "../api/types";
+import { Dot } from "../ui/state-dot";
+import { IN_WORDS, mark, noteOf } from "./presence-text";
+import type { Relations } from "./relations";
+import type { Link } from "./session";
+
+/** What a status form says. */
+export interface Status {
+  choice: Stance;
+  text?: string;
+  emoji?: string;
+  forSeconds?: number;
+}
+
+/** Everything about oneself. */
+export function You(props: {
+  name: string;
+  link: Link;
+  presence: Presence | undefined;
+  relations: Relations;
+  onStatus: (status: Status) => Promise<void>;
+  onLeave: () => void;
+  onReturn: () => void;
+  /** Picks another name; null where a token says the name. */
+  onRename: (() => void) | null;
+}) {
+  const { name, link, presence, relations, onStatus, onLeave, onReturn, onRename } = props;
+  const gone = link === "left" || link === "closed";
+  return (
+    <section className="panel you" aria-labelledby="you-title">
+      <h2 id="you-title">
+        You are <strong>{name}</strong>
+      </h2>
+      <p className={link === "offline" ? "whom stale" : "whom"} data-you data-state={mark(presence)}>
+        <Dot mark={gone ? "offline" : mark(presence)} /> <span>{gone ? "You left." : seen(presence)}</span>
+      </p>
+      <p className="hint" data-link={link}>
+        {LINKS[link]}
+      </p>
+      <div className="actions">
+        {gone ? (
+          <button type="button" className="primary" onClick={onReturn}>
+            Come back
+          </button>
+        ) : (
+          <button type="button" onClick={onLeave}>
+            Leave
+          </button>
+        )}
+        {onRename && (
+          <button type="button" onClick={onRename}>
+            Be somebody else
+          </button>
+        )}
+      </div>
+      <StatusForm onStatus={onStatus} disabled={gone} />
+      <PrivacyForm relations={relations} />
+    </section>
+  );
+}
+
+const LINKS: Record<Link, string> = {
+  connecting: "Connecting…",
+  online: "Connected: while this window is open, you are here.",
+  offline: "The connection is lost; it is tried again.",
+  paused: "Paused, because nobody looks at this window.",
+  closed: "The connection is closed.",
+  left: "Others see you offline at once.",
+};
+
+function seen(presence: Presence | undefined): string {
+  const choice = (presence as { choice?: { choice?: Stance } } | undefined)?.choice?.choice;
+  const note = noteOf(presence);
+  if (choice === "invisible") return "invisible: others see you offline";
+  return note ? `${IN_WORDS[mark(presence)]}: ${note}` : IN_WORDS[mark(presence)];
+}
+
+const STANCE_WORDS: Record<Stance, string> = {
+  auto: "as I am",
+  busy: "busy",
+  away: "away",
+  invisible: "invisible",
+};
+
+const SPANS: readonly (readonly [label: string, seconds: number | null])[] = [
+  ["until I change it", null],
+  ["for a minute", 60],
+  ["for half an hour", 1_800],
+  ["for two hours", 7_200],
+  ["for eight hours", 28_800],
+];
+
+function StatusForm({ onStatus, disabled }: { onStatus: (status: Status) => Promise<void>; disabled: boolean }) {
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    const [text, emoji, seconds] = [word(form, "text"), word(form, "emoji"), Number(form.get("span"))];
+    setBusy(true);
+    await onStatus({
+      choice: (form.get("choice") as Stance | null) ?? "auto",
+      ...(text && { text }),
+      ...(emoji && { emoji }),
+      ...(seconds > 0 && { forSeconds: seconds }),
+    });
+    setBusy(false);
+  };
+  return (
+    <form onSubmit={submit} aria-label="Status">
+      <fieldset disabled={disabled || busy}>
+        <legend>Be seen</legend>
+        <div className="choices">
+          {STANCES.map((stance) => (
+            <label key={stance}>
+              <input type="radio" name="choice" value={stance} defaultChecked={stance === "auto"} />
+              <span>{STANCE_WORDS[stance]}</span>
+            </label>
+          ))}
+        </div>
+        <div className="pair">
+          <label className="short">
+            Emoji
+            <input name="emoji" maxLength={8} placeholder="☕" autoComplete="off" />
+          </label>
+          <label>
+            Text
+            <input name="text" maxLength={140} placeholder="back in a minute" autoComplete="off" />
+          </label>
+        </div>
+        <div className="pair">
+          <label>
+            How long
+            <select name="span">
+              {SPANS.map(([label, seconds]) => (
+                <option key={label} value={seconds ?? 0}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </label>
+          <button type="submit" className="primary">
+            Set
+          </button>
+        </div>
+      </fieldset>
+    </form>
+  );
+}
+
+const AUDIENCES: readonly Audience[] = ["everyone", "contacts", "nobody"];
+
+function PrivacyForm({ relations }: { relations: Relations }) {
+  const { privacy, setPrivacy } = relations;
+  const choose = (part: keyof Privacy) => (event: { target: { value: string } }) => {
+    if (privacy) void setPrivacy({ ...privacy, [part]: event.target.value as Audience });
+  };
+  return (
+    <fieldset disabled={!privacy}>
+      <legend>Who may see</legend>
+      <div className="pair">
+        <label>
+          that I am here
+          <select value={privacy?.presence ?? "everyone"} onChange={choose("presence")} name="presence">
+            {AUDIENCES.map((audience) => (
+              <option key={audience}>{audience}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          when I last was
+          <select value={privacy?.last_seen ?? "everyone"} onChange={choose("last_seen")} name="last_seen">
+            {AUDIENCES.map((audience) => (
+              <option key={audience}>{audience}</option>
+            ))}
+          </select>
+        </label>
+      </div>
+    </fieldset>
+  );
+}
+
+function word(form: FormData, name: string): string {
+  return String(form.get(name) ?? "").trim();
+}

@@ -1,0 +1,134 @@
+// The people of the room, a card each: how they are seen from here, and what one may do about it.
+
+import { useState, type FormEvent } from "react";
+
+import type { Presence } from "@rollcall/client";
+
+import { Dot } from "../ui/state-dot";
+import { useNow } from "../ui/use-now";
+import { ago, span } from "../format";
+import { IN_WORDS, mark } from "./presence-text";
+import type { Relations } from "./relations";
+
+/** What the cards need. */
+interface Props {
+  people: readonly string[];
+  presences: ReadonlyMap<string, Presence>;
+  stale: ReadonlySet<string>;
+  typists: readonly string[];
+  relations: Relations;
+  /** The host's time less this machine's. */
+  offset_ms: number;
+  onAdd: (user: string) => void;
+  onRemove: (user: string) => void;
+  /** Opens a window as somebody else; null where names take a token. */
+  onOpen: ((user: string) => void) | null;
+}
+
+/** All cards, and a form for one more. */
+export function People(props: Props) {
+  const { people, onAdd } = props;
+  const add = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    onAdd(String(new FormData(event.currentTarget).get("user")).trim());
+    event.currentTarget.reset();
+  };
+  return (
+    <section aria-labelledby="room-title">
+      <h2 id="room-title">In the room</h2>
+      <ul className="cards">
+        {people.map((user) => (
+          <Card key={user} user={user} {...props} />
+        ))}
+        <li className="card add">
+          <form onSubmit={add}>
+            <label>
+              Watch somebody else
+              <input name="user" placeholder="a name" required maxLength={128} autoComplete="off" />
+            </label>
+            <button type="submit">Watch</button>
+          </form>
+        </li>
+      </ul>
+    </section>
+  );
+}
+
+function Card(props: Props & { user: string }) {
+  const { user, presences, stale, typists, relations, offset_ms, onOpen, onRemove } = props;
+  const presence = presences.get(user);
+  const state = mark(presence);
+  return (
+    <li className={stale.has(user) ? "card panel stale" : "card panel"} data-person={user}>
+      <p className="whom">
+        <span className="avatar" aria-hidden="true">
+          {user.slice(0, 1).toUpperCase()}
+          <Dot mark={state} />
+        </span>
+        <span className="who">
+          <strong>{user}</strong>
+          <span className="state" data-state={state}>
+            {IN_WORDS[state]}
+          </span>
+        </span>
+        <button type="button" className="quiet" onClick={() => onRemove(user)} aria-label={`Watch ${user} no longer`}>
+          ✕
+        </button>
+      </p>
+      <Note presence={presence} />
+      <p className="since">
+        {typists.includes(user) ? (
+          <span className="typing">is typing…</span>
+        ) : (
+          <Since presence={presence} offset_ms={offset_ms} />
+        )}
+      </p>
+      <div className="actions">
+        {onOpen && (
+          <button type="button" onClick={() => onOpen(user)}>
+            Open as {user}
+          </button>
+        )}
+        <Toggle list="blocks" user={user} relations={relations} word="Block" />
+        <Toggle list="contacts" user={user} relations={relations} word="Contact" />
+      </div>
+    </li>
+  );
+}
+
+function Note({ presence }: { presence: Presence | undefined }) {
+  const note = presence?.note;
+  if (!note) return null;
+  return (
+    <p className="note">
+      {note.emoji && <span className="emoji">{note.emoji}</span>} {note.text}
+    </p>
+  );
+}
+
+/** Since when, or how long ago: it ticks. */
+function Since({ presence, offset_ms }: { presence: Presence | undefined; offset_ms: number }) {
+  const now = useNow() + offset_ms;
+  if (!presence || presence.state === null) return <>&nbsp;</>;
+  const { state, since, last_seen } = presence;
+  if (state !== "offline") return <>{since === null ? "here" : `for ${span(now - since)}`}</>;
+  return <>{last_seen === null ? "never seen, as far as you may know" : `last seen ${ago(last_seen, now)}`}</>;
+}
+
+/** A button that puts somebody on a list of one's own, or takes them off. */
+function Toggle(props: { list: "blocks" | "contacts"; user: string; relations: Relations; word: string }) {
+  const { list, user, relations, word } = props;
+  const [busy, setBusy] = useState(false);
+  const listed = relations[list].has(user);
+  const turn = async () => {
+    setBusy(true);
+    await relations.put(list, user, !listed);
+    setBusy(false);
+  };
+  return (
+    <button type="button" onClick={turn} disabled={busy} aria-pressed={listed} aria-label={`${word} ${user}`}>
+      {listed && <span aria-hidden="true">✓ </span>}
+      {word}
+    </button>
+  );
+}

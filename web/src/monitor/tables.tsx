@@ -1,0 +1,97 @@
+// Where the time goes, and who is watched most: the figures that are lists.
+
+import type { ReactNode } from "react";
+
+import type { Stats } from "../api/types";
+import { breakdown, type Row } from "../stats/breakdown";
+import { count, milliseconds, percent, rate } from "../format";
+
+/** The functions, by the time they took. */
+export function Functions({ current, opening }: { current: Stats; opening: Stats | null }) {
+  const rows = breakdown(current.times.functions, opening?.times.functions ?? {}, duration(current, opening));
+  return (
+    <Panel title="Functions" hint="WebAssembly calls of the last 10 s; a call may carry a whole batch">
+      <Rows rows={rows} noun="function" />
+    </Panel>
+  );
+}
+
+/** The operations of the store, by the time they took. */
+export function StoreOperations({ current, opening }: { current: Stats; opening: Stats | null }) {
+  const rows = breakdown(current.times.store, opening?.times.store ?? {}, duration(current, opening));
+  return (
+    <Panel title="Store operations" hint="What the functions asked of the store in the last 10 s">
+      <Rows rows={rows.filter((row) => row.p50 !== null)} noun="operation" />
+    </Panel>
+  );
+}
+
+/** Whom most connections of this host watch. */
+export function HotUsers({ hot, onPick }: { hot: Stats["gateway"]["hot"]; onPick: (user: string) => void }) {
+  return (
+    <Panel title="Most watched" hint="By connections of this host; pick one to look them up">
+      {hot.length === 0 ? (
+        <p className="empty">Nobody is watched on this host.</p>
+      ) : (
+        <ol className="hot">
+          {hot.map(({ user, watchers }) => (
+            <li key={user}>
+              <button type="button" className="link" onClick={() => onPick(user)}>
+                {user}
+              </button>
+              <meter min={0} max={hot[0]?.watchers ?? 1} value={watchers} aria-label={`watchers of ${user}`} />
+              <span className="number">{count(watchers)}</span>
+            </li>
+          ))}
+        </ol>
+      )}
+    </Panel>
+  );
+}
+
+function Panel({ title, hint, children }: { title: string; hint: string; children: ReactNode }) {
+  return (
+    <section className="panel">
+      <h3>{title}</h3>
+      <p className="hint">{hint}</p>
+      {children}
+    </section>
+  );
+}
+
+function Rows({ rows, noun }: { rows: readonly Row[]; noun: string }) {
+  if (rows.length === 0) return <p className="empty">Nothing was called.</p>;
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label={`Time by ${noun}`}>
+      <table className="figures">
+        <thead>
+          <tr>
+            <th scope="col">{noun}</th>
+            <th scope="col">calls/s</th>
+            <th scope="col">p50</th>
+            <th scope="col">p99</th>
+            <th scope="col">share of time</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.name}>
+              <th scope="row">{row.name}</th>
+              <td>{rate(row.calls_per_s)}</td>
+              <td>{milliseconds(row.p50)}</td>
+              <td>{milliseconds(row.p99)}</td>
+              <td className="share">
+                <meter min={0} max={1} value={row.share} aria-label={`share of ${row.name}`} />
+                <span className="number">{percent(row.share)}</span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function duration(current: Stats, opening: Stats | null): number {
+  return current.host.now - (opening ? opening.host.now : current.host.started);
+}

@@ -1,0 +1,165 @@
+// Looking somebody up: everything that the service knows about one person, asked again every second while it is shown.
+
+import { useEffect, useState, type FormEvent } from "react";
+
+import type { Access } from "../api/credentials";
+import { ask, words } from "../api/request";
+import type { Device, Person } from "../api/types";
+import { Dot } from "../ui/state-dot";
+import { useNow } from "../ui/use-now";
+import { ago, count, countdown, life, moment, NOTHING, things, UNKNOWN } from "../format";
+
+const AGAIN_MS = 1_000;
+
+/** What is known, when it was heard by this machine's clock, and what went wrong since. */
+interface Found {
+  person: Person | null;
+  heard_at: number;
+  failure: string | null;
+}
+
+/** The form, and whom it found. `user` is who is looked up; empty for nobody. */
+export function PersonFinder(props: { access: Access; user: string; onPick: (user: string) => void }) {
+  const { access, user, onPick } = props;
+  const found = usePerson(access, user);
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    onPick(String(new FormData(event.currentTarget).get("user")).trim());
+  };
+  return (
+    <section className="panel" aria-labelledby="find-title">
+      <h3 id="find-title">Look somebody up</h3>
+      <p className="hint">Devices, record, choice and watchers of one person</p>
+      <form className="inline" onSubmit={submit} key={user}>
+        <label>
+          <span className="visually-hidden">Whose name</span>
+          <input name="user" defaultValue={user} placeholder="bob" required maxLength={128} autoComplete="off" />
+        </label>
+        <button type="submit">Look up</button>
+      </form>
+      {found?.failure && (
+        <p className="problem" role="alert">
+          {found.failure}
+        </p>
+      )}
+      {found?.person && <Profile person={found.person} offset={found.person.now - found.heard_at} />}
+    </section>
+  );
+}
+
+/** Asks again and again, until somebody else is looked up. */
+function usePerson(access: Access, user: string): Found | null {
+  const [found, setFound] = useState<Found | null>(null);
+  useEffect(() => {
+    setFound(null);
+    if (!user) return undefined;
+    let over = false;
+    let timer: ReturnType<typeof setTimeout>;
+    const turn = async () => {
+      try {
+        const person = await ask<Person>(access, "GET", `/v1/people/${encodeURIComponent(user)}`);
+        if (!over) setFound({ person, heard_at: Date.now(), failure: null });
+      } catch (failure) {
+        if (!over) setFound((before) => ({ person: null, heard_at: 0, ...before, failure: words(failure) }));
+      }
+      if (!over) timer = setTimeout(turn, AGAIN_MS);
+    };
+    void turn();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [access, user]);
+  return found;
+}
+
+function Profile({ person, offset }: { person: Person; offset: number }) {
+  const now = useNow() + offset;
+  const { record, choice, deadline, watchers, privacy } = person;
+  const everywhere = watchers.everywhere === null ? "" : `, ${count(watchers.everywhere)} on all hosts`;
+  return (
+    <div className="profile">
+      <p className="whom">
+        <Dot mark={person.state} /> <strong>{person.user}</strong> is <span data-state>{person.state}</span>
+        {person.restricted && <span className="tag">restricted</span>}
+      </p>
+      <dl className="facts">
+        <Fact name="Published">{published(record, now)}</Fact>
+        <Fact name="Last seen">{seen(record?.last_seen ?? person.archived_last_seen, now)}</Fact>
+        <Fact name="Choice">{choice ? `${choice.choice}${until(choice.until, now)}` : "none: as the devices say"}</Fact>
+        <Fact name="Next deadline">
+          {deadline === null ? "none" : `${deadline > now ? "in " : ""}${countdown(deadline - now)}`}
+        </Fact>
+        <Fact name="Watchers">{`${count(watchers.here)} on this host${everywhere}`}</Fact>
+        <Fact name="Who may see">
+          {privacy ? `state: ${privacy.presence}; last seen: ${privacy.last_seen}` : UNKNOWN}
+        </Fact>
+        <Fact name="Lists">{lists(person)}</Fact>
+        <Fact name="In the archive">{seen(person.archived_last_seen, now)}</Fact>
+        <Fact name="Version">{record ? String(record.version) : NOTHING}</Fact>
+      </dl>
+      <Devices devices={person.devices} now={now} />
+    </div>
+  );
+}
+
+function Devices({ devices, now }: { devices: readonly Device[]; now: number }) {
+  if (devices.length === 0) return <p className="empty">No device is alive.</p>;
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label="Devices">
+      <table className="figures">
+        <thead>
+          <tr>
+            <th scope="col">device</th>
+            <th scope="col">kind</th>
+            <th scope="col">beat</th>
+            <th scope="col">used</th>
+            <th scope="col">expires in</th>
+          </tr>
+        </thead>
+        <tbody>
+          {devices.map((device) => (
+            <tr key={device.device}>
+              <th scope="row">{device.device}</th>
+              <td>{device.kind ?? NOTHING}</td>
+              <td>{ago(device.beat_at, now)}</td>
+              <td>{ago(device.active_at, now)}</td>
+              <td>{life(device.expires_at, now)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** What was last published. Since when is null of somebody who left a note and was never here. */
+function published(record: Person["record"], now: number): string {
+  if (!record) return "nothing";
+  const since = record.since === null ? "" : ` since ${moment(record.since, now)}`;
+  const note = [record.note?.emoji, record.note?.text].filter(Boolean).join(" ");
+  return `${record.state}${since}${note && `, “${note}”`}`;
+}
+
+/** Null is never, or that the archive did not answer. */
+function seen(time: number | null, now: number): string {
+  return time === null ? UNKNOWN : ago(time, now);
+}
+
+function lists({ contacts, blocks }: Person): string {
+  if (contacts === null || blocks === null) return UNKNOWN;
+  return `${things(contacts, "contact")}, ${things(blocks, "block")}`;
+}
+
+function until(time: number | null, now: number): string {
+  return time === null ? "" : ` for another ${countdown(time - now)}`;
+}

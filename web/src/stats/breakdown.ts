@@ -1,0 +1,34 @@
+// Where the time goes: a row for each function, or each operation of the store, over the window.
+
+import type { Histogram } from "../api/types";
+import { difference, EMPTY, quantile, total } from "./histogram";
+
+/** One row. */
+export interface Row {
+  name: string;
+  calls_per_s: number;
+  p50: number | null;
+  p99: number | null;
+  /** Its part, 0 to 1, of the time that all of them took. */
+  share: number;
+}
+
+/** A row for each name, the most time first. `duration_ms` is the window's length. */
+export function breakdown(
+  later: Record<string, Histogram>,
+  earlier: Record<string, Histogram>,
+  duration_ms: number,
+): Row[] {
+  const windows = Object.entries(later).map(([name, times]): [string, Histogram] => {
+    return [name, difference(times, earlier[name] ?? EMPTY)];
+  });
+  const whole = total(windows.map(([, window]) => window)).sum_ms;
+  const rows = windows.map(([name, window]) => ({
+    name,
+    calls_per_s: duration_ms > 0 ? (window.count * 1_000) / duration_ms : 0,
+    p50: quantile(window, 0.5),
+    p99: quantile(window, 0.99),
+    share: whole > 0 ? window.sum_ms / whole : 0,
+  }));
+  return rows.sort((one, other) => other.share - one.share || one.name.localeCompare(other.name));
+}

@@ -1,0 +1,97 @@
+// One point of every chart: what two answers of `GET /v1/stats` say about the time between them.
+//
+// Rates are of the last few seconds: short enough to follow, long enough that a crowd which beats in batches is a line
+// and not a comb. Quantiles are of a longer window, because it takes more to tell them apart. Seconds are the host's
+// own, so a page that was asleep does not bend them.
+
+import type { Histogram, State, Stats } from "../api/types";
+import { difference, EMPTY, quantile } from "./histogram";
+
+/** Over how long quantiles are taken. */
+export const WINDOW_MS = 10_000;
+/** Over how long rates are taken. */
+export const RATE_MS = 5_000;
+
+/** What is charted. Null: nothing to tell, for want of an earlier answer or of anything that happened. */
+export interface Sample {
+  at: number;
+  here: number | null;
+  heartbeats: number | null;
+  transitions: number | null;
+  transitions_to: Record<State, number | null>;
+  told: number | null;
+  requests: number | null;
+  failures: number | null;
+  settle: Quantiles;
+  topic: Quantiles;
+  request: Quantiles;
+  watchers: number | null;
+  connections: number | null;
+  store_ms: number | null;
+  /** Milliseconds of work per second, by function. */
+  work: Record<string, number>;
+}
+
+/** The middle, and what all but one in a hundred stay below; in milliseconds. */
+export interface Quantiles {
+  p50: number | null;
+  p99: number | null;
+}
+
+const UNKNOWN: Quantiles = { p50: null, p99: null };
+const NO_STATES: Record<State, null> = { online: null, away: null, busy: null, offline: null };
+
+/** A point at which the host said nothing: a gap in every line. */
+export function gap(at: number): Sample {
+  const nothing = { here: null, told: null, watchers: null, connections: null, store_ms: null };
+  const rates = { heartbeats: null, transitions: null, transitions_to: NO_STATES, requests: null, failures: null };
+  return { at, ...nothing, ...rates, settle: UNKNOWN, topic: UNKNOWN, request: UNKNOWN, work: {} };
+}
+
+/** Whether both are answers of one run of a host, the later one later. */
+export function comparable(later: Stats, earlier: Stats): boolean {
+  return later.host.started === earlier.host.started && later.host.now > earlier.host.now;
+}
+
+/** The point that an answer makes: its rates since `previous`, its quantiles since `opening`. */
+export function sample(current: Stats, previous: Stats | null, opening: Stats | null): Sample {
+  const { gateway, people, store, times } = current;
+  const point = gap(current.host.now);
+  point.here = people.here;
+  point.watchers = gateway.watchers;
+  point.connections = gateway.connections;
+  point.store_ms = store.answers ? store.took_ms : null;
+  if (previous && comparable(current, previous)) Object.assign(point, rates(current, previous));
+  if (opening && comparable(current, opening)) {
+    point.settle = quantiles(times.settle_lag, opening.times.settle_lag);
+    point.topic = quantiles(times.topic_lag, opening.times.topic_lag);
+    point.request = quantiles(times.request, opening.times.request);
+  }
+  return point;
+}
+
+function rates(current: Stats, previous: Stats): Partial<Sample> {
+  const seconds = (current.host.now - previous.host.now) / 1_000;
+  const [later, earlier] = [current.totals, previous.totals];
+  const each = (now: number, before: number) => Math.max(0, now - before) / seconds;
+  const moved = (state: State) => each(later.transitions[state] ?? 0, earlier.transitions[state] ?? 0);
+  const [online, away, busy, offline] = [moved("online"), moved("away"), moved("busy"), moved("offline")];
+  const work = Object.entries(current.times.functions).map(([name, times]): [string, number] => {
+    return [name, difference(times, previous.times.functions[name] ?? EMPTY).sum_ms / seconds];
+  });
+  return {
+    heartbeats: each(later.heartbeats, earlier.heartbeats),
+    transitions: online + away + busy + offline,
+    transitions_to: { online, away, busy, offline },
+    told: each(later.told, earlier.told),
+    requests: each(later.requests, earlier.requests),
+    failures: each(later.failures, earlier.failures),
+    work: Object.fromEntries(work),
+  };
+}
+
+/** The quantiles of what came between two answers. */
+export function quantiles(later: Histogram, earlier: Histogram): Quantiles {
+  const window = difference(later, earlier);
+  return { p50: quantile(window, 0.5), p99: quantile(window, 0.99) };
+}
