@@ -7,7 +7,7 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The documents of which every path in backticks must exist.
-const MAPS: [&str; 3] = ["docs/ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"];
+const MAPS: [&str; 3] = ["docs/ARCHITECTURE.md", "README.md", "docs/CONTRIBUTING.md"];
 
 /// What the README must name, because it is how one begins.
 const COMMANDS: [&str; 2] = ["cargo xtask serve", "cargo xtask test"];
@@ -153,7 +153,7 @@ mod tests {
         let expected = ["host/src/gone.rs", "crates/gone", "gone.toml"];
         let expected = expected.map(|path| format!("docs/ARCHITECTURE.md:3: there is no `{path}`"));
         assert_eq!(found("docs/ARCHITECTURE.md", text), expected);
-        assert_eq!(found("CONTRIBUTING.md", "`tests/gone/`").len(), 1);
+        assert_eq!(found("docs/CONTRIBUTING.md", "`tests/gone/`").len(), 1);
     }
 
     #[test]
