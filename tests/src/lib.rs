@@ -12,38 +12,38 @@
     reason = "tests stop at the first surprise"
 )]
 
-pub mod bonds;
 mod client;
-pub mod crowd;
-mod deafening;
-pub mod diary;
+pub mod deployment;
+pub mod history;
 mod host;
-mod instance_queue;
-pub mod line;
-mod mint;
-pub mod places;
+mod in_process;
+mod lossy_proxy;
+pub mod outage_scenario;
+mod policy_requests;
 mod recorder;
 mod resp;
+pub mod service;
+pub mod simulated_users;
 mod socket;
-pub mod stage;
 mod stream;
-pub mod swarm;
-pub mod vigil;
+mod token_issuer;
+pub mod visibility_matrix;
 mod wasi;
-mod wishes;
+pub mod watcher;
+pub mod watcher_pool;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use client::{Answer, Client};
-pub use deafening::Deafening;
 pub use host::{Host, binary};
-pub use instance_queue::{Bench, function_handles, on_a_worker, warm_up};
-pub use mint::Mint;
-pub use recorder::{Event, Heard, Recorder};
+pub use in_process::{InProcess, function_handles, on_a_worker, warm_up};
+pub use lossy_proxy::LossyProxy;
+pub use recorder::{Event, Published, Recorder};
+pub use service::Service;
 pub use socket::Socket;
-pub use stage::Stage;
 pub use stream::Stream;
+pub use token_issuer::TokenIssuer;
 
 /// The workspace.
 pub fn root() -> PathBuf {

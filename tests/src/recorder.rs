@@ -56,7 +56,7 @@ impl Event {
 }
 
 /// What was heard, by person.
-pub type Heard = BTreeMap<String, Vec<Event>>;
+pub type Published = BTreeMap<String, Vec<Event>>;
 
 /// Listens until it is dropped.
 pub struct Recorder {
@@ -66,7 +66,7 @@ pub struct Recorder {
 
 #[derive(Default)]
 struct Shared {
-    heard: Mutex<Heard>,
+    heard: Mutex<Published>,
     lines: Mutex<Vec<TcpStream>>,
     subscribed: Mutex<usize>,
     ended: AtomicBool,
@@ -106,7 +106,7 @@ impl Recorder {
     }
 
     /// Everything that was heard so far.
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> Published {
         self.shared.heard.lock().expect("a lock").clone()
     }
 

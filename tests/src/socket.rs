@@ -11,13 +11,13 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket};
 
-use crate::line::{Ending, Heard, Line, Mark, Told};
+use crate::watcher::{Ending, EventQueue, Incoming, ResumePoint, WatchEvent};
 use crate::{Answer, Host};
 
 /// A socket. Dropping it breaks its connection without a farewell.
 #[derive(Debug)]
 pub struct Socket {
-    line: Line,
+    line: EventQueue,
     /// Only writes; the thread has another that only reads and answers what the protocol wants answered.
     writer: WebSocket<TcpStream>,
     references: u64,
@@ -45,10 +45,10 @@ impl Socket {
             Err(error) => panic!("{path}: {error}"),
         };
         let stream = reader.get_ref().try_clone().expect("a socket");
-        let (sender, mark, line) = Line::new();
+        let (sender, mark, line) = EventQueue::new();
         std::thread::spawn(move || {
             let ending = follow(reader, &sender, &mark);
-            let _ = sender.send(Heard::Ended(ending));
+            let _ = sender.send(Incoming::Ended(ending));
         });
         Ok(Self { line, writer: WebSocket::from_raw_socket(stream, Role::Client, None), references: 0 })
     }
@@ -64,7 +64,7 @@ impl Socket {
     }
 
     /// Sends a message and waits for the answer to it.
-    pub fn ask(&mut self, message: &Value) -> Told {
+    pub fn ask(&mut self, message: &Value) -> WatchEvent {
         self.references += 1;
         let mut message = message.clone();
         message["ref"] = json!(self.references);
@@ -95,7 +95,7 @@ fn refused(refusal: tokio_tungstenite::tungstenite::http::Response<Option<Vec<u8
     Answer { status: refusal.status().as_u16(), json, text, headers }
 }
 
-fn follow(mut reader: WebSocket<TcpStream>, heard: &Sender<Heard>, mark: &Mutex<Mark>) -> Ending {
+fn follow(mut reader: WebSocket<TcpStream>, heard: &Sender<Incoming>, mark: &Mutex<ResumePoint>) -> Ending {
     let mut ending = Ending::Broken;
     loop {
         match reader.read() {
@@ -105,7 +105,7 @@ fn follow(mut reader: WebSocket<TcpStream>, heard: &Sender<Heard>, mark: &Mutex<
                     mark.lock().expect("a lock").last_id.clone_from(&told.id);
                 }
                 // Nobody may be listening any more.
-                let _ = heard.send(Heard::Told(told));
+                let _ = heard.send(Incoming::Event(told));
             }
             Ok(Message::Close(Some(frame))) => {
                 ending = Ending::Closed { code: frame.code.into(), reason: frame.reason.to_string() };
@@ -117,25 +117,25 @@ fn follow(mut reader: WebSocket<TcpStream>, heard: &Sender<Heard>, mark: &Mutex<
 }
 
 /// An event: its name, its id and the `ref` that it answers stand beside the fields of its object.
-fn told(text: &str) -> Told {
+fn told(text: &str) -> WatchEvent {
     let mut data: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let fields = data.as_object_mut().unwrap_or_else(|| panic!("no object: {text}"));
     let event = fields.remove("event").unwrap_or_else(|| panic!("no event: {text}"));
     let (id, reference) = (fields.remove("id"), fields.remove("ref"));
     let (id, reference) = (id.as_ref().and_then(Value::as_str), reference.as_ref().and_then(Value::as_u64));
-    Told::new(event.as_str().expect("a name"), id, reference, data)
+    WatchEvent::new(event.as_str().expect("a name"), id, reference, data)
 }
 
 impl Deref for Socket {
-    type Target = Line;
+    type Target = EventQueue;
 
-    fn deref(&self) -> &Line {
+    fn deref(&self) -> &EventQueue {
         &self.line
     }
 }
 
 impl DerefMut for Socket {
-    fn deref_mut(&mut self) -> &mut Line {
+    fn deref_mut(&mut self) -> &mut EventQueue {
         &mut self.line
     }
 }

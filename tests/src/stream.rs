@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::line::{Ending, Heard, Line, Mark, Told};
+use crate::watcher::{Ending, EventQueue, Incoming, ResumePoint, WatchEvent};
 use crate::{Answer, Host};
 
 /// How long a host may take to answer.
@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// A subscription. Dropping it breaks its connection.
 #[derive(Debug)]
 pub struct Stream {
-    line: Line,
+    line: EventQueue,
     socket: TcpStream,
 }
 
@@ -51,11 +51,11 @@ impl Stream {
         }
         assert_eq!(answer.status, 200, "{answer:?}");
         socket.set_read_timeout(None)?;
-        let (sender, mark, line) = Line::new();
+        let (sender, mark, line) = EventQueue::new();
         std::thread::spawn(move || {
             // How it broke does not matter.
             let _ = follow(&mut reader, &sender, &mark);
-            let _ = sender.send(Heard::Ended(Ending::Broken));
+            let _ = sender.send(Incoming::Ended(Ending::Broken));
         });
         Ok(Ok(Self { line, socket }))
     }
@@ -88,7 +88,7 @@ fn with_body(mut answer: Answer, reader: &mut impl Read) -> Result<Answer> {
 }
 
 /// Reads events as the standard has them, to the end of the stream.
-fn follow(reader: &mut impl BufRead, heard: &Sender<Heard>, mark: &Mutex<Mark>) -> Result<()> {
+fn follow(reader: &mut impl BufRead, heard: &Sender<Incoming>, mark: &Mutex<ResumePoint>) -> Result<()> {
     let (mut event, mut data) = (String::new(), String::new());
     for line in reader.lines() {
         let line = line?;
@@ -103,7 +103,7 @@ fn follow(reader: &mut impl BufRead, heard: &Sender<Heard>, mark: &Mutex<Mark>) 
                 let id = mark.lock().expect("a lock").last_id.clone();
                 let json = serde_json::from_str(&data).unwrap_or_else(|error| panic!("{error}: {data}"));
                 // Nobody may be listening any more.
-                let _ = heard.send(Heard::Told(Told::new(&event, id.as_deref(), None, json)));
+                let _ = heard.send(Incoming::Event(WatchEvent::new(&event, id.as_deref(), None, json)));
                 event.clear();
                 data.clear();
             }
@@ -114,15 +114,15 @@ fn follow(reader: &mut impl BufRead, heard: &Sender<Heard>, mark: &Mutex<Mark>) 
 }
 
 impl Deref for Stream {
-    type Target = Line;
+    type Target = EventQueue;
 
-    fn deref(&self) -> &Line {
+    fn deref(&self) -> &EventQueue {
         &self.line
     }
 }
 
 impl DerefMut for Stream {
-    fn deref_mut(&mut self) -> &mut Line {
+    fn deref_mut(&mut self) -> &mut EventQueue {
         &mut self.line
     }
 }

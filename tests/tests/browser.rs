@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use rollcall_tests::line::{FENCE, Transport, Watcher, states};
+use rollcall_tests::watcher::{FENCE, Transport, Watcher, states};
 use rollcall_tests::{Host, root};
 use serde_json::Value;
 use tempfile::TempDir;

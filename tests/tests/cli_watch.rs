@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rollcall_tests::{Host, Mint, binary, eventually};
+use rollcall_tests::{Host, TokenIssuer, binary, eventually};
 use serde_json::{Value, json};
 
 /// What is printed comes within milliseconds; a busy machine is given more, and a connection time to be made again.
@@ -231,9 +231,9 @@ fn a_restart_of_the_host_is_survived_and_what_changed_meanwhile_is_told() {
 
 #[test]
 fn a_host_that_refuses_ends_it_with_its_own_words() {
-    let mint = Mint::default();
-    let host = Host::start(&["--token-key", &mint.key(), "--watch-limit", "2"]);
-    let token = mint.token("alice", &[]);
+    let issuer = TokenIssuer::default();
+    let host = Host::start(&["--token-key", &issuer.key(), "--watch-limit", "2"]);
+    let token = issuer.token("alice", &[]);
     for (arguments, words) in [
         (vec!["watch", "bob", "--as", "alice"], "Nobody said who is asking"),
         (vec!["watch", "bob", "--token", "nonsense"], "The token is not accepted"),
@@ -251,10 +251,10 @@ fn a_host_that_refuses_ends_it_with_its_own_words() {
 
 #[test]
 fn a_token_in_the_environment_is_shown() {
-    let mint = Mint::default();
-    let host = Host::start(&["--token-key", &mint.key()]);
+    let issuer = TokenIssuer::default();
+    let host = Host::start(&["--token-key", &issuer.key()]);
     let mut looking = command(&["top", "--once", "--json", "--url", host.base()]);
-    let output = looking.env("ROLLCALL_TOKEN", mint.token("ops", &["admin"])).output().unwrap();
+    let output = looking.env("ROLLCALL_TOKEN", issuer.token("ops", &["admin"])).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

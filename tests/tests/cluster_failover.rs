@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace, slot_of};
 use rollcall_servers::redis::Cluster;
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::vigil::{Outage, Vigil, names};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::outage_scenario::{Outage, OutageScenario, names};
 use rollcall_tests::{Recorder, eventually};
 
 /// A host knows the time of the store no better than a round trip allows.
@@ -32,7 +32,7 @@ fn a_promoted_replica_goes_on_for_its_people_and_the_others_notice_nothing() {
     let (stayers, goers) = names();
     let everybody: Vec<String> = stayers.iter().chain(&goers).cloned().collect();
     let recorder = Recorder::on_cluster(&cluster, &everybody);
-    let vigil = Vigil::begin(&cluster.url(), recorder);
+    let scenario = OutageScenario::begin(&cluster.url(), recorder);
     let victim = node_of(&cluster, &stayers[0]);
     let served: Vec<&String> = stayers.iter().filter(|user| node_of(&cluster, user) == victim).collect();
     let (struck_goers, spared_goers): (Vec<&String>, Vec<&String>) =
@@ -41,11 +41,11 @@ fn a_promoted_replica_goes_on_for_its_people_and_the_others_notice_nothing() {
     assert!(served.len() > 5, "the victim has people: {}", served.len());
 
     let beaten = now_ms();
-    vigil.last_beats();
+    scenario.last_beats();
     let struck = now_ms();
     cluster.kill(victim).unwrap();
     let mut mended = struck;
-    for host in &vigil.hosts {
+    for host in &scenario.hosts {
         let client = host.client(served[0]);
         let mut refusal = None;
         eventually("the master is found to be away", Duration::from_secs(4), || {
@@ -59,11 +59,11 @@ fn a_promoted_replica_goes_on_for_its_people_and_the_others_notice_nothing() {
         let answer = host.client(other).beat("web");
         assert_eq!(answer.status, 200, "other masters' people go on: {}", answer.text);
     }
-    let back = vigil.until_back();
+    let back = scenario.until_back();
     assert_ne!(node_of(&cluster, served[0]), victim, "the replica took over");
-    vigil.are_declared(struck_goers, Outage { struck, mended, back });
+    scenario.are_declared(struck_goers, Outage { struck, mended, back });
     // Those whose master was there all the time may be gone before anybody knew of an outage, but not before their time.
-    vigil.are_declared(spared_goers, Outage { struck, mended: beaten - CLOCKS_DIFFER_MS, back });
-    assert!(vigil.hosts.iter().all(|host| host.metric("rollcall_redis_reconnects_total") >= 1.0));
-    vigil.end();
+    scenario.are_declared(spared_goers, Outage { struck, mended: beaten - CLOCKS_DIFFER_MS, back });
+    assert!(scenario.hosts.iter().all(|host| host.metric("rollcall_redis_reconnects_total") >= 1.0));
+    scenario.end();
 }

@@ -19,7 +19,7 @@ use rollcall_core::{ConversationId, DeviceId, DeviceKind, Error, Rules, Span, St
 use rollcall_functions::capabilities::Shards;
 use rollcall_functions::subscribe::{Place, Update};
 use rollcall_host::runtime::Feed;
-use rollcall_tests::{Bench, component, on_a_worker, root, warm_up};
+use rollcall_tests::{InProcess, component, on_a_worker, root, warm_up};
 use wit_parser::decoding::{DecodedWasm, decode};
 use wit_parser::{Resolve, WorldId, WorldItem};
 
@@ -118,7 +118,7 @@ fn query() {
 }
 
 /// Where one person is, for a viewer.
-async fn place(bench: &Bench, viewer: &str, name: &str) -> Place {
+async fn place(bench: &InProcess, viewer: &str, name: &str) -> Place {
     let places = bench.function_handles.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
     places.into_iter().next().unwrap().unwrap()
 }
@@ -289,7 +289,7 @@ fn offline_sweep() {
 }
 
 /// What a viewer may see of these, by the functions.
-async fn rulings(bench: &Bench, viewer: Option<&str>, subjects: &[&str]) -> Vec<(Ruling, bool)> {
+async fn rulings(bench: &InProcess, viewer: Option<&str>, subjects: &[&str]) -> Vec<(Ruling, bool)> {
     let subjects: Vec<UserId> = subjects.iter().map(|subject| user(subject)).collect();
     let verdicts = bench.function_handles.check(viewer.map(user), subjects.iter().collect()).await.unwrap();
     verdicts.into_iter().map(|Verdict { presence, last_seen }| (presence, last_seen)).collect()

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rollcall_servers::Postgres;
 use rollcall_servers::redis::Redis;
-use rollcall_tests::{Answer, Client, Host, Mint, Socket, Stream, eventually};
+use rollcall_tests::{Answer, Client, Host, Socket, Stream, TokenIssuer, eventually};
 use serde_json::{Value, json};
 
 /// Figures are there at once; a busy machine is given more.
@@ -226,10 +226,10 @@ fn a_crowd_is_counted_everywhere() {
 
 #[test]
 fn only_an_administrator_sees_figures_and_people() {
-    let mint = Mint::default();
-    let host = Host::start(&["--token-key", &mint.key()]);
+    let issuer = TokenIssuer::default();
+    let host = Host::start(&["--token-key", &issuer.key()]);
     for path in ["/v1/stats", "/v1/people/bob"] {
-        let ask = |scopes: &[&str]| Client::with_token(host.base(), &mint.token("ops", scopes)).get(path);
+        let ask = |scopes: &[&str]| Client::with_token(host.base(), &issuer.token("ops", scopes)).get(path);
         assert_eq!(ask(&["admin"]).status, 200, "{path}");
         for scopes in [&[][..], &["service"]] {
             let refused = ask(scopes);
@@ -238,7 +238,7 @@ fn only_an_administrator_sees_figures_and_people() {
         }
         assert_eq!(host.client("ops").get(path).status, 401, "a name is no token");
     }
-    let open = Client::with_token(host.base(), &mint.token("ops", &["admin"])).get("/v1/stats");
+    let open = Client::with_token(host.base(), &issuer.token("ops", &["admin"])).get("/v1/stats");
     assert_eq!(open.json["host"]["open"], false);
 }
 

@@ -15,9 +15,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rollcall_servers::redis::Redis;
-use rollcall_tests::crowd::{Person, come_out, flap, people};
-use rollcall_tests::diary::{ghosts, repetitions, silences};
-use rollcall_tests::{Client, Heard, Host, Recorder, eventually};
+use rollcall_tests::history::{ghosts, repetitions, silences};
+use rollcall_tests::simulated_users::{Person, come_out, flap, people};
+use rollcall_tests::{Client, Host, Published, Recorder, eventually};
 use serde_json::{Value, json};
 
 const PEOPLE: usize = 2000;
@@ -99,13 +99,13 @@ impl Scene {
         });
     }
 
-    fn check(&self, people: &[Person], heard: &Heard) {
+    fn check(&self, people: &[Person], heard: &Published) {
         let mut wrong = repetitions(heard);
         wrong.extend(ghosts(heard, ALIVE_MS));
         let none = Vec::new();
         for person in people {
             let events = heard.get(&person.name).unwrap_or(&none);
-            let found = person.diary.disagreements(events, ALIVE_MS, true);
+            let found = person.history.disagreements(events, ALIVE_MS, true);
             wrong.extend(found.into_iter().map(|what| format!("{}: {what}", person.name)));
         }
         for host in &self.hosts {
@@ -191,7 +191,7 @@ fn four_hosts_one_of_which_is_killed_publish_every_transition_exactly_once() {
     });
     come_out(&mut people, &scene.hosts[0].client("edge"));
     scene.until_all_are_gone(&people);
-    let unsure = people.iter().map(|person| person.diary.unsure.len()).sum::<usize>();
+    let unsure = people.iter().map(|person| person.history.unsure.len()).sum::<usize>();
     assert!(unsure > 0, "somebody was cut off");
     scene.check(&people, &scene.recorder.heard());
     scene.hosts.into_iter().for_each(Host::stop);

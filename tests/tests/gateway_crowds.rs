@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use rollcall_servers::free_port;
 use rollcall_servers::redis::Redis;
-use rollcall_tests::line::{Told, Transport};
-use rollcall_tests::swarm::{Kind, Plan, Swarm, allow_descriptors};
-use rollcall_tests::{Client, Deafening, Host, Stage};
+use rollcall_tests::watcher::{Transport, WatchEvent};
+use rollcall_tests::watcher_pool::{Kind, Plan, WatcherPool, allow_descriptors};
+use rollcall_tests::{Client, Host, LossyProxy, Service};
 use serde_json::json;
 
 /// Thousands at once are enough for a small machine: these tests wait for each other.
@@ -41,7 +41,7 @@ fn ten_thousand_watchers_are_told_and_nobody_else_waits_for_it() {
     [&star, &bob].into_iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     let began = Instant::now();
     let plan = |transport| Plan::watching(transport, host.address(), "star", 5000);
-    let swarms = Transport::BOTH.map(|transport| Swarm::gather(plan(transport), GATHERED));
+    let swarms = Transport::BOTH.map(|transport| WatcherPool::gather(plan(transport), GATHERED));
     println!("10,000 watchers connected after {:?}", began.elapsed());
     assert_eq!(host.metric("rollcall_watchers"), 10_000.0);
     let mut alice = Transport::Events.watch(&host, "alice", "bob");
@@ -52,14 +52,14 @@ fn ten_thousand_watchers_are_told_and_nobody_else_waits_for_it() {
     choose(&bob, "in the audience");
     alice.presence("bob", "busy");
     let bob_told = Instant::now();
-    let last = swarms.iter().map(|swarm| swarm.until_all_told(version, GATHERED)).max().unwrap();
+    let last = swarms.iter().map(|pool| pool.until_all_told(version, GATHERED)).max().unwrap();
     println!("all told after {:?}, bob's watcher after {:?}", last - changed, bob_told - changed);
     assert!(bob_told < last, "ten thousand went before one");
-    for swarm in &swarms {
-        let tally = swarm.tally();
+    for pool in &swarms {
+        let tally = pool.tally();
         let told = tally.count(|delivery| delivery.kind == Kind::Presence);
-        assert!((swarm.size()..=3 * swarm.size()).contains(&told), "{told}: each once, or twice, or thrice");
-        assert!(tally.newest(swarm.size()).iter().all(|newest| *newest == version), "the newest is the last");
+        assert!((pool.size()..=3 * pool.size()).contains(&told), "{told}: each once, or twice, or thrice");
+        assert!(tally.newest(pool.size()).iter().all(|newest| *newest == version), "the newest is the last");
         assert!(tally.farewells.is_empty(), "nobody was sent away");
     }
     drop(swarms);
@@ -76,21 +76,21 @@ fn a_crowd_is_told_the_newest_and_not_everything() {
     let star = host.client("star");
     assert_eq!(star.beat("web").status, 200);
     let plan = |transport| Plan::watching(transport, host.address(), "star", 600);
-    let swarms = Transport::BOTH.map(|transport| Swarm::gather(plan(transport), GATHERED));
+    let swarms = Transport::BOTH.map(|transport| WatcherPool::gather(plan(transport), GATHERED));
     let mut alice = Transport::Socket.watch(&host, "alice", "bob");
     alice.snapshot();
     let began = Instant::now();
     let newest = (0..100).fold(0, |_, turn| choose(&star, &format!("turn {turn}")));
     assert_eq!(host.client("bob").beat("web").status, 200);
     alice.presence("bob", "online");
-    for swarm in &swarms {
-        swarm.until_all_told(newest, Duration::from_secs(10));
-        let tally = swarm.tally();
-        assert!(tally.newest(swarm.size()).iter().all(|version| *version == newest), "the newest is the last");
+    for pool in &swarms {
+        pool.until_all_told(newest, Duration::from_secs(10));
+        let tally = pool.tally();
+        assert!(tally.newest(pool.size()).iter().all(|version| *version == newest), "the newest is the last");
         let told = tally.count(|delivery| delivery.kind == Kind::Presence);
         // The first at once, then one a second, and the last.
-        let most = swarm.size() * (began.elapsed().as_secs() as usize + 2);
-        assert!((swarm.size()..=most).contains(&told), "{told} of 60,000 were told; at most {most}");
+        let most = pool.size() * (began.elapsed().as_secs() as usize + 2);
+        assert!((pool.size()..=most).contains(&told), "{told} of 60,000 were told; at most {most}");
     }
     host.stop();
 }
@@ -99,18 +99,18 @@ fn a_crowd_is_told_the_newest_and_not_everything() {
 fn a_crowd_is_told_of_what_was_lost_too() {
     let _alone = ALONE.lock();
     let redis = Redis::start().unwrap();
-    let way = Deafening::before(redis.port());
+    let way = LossyProxy::before(redis.port());
     let (deaf, direct) = (way.url(), redis.url());
     let here = Host::start(&["--store", &deaf, "--recheck", "500ms", "--workers", "1"]);
     let there = Host::start(&["--store", &direct]);
     let star = there.client("star");
     assert_eq!(star.beat("web").status, 200);
     // More than are told in one go.
-    let swarm = Swarm::gather(Plan::watching(Transport::Events, here.address(), "star", 1500), GATHERED);
-    way.set_deaf(true);
-    swarm.until_all_told(choose(&star, "lost"), Duration::from_secs(10));
+    let pool = WatcherPool::gather(Plan::watching(Transport::Events, here.address(), "star", 1500), GATHERED);
+    way.set_dropping(true);
+    pool.until_all_told(choose(&star, "lost"), Duration::from_secs(10));
     assert!(way.lost() >= 1, "it was not lost");
-    drop(swarm);
+    drop(pool);
     [here, there].into_iter().for_each(Host::stop);
 }
 
@@ -135,11 +135,11 @@ fn circle(transport: Transport, address: &str, rejoin: &str, count: usize) -> Pl
 
 /// Waits until everybody of a circle was sent away in good order, each with another delay, and is back. Nobody was told
 /// since then that anybody is offline.
-fn all_come_back(transport: Transport, swarm: &Swarm, since: Instant) {
-    let size = swarm.size();
-    swarm.until("everybody was sent away", GATHERED, |tally| tally.farewells.len() >= size);
-    swarm.until("everybody is back", GATHERED, |tally| tally.count(|one| one.kind == Kind::Snapshot) >= 2 * size);
-    let tally = swarm.tally();
+fn all_come_back(transport: Transport, pool: &WatcherPool, since: Instant) {
+    let size = pool.size();
+    pool.until("everybody was sent away", GATHERED, |tally| tally.farewells.len() >= size);
+    pool.until("everybody is back", GATHERED, |tally| tally.count(|one| one.kind == Kind::Snapshot) >= 2 * size);
+    let tally = pool.tally();
     let code = (transport == Transport::Socket).then_some(1012);
     assert!(tally.farewells.iter().all(|one| one.code == code), "{:?}", tally.farewells.first());
     let delays: BTreeSet<u64> = tally.farewells.iter().filter_map(|farewell| farewell.after_ms).collect();
@@ -149,8 +149,8 @@ fn all_come_back(transport: Transport, swarm: &Swarm, since: Instant) {
 }
 
 /// Waits until everybody of a circle is here. What was told of them until then may be that they were not here yet.
-fn all_are_here(transport: Transport, swarm: &Swarm, viewer: &Client) {
-    let users: Vec<String> = (0..swarm.size()).map(|index| format!("{transport:?}-{index}")).collect();
+fn all_are_here(transport: Transport, pool: &WatcherPool, viewer: &Client) {
+    let users: Vec<String> = (0..pool.size()).map(|index| format!("{transport:?}-{index}")).collect();
     rollcall_tests::eventually("everybody is here", GATHERED, || {
         users.chunks(500).all(|users| {
             let answer = viewer.post("/v1/presence", json!({ "users": users }));
@@ -165,21 +165,21 @@ const CALM: [&str; 4] = ["--interval", "6s", "--tolerance", "4s"];
 #[test]
 fn a_deploy_sends_everybody_to_the_next_host_and_is_no_event() {
     let _alone = ALONE.lock();
-    let mut stage = Stage::redis(&CALM);
+    let mut service = Service::redis(&CALM);
     let watched: Vec<String> =
         (0..10).flat_map(|index| [format!("Socket-{index}"), format!("Events-{index}")]).collect();
-    let mut observer = Transport::Events.watch(stage.there(), "observer", &watched.join(","));
+    let mut observer = Transport::Events.watch(service.there(), "observer", &watched.join(","));
     observer.snapshot();
-    let (from, to) = (stage.here().address(), stage.there().address());
-    let swarms = Transport::BOTH.map(|way| (way, Swarm::gather(circle(way, from, to, 1000), GATHERED)));
-    swarms.iter().for_each(|(way, swarm)| all_are_here(*way, swarm, &stage.there().client("viewer")));
+    let (from, to) = (service.here().address(), service.there().address());
+    let swarms = Transport::BOTH.map(|way| (way, WatcherPool::gather(circle(way, from, to, 1000), GATHERED)));
+    swarms.iter().for_each(|(way, pool)| all_are_here(*way, pool, &service.there().client("viewer")));
     let told = Instant::now();
-    stage.hosts.remove(0).stop();
-    swarms.iter().for_each(|(way, swarm)| all_come_back(*way, swarm, told));
+    service.hosts.remove(0).stop();
+    swarms.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
     let told = told_so_far(&mut observer);
     assert!(told.iter().all(|told| told.state() == "online"), "{told:#?}");
     drop(swarms);
-    stage.end();
+    service.end();
 }
 
 #[test]
@@ -190,17 +190,17 @@ fn an_embedded_host_that_restarts_is_no_event_for_those_who_come_back() {
     let mut arguments = CALM.to_vec();
     arguments.extend(["--listen", &address]);
     let host = Host::start_in(data.path(), &arguments);
-    let swarms = Transport::BOTH.map(|way| (way, Swarm::gather(circle(way, &address, &address, 1000), GATHERED)));
-    swarms.iter().for_each(|(way, swarm)| all_are_here(*way, swarm, &host.client("viewer")));
+    let swarms = Transport::BOTH.map(|way| (way, WatcherPool::gather(circle(way, &address, &address, 1000), GATHERED)));
+    swarms.iter().for_each(|(way, pool)| all_are_here(*way, pool, &host.client("viewer")));
     let told = Instant::now();
     host.stop();
     let host = Host::start_in(data.path(), &arguments);
-    swarms.iter().for_each(|(way, swarm)| all_come_back(*way, swarm, told));
+    swarms.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
     drop(swarms);
     host.stop();
 }
 
 /// What has come, without waiting for more.
-fn told_so_far(line: &mut rollcall_tests::line::Line) -> Vec<Told> {
+fn told_so_far(line: &mut rollcall_tests::watcher::EventQueue) -> Vec<WatchEvent> {
     std::iter::from_fn(|| line.try_next(Duration::from_millis(1))).collect()
 }

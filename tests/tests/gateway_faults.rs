@@ -15,11 +15,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rollcall_servers::redis::Redis;
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::line::{Line, Told, Transport, Watcher};
-use rollcall_tests::stage::BRISK;
-use rollcall_tests::swarm::{Piece, Reader, masked, opening};
-use rollcall_tests::{Client, Deafening, Host, Stage, eventually};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::service::BRISK;
+use rollcall_tests::watcher::{EventQueue, Transport, WatchEvent, Watcher};
+use rollcall_tests::watcher_pool::{Piece, Reader, masked, opening};
+use rollcall_tests::{Client, Host, LossyProxy, Service, eventually};
 use serde_json::json;
 
 /// From the last beat to the word that somebody is gone, by the promise; and what a busy machine may add.
@@ -48,7 +48,7 @@ impl Belief {
     }
 
     /// Listens until everybody is believed to say this, and never heard an older word after a newer one.
-    fn until(&mut self, line: &mut Line, users: &[String], text: &str, within: Duration) {
+    fn until(&mut self, line: &mut EventQueue, users: &[String], text: &str, within: Duration) {
         let end = Instant::now() + within;
         while !users.iter().all(|user| self.0.get(user).is_some_and(|(_, note)| note == text)) {
             let told = line.try_next(end.saturating_duration_since(Instant::now()));
@@ -67,9 +67,9 @@ fn names(count: usize) -> Vec<String> {
 }
 
 /// So many people who are here by the other host, and the clients by which they are.
-fn people(stage: &Stage, count: usize) -> (Vec<String>, Vec<Client>) {
+fn people(service: &Service, count: usize) -> (Vec<String>, Vec<Client>) {
     let users = names(count);
-    let clients: Vec<Client> = users.iter().map(|user| stage.there().client(user)).collect();
+    let clients: Vec<Client> = users.iter().map(|user| service.there().client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     (users, clients)
 }
@@ -89,16 +89,16 @@ fn all_say(watchers: &mut [(Watcher, Belief)], users: &[String], text: &str, wit
 
 #[test]
 fn a_killed_host_takes_its_connections_along_and_others_are_told() {
-    let mut stage = Stage::redis(&BRISK);
+    let mut service = Service::redis(&BRISK);
     let bobs = Transport::BOTH.map(|transport| {
         let bob = format!("bob-{transport:?}");
-        let mut watcher = transport.watch_as(stage.there(), &bob, "device=tab", &[("users", "alice")]);
+        let mut watcher = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
         watcher.snapshot();
         (bob, watcher)
     });
     let names: Vec<&str> = bobs.iter().map(|(bob, _)| bob.as_str()).collect();
-    stage.there().client("carol").beat("web");
-    let mut alices = Transport::BOTH.map(|t| t.watch(stage.here(), "alice", &format!("{},carol", names.join(","))));
+    service.there().client("carol").beat("web");
+    let mut alices = Transport::BOTH.map(|t| t.watch(service.here(), "alice", &format!("{},carol", names.join(","))));
     for alice in &mut alices {
         let states = alice.snapshot()["presences"]
             .as_array()
@@ -109,7 +109,7 @@ fn a_killed_host_takes_its_connections_along_and_others_are_told() {
         assert_eq!(states, ["online", "online", "online"]);
     }
     let killed = now_ms();
-    stage.hosts.pop().unwrap().kill();
+    service.hosts.pop().unwrap().kill();
     for alice in &mut alices {
         let mut left = names.clone();
         left.push("carol");
@@ -125,15 +125,15 @@ fn a_killed_host_takes_its_connections_along_and_others_are_told() {
     for (_, mut bob) in bobs {
         bob.ending(Duration::from_secs(5));
     }
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
-    let stage = Stage::redis(&[]);
-    let (users, clients) = people(&stage, 12);
-    let mut watchers = watchers(stage.here(), &users);
-    let redis = stage.redis.as_ref().unwrap();
+    let service = Service::redis(&[]);
+    let (users, clients) = people(&service, 12);
+    let mut watchers = watchers(service.here(), &users);
+    let redis = service.redis.as_ref().unwrap();
     for kind in ["pubsub", "normal"] {
         let (mut turn, mut all_taken) = (0, 0);
         let end = Instant::now() + Duration::from_secs(3);
@@ -154,21 +154,21 @@ fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
         }
         all_say(&mut watchers, &users, &last, REPAIRED);
     }
-    assert!(stage.here().metric("rollcall_topics_missed_total") >= 1.0, "it was noticed");
-    stage.end();
+    assert!(service.here().metric("rollcall_topics_missed_total") >= 1.0, "it was noticed");
+    service.end();
 }
 
 #[test]
 fn a_redis_that_restarts_is_no_event_for_watchers() {
-    let mut stage = Stage::durable_redis(&[]);
-    let (users, clients) = people(&stage, 12);
-    let mut watchers = watchers(stage.here(), &users);
+    let mut service = Service::durable_redis(&[]);
+    let (users, clients) = people(&service, 12);
+    let mut watchers = watchers(service.here(), &users);
     clients.iter().for_each(|client| assert!(choose(client, "before")));
     all_say(&mut watchers, &users, "before", REPAIRED);
     for turn in 0..2 {
-        stage.server().kill();
+        service.server().kill();
         eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
-        stage.server().restart().unwrap();
+        service.server().restart().unwrap();
         // As soon as one host takes it, whether the other listens again or not.
         let last = format!("restarted {turn}");
         for client in &clients {
@@ -176,44 +176,44 @@ fn a_redis_that_restarts_is_no_event_for_watchers() {
         }
         all_say(&mut watchers, &users, &last, REPAIRED);
     }
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn a_redis_that_hangs_is_no_event_for_watchers() {
-    let mut stage = Stage::redis(&[]);
-    let (users, clients) = people(&stage, 12);
-    let mut watchers = watchers(stage.here(), &users);
-    stage.server().pause().unwrap();
+    let mut service = Service::redis(&[]);
+    let (users, clients) = people(&service, 12);
+    let mut watchers = watchers(service.here(), &users);
+    service.server().pause().unwrap();
     eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
-    stage.server().resume().unwrap();
+    service.server().resume().unwrap();
     for client in &clients {
         eventually("a change is taken", REPAIRED, || choose(client, "resumed"));
     }
     all_say(&mut watchers, &users, "resumed", REPAIRED);
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn a_redis_that_comes_back_empty_is_told_of_everybody_who_is_connected() {
-    let mut stage = Stage::redis(&BRISK);
+    let mut service = Service::redis(&BRISK);
     let bobs = Transport::BOTH.map(|transport| {
         let bob = format!("bob-{transport:?}");
-        let mut watcher = transport.watch_as(stage.there(), &bob, "device=tab", &[("users", "alice")]);
+        let mut watcher = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
         watcher.snapshot();
         (bob, watcher)
     });
     let names: Vec<String> = bobs.iter().map(|(bob, _)| bob.clone()).collect();
-    let mut alices = Transport::BOTH.map(|transport| transport.watch(stage.here(), "alice", &names.join(",")));
+    let mut alices = Transport::BOTH.map(|transport| transport.watch(service.here(), "alice", &names.join(",")));
     for alice in &mut alices {
         alice.snapshot();
     }
-    let client = stage.there().client("carol");
-    stage.server().kill();
+    let client = service.there().client("carol");
+    service.server().kill();
     eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
-    stage.server().restart().unwrap();
+    service.server().restart().unwrap();
     eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
-    let viewer = stage.here().client("viewer");
+    let viewer = service.here().client("viewer");
     // Away, if they have not used it since: that they did before is lost.
     let is_here = |state: &str| ["online", "away"].contains(&state);
     let state = |bob: &String| viewer.get(&format!("/v1/presence/{bob}")).json["state"].clone();
@@ -229,48 +229,48 @@ fn a_redis_that_comes_back_empty_is_told_of_everybody_who_is_connected() {
             left.retain(|bob| !told.is_of(bob) || !is_here(told.state()));
         }
     }
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn a_cluster_that_fails_over_is_no_event_for_watchers() {
-    let mut stage = Stage::cluster(&[]);
-    let (users, clients) = people(&stage, 16);
-    let mut watchers = watchers(stage.here(), &users);
+    let mut service = Service::cluster(&[]);
+    let (users, clients) = people(&service, 16);
+    let mut watchers = watchers(service.here(), &users);
     clients.iter().for_each(|client| assert!(choose(client, "before")));
     all_say(&mut watchers, &users, "before", REPAIRED);
-    stage.cluster.as_mut().unwrap().kill(0).unwrap();
+    service.cluster.as_mut().unwrap().kill(0).unwrap();
     for client in &clients {
         eventually("a change is taken", 2 * REPAIRED, || choose(client, "after"));
     }
     all_say(&mut watchers, &users, "after", REPAIRED);
     clients.iter().for_each(|client| assert!(choose(client, "long after")));
     all_say(&mut watchers, &users, "long after", REPAIRED);
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn whoever_subscribes_while_the_store_is_away_is_told_to_come_back() {
-    let mut stage = Stage::durable_redis(&[]);
-    let mut socket = rollcall_tests::Socket::open(stage.here(), "alice", "watch_only=true");
-    stage.server().kill();
-    let client = stage.here().client("bob");
+    let mut service = Service::durable_redis(&[]);
+    let mut socket = rollcall_tests::Socket::open(service.here(), "alice", "watch_only=true");
+    service.server().kill();
+    let client = service.here().client("bob");
     eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
-    let answer = rollcall_tests::Stream::try_subscribe(stage.here(), "alice", "users=bob").unwrap_err();
+    let answer = rollcall_tests::Stream::try_subscribe(service.here(), "alice", "users=bob").unwrap_err();
     assert_eq!((answer.status, answer.header("retry-after").is_some()), (503, true), "{}", answer.text);
     let watch = json!({ "op": "watch", "users": ["bob"] });
     assert_eq!(socket.refused(&watch)["status"], 503);
-    stage.server().restart().unwrap();
+    service.server().restart().unwrap();
     eventually("it can be watched again", REPAIRED, || socket.ask(&watch).event == "snapshot");
     eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
     socket.presence("bob", "online");
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn messages_that_are_lost_unnoticed_are_found_by_the_recheck() {
     let redis = Redis::start().unwrap();
-    let way = Deafening::before(redis.port());
+    let way = LossyProxy::before(redis.port());
     let (deaf, direct) = (way.url(), redis.url());
     let here = Host::start(&["--store", &deaf, "--recheck", "500ms"]);
     let there = Host::start(&["--store", &direct]);
@@ -282,12 +282,12 @@ fn messages_that_are_lost_unnoticed_are_found_by_the_recheck() {
     all_say(&mut watchers, &users, "heard", REPAIRED);
     assert_eq!(here.metric("rollcall_repaired_total"), 0.0);
 
-    way.set_deaf(true);
+    way.set_dropping(true);
     clients.iter().for_each(|client| assert!(choose(client, "lost")));
     all_say(&mut watchers, &users, "lost", REPAIRED);
     assert!(way.lost() >= users.len(), "{} were lost", way.lost());
     assert!(here.metric("rollcall_repaired_total") >= users.len() as f64, "found without a word");
-    way.set_deaf(false);
+    way.set_dropping(false);
     clients.iter().for_each(|client| assert!(choose(client, "heard again")));
     all_say(&mut watchers, &users, "heard again", REPAIRED);
     [here, there].into_iter().for_each(Host::stop);
@@ -382,7 +382,7 @@ fn one_that_does_not_read_costs_nothing_and_is_told_the_newest_when_it_does() {
     for _ in 0..8 {
         flap(&clients, 10);
         let newest = newest(&host, &users);
-        let is_newest = |told: &Told| told.is_of("p9") && told.version() == newest["p9"];
+        let is_newest = |told: &WatchEvent| told.is_of("p9") && told.version() == newest["p9"];
         let told = quick.until("the quick one is told the newest", Duration::from_secs(5), is_newest).pop().unwrap();
         latest = latest.max(told.at_ms.saturating_sub(told.version() / 1000));
     }

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rollcall_servers::Postgres;
-use rollcall_tests::bonds::{Bond, EVICT_AFTER, Life, VIEWER, leave, name, populate};
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::line::{FENCE, Told, Transport, Watcher};
-use rollcall_tests::{Answer, Host, Socket, Stage, Stream, eventually};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::visibility_matrix::{EVICT_AFTER, Relation, SubjectState, VIEWER, leave, name, populate};
+use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, Watcher};
+use rollcall_tests::{Answer, Host, Service, Socket, Stream, eventually};
 use serde_json::{Value, json};
 
 const SETTINGS: [&str; 4] = ["--evict-after", EVICT_AFTER, "--typing-ttl", "30s"];
@@ -66,31 +66,31 @@ fn said(answer: &Answer, name: &str) -> String {
 }
 
 /// Everything of an event but its id, which has the time of day in it: see [`ids_tell_nothing_of_the_hidden`].
-fn told(told: &Told, name: &str) -> String {
+fn told(told: &WatchEvent, name: &str) -> String {
     format!("{} {}", told.event, told.data).replace(name, ANYBODY)
 }
 
 /// What is answered about each of them by one way, and about whom.
-fn answers(host: &Host, ask: Way, bond: Bond, lives: &[Life]) -> BTreeMap<String, Vec<Life>> {
-    let mut answers = BTreeMap::<String, Vec<Life>>::new();
+fn answers(host: &Host, ask: Way, relation: Relation, lives: &[SubjectState]) -> BTreeMap<String, Vec<SubjectState>> {
+    let mut answers = BTreeMap::<String, Vec<SubjectState>>::new();
     for life in lives {
-        answers.entry(ask(host, &name(bond, *life))).or_default().push(*life);
+        answers.entry(ask(host, &name(relation, *life))).or_default().push(*life);
     }
     answers
 }
 
 #[test]
 fn every_way_to_ask_answers_the_same_of_all_who_are_hidden() {
-    Stage::everywhere(&SETTINGS, |stage| {
-        populate(stage);
+    Service::everywhere(&SETTINGS, |service| {
+        populate(service);
         for (way, ask) in WAYS {
-            for bond in Bond::hiding() {
-                let answers = answers(stage.here(), ask, bond, &Life::ALL);
-                assert_eq!(answers.len(), 1, "{way}, {bond:?}: {answers:#?}");
+            for relation in Relation::hiding() {
+                let answers = answers(service.here(), ask, relation, &SubjectState::ALL);
+                assert_eq!(answers.len(), 1, "{way}, {relation:?}: {answers:#?}");
                 let answer = answers.keys().next().unwrap();
-                assert!(!answer.contains("deep work") && !answer.contains("line"), "{way}, {bond:?}: {answer}");
+                assert!(!answer.contains("deep work") && !answer.contains("line"), "{way}, {relation:?}: {answer}");
             }
-            let seen = answers(stage.here(), ask, Bond::None, &Life::ALL);
+            let seen = answers(service.here(), ask, Relation::None, &SubjectState::ALL);
             // Nothing may have happened since then.
             let late = ["second ago", "moment ago", "tomorrow"].iter().any(|late| way.ends_with(late));
             assert!(late || seen.len() >= 2, "{way}: what shows does differ, or nothing is proven: {seen:#?}");
@@ -100,27 +100,27 @@ fn every_way_to_ask_answers_the_same_of_all_who_are_hidden() {
 
 #[test]
 fn where_only_last_seen_is_hidden_nothing_tells_when_it_was() {
-    Stage::everywhere(&SETTINGS, |stage| {
-        populate(stage);
+    Service::everywhere(&SETTINGS, |service| {
+        populate(service);
         for (way, ask) in WAYS {
-            let gone = answers(stage.here(), ask, Bond::LastSeenHidden, &Life::GONE);
+            let gone = answers(service.here(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
             assert_eq!(gone.len(), 1, "{way}: {gone:#?}");
         }
-        let seen = |life| stage.here().client(VIEWER).presence(&name(Bond::LastSeenHidden, life));
-        let gone = json!({ "user": name(Bond::LastSeenHidden, Life::JustGone), "state": "offline", "since": null,
+        let seen = |life| service.here().client(VIEWER).presence(&name(Relation::LastSeenHidden, life));
+        let gone = json!({ "user": name(Relation::LastSeenHidden, SubjectState::JustOffline), "state": "offline", "since": null,
             "last_seen": null, "version": 0, "note": null });
-        assert_eq!(seen(Life::JustGone), gone);
-        let busy = seen(Life::Busy);
+        assert_eq!(seen(SubjectState::JustOffline), gone);
+        let busy = seen(SubjectState::Busy);
         assert_eq!((&busy["state"], &busy["note"]["text"]), (&json!("busy"), &json!("deep work")), "the rest shows");
         assert_eq!(busy["last_seen"], Value::Null);
-        let known = stage.here().client(VIEWER).presence(&name(Bond::None, Life::JustGone));
+        let known = service.here().client(VIEWER).presence(&name(Relation::None, SubjectState::JustOffline));
         assert!(known["last_seen"].is_u64(), "of others it is told: {known}");
     });
 }
 
-/// Watches everybody of one bond, and the fence.
-fn watch(transport: Transport, host: &Host, bond: Bond) -> Watcher {
-    let names: Vec<String> = Life::ALL.iter().map(|life| name(bond, *life)).collect();
+/// Watches everybody of one relation, and the fence.
+fn watch(transport: Transport, host: &Host, relation: Relation) -> Watcher {
+    let names: Vec<String> = SubjectState::ALL.iter().map(|life| name(relation, *life)).collect();
     let mut watcher = transport.watch(host, VIEWER, &format!("{},{FENCE}", names.join(",")));
     watcher.snapshot();
     watcher
@@ -135,29 +135,31 @@ fn until_read_again() {
 #[test]
 fn nothing_that_the_hidden_do_is_told() {
     let settings = [&SETTINGS[..], &["--recheck", "100ms"]].concat();
-    Stage::everywhere(&settings, |stage| {
-        populate(stage);
-        let mut watchers: Vec<_> = Bond::ALL
+    Service::everywhere(&settings, |service| {
+        populate(service);
+        let mut watchers: Vec<_> = Relation::ALL
             .into_iter()
-            .flat_map(|bond| Transport::BOTH.map(|transport| (bond, transport, watch(transport, stage.here(), bond))))
+            .flat_map(|relation| {
+                Transport::BOTH.map(|transport| (relation, transport, watch(transport, service.here(), relation)))
+            })
             .collect();
-        for bond in Bond::ALL {
-            Life::ALL.iter().for_each(|life| life.turn(stage.there(), &name(bond, *life)));
+        for relation in Relation::ALL {
+            SubjectState::ALL.iter().for_each(|life| life.turn(service.there(), &name(relation, *life)));
         }
         until_read_again();
-        for (bond, transport, watcher) in &mut watchers {
-            let told = watcher.up_to_now(stage.there());
-            match bond {
-                Bond::None => assert_eq!(told.len(), Life::ALL.len(), "what shows is told: {told:#?}"),
-                Bond::LastSeenHidden => {
-                    assert_eq!(told.len(), Life::ALL.len(), "{told:#?}");
+        for (relation, transport, watcher) in &mut watchers {
+            let told = watcher.up_to_now(service.there());
+            match relation {
+                Relation::None => assert_eq!(told.len(), SubjectState::ALL.len(), "what shows is told: {told:#?}"),
+                Relation::LastSeenHidden => {
+                    assert_eq!(told.len(), SubjectState::ALL.len(), "{told:#?}");
                     assert!(told.iter().all(|told| told.data["last_seen"].is_null()), "{told:#?}");
                     let gone: Vec<_> = told.iter().filter(|told| told.state() == "offline").collect();
                     assert!(!gone.is_empty(), "the busy one left: {told:#?}");
-                    let timeless = |told: &&Told| told.data["since"].is_null() && told.version() == 0;
+                    let timeless = |told: &&WatchEvent| told.data["since"].is_null() && told.version() == 0;
                     assert!(gone.iter().all(timeless), "{gone:#?}");
                 }
-                _ => assert_eq!(*told, [], "{bond:?} by {transport:?}"),
+                _ => assert_eq!(*told, [], "{relation:?} by {transport:?}"),
             }
         }
     });
@@ -165,39 +167,39 @@ fn nothing_that_the_hidden_do_is_told() {
 
 #[test]
 fn nobody_sees_the_hidden_type() {
-    Stage::everywhere(&SETTINGS, |stage| {
-        populate(stage);
-        let types = |life: &Life| !matches!(life, Life::Never | Life::Invisible);
-        for bond in Bond::ALL {
-            let room = |life: Life| format!("room-of-{}", name(bond, life));
-            let rooms: Vec<String> = Life::ALL.iter().map(|life| room(*life)).collect();
+    Service::everywhere(&SETTINGS, |service| {
+        populate(service);
+        let types = |life: &SubjectState| !matches!(life, SubjectState::Unknown | SubjectState::Invisible);
+        for relation in Relation::ALL {
+            let room = |life: SubjectState| format!("room-of-{}", name(relation, life));
+            let rooms: Vec<String> = SubjectState::ALL.iter().map(|life| room(*life)).collect();
             let rooms = [("users", FENCE), ("conversations", &*rooms.join(","))];
             let mut watchers = Transport::BOTH.map(|transport| {
-                let mut watcher = transport.watch_as(stage.here(), VIEWER, "watch_only=true", &rooms);
+                let mut watcher = transport.watch_as(service.here(), VIEWER, "watch_only=true", &rooms);
                 watcher.snapshot();
                 watcher
             });
-            for life in Life::ALL.iter().filter(|life| types(life)) {
-                let typist = stage.there().client(&name(bond, *life));
+            for life in SubjectState::ALL.iter().filter(|life| types(life)) {
+                let typist = service.there().client(&name(relation, *life));
                 assert_eq!(typist.send("PUT", &format!("/v1/typing/{}", room(*life)), None).status, 200);
             }
             let ask: Way = |host, name| said(&host.client(VIEWER).get(&format!("/v1/typing/room-of-{name}")), name);
-            let answers = answers(stage.here(), ask, bond, &Life::ALL);
-            let shows = matches!(bond, Bond::None | Bond::LastSeenHidden);
-            assert_eq!(answers.len() > 1, shows, "{bond:?}: {answers:#?}");
+            let answers = answers(service.here(), ask, relation, &SubjectState::ALL);
+            let shows = matches!(relation, Relation::None | Relation::LastSeenHidden);
+            assert_eq!(answers.len() > 1, shows, "{relation:?}: {answers:#?}");
             for (watcher, transport) in watchers.iter_mut().zip(Transport::BOTH) {
-                let told = watcher.up_to_now(stage.there());
-                let expected = if shows { Life::ALL.iter().filter(|life| types(life)).count() } else { 0 };
-                assert_eq!(told.len(), expected, "{bond:?} by {transport:?}: {told:#?}");
-                let newcomer = transport.watch_as(stage.here(), VIEWER, "watch_only=true", &rooms).snapshot();
-                assert_eq!(newcomer["typing"].as_array().unwrap().len(), expected, "{bond:?}: {newcomer}");
+                let told = watcher.up_to_now(service.there());
+                let expected = if shows { SubjectState::ALL.iter().filter(|life| types(life)).count() } else { 0 };
+                assert_eq!(told.len(), expected, "{relation:?} by {transport:?}: {told:#?}");
+                let newcomer = transport.watch_as(service.here(), VIEWER, "watch_only=true", &rooms).snapshot();
+                assert_eq!(newcomer["typing"].as_array().unwrap().len(), expected, "{relation:?}: {newcomer}");
             }
         }
     });
 }
 
 /// The part of an id that stands for what was told. The rest is the time of day.
-fn digest(told: &Told) -> String {
+fn digest(told: &WatchEvent) -> String {
     let id = told.id.as_deref().unwrap();
     let (instant, digest) = id.split_once('-').unwrap();
     assert_eq!((instant.len(), digest.len()), (16, 16), "{id}");
@@ -206,12 +208,12 @@ fn digest(told: &Told) -> String {
 
 #[test]
 fn ids_tell_nothing_of_the_hidden() {
-    Stage::everywhere(&SETTINGS, |stage| {
-        for bond in Bond::ALL {
-            let subject = name(bond, Life::Online);
-            bond.tie(stage.here(), &subject);
-            let client = stage.there().client(&subject);
-            let id = |transport: Transport| digest(&transport.watch(stage.here(), VIEWER, &subject).next_told());
+    Service::everywhere(&SETTINGS, |service| {
+        for relation in Relation::ALL {
+            let subject = name(relation, SubjectState::Online);
+            relation.apply(service.here(), &subject);
+            let client = service.there().client(&subject);
+            let id = |transport: Transport| digest(&transport.watch(service.here(), VIEWER, &subject).next_told());
             let (mut ids, mut gone_ids) = (Vec::new(), Vec::new());
             for transport in Transport::BOTH {
                 gone_ids.push(id(transport));
@@ -220,7 +222,7 @@ fn ids_tell_nothing_of_the_hidden() {
                     ids.push(id(transport));
                     assert_eq!(client.put("/v1/status", json!({ "choice": "busy" })).status, 200);
                     ids.push(id(transport));
-                    leave(stage.there(), &subject);
+                    leave(service.there(), &subject);
                     gone_ids.push(id(transport));
                 }
             }
@@ -230,12 +232,12 @@ fn ids_tell_nothing_of_the_hidden() {
                 ids.dedup();
             });
             let [all, gone] = kinds.map(|ids| ids.len());
-            match bond {
-                Bond::None => assert!(all > 3 && gone > 2, "what shows does differ: {ids:?}"),
-                Bond::LastSeenHidden => {
+            match relation {
+                Relation::None => assert!(all > 3 && gone > 2, "what shows does differ: {ids:?}"),
+                Relation::LastSeenHidden => {
                     assert_eq!((all > 2, gone), (true, 1), "one gone is like another: {gone_ids:?}")
                 }
-                _ => assert_eq!(all, 1, "{bond:?}: {ids:?}"),
+                _ => assert_eq!(all, 1, "{relation:?}: {ids:?}"),
             }
         }
     });
@@ -243,19 +245,20 @@ fn ids_tell_nothing_of_the_hidden() {
 
 #[test]
 fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
-    Stage::everywhere(&SETTINGS, |stage| {
-        populate(stage);
-        let resume = |transport: Transport, bond: Bond, id: &str| {
-            let names = format!("{},{}", name(bond, Life::Online), name(bond, Life::JustGone));
+    Service::everywhere(&SETTINGS, |service| {
+        populate(service);
+        let resume = |transport: Transport, relation: Relation, id: &str| {
+            let names =
+                format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
             let told = match transport {
                 Transport::Events => {
                     let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", id)];
                     let path = format!("/v1/subscribe?watch_only=true&users={names}");
-                    Stream::get(stage.here().address(), &path, &headers).unwrap().next_told()
+                    Stream::get(service.here().address(), &path, &headers).unwrap().next_told()
                 }
                 Transport::Socket => {
                     let users: Value = names.split(',').collect();
-                    let mut socket = Socket::open(stage.here(), VIEWER, "watch_only=true");
+                    let mut socket = Socket::open(service.here(), VIEWER, "watch_only=true");
                     socket.ask(&json!({ "op": "watch", "users": users, "since": id }))
                 }
             };
@@ -263,20 +266,26 @@ fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
             (told.data.to_string(), digest(&told))
         };
         for transport in Transport::BOTH {
-            for bond in Bond::ALL {
-                let names = format!("{},{}", name(bond, Life::Online), name(bond, Life::JustGone));
-                let id = transport.watch(stage.here(), VIEWER, &names).next_told().id.unwrap();
-                let idle = resume(transport, bond, &id);
-                Life::Online.turn(stage.there(), &name(bond, Life::Online));
-                Life::JustGone.turn(stage.there(), &name(bond, Life::JustGone));
-                let busy = resume(transport, bond, &id);
-                match bond {
-                    Bond::None | Bond::LastSeenHidden => assert_ne!(idle, busy, "{bond:?} by {transport:?}"),
-                    _ => assert_eq!(idle, busy, "{bond:?} by {transport:?}"),
+            for relation in Relation::ALL {
+                let names =
+                    format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
+                let id = transport.watch(service.here(), VIEWER, &names).next_told().id.unwrap();
+                let idle = resume(transport, relation, &id);
+                SubjectState::Online.turn(service.there(), &name(relation, SubjectState::Online));
+                SubjectState::JustOffline.turn(service.there(), &name(relation, SubjectState::JustOffline));
+                let busy = resume(transport, relation, &id);
+                match relation {
+                    Relation::None | Relation::LastSeenHidden => {
+                        assert_ne!(idle, busy, "{relation:?} by {transport:?}")
+                    }
+                    _ => assert_eq!(idle, busy, "{relation:?} by {transport:?}"),
                 }
-                leave(stage.there(), &name(bond, Life::JustGone));
+                leave(service.there(), &name(relation, SubjectState::JustOffline));
                 let wish = json!({ "choice": "auto" });
-                assert_eq!(stage.there().client(&name(bond, Life::Online)).put("/v1/status", wish).status, 200);
+                assert_eq!(
+                    service.there().client(&name(relation, SubjectState::Online)).put("/v1/status", wish).status,
+                    200
+                );
             }
         }
     });
@@ -284,16 +293,16 @@ fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
 
 #[test]
 fn whoever_was_seen_online_and_left_meanwhile_is_told_to_be_gone_though_last_seen_is_hidden() {
-    Stage::everywhere(&SETTINGS, |stage| {
-        let bob = stage.there().client("bob");
-        stage.here().client("bob").let_see("everyone", "nobody");
+    Service::everywhere(&SETTINGS, |service| {
+        let bob = service.there().client("bob");
+        service.here().client("bob").let_see("everyone", "nobody");
         assert_eq!(bob.beat("web").status, 200);
-        let snapshot = Transport::Events.watch(stage.here(), VIEWER, "bob").next_told();
+        let snapshot = Transport::Events.watch(service.here(), VIEWER, "bob").next_told();
         assert_eq!(snapshot.data["presences"][0]["state"], "online");
-        leave(stage.there(), "bob");
+        leave(service.there(), "bob");
         let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", snapshot.id.as_deref().unwrap())];
         let path = "/v1/subscribe?watch_only=true&users=bob";
-        let back = Stream::get(stage.here().address(), path, &headers).unwrap().snapshot();
+        let back = Stream::get(service.here().address(), path, &headers).unwrap().snapshot();
         let gone = json!([{ "user": "bob", "state": "offline", "since": null, "last_seen": null, "version": 0,
             "note": null }]);
         assert_eq!((&back["resumed"], &back["presences"]), (&json!(true), &gone));
@@ -303,29 +312,29 @@ fn whoever_was_seen_online_and_left_meanwhile_is_told_to_be_gone_though_last_see
 #[test]
 fn whoever_is_invisible_and_hides_their_last_seen_can_come_and_go_unnoticed() {
     let settings = [&SETTINGS[..], &["--recheck", "100ms"]].concat();
-    Stage::everywhere(&settings, |stage| {
-        let bob = stage.there().client("bob");
-        stage.here().client("bob").let_see("everyone", "nobody");
+    Service::everywhere(&settings, |service| {
+        let bob = service.there().client("bob");
+        service.here().client("bob").let_see("everyone", "nobody");
         let mut watchers = Transport::BOTH.map(|transport| {
-            let mut watcher = transport.watch(stage.here(), VIEWER, &format!("bob,{FENCE}"));
+            let mut watcher = transport.watch(service.here(), VIEWER, &format!("bob,{FENCE}"));
             watcher.snapshot();
             watcher
         });
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        let before = digest(&Transport::Events.watch(stage.here(), VIEWER, "bob").next_told());
+        let before = digest(&Transport::Events.watch(service.here(), VIEWER, "bob").next_told());
         for _ in 0..3 {
             assert_eq!(bob.beat("web").status, 200);
             until_read_again();
-            leave(stage.there(), "bob");
+            leave(service.there(), "bob");
             until_read_again();
         }
         assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200, "while he is not here");
         assert_eq!(bob.send("DELETE", "/v1/status", None).status, 200);
         until_read_again();
         for watcher in &mut watchers {
-            assert_eq!(watcher.up_to_now(stage.there()), [], "an end that looks like the one before is none");
+            assert_eq!(watcher.up_to_now(service.there()), [], "an end that looks like the one before is none");
         }
-        assert_eq!(digest(&Transport::Events.watch(stage.here(), VIEWER, "bob").next_told()), before);
+        assert_eq!(digest(&Transport::Events.watch(service.here(), VIEWER, "bob").next_told()), before);
     });
 }
 
@@ -335,17 +344,18 @@ fn an_archive_that_is_away_does_not_tell_the_hidden_apart() {
     let database = server.database().unwrap();
     let archive = server.url(&database);
     let arguments = [&SETTINGS[..], &["--archive", &archive]].concat();
-    let stage = Stage::embedded(&arguments);
-    populate(&stage);
+    let service = Service::embedded(&arguments);
+    populate(&service);
     server.kill();
     for (way, ask) in WAYS {
-        for bond in Bond::hiding() {
-            let answers = answers(stage.here(), ask, bond, &Life::ALL);
-            assert_eq!(answers.len(), 1, "{way}, {bond:?}: {answers:#?}");
+        for relation in Relation::hiding() {
+            let answers = answers(service.here(), ask, relation, &SubjectState::ALL);
+            assert_eq!(answers.len(), 1, "{way}, {relation:?}: {answers:#?}");
         }
-        let gone = answers(stage.here(), ask, Bond::LastSeenHidden, &Life::GONE);
+        let gone = answers(service.here(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
         assert_eq!(gone.len(), 1, "{way}: {gone:#?}");
     }
-    let refused = stage.here().client(VIEWER).get(&format!("/v1/presence/{}", name(Bond::None, Life::LongGone)));
+    let refused =
+        service.here().client(VIEWER).get(&format!("/v1/presence/{}", name(Relation::None, SubjectState::Archived)));
     assert_eq!(refused.status, 503, "it is away indeed: {}", refused.text);
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rollcall_servers::redis::Redis;
 use rollcall_servers::{Process, free_port, wait_until};
-use rollcall_tests::{Host, Mint, Stream, binary, component, eventually, root};
+use rollcall_tests::{Host, Stream, TokenIssuer, binary, component, eventually, root};
 use serde_json::{Map, Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
@@ -491,14 +491,14 @@ fn sweep_of_the_job(url: &str, token: &Path) -> String {
 
 #[test]
 fn whoever_calls_the_sweep_is_let_in_by_its_token_and_fails_without_scope() {
-    let mint = Mint::default();
-    let host = Host::start(&["--token-key", &mint.key()]);
+    let issuer = TokenIssuer::default();
+    let host = Host::start(&["--token-key", &issuer.key()]);
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("sweep.token");
     let url = format!("{}/v1/sweep", host.base());
     let scripts = [sweep_of_the_unit(&url), sweep_of_the_job(&url, &token)];
     for (scopes, may) in [(&["service"][..], true), (&[], false)] {
-        std::fs::write(&token, mint.token("sweep", scopes)).unwrap();
+        std::fs::write(&token, issuer.token("sweep", scopes)).unwrap();
         for script in &scripts {
             let mut shell = Command::new("sh");
             let status = shell.args(["-c", script]).env("CREDENTIALS_DIRECTORY", folder.path()).status();

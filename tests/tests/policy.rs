@@ -9,7 +9,7 @@
     reason = "tests stop at the first surprise"
 )]
 
-use rollcall_tests::{Answer, Client, Host, Mint, Stage};
+use rollcall_tests::{Answer, Client, Host, Service, TokenIssuer};
 use serde_json::{Value, json};
 
 fn answer(answer: &Answer, expected: &Value) {
@@ -25,9 +25,9 @@ fn refused(answer: &Answer, status: u16, kind: &str, field: Option<&str>) {
 
 #[test]
 fn what_is_set_can_be_asked_for_and_taken_back_and_twice_is_as_good_as_once() {
-    Stage::everywhere(&[], |stage| {
-        let bob = stage.here().client("bob");
-        let there = stage.there().client("bob");
+    Service::everywhere(&[], |service| {
+        let bob = service.here().client("bob");
+        let there = service.there().client("bob");
         let privacy = |presence, last_seen| json!({ "user": "bob", "presence": presence, "last_seen": last_seen });
         answer(&bob.get("/v1/privacy"), &privacy("everyone", "everyone"));
         for presence in ["contacts", "nobody", "everyone"] {
@@ -60,7 +60,7 @@ fn what_is_set_can_be_asked_for_and_taken_back_and_twice_is_as_good_as_once() {
                 json!({ "user": "carol", "other": "dave", is: false })
             });
         }
-        let admin = stage.here().client("admin");
+        let admin = service.here().client("admin");
         for user in ["mallory", "7", "4294967295", "4294967296", "007", "a%20name%2Fwith%20%C3%BC"] {
             let named = user.replace("%20", " ").replace("%2F", "/").replace("%C3%BC", "ü");
             let path = format!("/v1/restrictions/{user}");
@@ -95,9 +95,9 @@ fn a_number_is_not_the_name_that_looks_like_it() {
 
 #[test]
 fn a_check_says_why_and_asks_about_ten_thousand_at_once() {
-    Stage::everywhere(&[], |stage| {
-        let admin = stage.here().client("admin");
-        let client = |user: &str| stage.here().client(user);
+    Service::everywhere(&[], |service| {
+        let admin = service.here().client("admin");
+        let client = |user: &str| service.here().client(user);
         admin.restrict("mallory");
         client("bob").block("alice");
         client("carol").let_see("contacts", "everyone");
@@ -134,8 +134,8 @@ fn a_check_says_why_and_asks_about_ten_thousand_at_once() {
 
 #[test]
 fn one_bad_change_of_a_batch_fails_alone() {
-    Stage::everywhere(&[], |stage| {
-        let service = stage.here().client("backend");
+    Service::everywhere(&[], |service| {
+        let backend = service.here().client("backend");
         let changes = json!([
             { "op": "block", "user": "bob", "other": "alice" },
             { "op": "block", "user": "bob", "other": "bob" },
@@ -150,7 +150,7 @@ fn one_bad_change_of_a_batch_fails_alone() {
             { "op": "add_contact", "user": "dave", "other": "alice" },
             { "op": "remove_contact", "user": "dave", "other": "alice" },
         ]);
-        let made = service.post("/v1/policy", json!({ "changes": changes }));
+        let made = backend.post("/v1/policy", json!({ "changes": changes }));
         assert_eq!(made.status, 200, "{}", made.text);
         let outcomes = made.json["outcomes"].as_array().unwrap();
         let good: Vec<usize> = (0..outcomes.len()).filter(|place| outcomes[*place] == json!({ "ok": true })).collect();
@@ -165,30 +165,30 @@ fn one_bad_change_of_a_batch_fails_alone() {
             ("bob", "mallory", "restricted"),
             ("bob", "eve", "allowed"),
         ] {
-            assert_eq!(service.ruling(viewer, subject), ruling, "{viewer}, {subject}");
+            assert_eq!(backend.ruling(viewer, subject), ruling, "{viewer}, {subject}");
         }
-        answer(&stage.there().client("dave").get("/v1/contacts"), &json!({ "user": "dave", "contacts": [] }));
+        answer(&service.there().client("dave").get("/v1/contacts"), &json!({ "user": "dave", "contacts": [] }));
         let many: Vec<Value> = (0..1025).map(|_| json!({ "op": "restrict", "user": "x" })).collect();
-        refused(&service.post("/v1/policy", json!({ "changes": many })), 400, "too-many", Some("changes"));
-        assert_eq!(service.ruling("alice", "x"), "allowed", "none of them");
+        refused(&backend.post("/v1/policy", json!({ "changes": many })), 400, "too-many", Some("changes"));
+        assert_eq!(backend.ruling("alice", "x"), "allowed", "none of them");
         let full: Vec<Value> = (0..1024).map(|n| json!({ "op": "restrict", "user": n.to_string() })).collect();
-        service.change(&full);
-        assert!(service.is_restricted("1023") && !service.is_restricted("1024"));
+        backend.change(&full);
+        assert!(backend.is_restricted("1023") && !backend.is_restricted("1024"));
     });
 }
 
 #[test]
 fn nobody_lists_more_than_ten_thousand() {
-    Stage::everywhere(&[], |stage| {
-        let service = stage.here().client("backend");
+    Service::everywhere(&[], |service| {
+        let backend = service.here().client("backend");
         for (path, list, op) in [("/v1/blocks", "blocks", "block"), ("/v1/contacts", "contacts", "add_contact")] {
             let changes: Vec<Value> =
                 (0..10_000).map(|n| json!({ "op": op, "user": "bob", "other": format!("other{n}") })).collect();
-            changes.chunks(1000).for_each(|changes| service.change(changes));
-            let bob = stage.there().client("bob");
+            changes.chunks(1000).for_each(|changes| backend.change(changes));
+            let bob = service.there().client("bob");
             assert_eq!(bob.get(path).json[list].as_array().unwrap().len(), 10_000);
             refused(&bob.send("PUT", &format!("{path}/one-more"), None), 400, "too-many", None);
-            let batch = service.post(
+            let batch = backend.post(
                 "/v1/policy",
                 json!({ "changes": [
                 { "op": op, "user": "bob", "other": "one-more" },
@@ -247,9 +247,9 @@ fn what_makes_no_sense_is_refused_by_its_name() {
 
 #[test]
 fn a_person_changes_their_own_a_service_anybodys_and_only_an_administrator_restricts() {
-    let mint = Mint::default();
-    let host = Host::start(&["--token-key", &mint.key()]);
-    let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &mint.token(user, scopes));
+    let issuer = TokenIssuer::default();
+    let host = Host::start(&["--token-key", &issuer.key()]);
+    let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &issuer.token(user, scopes));
     let [bob, service, admin] = [client("bob", &[]), client("backend", &["service"]), client("root", &["admin"])];
     let forbidden = |answer: &Answer| refused(answer, 403, "forbidden", None);
     let wish = |user: Option<&str>| json!({ "user": user, "presence": "nobody", "last_seen": "nobody" });
@@ -306,9 +306,9 @@ fn a_person_changes_their_own_a_service_anybodys_and_only_an_administrator_restr
 
 #[test]
 fn everybody_sees_themselves_and_a_service_all_but_the_restricted() {
-    let mint = Mint::default();
-    let host = Host::start(&["--token-key", &mint.key()]);
-    let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &mint.token(user, scopes));
+    let issuer = TokenIssuer::default();
+    let host = Host::start(&["--token-key", &issuer.key()]);
+    let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &issuer.token(user, scopes));
     let (service, admin) = (client("backend", &["service"]), client("root", &["admin"]));
     for user in ["bob", "carol", "dave", "mallory"] {
         assert_eq!(client(user, &[]).beat("web").status, 200);
@@ -320,7 +320,7 @@ fn everybody_sees_themselves_and_a_service_all_but_the_restricted() {
     for user in ["bob", "carol", "dave", "mallory"] {
         let own = client(user, &[]).presence(user);
         assert_eq!((&own["state"], own["last_seen"].is_u64()), (&json!("online"), true), "{user}: {own}");
-        let path = format!("/v1/subscribe?users={user}&watch_only=true&token={}", mint.token(user, &[]));
+        let path = format!("/v1/subscribe?users={user}&watch_only=true&token={}", issuer.token(user, &[]));
         let snapshot = rollcall_tests::Stream::get(host.address(), &path, &[]).unwrap().snapshot();
         assert_eq!(snapshot["presences"][0]["state"], "online", "{user}: {snapshot}");
     }

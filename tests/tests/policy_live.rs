@@ -12,25 +12,25 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use rollcall_tests::bonds::{Bond, VIEWER, leave};
-use rollcall_tests::line::{FENCE, Line, TOLD, Told, Transport, Watcher, states};
-use rollcall_tests::{Client, Host, Mint, Socket, Stage, Stream, eventually};
+use rollcall_tests::visibility_matrix::{Relation, VIEWER, leave};
+use rollcall_tests::watcher::{DELIVERY, EventQueue, FENCE, Transport, WatchEvent, Watcher, states};
+use rollcall_tests::{Client, Host, Service, Socket, Stream, TokenIssuer, eventually};
 use serde_json::{Value, json};
 
 /// On several workers that each ask their own instance of the policy, or all the same one, and from host to host.
-fn everywhere(claim: impl Fn(&Stage)) {
-    let stages: [fn() -> Stage; 5] = [
-        || Stage::embedded(&["--workers", "4", "--typing-ttl", "30s"]),
-        || Stage::embedded(&["--workers", "4", "--policy-instances", "1", "--typing-ttl", "30s"]),
-        || Stage::embedded(&["--workers", "2", "--policy-memory", "0", "--typing-ttl", "30s"]),
+fn everywhere(claim: impl Fn(&Service)) {
+    let stages: [fn() -> Service; 5] = [
+        || Service::embedded(&["--workers", "4", "--typing-ttl", "30s"]),
+        || Service::embedded(&["--workers", "4", "--policy-instances", "1", "--typing-ttl", "30s"]),
+        || Service::embedded(&["--workers", "2", "--policy-memory", "0", "--typing-ttl", "30s"]),
         // Everybody is a crowd: what is told of them waits a little, and is decided when it is told.
-        || Stage::embedded(&["--workers", "2", "--crowd", "1", "--crowd-interval", "200ms", "--typing-ttl", "30s"]),
-        || Stage::redis(&["--workers", "2", "--typing-ttl", "30s"]),
+        || Service::embedded(&["--workers", "2", "--crowd", "1", "--crowd-interval", "200ms", "--typing-ttl", "30s"]),
+        || Service::redis(&["--workers", "2", "--typing-ttl", "30s"]),
     ];
-    for stage in stages {
-        let stage = stage();
-        claim(&stage);
-        stage.end();
+    for service in stages {
+        let service = service();
+        claim(&service);
+        service.end();
     }
 }
 
@@ -56,14 +56,14 @@ fn watch(host: &Host, user: &str) -> Vec<Watcher> {
 }
 
 /// The next that is told of somebody.
-fn next_of(line: &mut Line, user: &str) -> Value {
-    line.until(&format!("{user} is told of"), TOLD, |told| told.is_of(user)).pop().unwrap().data
+fn next_of(line: &mut EventQueue, user: &str) -> Value {
+    line.until(&format!("{user} is told of"), DELIVERY, |told| told.is_of(user)).pop().unwrap().data
 }
 
 /// Waits until the line tells a person's state, or until it tells that they are hidden.
-fn until_seen(line: &mut Line, user: &str, is_seen: bool) {
+fn until_seen(line: &mut EventQueue, user: &str, is_seen: bool) {
     let what = format!("{user} is {}", if is_seen { "seen" } else { "hidden" });
-    line.until(&what, TOLD, |told| told.is_of(user) && told.data["state"].is_null() != is_seen);
+    line.until(&what, DELIVERY, |told| told.is_of(user) && told.data["state"].is_null() != is_seen);
 }
 
 fn hidden(user: &str) -> Value {
@@ -78,33 +78,33 @@ fn lasting(mut presence: Value) -> Value {
 
 #[test]
 fn whoever_may_no_longer_see_is_told_so_and_hears_nothing_until_they_may_again() {
-    everywhere(|stage| {
-        for bond in Bond::hiding() {
-            let bob = format!("bob-{bond:?}");
-            beat(stage.there(), &bob);
-            let mut watchers = watch(stage.here(), &bob);
-            bond.tie(stage.there(), &bob);
+    everywhere(|service| {
+        for relation in Relation::hiding() {
+            let bob = format!("bob-{relation:?}");
+            beat(service.there(), &bob);
+            let mut watchers = watch(service.here(), &bob);
+            relation.apply(service.there(), &bob);
             for alice in &mut watchers {
-                assert_eq!(next_of(alice, &bob), hidden(&bob), "{bond:?}, though he did nothing");
+                assert_eq!(next_of(alice, &bob), hidden(&bob), "{relation:?}, though he did nothing");
             }
-            assert_eq!(stage.here().client(VIEWER).presence(&bob), hidden(&bob), "{bond:?}");
-            choose(stage.there(), &bob, "busy");
-            leave(stage.there(), &bob);
-            beat(stage.there(), &bob);
-            choose(stage.there(), &bob, "away");
+            assert_eq!(service.here().client(VIEWER).presence(&bob), hidden(&bob), "{relation:?}");
+            choose(service.there(), &bob, "busy");
+            leave(service.there(), &bob);
+            beat(service.there(), &bob);
+            choose(service.there(), &bob, "away");
             for alice in &mut watchers {
-                assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}");
+                assert_eq!(alice.up_to_now(service.there()), [], "{relation:?}");
             }
-            bond.untie(stage.there(), &bob);
+            relation.revoke(service.there(), &bob);
             for alice in &mut watchers {
                 let back = next_of(alice, &bob);
-                assert_eq!((&back["state"], &back["note"]["text"]), (&json!("away"), &json!("a note")), "{bond:?}");
-                assert_eq!(lasting(back), lasting(stage.here().client(VIEWER).presence(&bob)), "{bond:?}");
+                assert_eq!((&back["state"], &back["note"]["text"]), (&json!("away"), &json!("a note")), "{relation:?}");
+                assert_eq!(lasting(back), lasting(service.here().client(VIEWER).presence(&bob)), "{relation:?}");
             }
-            choose(stage.there(), &bob, "auto");
+            choose(service.there(), &bob, "auto");
             for alice in &mut watchers {
-                assert_eq!(next_of(alice, &bob)["state"], "online", "{bond:?}");
-                assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}: once");
+                assert_eq!(next_of(alice, &bob)["state"], "online", "{relation:?}");
+                assert_eq!(alice.up_to_now(service.there()), [], "{relation:?}: once");
             }
         }
     });
@@ -112,19 +112,19 @@ fn whoever_may_no_longer_see_is_told_so_and_hears_nothing_until_they_may_again()
 
 #[test]
 fn whoever_watched_before_somebody_was_ever_visible_is_told_as_soon_as_they_are() {
-    everywhere(|stage| {
-        for bond in Bond::hiding() {
-            let bob = format!("bob-{bond:?}");
-            bond.tie(stage.here(), &bob);
-            beat(stage.there(), &bob);
+    everywhere(|service| {
+        for relation in Relation::hiding() {
+            let bob = format!("bob-{relation:?}");
+            relation.apply(service.here(), &bob);
+            beat(service.there(), &bob);
             let mut watchers = Transport::BOTH.map(|transport| {
-                let mut watcher = transport.watch(stage.here(), VIEWER, &format!("{bob},{FENCE}"));
+                let mut watcher = transport.watch(service.here(), VIEWER, &format!("{bob},{FENCE}"));
                 assert_eq!(watcher.snapshot()["presences"][0], hidden(&bob));
                 watcher
             });
-            bond.untie(stage.there(), &bob);
+            relation.revoke(service.there(), &bob);
             for alice in &mut watchers {
-                assert_eq!(next_of(alice, &bob)["state"], "online", "{bond:?}");
+                assert_eq!(next_of(alice, &bob)["state"], "online", "{relation:?}");
             }
         }
     });
@@ -132,35 +132,35 @@ fn whoever_watched_before_somebody_was_ever_visible_is_told_as_soon_as_they_are(
 
 #[test]
 fn a_block_hides_both_from_each_other_and_nobody_from_themselves() {
-    everywhere(|stage| {
+    everywhere(|service| {
         let watch = |viewer: &str, users: &str, transport: Transport| {
-            let mut watcher = transport.watch(stage.here(), viewer, &format!("{users},{FENCE}"));
+            let mut watcher = transport.watch(service.here(), viewer, &format!("{users},{FENCE}"));
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         };
         for (transport, bob) in Transport::BOTH.into_iter().zip(["bob", "ben"]) {
-            beat(stage.there(), VIEWER);
-            beat(stage.there(), bob);
+            beat(service.there(), VIEWER);
+            beat(service.there(), bob);
             let mut alice_watches = watch(VIEWER, bob, transport);
             let mut bob_watches = watch(bob, VIEWER, transport);
             let mut own = [watch(bob, bob, transport), watch(VIEWER, VIEWER, transport)];
-            let blocker = stage.there().client(bob);
+            let blocker = service.there().client(bob);
             blocker.block(VIEWER);
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
             assert_eq!(next_of(&mut bob_watches, VIEWER), hidden(VIEWER));
             // Each blocked the other: one of them alone does not lift it.
-            stage.there().client(VIEWER).block(bob);
+            service.there().client(VIEWER).block(bob);
             blocker.unblock(VIEWER);
-            assert_eq!(alice_watches.up_to_now(stage.there()), []);
-            assert_eq!(bob_watches.up_to_now(stage.there()), []);
-            stage.there().client(VIEWER).unblock(bob);
+            assert_eq!(alice_watches.up_to_now(service.there()), []);
+            assert_eq!(bob_watches.up_to_now(service.there()), []);
+            service.there().client(VIEWER).unblock(bob);
             assert_eq!(next_of(&mut alice_watches, bob)["state"], "online");
             assert_eq!(next_of(&mut bob_watches, VIEWER)["state"], "online");
-            stage.there().client("admin").restrict(bob);
+            service.there().client("admin").restrict(bob);
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
-            stage.there().client("admin").unrestrict(bob);
+            service.there().client("admin").unrestrict(bob);
             for own in &mut own {
-                assert_eq!(own.up_to_now(stage.there()), [], "what others may see is no news of oneself");
+                assert_eq!(own.up_to_now(service.there()), [], "what others may see is no news of oneself");
             }
         }
     });
@@ -185,26 +185,30 @@ fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
 
 #[test]
 fn whoever_was_away_meanwhile_is_told_when_they_come_back() {
-    everywhere(|stage| {
-        for bond in Bond::hiding() {
+    everywhere(|service| {
+        for relation in Relation::hiding() {
             for transport in Transport::BOTH {
-                let bob = format!("bob-{bond:?}-{transport:?}");
-                beat(stage.there(), &bob);
+                let bob = format!("bob-{relation:?}-{transport:?}");
+                beat(service.there(), &bob);
                 let watch = || {
-                    let mut watcher = transport.watch(stage.here(), VIEWER, &format!("{bob},{FENCE}"));
+                    let mut watcher = transport.watch(service.here(), VIEWER, &format!("{bob},{FENCE}"));
                     (watcher.snapshot()["presences"][0]["state"].clone(), watcher.last_id().unwrap())
                 };
                 let (state, seen) = watch();
                 assert_eq!(state, "online");
-                bond.tie(stage.here(), &bob);
-                assert_eq!(resume(transport, stage.here(), &bob, &seen), hidden(&bob), "{bond:?} by {transport:?}");
+                relation.apply(service.here(), &bob);
+                assert_eq!(
+                    resume(transport, service.here(), &bob, &seen),
+                    hidden(&bob),
+                    "{relation:?} by {transport:?}"
+                );
                 let (state, unseen) = watch();
                 assert_eq!(state, Value::Null);
                 // As if it had heard of everything until much later: whoever is shown again was as they are for long.
                 let unseen = unseen.split_once('-').map(|(_, digest)| format!("{}-{digest}", u64::MAX)).unwrap();
-                bond.untie(stage.here(), &bob);
-                let back = resume(transport, stage.here(), &bob, &unseen);
-                assert_eq!(back["state"], "online", "{bond:?} by {transport:?}");
+                relation.revoke(service.here(), &bob);
+                let back = resume(transport, service.here(), &bob, &unseen);
+                assert_eq!(back["state"], "online", "{relation:?} by {transport:?}");
             }
         }
     });
@@ -212,10 +216,10 @@ fn whoever_was_away_meanwhile_is_told_when_they_come_back() {
 
 #[test]
 fn contacts_come_and_go() {
-    everywhere(|stage| {
-        let bob = stage.there().client("bob");
-        beat(stage.there(), "bob");
-        let mut watchers = watch(stage.here(), "bob");
+    everywhere(|service| {
+        let bob = service.there().client("bob");
+        beat(service.there(), "bob");
+        let mut watchers = watch(service.here(), "bob");
         let mut told = |expected: Value| {
             watchers.iter_mut().for_each(|alice| assert_eq!(next_of(alice, "bob")["state"], expected));
         };
@@ -234,18 +238,18 @@ fn contacts_come_and_go() {
         bob.block("somebody-else");
         bob.let_see("everyone", "everyone");
         for alice in &mut watchers {
-            assert_eq!(alice.up_to_now(stage.there()), [], "what changes nothing for her is no news");
+            assert_eq!(alice.up_to_now(service.there()), [], "what changes nothing for her is no news");
         }
     });
 }
 
 #[test]
 fn when_somebody_was_last_seen_is_hidden_and_shown_again() {
-    everywhere(|stage| {
-        let bob = stage.there().client("bob");
-        beat(stage.there(), "bob");
-        let mut watchers = watch(stage.here(), "bob");
-        leave(stage.there(), "bob");
+    everywhere(|service| {
+        let bob = service.there().client("bob");
+        beat(service.there(), "bob");
+        let mut watchers = watch(service.here(), "bob");
+        leave(service.there(), "bob");
         let mut known = Value::Null;
         for alice in &mut watchers {
             known = next_of(alice, "bob");
@@ -257,12 +261,12 @@ fn when_somebody_was_last_seen_is_hidden_and_shown_again() {
         for alice in &mut watchers {
             assert_eq!(next_of(alice, "bob"), timeless);
         }
-        beat(stage.there(), "bob");
+        beat(service.there(), "bob");
         for alice in &mut watchers {
             let online = next_of(alice, "bob");
             assert_eq!((&online["state"], &online["last_seen"]), (&json!("online"), &Value::Null), "{online}");
         }
-        leave(stage.there(), "bob");
+        leave(service.there(), "bob");
         for alice in &mut watchers {
             assert_eq!(next_of(alice, "bob"), timeless);
         }
@@ -277,14 +281,14 @@ fn when_somebody_was_last_seen_is_hidden_and_shown_again() {
 
 #[test]
 fn a_note_of_somebody_gone_is_told_when_only_its_end_moves() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         for (bob, last_seen) in [("bob", "everyone"), ("ben", "nobody")] {
-            stage.here().client(bob).let_see("everyone", last_seen);
-            let mut alice = Transport::Events.watch(stage.here(), VIEWER, bob);
+            service.here().client(bob).let_see("everyone", last_seen);
+            let mut alice = Transport::Events.watch(service.here(), VIEWER, bob);
             alice.snapshot();
             for seconds in [100, 5000] {
                 let wish = json!({ "choice": "auto", "text": "lunch", "for_s": seconds });
-                let until = stage.there().client(bob).put("/v1/status", wish).json["until"].clone();
+                let until = service.there().client(bob).put("/v1/status", wish).json["until"].clone();
                 assert!(until.is_u64());
                 assert_eq!(next_of(&mut alice, bob)["note"]["until"], until, "{bob}");
             }
@@ -293,38 +297,39 @@ fn a_note_of_somebody_gone_is_told_when_only_its_end_moves() {
 }
 
 /// Waits until somebody is told to type, or not to.
-fn typing(line: &mut Line, user: &str, typing: bool) {
-    let wanted = |told: &Told| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
-    line.until(&format!("{user} types: {typing}"), TOLD, wanted);
+fn typing(line: &mut EventQueue, user: &str, typing: bool) {
+    let wanted =
+        |told: &WatchEvent| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
+    line.until(&format!("{user} types: {typing}"), DELIVERY, wanted);
 }
 
 #[test]
 fn typing_stops_and_begins_with_being_seen() {
-    everywhere(|stage| {
-        for bond in Bond::hiding() {
-            let (bob, room) = (format!("bob-{bond:?}"), format!("room-{bond:?}"));
-            beat(stage.there(), &bob);
+    everywhere(|service| {
+        for relation in Relation::hiding() {
+            let (bob, room) = (format!("bob-{relation:?}"), format!("room-{relation:?}"));
+            beat(service.there(), &bob);
             let typing_update = || {
-                let answer = stage.there().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
+                let answer = service.there().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
                 assert_eq!(answer.status, 200, "{}", answer.text);
             };
             let mut watchers = Transport::BOTH.map(|transport| {
                 let watched = [("users", FENCE), ("conversations", &*room)];
-                let mut watcher = transport.watch_as(stage.here(), VIEWER, "watch_only=true", &watched);
+                let mut watcher = transport.watch_as(service.here(), VIEWER, "watch_only=true", &watched);
                 watcher.snapshot();
                 watcher
             });
             typing_update();
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
-            bond.tie(stage.there(), &bob);
+            relation.apply(service.there(), &bob);
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, false));
             typing_update();
             for alice in &mut watchers {
-                assert_eq!(alice.up_to_now(stage.there()), [], "{bond:?}");
+                assert_eq!(alice.up_to_now(service.there()), [], "{relation:?}");
             }
-            let typists = stage.here().client(VIEWER).get(&format!("/v1/typing/{room}"));
-            assert_eq!(typists.json["typists"], json!([]), "{bond:?}");
-            bond.untie(stage.there(), &bob);
+            let typists = service.here().client(VIEWER).get(&format!("/v1/typing/{room}"));
+            assert_eq!(typists.json["typists"], json!([]), "{relation:?}");
+            relation.revoke(service.there(), &bob);
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
         }
     });
@@ -352,13 +357,13 @@ fn while_flipping<T>(host: &Host, user: &str, claim: impl FnOnce() -> T) -> (T, 
 
 #[test]
 fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() {
-    everywhere(|stage| {
-        beat(stage.there(), "bob");
-        let mut watchers = watch(stage.here(), "bob");
-        let alice = stage.here().client(VIEWER);
+    everywhere(|service| {
+        beat(service.there(), "bob");
+        let mut watchers = watch(service.here(), "bob");
+        let alice = service.here().client(VIEWER);
         // The host where she watches is the one that answers for her.
-        let blocker = stage.here().client("bob");
-        let (_, flips) = while_flipping(stage.there(), "bob", || {
+        let blocker = service.here().client("bob");
+        let (_, flips) = while_flipping(service.there(), "bob", || {
             for round in 0..8 {
                 blocker.block(VIEWER);
                 for _ in 0..5 {
@@ -366,7 +371,7 @@ fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() 
                 }
                 for watcher in &mut watchers {
                     until_seen(watcher, "bob", false);
-                    assert_eq!(watcher.up_to_now(stage.here()), [], "round {round}: hidden is the last that is told");
+                    assert_eq!(watcher.up_to_now(service.here()), [], "round {round}: hidden is the last that is told");
                 }
                 blocker.unblock(VIEWER);
                 for watcher in &mut watchers {
@@ -380,15 +385,15 @@ fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() 
 
 #[test]
 fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
-    everywhere(|stage| {
-        beat(stage.there(), "bob");
-        let blocker = stage.here().client("bob");
-        while_flipping(stage.there(), "bob", || {
+    everywhere(|service| {
+        beat(service.there(), "bob");
+        let blocker = service.here().client("bob");
+        while_flipping(service.there(), "bob", || {
             for round in 0..6 {
                 let is_blocked = round % 2 == 0;
                 let watchers: Vec<Watcher> = std::thread::scope(|scope| {
                     let come = |transport: Transport| {
-                        scope.spawn(move || transport.watch(stage.here(), VIEWER, &format!("bob,{FENCE}")))
+                        scope.spawn(move || transport.watch(service.here(), VIEWER, &format!("bob,{FENCE}")))
                     };
                     let coming: Vec<_> = Transport::BOTH.into_iter().cycle().take(8).map(come).collect();
                     if is_blocked {
@@ -402,7 +407,7 @@ fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
                     if watcher.snapshot()["presences"][0]["state"].is_null() != is_blocked {
                         until_seen(&mut watcher, "bob", !is_blocked);
                     }
-                    let told = watcher.up_to_now(stage.here());
+                    let told = watcher.up_to_now(service.here());
                     let is_otherwise = |state: &&str| state.is_empty() != is_blocked;
                     assert_eq!(states(&told, "bob").into_iter().find(is_otherwise), None, "round {round}: {told:?}");
                 }
@@ -413,45 +418,45 @@ fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
 
 #[test]
 fn a_service_that_watches_is_told_of_restrictions_and_of_nothing_else() {
-    let mint = Mint::default();
-    let key = mint.key();
-    let stage = Stage::embedded(&["--workers", "2", "--token-key", &key]);
-    let client = |user: &str, scopes: &[&str]| Client::with_token(stage.here().base(), &mint.token(user, scopes));
+    let issuer = TokenIssuer::default();
+    let key = issuer.key();
+    let service = Service::embedded(&["--workers", "2", "--token-key", &key]);
+    let client = |user: &str, scopes: &[&str]| Client::with_token(service.here().base(), &issuer.token(user, scopes));
     let bob = client("bob", &[]);
     assert_eq!(bob.beat("web").status, 200);
-    let path = format!("/v1/subscribe?users=bob&watch_only=true&token={}", mint.token("backend", &["service"]));
-    let mut service = Stream::get(stage.here().address(), &path, &[]).unwrap();
-    assert_eq!(service.snapshot()["presences"][0]["state"], "online");
+    let path = format!("/v1/subscribe?users=bob&watch_only=true&token={}", issuer.token("backend", &["service"]));
+    let mut backend = Stream::get(service.here().address(), &path, &[]).unwrap();
+    assert_eq!(backend.snapshot()["presences"][0]["state"], "online");
     bob.block("backend");
     bob.let_see("nobody", "nobody");
     assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
-    assert_eq!(next_of(&mut service, "bob")["state"], "busy", "the first that it is told");
+    assert_eq!(next_of(&mut backend, "bob")["state"], "busy", "the first that it is told");
     client("root", &["admin"]).restrict("bob");
-    assert_eq!(next_of(&mut service, "bob"), hidden("bob"));
+    assert_eq!(next_of(&mut backend, "bob"), hidden("bob"));
     client("root", &["admin"]).unrestrict("bob");
-    assert_eq!(next_of(&mut service, "bob")["state"], "busy");
-    stage.end();
+    assert_eq!(next_of(&mut backend, "bob")["state"], "busy");
+    service.end();
 }
 
 #[test]
 fn a_crowd_is_told_of_one_restriction() {
-    let stage = Stage::redis(&["--workers", "2"]);
-    beat(stage.there(), "bob");
+    let service = Service::redis(&["--workers", "2"]);
+    beat(service.there(), "bob");
     let mut crowd: Vec<Watcher> = (0..60)
         .map(|index| {
             let transport = Transport::BOTH[index % 2];
-            let mut watcher = transport.watch(stage.here(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
+            let mut watcher = transport.watch(service.here(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         })
         .collect();
-    stage.there().client("admin").restrict("bob");
+    service.there().client("admin").restrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob"), hidden("bob")));
-    let mut own = Transport::Events.watch(stage.here(), "bob", "bob");
+    let mut own = Transport::Events.watch(service.here(), "bob", "bob");
     assert_eq!(own.snapshot()["presences"][0]["state"], "online", "he himself sees nothing of it");
-    stage.there().client("admin").unrestrict("bob");
+    service.there().client("admin").unrestrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob")["state"], "online"));
-    let checks = || stage.here().metric("rollcall_policy_checks_total");
+    let checks = || service.here().metric("rollcall_policy_checks_total");
     eventually("it was counted", Duration::from_secs(5), || checks() >= 120.0);
-    stage.end();
+    service.end();
 }

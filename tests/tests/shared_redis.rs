@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rollcall_servers::Postgres;
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::diary::{ghosts, now_ms, repetitions};
+use rollcall_tests::history::{ghosts, now_ms, repetitions};
 use rollcall_tests::{Host, Recorder, eventually, root};
 use serde_json::json;
 

@@ -16,9 +16,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rollcall_api::MAX_MESSAGE_BYTES;
-use rollcall_tests::line::{Ending, FENCE, Transport, states};
-use rollcall_tests::swarm::{Piece, Reader, opening};
-use rollcall_tests::{Client, Host, Socket, Stage, Stream, binary, root};
+use rollcall_tests::watcher::{Ending, FENCE, Transport, states};
+use rollcall_tests::watcher_pool::{Piece, Reader, opening};
+use rollcall_tests::{Client, Host, Service, Socket, Stream, binary, root};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -31,32 +31,32 @@ fn names(count: usize) -> Vec<String> {
 
 #[test]
 fn one_too_many_is_refused_and_changes_nothing() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         let too_many = "urn:rollcall:problem:too-many";
         let users = names(21);
-        let answer = Stream::try_subscribe(stage.here(), "alice", &format!("users={}", users.join(","))).unwrap_err();
+        let answer = Stream::try_subscribe(service.here(), "alice", &format!("users={}", users.join(","))).unwrap_err();
         assert_eq!((answer.status, &answer.json["type"]), (400, &json!(too_many)), "{}", answer.text);
         assert!(answer.text.contains("20"), "it says how many may be: {}", answer.text);
 
-        let mut alice = Socket::open(stage.here(), "alice", "watch_only=true");
+        let mut alice = Socket::open(service.here(), "alice", "watch_only=true");
         let watch = |users: &[String]| json!({ "op": "watch", "users": users });
         assert_eq!(alice.refused(&watch(&users))["type"], too_many);
-        assert_eq!(stage.here().metric("rollcall_watched_people"), 0.0, "none of the twenty-one");
+        assert_eq!(service.here().metric("rollcall_watched_people"), 0.0, "none of the twenty-one");
         let first: Vec<String> = users[..19].iter().cloned().chain([FENCE.to_owned()]).collect();
         assert_eq!(alice.ask(&watch(&first)).data["presences"].as_array().unwrap().len(), 20);
         assert_eq!(alice.refused(&watch(&users[19..]))["type"], too_many);
-        assert_eq!(stage.here().metric("rollcall_watched_people"), 20.0, "neither of the two");
+        assert_eq!(service.here().metric("rollcall_watched_people"), 20.0, "neither of the two");
         assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "who is watched already is none more");
 
-        stage.there().client("u20").beat("web");
-        stage.there().client("u18").beat("web");
-        let told = alice.up_to_now(stage.there());
+        service.there().client("u20").beat("web");
+        service.there().client("u18").beat("web");
+        let told = alice.up_to_now(service.there());
         assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec!["online"], vec![]));
         alice.done(&json!({ "op": "unwatch", "users": ["u18"] }));
         assert_eq!(alice.ask(&watch(&users[20..])).data["presences"][0]["state"], "online");
-        stage.there().client("u18").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
-        stage.there().client("u20").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
-        let told = alice.up_to_now(stage.there());
+        service.there().client("u18").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+        service.there().client("u20").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+        let told = alice.up_to_now(service.there());
         assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec![], vec!["offline"]));
 
         let rooms = names(21);
@@ -66,12 +66,12 @@ fn one_too_many_is_refused_and_changes_nothing() {
 
 #[test]
 fn whoever_is_watched_no_longer_costs_nothing() {
-    Stage::everywhere(&[], |stage| {
-        let mut alice = Socket::open(stage.here(), "alice", "watch_only=true");
-        let other = Stream::subscribe(stage.here(), "other", "users=bob&conversations=c1&watch_only=true");
+    Service::everywhere(&[], |service| {
+        let mut alice = Socket::open(service.here(), "alice", "watch_only=true");
+        let other = Stream::subscribe(service.here(), "other", "users=bob&conversations=c1&watch_only=true");
         alice.ask(&json!({ "op": "watch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));
         let watched = || {
-            let metric = |name: &str| stage.here().metric(name);
+            let metric = |name: &str| service.here().metric(name);
             (metric("rollcall_watchers"), metric("rollcall_watched_people"), metric("rollcall_watched_conversations"))
         };
         assert_eq!(watched().0, 2.0);
@@ -178,9 +178,9 @@ fn a_flood_of_messages_ends_the_socket_and_nobody_elses() {
 
 #[test]
 fn whoever_answers_no_ping_is_not_kept_alive() {
-    Stage::everywhere(&["--interval", "1s", "--tolerance", "500ms", "--grace", "200ms"], |stage| {
-        let mut alice = Transport::Events.watch(stage.here(), "alice", "mute");
-        let code = raw(stage.there(), &[]);
+    Service::everywhere(&["--interval", "1s", "--tolerance", "500ms", "--grace", "200ms"], |service| {
+        let mut alice = Transport::Events.watch(service.here(), "alice", "mute");
+        let code = raw(service.there(), &[]);
         assert_eq!(code, Some(4408));
         alice.presence("mute", "online");
         alice.presence("mute", "offline");
@@ -276,10 +276,10 @@ fn a_conversation_is_for_those_who_take_part() {
 
 #[test]
 fn a_client_of_another_stack_does_all_of_it() {
-    Stage::everywhere(&["--typing-ttl", "1s"], |stage| {
+    Service::everywhere(&["--typing-ttl", "1s"], |service| {
         let script = root().join("tests/python/watcher.py");
         let mut python = Command::new("/usr/bin/python3");
-        let run = python.arg(script).args([stage.here().address(), stage.there().address()]).output().unwrap();
+        let run = python.arg(script).args([service.here().address(), service.there().address()]).output().unwrap();
         let said = String::from_utf8_lossy(&run.stderr);
         assert!(
             run.status.success(),

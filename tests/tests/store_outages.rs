@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::vigil::{Outage, Vigil};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::outage_scenario::{Outage, OutageScenario};
 use rollcall_tests::{Host, Recorder, eventually};
 
 /// Twice the life of a beat: whoever was here before would be dead for a store that knows no outage grace.
@@ -23,8 +23,8 @@ const AWAY: Duration = Duration::from_secs(3);
 /// How long a Redis hangs: longer than a beat lives and a host waits for an answer, together.
 const ASLEEP_MS: u64 = 4000;
 
-fn begin(server: &Redis) -> Vigil {
-    Vigil::begin(&server.url(), Recorder::on(server.port()))
+fn begin(server: &Redis) -> OutageScenario {
+    OutageScenario::begin(&server.url(), Recorder::on(server.port()))
 }
 
 /// Waits until the store was away for as long as it should be.
@@ -37,124 +37,124 @@ fn until_away_since(struck: u64) {
 #[test]
 fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
     let mut server = Redis::with(Options { durable: true, ..Options::default() }).unwrap();
-    let vigil = begin(&server);
-    vigil.last_beats();
+    let scenario = begin(&server);
+    scenario.last_beats();
     server.kill();
     let struck = now_ms();
-    vigil.until_refused();
+    scenario.until_refused();
     until_away_since(struck);
     let mended = now_ms();
     server.restart().unwrap();
-    let back = vigil.until_back();
-    assert!(vigil.hosts.iter().all(|host| host.metric("rollcall_outage_grace") == 1.0), "everybody is pardoned");
-    vigil.goers_are_declared(Outage { struck, mended, back });
-    for host in &vigil.hosts {
+    let back = scenario.until_back();
+    assert!(scenario.hosts.iter().all(|host| host.metric("rollcall_outage_grace") == 1.0), "everybody is pardoned");
+    scenario.goers_are_declared(Outage { struck, mended, back });
+    for host in &scenario.hosts {
         assert!(host.metric("rollcall_redis_reconnects_total") >= 1.0);
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0);
         assert_eq!(host.log().matches("Redis is away").count(), 1, "said once: {}", host.log());
     }
-    vigil.end();
+    scenario.end();
 }
 
 #[test]
 fn a_redis_that_comes_back_with_an_old_snapshot_outage_graces_all_who_are_alive_in_it() {
     let mut server = Redis::start().unwrap();
-    let vigil = begin(&server);
-    vigil.last_beats();
+    let scenario = begin(&server);
+    scenario.last_beats();
     assert_eq!(server.ask(&["SAVE"]).unwrap(), "OK");
     let saved = now_ms();
     // Older than the life of a beat: whoever is in it seems dead, though they beat ever since.
     eventually("the snapshot is old", Duration::from_secs(4), || now_ms() >= saved + 2500);
     server.kill();
     let struck = now_ms();
-    vigil.until_refused();
+    scenario.until_refused();
     until_away_since(struck);
     let mended = now_ms();
     server.restart().unwrap();
-    let back = vigil.until_back();
-    for host in &vigil.hosts {
+    let back = scenario.until_back();
+    for host in &scenario.hosts {
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "old is not lost");
     }
     // Those who went are alive in the snapshot, so they go once more.
-    vigil.goers_are_declared(Outage { struck, mended, back });
-    vigil.end();
+    scenario.goers_are_declared(Outage { struck, mended, back });
+    scenario.end();
 }
 
 #[test]
 fn a_redis_that_comes_back_empty_is_told_anew_of_those_who_stay_and_invents_nothing() {
     let mut server = Redis::start().unwrap();
-    let vigil = begin(&server);
-    vigil.last_beats();
+    let scenario = begin(&server);
+    scenario.last_beats();
     server.kill();
     let struck = now_ms();
-    vigil.until_refused();
+    scenario.until_refused();
     until_away_since(struck);
     server.restart().unwrap();
-    vigil.until_back();
-    for host in &vigil.hosts {
+    scenario.until_back();
+    for host in &scenario.hosts {
         assert!(host.log().contains("lost its data"), "{}", host.log());
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 1.0);
     }
-    vigil.goers_are_forgotten(struck);
-    vigil.end();
+    scenario.goers_are_forgotten(struck);
+    scenario.end();
 }
 
 #[test]
 fn a_redis_that_hangs_is_given_up_in_time_and_outage_graces_everybody() {
     let server = Redis::start().unwrap();
-    let vigil = begin(&server);
-    vigil.last_beats();
+    let scenario = begin(&server);
+    scenario.last_beats();
     let port = server.port().to_string();
     let (struck, seconds) = (now_ms(), (ASLEEP_MS / 1000).to_string());
     let mut sleeper = Command::new("redis-cli");
     let mut sleeper = sleeper.args(["-p", &port, "DEBUG", "SLEEP", &seconds]).stdout(Stdio::null()).spawn().unwrap();
-    vigil.until_refused();
-    let back = vigil.until_back();
+    scenario.until_refused();
+    let back = scenario.until_back();
     assert!(sleeper.wait().unwrap().success());
-    vigil.goers_are_declared(Outage { struck, mended: struck + ASLEEP_MS, back });
-    vigil.end();
+    scenario.goers_are_declared(Outage { struck, mended: struck + ASLEEP_MS, back });
+    scenario.end();
 }
 
 #[test]
 fn cut_connections_are_no_event_for_anybody() {
     let server = Redis::start().unwrap();
-    let vigil = begin(&server);
+    let scenario = begin(&server);
     let mut struck = 0;
     for cut in 1..=3 {
         if cut == 3 {
-            vigil.last_beats();
+            scenario.last_beats();
         }
         struck = now_ms();
         server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
-        for host in &vigil.hosts {
+        for host in &scenario.hosts {
             eventually("the connection is back", Duration::from_secs(5), || {
                 host.metric("rollcall_redis_reconnects_total") >= f64::from(cut)
             });
         }
     }
-    let back = vigil.until_back();
-    vigil.goers_are_declared(Outage { struck, mended: struck, back });
-    vigil.end();
+    let back = scenario.until_back();
+    scenario.goers_are_declared(Outage { struck, mended: struck, back });
+    scenario.end();
 }
 
 #[test]
 fn a_full_redis_is_an_outage_that_says_what_to_do() {
     let server = Redis::start().unwrap();
-    let vigil = begin(&server);
-    vigil.last_beats();
+    let scenario = begin(&server);
+    scenario.last_beats();
     server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]).unwrap();
     let struck = now_ms();
-    vigil.until_refused();
-    for host in &vigil.hosts {
+    scenario.until_refused();
+    for host in &scenario.hosts {
         let line = "its memory is full: raise `maxmemory`";
         eventually("the log says why", Duration::from_secs(5), || host.log().contains(line));
     }
     until_away_since(struck);
     let mended = now_ms();
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
-    let back = vigil.until_back();
-    vigil.goers_are_declared(Outage { struck, mended, back });
-    vigil.end();
+    let back = scenario.until_back();
+    scenario.goers_are_declared(Outage { struck, mended, back });
+    scenario.end();
 }
 
 #[test]

@@ -11,10 +11,10 @@
 
 use std::time::Duration;
 
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::line::{FENCE, Line, Told, Transport, states};
-use rollcall_tests::stage::BRISK;
-use rollcall_tests::{Host, Socket, Stage, Stream, eventually};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::service::BRISK;
+use rollcall_tests::watcher::{EventQueue, FENCE, Transport, WatchEvent, states};
+use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::{Value, json};
 
 /// By the promise: a beat lives for 1.5 s, and the end of it is told at most a second later.
@@ -57,60 +57,60 @@ fn shown(snapshot: &Value) -> Vec<(&str, &str)> {
 
 #[test]
 fn a_watcher_is_told_what_happens_in_order_and_nothing_else() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(stage.here(), "alice", &format!("{user},{FENCE}"));
+            let mut alice = transport.watch(service.here(), "alice", &format!("{user},{FENCE}"));
             let snapshot = alice.snapshot();
             assert_eq!((&snapshot["resumed"], shown(&snapshot)[0]), (&json!(false), (user, "offline")));
-            beat(stage.there(), user);
+            beat(service.there(), user);
             let online = alice.presence(user, "online");
-            assert_eq!(without(&online.data, &["last_seen"]), without(&seen(stage, user), &["last_seen"]));
+            assert_eq!(without(&online.data, &["last_seen"]), without(&seen(service, user), &["last_seen"]));
             assert!(online.id.is_some(), "every event says where to resume: {online:?}");
 
-            stage.there().client(user).beat("phone");
-            stage.there().client(user).beat("web");
-            assert_eq!(alice.up_to_now(stage.there()), [], "a second device, or another beat, is no news");
+            service.there().client(user).beat("phone");
+            service.there().client(user).beat("web");
+            assert_eq!(alice.up_to_now(service.there()), [], "a second device, or another beat, is no news");
             let note = json!({ "choice": "busy", "text": "data: \u{2028}id: 1", "emoji": "📅" });
-            choose(stage.there(), user, note);
-            choose(stage.there(), user, json!({ "choice": "auto" }));
-            leave(stage.there(), user, "web");
-            leave(stage.there(), user, "phone");
+            choose(service.there(), user, note);
+            choose(service.there(), user, json!({ "choice": "auto" }));
+            leave(service.there(), user, "web");
+            leave(service.there(), user, "phone");
             let told = alice.until("offline is told", Duration::from_secs(5), |told| told.state() == "offline");
             assert_eq!(states(&told, user).last(), Some(&"offline"));
-            let mut versions: Vec<u64> = told.iter().map(Told::version).collect();
+            let mut versions: Vec<u64> = told.iter().map(WatchEvent::version).collect();
             versions.insert(0, online.version());
             assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
-            assert_eq!(alice.up_to_now(stage.there()), []);
+            assert_eq!(alice.up_to_now(service.there()), []);
         }
     });
 }
 
-fn seen(stage: &Stage, user: &str) -> Value {
-    stage.here().client("alice").presence(user)
+fn seen(service: &Service, user: &str) -> Value {
+    service.here().client("alice").presence(user)
 }
 
 #[test]
 fn every_state_is_told_to_one_who_keeps_up() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(stage.here(), "alice", user);
+            let mut alice = transport.watch(service.here(), "alice", user);
             alice.snapshot();
-            beat(stage.there(), user);
+            beat(service.there(), user);
             alice.presence(user, "online");
             choose(
-                stage.there(),
+                service.there(),
                 user,
                 json!({ "choice": "busy", "text": "in a \"meeting\"\u{2028}until \\n ten", "emoji": "📅" }),
             );
             let busy = alice.presence(user, "busy");
             assert_eq!(busy.data["note"]["text"], "in a \"meeting\"\u{2028}until \\n ten");
             assert_eq!(busy.data["note"]["emoji"], "📅");
-            assert_eq!(without(&busy.data, &["last_seen"]), without(&seen(stage, user), &["last_seen"]));
-            choose(stage.there(), user, json!({ "choice": "away" }));
+            assert_eq!(without(&busy.data, &["last_seen"]), without(&seen(service, user), &["last_seen"]));
+            choose(service.there(), user, json!({ "choice": "away" }));
             alice.presence(user, "away");
-            choose(stage.there(), user, json!({ "choice": "auto" }));
+            choose(service.there(), user, json!({ "choice": "auto" }));
             alice.presence(user, "online");
-            leave(stage.there(), user, "web");
+            leave(service.there(), user, "web");
             alice.presence(user, "offline");
         }
     });
@@ -118,10 +118,10 @@ fn every_state_is_told_to_one_who_keeps_up() {
 
 #[test]
 fn an_end_without_a_word_is_told_within_the_ghost_bound() {
-    Stage::everywhere(&BRISK, |stage| {
+    Service::everywhere(&BRISK, |service| {
         for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(stage.here(), "alice", user);
-            beat(stage.there(), user);
+            let mut alice = transport.watch(service.here(), "alice", user);
+            beat(service.there(), user);
             let last_beat = alice.presence(user, "online").data["last_seen"].as_u64().unwrap();
             let offline = alice.presence(user, "offline");
             assert_eq!(offline.data["last_seen"], last_beat, "the beat, not when it was noticed");
@@ -133,36 +133,36 @@ fn an_end_without_a_word_is_told_within_the_ghost_bound() {
 
 #[test]
 fn an_invisible_person_looks_offline_in_every_event_and_snapshot() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         for transport in Transport::BOTH {
             let names = ["bob", "carol"].map(|name| format!("{name}-{transport:?}"));
             let [bob, carol] = names.each_ref().map(String::as_str);
-            let mut alice = transport.watch(stage.here(), "alice", &format!("{bob},{carol},{FENCE}"));
+            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{carol},{FENCE}"));
             for user in [bob, carol] {
-                beat(stage.there(), user);
+                beat(service.there(), user);
                 alice.presence(user, "online");
             }
-            choose(stage.there(), bob, json!({ "choice": "invisible" }));
+            choose(service.there(), bob, json!({ "choice": "invisible" }));
             let hidden = alice.presence(bob, "offline");
-            leave(stage.there(), carol, "web");
+            leave(service.there(), carol, "web");
             let gone = alice.presence(carol, "offline");
             let times = ["user", "since", "last_seen", "version"];
             assert_eq!(without(&hidden.data, &times), without(&gone.data, &times));
 
-            beat(stage.there(), bob);
-            stage.there().client(bob).beat("phone");
-            choose(stage.there(), bob, json!({ "choice": "invisible" }));
-            assert_eq!(alice.up_to_now(stage.there()), [], "nothing that an invisible person does shows");
-            let snapshot = transport.watch(stage.here(), "dave", &format!("{bob},{carol}")).snapshot();
+            beat(service.there(), bob);
+            service.there().client(bob).beat("phone");
+            choose(service.there(), bob, json!({ "choice": "invisible" }));
+            assert_eq!(alice.up_to_now(service.there()), [], "nothing that an invisible person does shows");
+            let snapshot = transport.watch(service.here(), "dave", &format!("{bob},{carol}")).snapshot();
             let [hidden, gone] = [0, 1].map(|place| snapshot["presences"][place].clone());
             assert_eq!(without(&hidden, &times), without(&gone, &times));
             assert_eq!(hidden["version"] == 0, gone["version"] == 0, "{snapshot}");
 
-            choose(stage.there(), bob, json!({ "choice": "auto" }));
+            choose(service.there(), bob, json!({ "choice": "auto" }));
             alice.presence(bob, "online");
-            choose(stage.there(), bob, json!({ "choice": "invisible" }));
+            choose(service.there(), bob, json!({ "choice": "invisible" }));
             alice.presence(bob, "offline");
-            choose(stage.there(), bob, json!({ "choice": "busy" }));
+            choose(service.there(), bob, json!({ "choice": "busy" }));
             assert_eq!(alice.presence(bob, "busy").data.get("choice"), None, "a choice is for one's own eyes");
         }
     });
@@ -170,17 +170,17 @@ fn an_invisible_person_looks_offline_in_every_event_and_snapshot() {
 
 #[test]
 fn one_sees_more_of_oneself_than_others_do() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         for transport in Transport::BOTH {
             let user = format!("self-{transport:?}");
-            let mut own = transport.watch(stage.here(), &user, &user);
+            let mut own = transport.watch(service.here(), &user, &user);
             own.snapshot();
-            beat(stage.there(), &user);
+            beat(service.there(), &user);
             own.presence(&user, "online");
-            choose(stage.there(), &user, json!({ "choice": "busy" }));
+            choose(service.there(), &user, json!({ "choice": "busy" }));
             assert_eq!(own.presence(&user, "busy").data["choice"]["choice"], "busy");
-            choose(stage.there(), &user, json!({ "choice": "invisible" }));
-            let is_hidden = |told: &Told| told.data["choice"]["choice"] == "invisible";
+            choose(service.there(), &user, json!({ "choice": "invisible" }));
+            let is_hidden = |told: &WatchEvent| told.data["choice"]["choice"] == "invisible";
             own.until("one's own hiding is told", Duration::from_secs(5), is_hidden);
         }
     });
@@ -188,25 +188,25 @@ fn one_sees_more_of_oneself_than_others_do() {
 
 #[test]
 fn on_a_cluster_people_of_every_node_are_told_of() {
-    let stage = Stage::cluster(&["--typing-ttl", "1s"]);
+    let service = Service::cluster(&["--typing-ttl", "1s"]);
     let users: Vec<String> = (0..18).map(|index| format!("u{index}")).collect();
     for transport in Transport::BOTH {
         let watched = [("users", &*users.join(",")), ("conversations", "c1")];
-        let mut alice = transport.watch_as(stage.here(), "alice", "watch_only=true", &watched);
+        let mut alice = transport.watch_as(service.here(), "alice", "watch_only=true", &watched);
         assert_eq!(alice.snapshot()["presences"].as_array().unwrap().len(), users.len());
         for user in &users {
-            beat(stage.there(), user);
+            beat(service.there(), user);
             alice.presence(user, "online");
         }
-        assert_eq!(stage.there().client("u0").send("PUT", "/v1/typing/c1", None).status, 200);
+        assert_eq!(service.there().client("u0").send("PUT", "/v1/typing/c1", None).status, 200);
         alice.until("typing is told", Duration::from_secs(5), |told| told.data["typing"] == true);
         alice.until("its end is told", Duration::from_secs(5), |told| told.data["typing"] == false);
         for user in &users {
-            leave(stage.there(), user, "web");
+            leave(service.there(), user, "web");
             alice.presence(user, "offline");
         }
     }
-    stage.end();
+    service.end();
 }
 
 #[test]
@@ -253,30 +253,30 @@ fn resume(transport: Transport, host: &Host, users: &str, since: &str) -> Value 
 
 #[test]
 fn whoever_comes_back_is_told_only_what_changed() {
-    Stage::everywhere(&["--recheck", "200ms", "--crowd-interval", "0ms"], |stage| {
+    Service::everywhere(&["--recheck", "200ms", "--crowd-interval", "0ms"], |service| {
         let users = ["ann", "ben", "cat", "dan"];
         let list = users.join(",");
-        users.iter().for_each(|user| beat(stage.there(), user));
+        users.iter().for_each(|user| beat(service.there(), user));
         let known = now_ms();
         eventually("what was told is surely published", Duration::from_secs(20), || now_ms() > known + SURELY_HEARD_MS);
         for (transport, word) in Transport::BOTH.into_iter().zip(["one", "two"]) {
-            let mut alice = transport.watch(stage.here(), "alice", &list);
+            let mut alice = transport.watch(service.here(), "alice", &list);
             assert_eq!(shown(&alice.snapshot()).len(), users.len());
             let since = alice.last_id().unwrap();
             drop(alice);
-            for host in &stage.hosts {
+            for host in &service.hosts {
                 let resumed = resume(transport, host, &list, &since);
                 assert_eq!((&resumed["resumed"], shown(&resumed)), (&json!(true), vec![]), "nothing changed");
             }
             if word == "one" {
-                choose(stage.there(), "ben", json!({ "choice": "busy", "text": word }));
-                for host in &stage.hosts {
+                choose(service.there(), "ben", json!({ "choice": "busy", "text": word }));
+                for host in &service.hosts {
                     let resumed = resume(transport, host, &list, &since);
                     assert_eq!(shown(&resumed), [("ben", "busy")], "one changed");
                 }
             }
-            users.iter().for_each(|user| choose(stage.there(), user, json!({ "choice": "away", "text": word })));
-            for host in &stage.hosts {
+            users.iter().for_each(|user| choose(service.there(), user, json!({ "choice": "away", "text": word })));
+            for host in &service.hosts {
                 let resumed = resume(transport, host, &list, &since);
                 assert_eq!(shown(&resumed), users.map(|user| (user, "away")), "all changed");
             }
@@ -286,15 +286,15 @@ fn whoever_comes_back_is_told_only_what_changed() {
 
 #[test]
 fn a_version_is_a_place_to_resume_from() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         let versions = ["ann", "ben", "cat"].map(|user| {
             // Each in a millisecond of its own, or they would have the same version.
             let before = now_ms();
             eventually("time passes", Duration::from_secs(1), || now_ms() > before);
-            stage.there().client(user).beat("web").json["version"].as_u64()
+            service.there().client(user).beat("web").json["version"].as_u64()
         });
         let since = versions[1].unwrap().to_string();
-        let mut alice = Stream::subscribe(stage.here(), "alice", &format!("users=ann,ben,cat&since={since}"));
+        let mut alice = Stream::subscribe(service.here(), "alice", &format!("users=ann,ben,cat&since={since}"));
         let snapshot = alice.snapshot();
         let expected = vec![("ben", "online"), ("cat", "online")];
         assert_eq!(
@@ -302,23 +302,23 @@ fn a_version_is_a_place_to_resume_from() {
             (&json!(true), expected),
             "that version, and what came after"
         );
-        choose(stage.there(), "ann", json!({ "choice": "busy" }));
+        choose(service.there(), "ann", json!({ "choice": "busy" }));
         alice.presence("ann", "busy");
     });
 }
 
 #[test]
 fn a_state_that_ended_while_nobody_looked_is_in_what_is_resumed() {
-    Stage::everywhere(&BRISK, |stage| {
-        beat(stage.there(), "bob");
-        let mut alice = Transport::Events.watch(stage.here(), "alice", "bob");
+    Service::everywhere(&BRISK, |service| {
+        beat(service.there(), "bob");
+        let mut alice = Transport::Events.watch(service.here(), "alice", "bob");
         assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
         let since = alice.last_id().unwrap();
         drop(alice);
         eventually("bob is gone and archived", Duration::from_secs(10), || {
-            stage.hosts.iter().any(|host| host.metric("rollcall_archived_total") > 0.0)
+            service.hosts.iter().any(|host| host.metric("rollcall_archived_total") > 0.0)
         });
-        for host in &stage.hosts {
+        for host in &service.hosts {
             assert_eq!(shown(&resume(Transport::Events, host, "bob", &since)), [("bob", "offline")]);
         }
     });
@@ -347,21 +347,21 @@ fn a_restart_is_nothing_to_be_told_of() {
 
 #[test]
 fn whatever_happens_while_one_subscribes_is_told() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         std::thread::scope(|scope| {
             let flapping = scope.spawn(|| {
                 for turn in 0..150 {
-                    choose(stage.there(), "bob", json!({ "choice": "busy", "text": format!("turn {turn}") }));
+                    choose(service.there(), "bob", json!({ "choice": "busy", "text": format!("turn {turn}") }));
                 }
             });
-            beat(stage.there(), "bob");
+            beat(service.there(), "bob");
             let mut watchers = Vec::new();
             while !flapping.is_finished() && watchers.len() < 60 {
                 let transport = Transport::BOTH[watchers.len() % 2];
-                watchers.push(transport.watch(stage.here(), &format!("w{}", watchers.len()), "bob"));
+                watchers.push(transport.watch(service.here(), &format!("w{}", watchers.len()), "bob"));
             }
             flapping.join().unwrap();
-            let newest = seen(stage, "bob")["version"].as_u64().unwrap();
+            let newest = seen(service, "bob")["version"].as_u64().unwrap();
             for watcher in &mut watchers {
                 assert!(ends_at(watcher, newest), "a watcher missed the last state");
             }
@@ -370,7 +370,7 @@ fn whatever_happens_while_one_subscribes_is_told() {
 }
 
 /// Whether a watcher, whose snapshot has not been taken, is told this version last, and versions in order before it.
-fn ends_at(line: &mut Line, newest: u64) -> bool {
+fn ends_at(line: &mut EventQueue, newest: u64) -> bool {
     let mut told = line.snapshot()["presences"][0]["version"].as_u64().unwrap();
     while told != newest {
         let Some(next) = line.try_next(Duration::from_secs(5)) else { return false };

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rollcall_functions::heartbeat;
 
-use crate::ground::{Ground, SLICE, in_turn, on_a_worker};
-use crate::people::{self, Random};
 use crate::report::{Goal, Section, number, ratio};
-use crate::sample::Duel;
+use crate::sample::Comparison;
+use crate::users::{self, Random};
+use crate::wasm_and_native::{SLICE, WasmAndNative, in_turn, on_a_worker};
 
 /// How many are online: a store that fits the caches of a large machine, and one that fits none.
 const PEOPLE: [u64; 2] = [100_000, 1_000_000];
@@ -32,21 +32,21 @@ pub(crate) fn run() -> Result<Section> {
         &["people online", "batch", "wasm ns/beat", "native ns/beat", "wasm/native", "min–max", "wasm beats/s"],
     );
     for people in PEOPLE {
-        let duels = on_a_worker(people, async |ground| measure(&ground, people).await)?;
-        for (batch, duel) in BATCHES.into_iter().zip(duels) {
+        let comparisons = on_a_worker(people, async |ground| measure(&ground, people).await)?;
+        for (batch, comparison) in BATCHES.into_iter().zip(comparisons) {
             let goal = if batch == TARGET_BATCH { Goal::AtMost(1.5) } else { Goal::None };
-            let (median, range) = ratio(duel.ratio());
-            let per_second = number(1e9 / duel.ours());
+            let (median, range) = ratio(comparison.ratio());
+            let per_second = number(1e9 / comparison.ours());
             let cells = [
                 number(people as f64),
                 batch.to_string(),
-                number(duel.ours()),
-                number(duel.theirs()),
+                number(comparison.ours()),
+                number(comparison.theirs()),
                 median,
                 range,
                 per_second,
             ];
-            section.row(cells, goal, duel.ratio().median);
+            section.row(cells, goal, comparison.ratio().median);
         }
     }
     section.note(
@@ -57,22 +57,22 @@ pub(crate) fn run() -> Result<Section> {
     Ok(section)
 }
 
-async fn measure(ground: &Ground, people: u64) -> Result<Vec<Duel>> {
+async fn measure(ground: &WasmAndNative, people: u64) -> Result<Vec<Comparison>> {
     let (mut ours, mut theirs) = (Random::new(people), Random::new(people + 1));
-    let mut duels = Vec::new();
+    let mut comparisons = Vec::new();
     for batch in BATCHES {
         let wasm = async || through_wasm(ground, batch, || ours.below(people)).await;
         let native = async || natively(ground, batch, || theirs.below(people)).await;
-        duels.push(in_turn(wasm, native).await?);
+        comparisons.push(in_turn(wasm, native).await?);
     }
-    Ok(duels)
+    Ok(comparisons)
 }
 
 /// Nanoseconds per beat in one slice.
-async fn through_wasm(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn through_wasm(ground: &WasmAndNative, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut beaten) = (Duration::ZERO, 0);
     while spent < SLICE {
-        let batches = ready(batch, || Ok(people::beat(anybody())?))?;
+        let batches = ready(batch, || Ok(users::beat(anybody())?))?;
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();
@@ -86,10 +86,10 @@ async fn through_wasm(ground: &Ground, batch: usize, mut anybody: impl FnMut() -
 }
 
 /// Nanoseconds per beat in one slice.
-async fn natively(ground: &Ground, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn natively(ground: &WasmAndNative, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut beaten) = (Duration::ZERO, 0);
     while spent < SLICE {
-        let batches = ready(batch, || Ok(people::beat(anybody())?))?;
+        let batches = ready(batch, || Ok(users::beat(anybody())?))?;
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::places::{Place, Setup};
+use rollcall_tests::deployment::{Deployment, Settings};
 use rollcall_tests::{component, root};
 
 use crate::load::{Connection, Requests, Seen, load};
-use crate::people;
 use crate::report::{Goal, Section, number, ratio};
-use crate::sample::{Duel, Spread, quantile};
+use crate::sample::{Comparison, Spread, quantile};
+use crate::users;
 
 /// How many people beat.
 const PEOPLE: u64 = 1_000;
@@ -35,7 +35,7 @@ const CHANGES: usize = 100;
 const STARTS: usize = 3;
 
 /// Starts a place on a Redis, if it can be had.
-type Start = fn(&Redis) -> Option<Place>;
+type Start = fn(&Redis) -> Option<Deployment>;
 
 /// A place to be measured.
 struct Contender {
@@ -48,10 +48,10 @@ struct Contender {
 /// Measures single beats; on Spin also against a component that asks Redis for one key.
 pub(crate) fn beats() -> Result<Section> {
     let server = redis()?;
-    let requests: Requests = (0..PEOPLE).map(people::heartbeat).collect();
+    let requests: Requests = (0..PEOPLE).map(users::heartbeat).collect();
     let places = places(&server);
     let mut contenders = contenders(&places, "/v1/heartbeat", &requests);
-    let yardstick = has_spin().then(|| Place::yardstick(server.port(), &component("yardsticks/yardstick")));
+    let yardstick = has_spin().then(|| Deployment::yardstick(server.port(), &component("yardsticks/yardstick")));
     contenders.extend(yardstick.as_ref().map(|place| contender(place, "/", &requests)));
     take_turns(&mut contenders)?;
     let mut section = table("hosts-beats: single heartbeats, one Redis");
@@ -72,13 +72,13 @@ pub(crate) fn beats() -> Result<Section> {
 pub(crate) fn queries() -> Result<Section> {
     let server = redis()?;
     let places = places(&server);
-    let beats: Requests = (0..PEOPLE).map(people::heartbeat).collect();
+    let beats: Requests = (0..PEOPLE).map(users::heartbeat).collect();
     for place in places.iter().take(1) {
         load(place.address("/v1/heartbeat"), &beats, 8, Duration::from_secs(2))?;
     }
-    let mut random = people::Random::new(7);
+    let mut random = users::Random::new(7);
     let requests: Requests = (0..200)
-        .map(|_| people::presences((0..ASKED).map(|_| random.below(PEOPLE)).collect::<Vec<_>>().into_iter()))
+        .map(|_| users::presences((0..ASKED).map(|_| random.below(PEOPLE)).collect::<Vec<_>>().into_iter()))
         .collect();
     let mut contenders = contenders(&places, "/v1/presence", &requests);
     take_turns(&mut contenders)?;
@@ -130,7 +130,7 @@ pub(crate) fn starts() -> Result<Section> {
             let began = Instant::now();
             let Some(place) = start(&server) else { break };
             runtime.block_on(async {
-                Connection::open(place.address("/v1/heartbeat")).await?.ask(&people::heartbeat(1)).await?;
+                Connection::open(place.address("/v1/heartbeat")).await?.ask(&users::heartbeat(1)).await?;
                 anyhow::Ok(())
             })?;
             taken_ms.push(began.elapsed().as_secs_f64() * 1000.0);
@@ -160,31 +160,31 @@ fn redis() -> Result<Redis> {
 }
 
 fn has_spin() -> bool {
-    Place::has_spin()
+    Deployment::has_spin()
 }
 
-fn host(server: &Redis) -> Option<Place> {
-    Some(Place::host(&server.url(), Setup::default()))
+fn host(server: &Redis) -> Option<Deployment> {
+    Some(Deployment::host(&server.url(), Settings::default()))
 }
 
-fn spin(server: &Redis) -> Option<Place> {
-    has_spin().then(|| Place::spin(server.port(), Setup::default()))
+fn spin(server: &Redis) -> Option<Deployment> {
+    has_spin().then(|| Deployment::spin(server.port(), Settings::default()))
 }
 
-fn wasmtime(server: &Redis) -> Option<Place> {
-    Place::has_wasmtime().then(|| Place::wasmtime(&server.url(), Setup::default()))
+fn wasmtime(server: &Redis) -> Option<Deployment> {
+    Deployment::has_wasmtime().then(|| Deployment::wasmtime(&server.url(), Settings::default()))
 }
 
 /// All that are there.
-fn places(server: &Redis) -> Vec<Place> {
+fn places(server: &Redis) -> Vec<Deployment> {
     [host, spin, wasmtime].into_iter().filter_map(|start| start(server)).collect()
 }
 
-fn contenders(places: &[Place], path: &str, requests: &Requests) -> Vec<Contender> {
+fn contenders(places: &[Deployment], path: &str, requests: &Requests) -> Vec<Contender> {
     places.iter().map(|place| contender(place, path, requests)).collect()
 }
 
-fn contender(place: &Place, path: &str, requests: &Requests) -> Contender {
+fn contender(place: &Deployment, path: &str, requests: &Requests) -> Contender {
     let (address, requests) = (place.address(path).to_owned(), requests.clone());
     Contender { name: place.name, address, requests, seen: Vec::new() }
 }
@@ -233,9 +233,9 @@ fn report(section: &mut Section, contenders: &[Contender], goal: Goal) {
 
 /// How many times as many requests one answered as the other, slice by slice.
 fn against(ours: &Contender, theirs: &Contender) -> Spread {
-    let mut duel = Duel::default();
-    ours.seen.iter().zip(&theirs.seen).for_each(|(one, other)| duel.push(one.per_second, other.per_second));
-    duel.ratio()
+    let mut comparison = Comparison::default();
+    ours.seen.iter().zip(&theirs.seen).for_each(|(one, other)| comparison.push(one.per_second, other.per_second));
+    comparison.ratio()
 }
 
 fn note(section: &mut Section) {
@@ -243,7 +243,7 @@ fn note(section: &mut Section) {
         "{CONNECTIONS} connections, keep-alive, {} people, the client and Redis on the same cores. Each as it starts by default.",
         number(PEOPLE as f64)
     );
-    for (name, is_there) in [("Spin", has_spin()), ("`wasmtime serve`", Place::has_wasmtime())] {
+    for (name, is_there) in [("Spin", has_spin()), ("`wasmtime serve`", Deployment::has_wasmtime())] {
         if !is_there {
             // Writing to a string cannot fail.
             let _ = write!(text, " {name} was not there, and was not measured.");

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rollcall_tests::Host;
 
-use crate::empty::Empty;
+use crate::empty_server::Empty;
 use crate::load::{Requests, Seen, load};
-use crate::people;
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number, ratio};
-use crate::sample::Duel;
+use crate::sample::Comparison;
+use crate::users;
 
 /// How many people beat.
 const PEOPLE: u64 = 10_000;
@@ -63,15 +63,15 @@ pub(crate) struct Rivals<Ours, Theirs> {
 /// What was compared at one number of connections.
 #[derive(Default)]
 pub(crate) struct Duels {
-    per_second: Duel,
-    per_cpu_second: Duel,
-    p50_us: Duel,
-    p99_us: Duel,
+    per_second: Comparison,
+    per_cpu_second: Comparison,
+    p50_us: Comparison,
+    p99_us: Comparison,
 }
 
 /// Measures at full load and on one connection.
 pub(crate) fn run() -> Result<Section> {
-    let requests = (0..PEOPLE).map(people::heartbeat).collect();
+    let requests = (0..PEOPLE).map(users::heartbeat).collect();
     let rivals = Rivals::of(Host::start_in(Path::new("none"), &[]), Empty::start()?, requests);
     rivals.compare(CONNECTIONS, SLICE, 2)?;
     let before = Counted::read(&rivals.ours)?;
@@ -83,9 +83,9 @@ pub(crate) fn run() -> Result<Section> {
         "http: single heartbeats against an empty handler",
         &["connections", "figure", "rollcall", "empty", "rollcall/empty", "min–max"],
     );
-    for (connections, duels) in [(CONNECTIONS, &busy), (1, &quiet)] {
+    for (connections, comparisons) in [(CONNECTIONS, &busy), (1, &quiet)] {
         let goal = if connections == CONNECTIONS { Goal::AtLeast(0.6) } else { Goal::None };
-        duels.report(&mut section, connections, goal);
+        comparisons.report(&mut section, connections, goal);
     }
     section.note(&format!(
         "Both servers are processes of their own with one worker per core, and the client shares their cores. All cores \
@@ -98,10 +98,17 @@ pub(crate) fn run() -> Result<Section> {
     Ok(section)
 }
 
-fn figure(section: &mut Section, connections: usize, name: &str, duel: &Duel, goal: Goal) {
-    let (median, range) = ratio(duel.ratio());
-    let cells = [connections.to_string(), name.to_owned(), number(duel.ours()), number(duel.theirs()), median, range];
-    section.row(cells, goal, duel.ratio().median);
+fn figure(section: &mut Section, connections: usize, name: &str, comparison: &Comparison, goal: Goal) {
+    let (median, range) = ratio(comparison.ratio());
+    let cells = [
+        connections.to_string(),
+        name.to_owned(),
+        number(comparison.ours()),
+        number(comparison.theirs()),
+        median,
+        range,
+    ];
+    section.row(cells, goal, comparison.ratio().median);
 }
 
 impl Duels {
@@ -119,16 +126,16 @@ impl<Ours: Server, Theirs: Server> Rivals<Ours, Theirs> {
     }
 
     pub(crate) fn compare(&self, connections: usize, slice: Duration, slices: usize) -> Result<Duels> {
-        let mut duels = Duels::default();
+        let mut comparisons = Duels::default();
         for _ in 0..slices {
             let ours = self.slice(self.ours.address(), self.ours.pid(), connections, slice)?;
             let theirs = self.slice(self.theirs.address(), self.theirs.pid(), connections, slice)?;
-            duels.per_second.push(ours.0.per_second, theirs.0.per_second);
-            duels.per_cpu_second.push(ours.1, theirs.1);
-            duels.p50_us.push(ours.0.p50_us, theirs.0.p50_us);
-            duels.p99_us.push(ours.0.p99_us, theirs.0.p99_us);
+            comparisons.per_second.push(ours.0.per_second, theirs.0.per_second);
+            comparisons.per_cpu_second.push(ours.1, theirs.1);
+            comparisons.p50_us.push(ours.0.p50_us, theirs.0.p50_us);
+            comparisons.p99_us.push(ours.0.p99_us, theirs.0.p99_us);
         }
-        Ok(duels)
+        Ok(comparisons)
     }
 
     /// What the client saw, and how many requests the server answered in a second of its processor time.

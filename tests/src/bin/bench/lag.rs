@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 
 use crate::http::metric;
 use crate::load::Connection;
-use crate::people;
 use crate::process::{cpu_us, resident_bytes};
 use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
+use crate::users;
 
 /// How many people beat once.
 const PEOPLE: u64 = 1_000_000;
@@ -91,7 +91,7 @@ async fn beat_all(address: &str) -> Result<Duration> {
         tasks.spawn(async move {
             let mut open = Connection::open(&address).await?;
             for batch in (connection..PEOPLE / BATCH).step_by(CONNECTIONS as usize) {
-                let request = people::heartbeats(batch * BATCH..(batch + 1) * BATCH);
+                let request = users::heartbeats(batch * BATCH..(batch + 1) * BATCH);
                 let due = began + SPREAD.mul_f64(batch as f64 * BATCH as f64 / PEOPLE as f64);
                 tokio::time::sleep_until(due.into()).await;
                 open.ask(&request).await?;
@@ -123,7 +123,7 @@ async fn read_lags(address: &str) -> Result<Vec<f64>> {
     let mut open = Connection::open(address).await?;
     let mut lags_ms = Vec::with_capacity(PEOPLE as usize);
     for first in (0..PEOPLE).step_by(ASKED as usize) {
-        let answer: Value = serde_json::from_slice(open.ask(&people::presences(first..first + ASKED)).await?)?;
+        let answer: Value = serde_json::from_slice(open.ask(&users::presences(first..first + ASKED)).await?)?;
         let presences = answer.get("presences").and_then(Value::as_array).context("no presences")?;
         for presence in presences {
             lags_ms.push(lag_ms(presence).with_context(|| format!("not gone offline in good order: {presence}"))?);

@@ -4,15 +4,13 @@
 //! chapter's page in `docs/bench/` is written when all of it was measured, so that a part never replaces the whole. A
 //! wrong answer stops the run. Slowness never does: machines are shared and noisy, so this reports and does not judge.
 
-mod empty;
+mod empty_server;
 mod functions;
 mod gateway;
-mod ground;
 mod hosts;
 mod http;
 mod lag;
 mod load;
-mod people;
 mod policy;
 mod process;
 mod query;
@@ -20,6 +18,8 @@ mod redis;
 mod report;
 mod sample;
 mod start;
+mod users;
+mod wasm_and_native;
 
 use anyhow::{Result, bail};
 
@@ -83,8 +83,8 @@ const CHAPTERS: [(&str, &[Benchmark]); 5] = [
 
 fn main() -> Result<()> {
     let names: Vec<String> = std::env::args().skip(1).collect();
-    if names.iter().any(|name| name == empty::FLAG) {
-        return empty::serve();
+    if names.iter().any(|name| name == empty_server::FLAG) {
+        return empty_server::serve();
     }
     let known: Vec<&str> = CHAPTERS
         .iter()

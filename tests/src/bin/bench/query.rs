@@ -10,12 +10,12 @@ use rollcall_core::{Error, UserId};
 use rollcall_functions::query;
 use rollcall_tests::Host;
 
-use crate::ground::{self, Ground, in_turn, on_a_worker};
 use crate::load::{Requests, load};
-use crate::people::{self, Random};
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number};
 use crate::sample::Spread;
+use crate::users::{self, Random};
+use crate::wasm_and_native::{self, WasmAndNative, in_turn, on_a_worker};
 
 /// How many people are online.
 const PEOPLE: u64 = 10_000;
@@ -54,13 +54,13 @@ pub(crate) fn run() -> Result<Section> {
 
 fn over_http(section: &mut Section) -> Result<()> {
     let host = Host::start_in(Path::new("none"), &["--interval", "10m"]);
-    let everybody: Requests = (0..PEOPLE).step_by(500).map(|first| people::heartbeats(first..first + 500)).collect();
+    let everybody: Requests = (0..PEOPLE).step_by(500).map(|first| users::heartbeats(first..first + 500)).collect();
     load(host.address(), &everybody, 1, SLICE)?;
     let mut random = Random::new(PEOPLE);
     let mut anybody = || random.below(PEOPLE);
-    let one = |person| people::request("GET", &format!("/v1/presence/{}", people::name(person)), 0, "");
+    let one = |person| users::request("GET", &format!("/v1/presence/{}", users::name(person)), 0, "");
     let gets: Requests = (0..REQUESTS).map(|_| one(anybody())).collect();
-    let posts: Requests = (0..REQUESTS).map(|_| people::presences((0..200).map(|_| anybody()))).collect();
+    let posts: Requests = (0..REQUESTS).map(|_| users::presences((0..200).map(|_| anybody()))).collect();
     let mut kinds = [(1, gets, Figures::default()), (200, posts, Figures::default())];
     for _ in 0..SLICES {
         for (_, requests, figures) in &mut kinds {
@@ -94,18 +94,18 @@ struct Figures {
 }
 
 fn in_process(section: &mut Section) -> Result<()> {
-    let duels = on_a_worker(PEOPLE, async |ground| {
+    let comparisons = on_a_worker(PEOPLE, async |ground| {
         let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
-        let mut duels = Vec::new();
+        let mut comparisons = Vec::new();
         for asked in ASKED {
             let wasm = async || through_wasm(&ground, asked, || ours.below(PEOPLE)).await;
             let native = async || natively(&ground, asked, || theirs.below(PEOPLE)).await;
-            duels.push(in_turn(wasm, native).await?);
+            comparisons.push(in_turn(wasm, native).await?);
         }
-        Ok(duels)
+        Ok(comparisons)
     })?;
-    for (asked, duel) in ASKED.into_iter().zip(duels) {
-        for (road, us) in [("component", duel.ours()), ("native", duel.theirs())] {
+    for (asked, comparison) in ASKED.into_iter().zip(comparisons) {
+        for (road, us) in [("component", comparison.ours()), ("native", comparison.theirs())] {
             let cells = [
                 road.to_owned(),
                 asked.to_string(),
@@ -121,10 +121,10 @@ fn in_process(section: &mut Section) -> Result<()> {
 }
 
 /// Microseconds per query in one slice.
-async fn through_wasm(ground: &Ground, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn through_wasm(ground: &WasmAndNative, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut queries) = (Duration::ZERO, 0);
-    while spent < ground::SLICE {
-        let users = (0..asked).map(|_| UserId::parse(people::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
+    while spent < wasm_and_native::SLICE {
+        let users = (0..asked).map(|_| UserId::parse(users::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
         for answer in ground.function_handles.look_up(None, users).await? {
             black_box(answer?);
@@ -136,11 +136,11 @@ async fn through_wasm(ground: &Ground, asked: usize, mut anybody: impl FnMut() -
 }
 
 /// Microseconds per query in one slice.
-async fn natively(ground: &Ground, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn natively(ground: &WasmAndNative, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut queries) = (Duration::ZERO, 0);
     let native = &ground.native;
-    while spent < ground::SLICE {
-        let users = (0..asked).map(|_| UserId::parse(people::name(anybody())).map_err(Error::from)).collect();
+    while spent < wasm_and_native::SLICE {
+        let users = (0..asked).map(|_| UserId::parse(users::name(anybody())).map_err(Error::from)).collect();
         let began = Instant::now();
         for answer in query::look_up((native, native, native), &ground.rules, None, users).await? {
             black_box(answer?);

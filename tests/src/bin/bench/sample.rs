@@ -25,12 +25,12 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 /// One figure of two contenders, slice by slice.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Duel {
+pub(crate) struct Comparison {
     ours: Vec<f64>,
     theirs: Vec<f64>,
 }
 
-impl Duel {
+impl Comparison {
     pub(crate) fn push(&mut self, ours: f64, theirs: f64) {
         self.ours.push(ours);
         self.theirs.push(theirs);
@@ -57,13 +57,13 @@ mod tests {
 
     #[test]
     fn a_slow_moment_of_the_machine_does_not_move_the_ratio() {
-        let mut duel = Duel::default();
+        let mut comparison = Comparison::default();
         for pace in [1.0, 1.1, 9.0, 1.2, 1.0] {
-            duel.push(3.0 * pace, 2.0 * pace);
+            comparison.push(3.0 * pace, 2.0 * pace);
         }
-        let ratio = duel.ratio();
+        let ratio = comparison.ratio();
         assert!((ratio.median - 1.5).abs() < 1e-9 && (ratio.high - 1.5).abs() < 1e-9);
-        assert!((duel.ours() - 3.3).abs() < 1e-9);
+        assert!((comparison.ours() - 3.3).abs() < 1e-9);
     }
 
     #[test]

@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use rollcall_tests::{Host, binary, component};
 use tokio::runtime::Runtime;
 
-use crate::empty::Empty;
+use crate::empty_server::Empty;
 use crate::load::Connection;
-use crate::people;
 use crate::report::{Goal, Section, number};
 use crate::sample::Spread;
+use crate::users;
 
 /// How often each is started, in turn.
 const RUNS: usize = 20;
@@ -56,7 +56,7 @@ pub(crate) fn run() -> Result<Section> {
 
 fn first_answer(runtime: &Runtime, address: &str) -> Result<()> {
     runtime.block_on(async {
-        Connection::open(address).await?.ask(&people::heartbeat(1)).await?;
+        Connection::open(address).await?.ask(&users::heartbeat(1)).await?;
         Ok(())
     })
 }

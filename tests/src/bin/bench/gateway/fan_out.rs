@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rollcall_tests::line::Transport;
-use rollcall_tests::swarm::{Plan, Swarm};
+use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher_pool::{Plan, WatcherPool};
 use serde_json::{Value, json};
 
 use crate::process::cpu_us;
@@ -21,18 +21,18 @@ pub(crate) fn run() -> Result<Section> {
     for transport in [Transport::Events, Transport::Socket] {
         let host = super::host(&[]);
         let plan = Plan::watching(transport, host.address(), "star", WATCHERS);
-        let swarm = Swarm::gather(plan, Duration::from_secs(120));
+        let pool = WatcherPool::gather(plan, Duration::from_secs(120));
         let star = host.client("star");
         star.beat("d");
         let mut took = Vec::new();
         let mut cpu = 0.0;
         for round in 0..=ROUNDS {
-            swarm.tally().deliveries.clear();
+            pool.tally().deliveries.clear();
             let (before, sent) = (cpu_us(host.pid())?, Instant::now());
             let choice = if round % 2 == 0 { "busy" } else { "auto" };
             let answer = star.put("/v1/status", json!({ "choice": choice }));
             let version = answer.json.get("version").and_then(Value::as_u64).with_context(|| answer.text.clone())?;
-            let last = swarm.until_all_told(version, Duration::from_secs(30));
+            let last = pool.until_all_told(version, Duration::from_secs(30));
             // The first warms up and does not count.
             if round > 0 {
                 took.push(last.saturating_duration_since(sent).as_secs_f64());

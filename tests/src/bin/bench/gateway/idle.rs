@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rollcall_tests::Host;
-use rollcall_tests::line::Transport;
-use rollcall_tests::swarm::{Plan, Swarm, allow_descriptors};
+use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher_pool::{Plan, WatcherPool, allow_descriptors};
 use serde_json::json;
 
 use crate::process::resident_bytes;
@@ -44,7 +44,7 @@ fn measure(transport: Transport, count: usize, manner: &str) -> Result<f64> {
     let variables = [("MIMALLOC_ALLOW_THP", "0")];
     let host = Host::try_start_with(Path::new("none"), &super::QUIET, &variables).map_err(anyhow::Error::msg)?;
     let gather = |first: usize, count: usize| {
-        Swarm::gather(plan(transport, host.address(), first, count, manner), Duration::from_secs(180))
+        WatcherPool::gather(plan(transport, host.address(), first, count, manner), Duration::from_secs(180))
     };
     let _before = gather(0, BEFORE);
     let before = resident_bytes(host.pid())?;

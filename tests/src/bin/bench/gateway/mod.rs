@@ -12,8 +12,8 @@ pub(crate) use opening::run as opening;
 pub(crate) use push::run as push;
 
 use rollcall_tests::Host;
-use rollcall_tests::line::Transport;
-use rollcall_tests::swarm::{allow_descriptors, descriptors};
+use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher_pool::{allow_descriptors, descriptors};
 
 /// Beats so rare that nobody expires while something else is measured, and as many connections as anybody wants.
 const QUIET: [&str; 6] = ["--interval", "10m", "--max-connections", "60000", "--crowd", "1000000"];

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rollcall_servers::redis::Redis;
-use rollcall_tests::line::Transport;
-use rollcall_tests::swarm::Swarm;
+use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher_pool::WatcherPool;
 
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number};
@@ -20,9 +20,9 @@ pub(crate) fn run() -> Result<Section> {
     for (name, arguments) in [("embedded", vec![]), ("Redis", vec!["--store", store.as_str()])] {
         for transport in [Transport::Events, Transport::Socket] {
             let host = super::host(&arguments);
-            let _warm = Swarm::gather(plan(transport, &host, 0, 500), Duration::from_secs(60));
+            let _warm = WatcherPool::gather(plan(transport, &host, 0, 500), Duration::from_secs(60));
             let (cpu, began) = (cpu_us(host.pid())?, Instant::now());
-            let _swarm = Swarm::gather(plan(transport, &host, 500, WATCHERS), Duration::from_secs(120));
+            let _swarm = WatcherPool::gather(plan(transport, &host, 500, WATCHERS), Duration::from_secs(120));
             let took = began.elapsed().as_secs_f64();
             let each = (cpu_us(host.pid())? - cpu) / WATCHERS as f64;
             let rate = WATCHERS as f64 / took;
@@ -33,6 +33,11 @@ pub(crate) fn run() -> Result<Section> {
     Ok(section)
 }
 
-fn plan(transport: Transport, host: &rollcall_tests::Host, first: usize, count: usize) -> rollcall_tests::swarm::Plan {
+fn plan(
+    transport: Transport,
+    host: &rollcall_tests::Host,
+    first: usize,
+    count: usize,
+) -> rollcall_tests::watcher_pool::Plan {
     super::idle::plan(transport, host.address(), first, count, "watch_only=true")
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rollcall_servers::redis::Redis;
-use rollcall_tests::line::Transport;
-use rollcall_tests::swarm::{Kind, Plan, Swarm};
+use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher_pool::{Kind, Plan, WatcherPool};
 use rollcall_tests::{Client, Host};
 use serde_json::{Value, json};
 
@@ -51,12 +51,12 @@ fn measure(section: &mut Section, setting: &str, watched: &Host, beaten: &Host) 
     let half = CONNECTIONS / 2;
     let swarms = [Transport::Events, Transport::Socket].map(|transport| {
         let first = if transport == Transport::Events { 0 } else { half };
-        Swarm::gather(plan(transport, watched, first, half), Duration::from_secs(120))
+        WatcherPool::gather(plan(transport, watched, first, half), Duration::from_secs(120))
     });
     let client = beaten.client("edge");
     let mut next = 0;
     for (rate, seconds) in LOADS {
-        swarms.iter().for_each(|swarm| swarm.tally().deliveries.clear());
+        swarms.iter().for_each(|pool| pool.tally().deliveries.clear());
         let cpu = cpu_us(watched.pid())?;
         let began = Instant::now();
         let sent = beat(&client, &mut next, rate, seconds)?;
@@ -128,16 +128,16 @@ fn beat(client: &Client, next: &mut usize, rate: usize, seconds: u64) -> Result<
 }
 
 /// How long each took to be told, in milliseconds, the shortest first.
-fn lags(swarms: &[Swarm], half: usize, sent: &Sent) -> Vec<f64> {
+fn lags(swarms: &[WatcherPool], half: usize, sent: &Sent) -> Vec<f64> {
     let told =
-        || swarms.iter().map(|swarm| swarm.tally().count(|delivery| delivery.kind == Kind::Presence)).sum::<usize>();
+        || swarms.iter().map(|pool| pool.tally().count(|delivery| delivery.kind == Kind::Presence)).sum::<usize>();
     let end = Instant::now() + LATEST;
     while told() < sent.len() && Instant::now() < end {
         std::thread::sleep(TICK);
     }
     let mut lags = Vec::with_capacity(sent.len());
-    for (place, swarm) in swarms.iter().enumerate() {
-        for delivery in &swarm.tally().deliveries {
+    for (place, pool) in swarms.iter().enumerate() {
+        for delivery in &pool.tally().deliveries {
             if let Some(at) = sent.get(&(place * half + delivery.connection, delivery.version)) {
                 lags.push(delivery.at.saturating_duration_since(*at).as_secs_f64() * 1000.0);
             }

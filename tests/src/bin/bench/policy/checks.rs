@@ -12,13 +12,13 @@ use rollcall_host::runtime::Checker;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::SqliteArchive;
 
-use super::rivals::{Asked, Sets, used_memory};
-use super::town::{self, Kind};
+use super::baselines::{Asked, Sets, used_memory};
+use super::population::{self, Kind};
 use super::{count, instance};
-use crate::ground::{SLICE, in_turn};
-use crate::people::{self, Random};
 use crate::report::{Goal, Section, number, ratio};
-use crate::sample::Duel;
+use crate::sample::Comparison;
+use crate::users::{self, Random};
+use crate::wasm_and_native::{SLICE, in_turn};
 
 /// Subjects of one check.
 const BATCHES: [usize; 3] = [1, 200, TARGET_BATCH];
@@ -39,7 +39,7 @@ const READY: usize = 256;
 const COMPARED: usize = 100_000;
 
 /// Everybody who can be asked.
-struct Ground {
+struct WasmAndNative {
     checker: Checker,
     policy_index: PolicyIndex,
     /// An instance that holds everything of a policy that says nothing.
@@ -79,10 +79,10 @@ pub(crate) fn run() -> Result<Section> {
             from SQLite in {took_s:.1} s. One subject in a hundred is hidden; of the names one in twenty is in a block \
             with somebody else. Times are for one subject. The same verdicts of {} subjects were compared before \
             anything was timed.",
-            number(town::RESTRICTED as f64),
-            number(town::NUMBERED as f64),
-            number(town::PAIRS as f64),
-            number(town::SETTINGS as f64),
+            number(population::RESTRICTED as f64),
+            number(population::NUMBERED as f64),
+            number(population::PAIRS as f64),
+            number(population::SETTINGS as f64),
             number(bytes / 1e6),
             number(COMPARED as f64),
         ));
@@ -100,8 +100,8 @@ pub(crate) fn run() -> Result<Section> {
 }
 
 /// Tells everybody the same.
-async fn settle(server: &Server) -> Result<(Ground, f64, f64)> {
-    let changes = town::changes()?;
+async fn settle(server: &Server) -> Result<(WasmAndNative, f64, f64)> {
+    let changes = population::changes()?;
     let policies = Arc::new(SqliteArchive::in_memory()?.policies());
     instance::apply(&*policies, changes.iter().cloned().map(Ok)).await?;
     let checker = instance::cold(policies).await?;
@@ -113,12 +113,12 @@ async fn settle(server: &Server) -> Result<(Ground, f64, f64)> {
     let mut policy_index = PolicyIndex::new(0x5eed);
     changes.iter().for_each(|change| policy_index.apply(change));
     let ground =
-        Ground { checker, policy_index, idle, sets: Sets::of(&changes), redis: Asked::fill(server, &changes)? };
+        WasmAndNative { checker, policy_index, idle, sets: Sets::of(&changes), redis: Asked::fill(server, &changes)? };
     Ok((ground, took_s, freshness.bytes as f64))
 }
 
 /// All must say the same, as far as they know it.
-async fn compare(ground: &mut Ground) -> Result<()> {
+async fn compare(ground: &mut WasmAndNative) -> Result<()> {
     let mut random = Random::new(3);
     for batch in BATCHES {
         for (viewer, subjects) in calls(Kind::Mixed, batch, COMPARED, &mut random)? {
@@ -135,8 +135,8 @@ async fn compare(ground: &mut Ground) -> Result<()> {
     Ok(())
 }
 
-async fn measure(ground: &mut Ground, section: &mut Section) -> Result<()> {
-    let Ground { checker, policy_index, idle, sets, redis } = ground;
+async fn measure(ground: &mut WasmAndNative, section: &mut Section) -> Result<()> {
+    let WasmAndNative { checker, policy_index, idle, sets, redis } = ground;
     let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
     let mut verdicts = Vec::new();
     for batch in BATCHES {
@@ -165,15 +165,15 @@ async fn measure(ground: &mut Ground, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-fn row(section: &mut Section, subjects: &str, batch: usize, against: &str, duel: &Duel) {
-    let (median, range) = ratio(duel.ratio());
-    let per_second = 1e9 / duel.ours();
+fn row(section: &mut Section, subjects: &str, batch: usize, against: &str, comparison: &Comparison) {
+    let (median, range) = ratio(comparison.ratio());
+    let per_second = 1e9 / comparison.ours();
     let cells = [
         subjects.to_owned(),
         count(batch as f64),
         against.to_owned(),
-        number(duel.ours()),
-        number(duel.theirs()),
+        number(comparison.ours()),
+        number(comparison.theirs()),
         median,
         range,
         number(per_second),
@@ -189,16 +189,16 @@ fn row(section: &mut Section, subjects: &str, batch: usize, against: &str, duel:
 /// many.
 fn calls(kind: Kind, batch: usize, subjects: usize, random: &mut Random) -> Result<Vec<Call>> {
     let call = |place: usize| {
-        let owner = random.below(town::PAIRS);
+        let owner = random.below(population::PAIRS);
         let mut ids = Ids::with_capacity(batch);
         for place in place * batch..(place + 1) * batch {
             let is_enemy = kind != Kind::Numbers && batch > 1 && place % batch == 0;
             ids.push(&UserId::parse(match is_enemy {
-                true => people::name(town::blocked_by(owner, town::PAIRS)),
-                false => town::subject(kind, place, random),
+                true => users::name(population::blocked_by(owner, population::PAIRS)),
+                false => population::subject(kind, place, random),
             })?);
         }
-        Ok((UserId::parse(people::name(owner))?, ids))
+        Ok((UserId::parse(users::name(owner))?, ids))
     };
     (0..subjects.div_ceil(batch)).map(call).collect()
 }

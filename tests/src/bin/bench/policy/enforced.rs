@@ -12,9 +12,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::load::Connection;
-use crate::people::{self, Random};
 use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
+use crate::users::{self, Random};
 
 /// Blocks, each of which is then taken back.
 const BLOCKS: u64 = 300;
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<Section> {
     let [here, there] = &hosts;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asking, watching) = runtime.block_on(async {
-        Connection::open(here.address()).await?.ask(&people::heartbeat(SUBJECT)).await?;
+        Connection::open(here.address()).await?.ask(&users::heartbeat(SUBJECT)).await?;
         anyhow::Ok((asks(here, there).await?, watches(here, there).await?))
     })?;
     let columns = ["what", "changes", "p50 ms", "p99 ms", "max ms"];
@@ -78,9 +78,9 @@ fn row(section: &mut Section, what: &str, changes: u64, mut lags_ms: Vec<f64>, g
 
 /// The change, and how the subject then looks to the viewer.
 fn change(block: bool) -> (Vec<u8>, &'static [u8]) {
-    let path = format!("/v1/blocks/{}", people::name(VIEWER));
+    let path = format!("/v1/blocks/{}", users::name(VIEWER));
     let (method, looks) = if block { ("PUT", HIDDEN) } else { ("DELETE", SEEN) };
-    (people::request(method, &path, SUBJECT, ""), looks)
+    (users::request(method, &path, SUBJECT, ""), looks)
 }
 
 fn ms(since: Instant) -> f64 {
@@ -95,7 +95,7 @@ async fn pause(random: &mut Random) {
 async fn asks(here: &Host, there: &Host) -> Result<Lags> {
     let (mut changing, mut asking) =
         (Connection::open(here.address()).await?, Connection::open(there.address()).await?);
-    let query = people::request("GET", &format!("/v1/presence/{}", people::name(SUBJECT)), VIEWER, "");
+    let query = users::request("GET", &format!("/v1/presence/{}", users::name(SUBJECT)), VIEWER, "");
     let (mut lags, mut random) = (Lags::default(), Random::new(1));
     for block in (0..BLOCKS).flat_map(|_| [true, false]) {
         pause(&mut random).await;
@@ -152,8 +152,8 @@ impl Watching {
     async fn open(host: &Host) -> Result<Self> {
         let mut stream = TcpStream::connect(host.address()).await?;
         stream.set_nodelay(true)?;
-        let path = format!("/v1/subscribe?watch_only=true&users={}", people::name(SUBJECT));
-        stream.write_all(&people::request("GET", &path, VIEWER, "")).await?;
+        let path = format!("/v1/subscribe?watch_only=true&users={}", users::name(SUBJECT));
+        stream.write_all(&users::request("GET", &path, VIEWER, "")).await?;
         let mut watching = Self { stream, heard: Vec::new() };
         watching.until(SEEN).await?;
         Ok(watching)

@@ -9,7 +9,7 @@ use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{Policies, SqliteArchive};
 
-use super::{instance, town};
+use super::{instance, population};
 use crate::process::resident_bytes;
 use crate::report::{Goal, Section, number};
 
@@ -60,7 +60,7 @@ fn resident(server: &Server) -> Result<f64> {
 fn measure(count: u64, policies: Arc<dyn Policies>) -> Result<(f64, f64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        instance::apply(&*policies, town::in_a_row(count)).await?;
+        instance::apply(&*policies, population::in_a_row(count)).await?;
         let checker = instance::cold(policies).await?;
         let began = Instant::now();
         let freshness = instance::load(&checker).await?;

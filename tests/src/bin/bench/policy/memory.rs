@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use rollcall_core::policy::{Change, PolicyIndex};
 
-use super::town;
+use super::population;
 use crate::report::{Goal, Section, number};
 
 /// How many are restricted.
@@ -24,8 +24,8 @@ pub(crate) fn run() -> Result<Section> {
     let mut section = Section::new("policy-memory: restricted accounts in a policy_index", &columns);
     for count in RESTRICTED {
         let goal = if count == BILLION { Goal::AtMost(TARGET_MB) } else { Goal::None };
-        row(&mut section, count, "in a row", town::in_a_row(count), goal)?;
-        row(&mut section, count, "at random below 2^32", town::scattered(PAGES, count), Goal::None)?;
+        row(&mut section, count, "in a row", population::in_a_row(count), goal)?;
+        row(&mut section, count, "at random below 2^32", population::scattered(PAGES, count), Goal::None)?;
     }
     section.note(
         "What the policy_index's structures take, as it says itself, taken in by pages of 65,536. A billion at random are 23 % \

@@ -1,6 +1,7 @@
 //! Who may see whom: what a check costs against what else one could ask, what everything takes in memory, how soon a
 //! block is in force on another host, and what all of it asks of the store.
 
+mod baselines;
 mod checks;
 mod enforced;
 mod instance;
@@ -8,10 +9,9 @@ mod loading;
 mod memory;
 mod pairs;
 mod plot;
+mod population;
 mod queries;
-mod rivals;
 mod starts;
-mod town;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ use anyhow::{Result, ensure};
 use rollcall_tests::Host;
 
 use crate::load::Connection;
-use crate::people;
 use crate::report::number;
+use crate::users;
 
 pub(crate) use checks::run as checks;
 pub(crate) use enforced::run as enforced;
@@ -57,7 +57,7 @@ fn host(data: &Path, store: &str, instances: u32) -> Result<Host> {
 async fn beat(host: &Host, people: u64) -> Result<()> {
     let mut open = Connection::open(host.address()).await?;
     for first in (0..people).step_by(500) {
-        open.ask(&people::heartbeats(first..(first + 500).min(people))).await?;
+        open.ask(&users::heartbeats(first..(first + 500).min(people))).await?;
     }
     Ok(())
 }

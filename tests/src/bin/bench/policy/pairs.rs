@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use rollcall_core::policy::{BITS_PER_KEY, PolicyIndex, false_positive_rate};
 
-use super::{per_cent, plot, town};
+use super::{per_cent, plot, population};
 use crate::report::{Goal, Section, number};
 
 /// How many pairs there are, among how many people.
@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<Section> {
     let mut found = Vec::new();
     for (pairs, people) in PAIRS {
         let mut policy_index = PolicyIndex::new(0x5eed);
-        town::blocks(pairs, people)?.iter().for_each(|change| policy_index.apply(change));
+        population::blocks(pairs, people)?.iter().for_each(|change| policy_index.apply(change));
         let (count, filter) = (policy_index.census().blocks, policy_index.filter_stats());
         ensure!(count > pairs * 9 / 10, "only {count} of {pairs} pairs are blocked");
         let bits = filter.bits as f64 / filter.keys as f64;

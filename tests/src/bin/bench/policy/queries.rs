@@ -8,11 +8,11 @@ use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_tests::Host;
 
-use super::{instance, town};
+use super::{instance, population};
 use crate::http::Rivals;
 use crate::load::{Connection, Requests};
-use crate::people::{self, Random};
 use crate::report::{Goal, Section, number};
+use crate::users::{self, Random};
 
 /// How many people are online.
 const PEOPLE: u64 = 10_000;
@@ -41,8 +41,8 @@ pub(crate) fn run() -> Result<Section> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         let store = Redis::open(&strict.url(), Options::default()).await?;
-        let blocks = town::blocks(BLOCKS, PEOPLE)?;
-        instance::apply(&store, blocks.into_iter().chain(town::settings(0, SHY)?).map(Ok)).await
+        let blocks = population::blocks(BLOCKS, PEOPLE)?;
+        instance::apply(&store, blocks.into_iter().chain(population::settings(0, SHY)?).map(Ok)).await
     })?;
     let (ours, theirs) =
         (super::host(Path::new("none"), &strict.url(), 2)?, super::host(Path::new("none"), &open.url(), 2)?);
@@ -83,9 +83,9 @@ pub(crate) fn run() -> Result<Section> {
 
 /// Somebody asks for people at random.
 fn query(random: &mut Random) -> Vec<u8> {
-    let names: Vec<String> = (0..ASKED).map(|_| format!(r#""{}""#, people::name(random.below(PEOPLE)))).collect();
+    let names: Vec<String> = (0..ASKED).map(|_| format!(r#""{}""#, users::name(random.below(PEOPLE)))).collect();
     let body = format!(r#"{{"users":[{}]}}"#, names.join(","));
-    people::request("POST", "/v1/presence", random.below(PEOPLE), &body)
+    users::request("POST", "/v1/presence", random.below(PEOPLE), &body)
 }
 
 /// What was counted of the queries.

@@ -9,7 +9,7 @@ use rollcall_servers::redis::Redis as Server;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_tests::Host;
 
-use super::{count, instance, town};
+use super::{count, instance, population};
 use crate::report::{Goal, Section, number};
 
 /// What everybody set: restricted numbers at random over so many pages, and people who hide.
@@ -34,8 +34,8 @@ pub(crate) fn run() -> Result<Section> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         let store = Redis::open(&server.url(), Options::default()).await?;
-        let settings = town::settings(0, SETTINGS)?.into_iter().map(Ok);
-        instance::apply(&store, town::scattered(PAGES, RESTRICTED).chain(settings)).await
+        let settings = population::settings(0, SETTINGS)?.into_iter().map(Ok);
+        instance::apply(&store, population::scattered(PAGES, RESTRICTED).chain(settings)).await
     })?;
     let columns = ["start", "until warm, s", "commands", "Redis sends, MB", "Redis is busy, ms", "which"];
     let mut section = Section::new("policy-starts: what a start asks of Redis", &columns);

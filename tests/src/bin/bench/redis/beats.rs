@@ -17,10 +17,10 @@ use rollcall_tests::Host;
 
 use crate::http::Rivals;
 use crate::load::Requests;
-use crate::people::{self, Random};
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number, ratio};
-use crate::sample::Duel;
+use crate::sample::Comparison;
+use crate::users::{self, Random};
 
 /// How many people beat, and over how many keys `redis-benchmark` spreads: as few as it takes by itself, so that
 /// everything is in the server's caches, and so many that hardly anything is.
@@ -83,7 +83,7 @@ async fn compare(
     people: u64,
     goal: Goal,
 ) -> Result<()> {
-    let (mut duel, mut by_cpu) = (Duel::default(), Duel::default());
+    let (mut comparison, mut by_cpu) = (Comparison::default(), Comparison::default());
     let mut random = Random::new(people);
     let pid = server.process_id().context("the server is gone")?;
     for _ in 0..SLICES {
@@ -91,14 +91,14 @@ async fn compare(
         let beats = slice(function_handles, &mut random, people).await?;
         let between = cpu_us(pid)?;
         let sets = sets_per_second(server.port(), people)?;
-        duel.push(beats, sets);
+        comparison.push(beats, sets);
         by_cpu.push(BEATS as f64 / (between - before), SETS as f64 / (cpu_us(pid)? - between));
     }
-    let (median, range) = ratio(duel.ratio());
+    let (median, range) = ratio(comparison.ratio());
     let among = number(people as f64);
-    section.row([format!("beats/s among {among} people"), number(duel.ours())], Goal::None, 0.0);
-    section.row([format!("`SET`s/s of redis-benchmark beside {among}"), number(duel.theirs())], Goal::None, 0.0);
-    section.row([format!("beats per `SET` among {among} ({range})"), median], goal, duel.ratio().median);
+    section.row([format!("beats/s among {among} people"), number(comparison.ours())], Goal::None, 0.0);
+    section.row([format!("`SET`s/s of redis-benchmark beside {among}"), number(comparison.theirs())], Goal::None, 0.0);
+    section.row([format!("beats per `SET` among {among} ({range})"), median], goal, comparison.ratio().median);
     let (median, range) = ratio(by_cpu.ratio());
     let name = format!("the same, per second of the server's processor ({range})");
     section.row([name, median], goal, by_cpu.ratio().median);
@@ -113,7 +113,7 @@ fn function_handles(store: Arc<Redis>) -> Result<FunctionHandles> {
 }
 
 async fn beat(function_handles: &FunctionHandles, people: impl Iterator<Item = u64>) -> Result<()> {
-    let beats = people.map(people::beat).collect::<Result<Vec<_>, _>>()?;
+    let beats = people.map(users::beat).collect::<Result<Vec<_>, _>>()?;
     for answer in function_handles.beat_many(beats).await? {
         answer?;
     }
@@ -123,7 +123,7 @@ async fn beat(function_handles: &FunctionHandles, people: impl Iterator<Item = u
 /// Beats per second in one slice. Who beats is made up before, as redis-benchmark does; and whenever a call is answered the
 /// next is made, so that the server does not wait for us.
 async fn slice(function_handles: &FunctionHandles, random: &mut Random, people: u64) -> Result<f64> {
-    let mut batch = || (0..BATCH).map(|_| people::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
+    let mut batch = || (0..BATCH).map(|_| users::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
     let batches = (0..BEATS / BATCH).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
     let mut calls =
@@ -157,7 +157,7 @@ async fn costs(section: &mut Section, store: &Redis, function_handles: &Function
     beat(function_handles, 0..BATCH).await?;
     let per_beat = (store.stats().commands.get() - commands) as f64 / BATCH as f64;
     section.row(["commands per steady beat".to_owned(), number(per_beat)], Goal::AtMost(3.0), per_beat);
-    let asked = (0..ASKED).map(|person| UserId::parse(people::name(person))).collect::<Result<Vec<_>, _>>()?;
+    let asked = (0..ASKED).map(|person| UserId::parse(users::name(person))).collect::<Result<Vec<_>, _>>()?;
     let trips = store.stats().round_trips.get();
     for view in function_handles.look_up(None, asked).await? {
         view?;
@@ -170,7 +170,7 @@ async fn costs(section: &mut Section, store: &Redis, function_handles: &Function
 /// Single beats over HTTP, on Redis against embedded.
 pub(crate) fn over_http() -> Result<Section> {
     let server = Server::start()?;
-    let requests: Requests = (0..10_000).map(people::heartbeat).collect();
+    let requests: Requests = (0..10_000).map(users::heartbeat).collect();
     let nowhere = Path::new("none");
     let ours = Host::start_in(nowhere, &["--store", &server.url()]);
     let theirs = Host::start_in(nowhere, &[]);
@@ -181,8 +181,8 @@ pub(crate) fn over_http() -> Result<Section> {
         &["connections", "figure", "redis", "embedded", "redis/embedded", "min–max"],
     );
     for (connections, span) in [(64, 500), (1, 200)] {
-        let duels = rivals.compare(connections, Duration::from_millis(span), SLICES)?;
-        duels.report(&mut section, connections, Goal::None);
+        let comparisons = rivals.compare(connections, Duration::from_millis(span), SLICES)?;
+        comparisons.report(&mut section, connections, Goal::None);
     }
     section.note("Both hosts with one worker per core; client, hosts and Redis share the cores.");
     Ok(section)

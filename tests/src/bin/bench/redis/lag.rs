@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use super::{info, plot};
 use crate::load::Connection;
-use crate::people;
 use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
+use crate::users;
 
 /// How many are online all the while.
 const ONLINE: u64 = 1_000_000;
@@ -101,7 +101,7 @@ pub(super) async fn beat(address: &str, people: std::ops::Range<u64>) -> Result<
     let mut open = Connection::open(address).await?;
     let end = people.end;
     for first in people.step_by(BATCH as usize) {
-        open.ask(&people::heartbeats(first..(first + BATCH).min(end))).await?;
+        open.ask(&users::heartbeats(first..(first + BATCH).min(end))).await?;
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ async fn read(address: &str, people: std::ops::Range<u64>) -> Result<Vec<f64>> {
     let mut lags_ms = Vec::new();
     let count = people.end - people.start;
     for first in people.step_by(BATCH as usize) {
-        let answer: Value = serde_json::from_slice(open.ask(&people::presences(first..first + BATCH)).await?)?;
+        let answer: Value = serde_json::from_slice(open.ask(&users::presences(first..first + BATCH)).await?)?;
         let presences = answer.get("presences").and_then(Value::as_array).context("no presences")?;
         lags_ms.extend(presences.iter().map(|presence| lag_ms(presence).unwrap_or(f64::INFINITY)));
     }

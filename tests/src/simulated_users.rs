@@ -1,4 +1,4 @@
-//! People by the thousand: they come, beat, fall silent, leave and choose, by whichever host is at hand, and keep a diary.
+//! People by the thousand: they come, beat, fall silent, leave and choose, by whichever host is at hand, and keep a history.
 //!
 //! What each does comes from a seed, so that two runs differ only in what the machine makes of them.
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::diary::{Diary, During, Told};
+use crate::history::{AcknowledgedBeat, History, RequestSpan};
 use crate::{Answer, Client};
 
 /// Beats sent together: what an edge would gather.
@@ -26,7 +26,7 @@ pub struct Person {
     /// Their name.
     pub name: String,
     /// What is known of them.
-    pub diary: Diary,
+    pub history: History,
     dice: Dice,
     turn: Instant,
 }
@@ -60,8 +60,8 @@ pub fn people(count: usize, seed: u64) -> Vec<Person> {
     let person = |index: usize| {
         let mut dice = Dice((seed << 32 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let turn = Instant::now() + dice.between(0, 1000);
-        let diary = Diary { chooses: index.is_multiple_of(CHOOSERS), ..Diary::default() };
-        Person { name: format!("p{index}"), diary, dice, turn }
+        let history = History { chooses: index.is_multiple_of(CHOOSERS), ..History::default() };
+        Person { name: format!("p{index}"), history, dice, turn }
     };
     (0..count).map(person).collect()
 }
@@ -86,7 +86,7 @@ pub fn flap(people: &mut [Person], hosts: &[Client], lasting: Duration) {
 /// Whoever chose takes that back and beats once more: from then on their end is like anybody's.
 pub fn come_out(people: &mut [Person], host: &Client) {
     let mut driver = Driver { hosts: vec![host.clone()], turn: 0 };
-    let mut choosers: Vec<&mut Person> = people.iter_mut().filter(|person| person.diary.chooses).collect();
+    let mut choosers: Vec<&mut Person> = people.iter_mut().filter(|person| person.history.chooses).collect();
     for person in &choosers {
         let answer = host.as_user(&person.name).send("DELETE", "/v1/status", None);
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -130,12 +130,12 @@ impl Driver {
         let beats: Vec<Value> = people.iter().map(|p| json!({ "user": p.name, "device": device })).collect();
         let body = json!({ "beats": beats }).to_string();
         let host = self.host();
-        let (during, answer) = During::of(|| host.try_send("POST", "/v1/heartbeats", Some(body.as_bytes())));
+        let (during, answer) = RequestSpan::of(|| host.try_send("POST", "/v1/heartbeats", Some(body.as_bytes())));
         let outcomes = answer.ok().map(|answer| answer.json["outcomes"].clone()).unwrap_or_default();
         for (index, person) in people.iter_mut().enumerate() {
             match told(during, &outcomes[index]) {
-                Some(told) => person.diary.beats.push(told),
-                None => person.diary.unsure.push(during),
+                Some(told) => person.history.beats.push(told),
+                None => person.history.unsure.push(during),
             }
         }
     }
@@ -143,9 +143,9 @@ impl Driver {
     fn leave(&mut self, person: &mut Person, reason: &str) {
         let body = json!({ "device": "web", "reason": reason }).to_string();
         let host = self.host().as_user(&person.name);
-        let (during, answer) = During::of(|| host.try_send("POST", "/v1/leave", Some(body.as_bytes())));
+        let (during, answer) = RequestSpan::of(|| host.try_send("POST", "/v1/leave", Some(body.as_bytes())));
         expected(answer);
-        person.diary.departures.push(during);
+        person.history.departures.push(during);
     }
 
     fn choose(&mut self, person: &Person, wish: &Value) {
@@ -161,9 +161,9 @@ fn expected(answer: Result<Answer, String>) {
     }
 }
 
-fn told(during: During, outcome: &Value) -> Option<Told> {
+fn told(during: RequestSpan, outcome: &Value) -> Option<AcknowledgedBeat> {
     let state = outcome["state"].as_str()?.to_owned();
-    Some(Told { during, state, version: outcome["version"].as_u64()? })
+    Some(AcknowledgedBeat { during, state, version: outcome["version"].as_u64()? })
 }
 
 impl Person {
@@ -178,7 +178,7 @@ impl Person {
             88..92 => (Act::Leave("logout"), self.dice.between(50, 2500)),
             // About when the grace ends.
             92..95 => (Act::Leave("dropped"), self.dice.between(100, 600)),
-            _ if self.diary.chooses => (Act::Choose(self.wish()), self.dice.between(50, 900)),
+            _ if self.history.chooses => (Act::Choose(self.wish()), self.dice.between(50, 900)),
             _ => (Act::Beat("phone"), self.dice.between(100, 900)),
         };
         self.turn = now + pause;

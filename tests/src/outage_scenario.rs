@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::diary::{GHOST_BOUND_MS, ghosts, now_ms, repetitions};
-use crate::{Client, Event, Heard, Host, Recorder, eventually};
+use crate::history::{GHOST_BOUND_MS, ghosts, now_ms, repetitions};
+use crate::{Client, Event, Host, Published, Recorder, eventually};
 
 /// How often those who stay beat: six times in the life of a beat, so that a busy machine does not make them silent.
 const BEAT_EVERY: Duration = Duration::from_millis(250);
@@ -23,11 +23,11 @@ const NOTICED: Duration = Duration::from_secs(4);
 /// A host tries a lost store every 150 ms, and a Cluster needs a few seconds to promote a replica.
 const BACK: Duration = Duration::from_secs(20);
 
-/// What the hosts of a vigil are started with, beside the store.
+/// What the hosts of a scenario are started with, beside the store.
 pub const ARGUMENTS: [&str; 6] = ["--interval", "1s", "--tolerance", "500ms", "--workers", "1"];
 
 /// Two hosts, those who stay, those who go, and what is published about them.
-pub struct Vigil {
+pub struct OutageScenario {
     /// The hosts.
     pub hosts: Vec<Host>,
     /// What is heard.
@@ -55,7 +55,7 @@ pub fn names() -> (Vec<String>, Vec<String>) {
     (named("stays", 60), named("goes", 30))
 }
 
-impl Vigil {
+impl OutageScenario {
     /// Two hosts on this store. Those who stay are here when this returns.
     pub fn begin(store: &str, recorder: Recorder) -> Self {
         let mut arguments = ARGUMENTS.to_vec();
@@ -73,11 +73,11 @@ impl Vigil {
                 }
             }
         });
-        let vigil = Self { hosts, recorder, stayers, goers, ended, beating: Some(beating) };
-        for user in &vigil.stayers {
-            vigil.recorder.until(user, "online", NOTICED);
+        let scenario = Self { hosts, recorder, stayers, goers, ended, beating: Some(beating) };
+        for user in &scenario.stayers {
+            scenario.recorder.until(user, "online", NOTICED);
         }
-        vigil
+        scenario
     }
 
     /// Those who go beat for the last time.
@@ -120,7 +120,7 @@ impl Vigil {
         now_ms()
     }
 
-    /// Those who went are declared offline; see [`Vigil::are_declared`].
+    /// Those who went are declared offline; see [`OutageScenario::are_declared`].
     pub fn goers_are_declared(&self, outage: Outage) {
         self.are_declared(&self.goers, outage);
     }
@@ -162,7 +162,7 @@ impl Vigil {
         }
         let heard = self.recorder.heard();
         assert_eq!(repetitions(&heard), Vec::<String>::new());
-        let ends: Heard = heard
+        let ends: Published = heard
             .iter()
             .filter(|(user, _)| self.stayers.contains(user))
             .map(|(user, events)| (user.clone(), events.clone()))
@@ -176,7 +176,7 @@ impl Vigil {
     }
 }
 
-impl Drop for Vigil {
+impl Drop for OutageScenario {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
     }

@@ -9,7 +9,7 @@ use rollcall_servers::{Process, free_port, wait_until};
 use tempfile::TempDir;
 
 use crate::wasi::{Paths, Wasi};
-use crate::{Client, Host, Mint, Stream, root};
+use crate::{Client, Host, Stream, TokenIssuer, root};
 
 /// The components are compiled when a program starts that has none of its own compiled ahead.
 const START: Duration = Duration::from_secs(120);
@@ -35,29 +35,29 @@ const PATHS: &Paths = &[
 
 /// How the service is set up, wherever it is.
 #[derive(Default)]
-pub struct Setup {
+pub struct Settings {
     /// Settings by the names that the manifests have for them: `interval_ms`.
     pub settings: Vec<(&'static str, String)>,
     /// Whoever signs tokens; none: everybody is believed.
-    pub mint: Option<Mint>,
+    pub issuer: Option<TokenIssuer>,
 }
 
-impl Setup {
+impl Settings {
     /// Beats every second. A beat lasts for three, because what is asked of a busy machine in between takes its time.
     pub fn brisk() -> Self {
         let settings = [("interval_ms", 1000), ("tolerance_ms", 2000), ("evict_after_ms", 200)];
-        Self { settings: settings.map(|(name, value)| (name, value.to_string())).to_vec(), mint: None }
+        Self { settings: settings.map(|(name, value)| (name, value.to_string())).to_vec(), issuer: None }
     }
 
     /// The same, where only tokens are believed.
     pub fn with_tokens(self) -> Self {
-        Self { mint: Some(Mint::default()), ..self }
+        Self { issuer: Some(TokenIssuer::default()), ..self }
     }
 
     /// All settings that a component reads, with those of access.
     fn all(&self) -> Vec<(&'static str, String)> {
-        let access = match &self.mint {
-            Some(mint) => ("token_key", mint.secret()),
+        let access = match &self.issuer {
+            Some(issuer) => ("token_key", issuer.secret()),
             None => ("open", "true".to_owned()),
         };
         self.settings.iter().cloned().chain([access]).collect()
@@ -71,12 +71,12 @@ impl Setup {
 }
 
 /// A running service.
-pub struct Place {
+pub struct Deployment {
     /// What it is called when something is wrong with it.
     pub name: &'static str,
     /// Whether it notices by itself that somebody is gone; else somebody has to sweep.
     pub notices: bool,
-    setup: Setup,
+    setup: Settings,
     /// Where each path is answered, by its beginning.
     routes: Vec<(&'static str, String)>,
     /// What runs for as long as this value is there.
@@ -92,16 +92,16 @@ struct Program {
     _folder: TempDir,
 }
 
-impl Place {
+impl Deployment {
     /// Our host.
-    pub fn host(redis: &str, setup: Setup) -> Self {
+    pub fn host(redis: &str, setup: Settings) -> Self {
         let mut arguments = vec!["--store".to_owned(), redis.to_owned()];
         for (name, value) in &setup.settings {
             let flag = name.trim_end_matches("_ms").replace('_', "-");
             let unit = if name.ends_with("_ms") { "ms" } else { "" };
             arguments.extend([format!("--{flag}"), format!("{value}{unit}")]);
         }
-        arguments.extend(setup.mint.iter().flat_map(|mint| ["--token-key".to_owned(), mint.key()]));
+        arguments.extend(setup.issuer.iter().flat_map(|issuer| ["--token-key".to_owned(), issuer.key()]));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let host = Host::start(&arguments);
         let routes = vec![("/", host.base().to_owned())];
@@ -109,12 +109,12 @@ impl Place {
     }
 
     /// `spin up`, with the manifest as it is shipped.
-    pub fn spin(redis_port: u16, setup: Setup) -> Self {
+    pub fn spin(redis_port: u16, setup: Settings) -> Self {
         Self::spin_by(Command::new("spin"), &root().join("spin.toml"), redis_port, setup)
     }
 
     /// The same on Spin's own connection to Redis, by the changes that the manifest asks for.
-    pub fn spin_that_connects(redis_port: u16, setup: Setup) -> Self {
+    pub fn spin_that_connects(redis_port: u16, setup: Settings) -> Self {
         let shipped = std::fs::read_to_string(root().join("spin.toml")).expect("a manifest");
         let dist = root().join("dist");
         let manifest = shipped
@@ -129,13 +129,13 @@ impl Place {
     }
 
     /// The same, started again whenever it ends.
-    pub fn supervised_spin(redis_port: u16, setup: Setup) -> Self {
+    pub fn supervised_spin(redis_port: u16, setup: Settings) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SUPERVISOR, "supervisor", "spin"]);
         Self::spin_by(command, &root().join("spin.toml"), redis_port, setup)
     }
 
-    fn spin_by(mut command: Command, manifest: &Path, redis_port: u16, setup: Setup) -> Self {
+    fn spin_by(mut command: Command, manifest: &Path, redis_port: u16, setup: Settings) -> Self {
         command.arg("up").arg("--from").arg(manifest).arg("--quiet");
         let variables = setup.all().into_iter().chain([("redis_port", redis_port.to_string())]);
         command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
@@ -145,7 +145,7 @@ impl Place {
     }
 
     /// `wasmtime serve`, one for each function.
-    pub fn wasmtime(redis: &str, setup: Setup) -> Self {
+    pub fn wasmtime(redis: &str, setup: Settings) -> Self {
         let (mut routes, mut programs) = (Vec::new(), Vec::new());
         for (function, paths) in PATHS {
             let mut command = Command::new(wasmtime());
@@ -164,7 +164,7 @@ impl Place {
     }
 
     /// A host of WASI in this process, which tells what went wrong inside.
-    pub fn wasi(redis: &str, setup: Setup) -> Self {
+    pub fn wasi(redis: &str, setup: Settings) -> Self {
         let wasi = Wasi::start(PATHS, setup.variables(redis));
         let routes = vec![("/", wasi.base())];
         Self { name: "WASI", notices: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
@@ -185,7 +185,7 @@ impl Place {
         command.arg("up").arg("--from").arg(&manifest).arg("--quiet");
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
-        let setup = Setup::default();
+        let setup = Settings::default();
         Self {
             name: "one GET on Spin",
             notices: false,
@@ -225,8 +225,8 @@ impl Place {
 
     /// A client that may do all that these scopes allow.
     pub fn client_with(&self, user: &str, scopes: &[&str]) -> Client {
-        match &self.setup.mint {
-            Some(mint) => Client::with_token("", &mint.token(user, scopes)).routed(&self.routes),
+        match &self.setup.issuer {
+            Some(issuer) => Client::with_token("", &issuer.token(user, scopes)).routed(&self.routes),
             None => self.named(user),
         }
     }
@@ -244,7 +244,7 @@ impl Place {
     /// The same, from where an earlier stream was left.
     pub fn subscribe_from(&self, user: &str, query: &str, last_id: Option<&str>) -> Stream {
         let path = format!("/v1/subscribe?{query}");
-        let token = self.setup.mint.as_ref().map(|mint| format!("Bearer {}", mint.token(user, &[])));
+        let token = self.setup.issuer.as_ref().map(|issuer| format!("Bearer {}", issuer.token(user, &[])));
         let mut headers = match &token {
             Some(token) => vec![("Authorization", token.as_str())],
             None => vec![("Rollcall-User", user)],

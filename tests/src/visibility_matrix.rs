@@ -1,11 +1,11 @@
-//! People in every state of life, and every bond that keeps one of them from being seen: the rows and columns of the
+//! People in every state of life, and every relation that keeps one of them from being seen: the rows and columns of the
 //! table of what is hidden.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::{Host, Stage, eventually};
+use crate::{Host, Service, eventually};
 
 /// Whoever looks.
 pub const VIEWER: &str = "alice";
@@ -15,7 +15,7 @@ pub const EVICT_AFTER: &str = "2s";
 
 /// How somebody stands to the viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bond {
+pub enum Relation {
     /// Strangers: everything shows.
     None,
     /// An administrator restricted the account.
@@ -32,7 +32,7 @@ pub enum Bond {
     LastSeenHidden,
 }
 
-impl Bond {
+impl Relation {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::None,
@@ -46,11 +46,11 @@ impl Bond {
 
     /// Those under which nothing shows.
     pub fn hiding() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|bond| !matches!(bond, Self::None | Self::LastSeenHidden))
+        Self::ALL.into_iter().filter(|relation| !matches!(relation, Self::None | Self::LastSeenHidden))
     }
 
     /// Ties it between this person and the viewer.
-    pub fn tie(self, host: &Host, subject: &str) {
+    pub fn apply(self, host: &Host, subject: &str) {
         let (viewer, subject_asks) = (host.client(VIEWER), host.client(subject));
         match self {
             Self::None => {}
@@ -64,7 +64,7 @@ impl Bond {
     }
 
     /// Unties it again.
-    pub fn untie(self, host: &Host, subject: &str) {
+    pub fn revoke(self, host: &Host, subject: &str) {
         let (viewer, subject_asks) = (host.client(VIEWER), host.client(subject));
         match self {
             Self::None => {}
@@ -79,7 +79,7 @@ impl Bond {
 
 /// What somebody does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum SubjectState {
     /// Here.
     Online,
     /// Here, and away by choice.
@@ -87,35 +87,35 @@ pub enum Life {
     /// Here, and busy, with a note.
     Busy,
     /// Gone a moment ago.
-    JustGone,
+    JustOffline,
     /// Gone so long ago that only the archive knows.
-    LongGone,
+    Archived,
     /// Never was.
-    Never,
+    Unknown,
     /// Here, and invisible.
     Invisible,
 }
 
-impl Life {
+impl SubjectState {
     /// All of them.
     pub const ALL: [Self; 7] =
-        [Self::Online, Self::Away, Self::Busy, Self::JustGone, Self::LongGone, Self::Never, Self::Invisible];
+        [Self::Online, Self::Away, Self::Busy, Self::JustOffline, Self::Archived, Self::Unknown, Self::Invisible];
 
     /// Those of whom others are shown that they are not here.
-    pub const GONE: [Self; 4] = [Self::JustGone, Self::LongGone, Self::Never, Self::Invisible];
+    pub const SHOWN_OFFLINE: [Self; 4] = [Self::JustOffline, Self::Archived, Self::Unknown, Self::Invisible];
 
     fn live(self, host: &Host, name: &str) {
         let choose = |wish| assert_eq!(host.client(name).put("/v1/status", wish).status, 200);
-        if self == Self::Never {
+        if self == Self::Unknown {
             return;
         }
         assert_eq!(host.client(name).beat("web").status, 200);
         match self {
-            Self::Online | Self::Never => {}
+            Self::Online | Self::Unknown => {}
             Self::Away => choose(json!({ "choice": "away" })),
             Self::Busy => choose(json!({ "choice": "busy", "text": "deep work" })),
             Self::Invisible => choose(json!({ "choice": "invisible" })),
-            Self::JustGone | Self::LongGone => leave(host, name),
+            Self::JustOffline | Self::Archived => leave(host, name),
         }
     }
 
@@ -126,7 +126,7 @@ impl Life {
             Self::Online => choose(json!({ "choice": "busy", "text": "in a meeting" })),
             Self::Away | Self::Invisible => choose(json!({ "choice": "auto" })),
             Self::Busy => leave(host, name),
-            Self::JustGone | Self::LongGone | Self::Never => assert_eq!(host.client(name).beat("web").status, 200),
+            Self::JustOffline | Self::Archived | Self::Unknown => assert_eq!(host.client(name).beat("web").status, 200),
         }
     }
 }
@@ -137,28 +137,28 @@ pub fn leave(host: &Host, name: &str) {
     assert_eq!(left.status, 200, "{}", left.text);
 }
 
-/// The person of this bond and this life. All names are of one length, so that answers can be compared byte by byte.
-pub fn name(bond: Bond, life: Life) -> String {
+/// The person of this relation and this life. All names are of one length, so that answers can be compared byte by byte.
+pub fn name(relation: Relation, life: SubjectState) -> String {
     let place = |found: Option<usize>| found.expect("one of all");
-    let bond = place(Bond::ALL.iter().position(|other| *other == bond));
-    format!("subject{bond}{}", place(Life::ALL.iter().position(|other| *other == life)))
+    let relation = place(Relation::ALL.iter().position(|other| *other == relation));
+    format!("subject{relation}{}", place(SubjectState::ALL.iter().position(|other| *other == life)))
 }
 
-/// Everybody of the table, as they are to be. The stage has [`EVICT_AFTER`]; bonds are in force where the viewer is.
-pub fn populate(stage: &Stage) {
-    for (bond, life) in everybody() {
-        bond.tie(stage.here(), &name(bond, life));
+/// Everybody of the table, as they are to be. The service has [`EVICT_AFTER`]; relations are in force where the viewer is.
+pub fn populate(service: &Service) {
+    for (relation, life) in everybody() {
+        relation.apply(service.here(), &name(relation, life));
     }
-    let archived = || stage.hosts.iter().map(|host| host.metric("rollcall_archived_total")).sum::<f64>();
-    for bond in Bond::ALL {
-        Life::LongGone.live(stage.there(), &name(bond, Life::LongGone));
+    let archived = || service.hosts.iter().map(|host| host.metric("rollcall_archived_total")).sum::<f64>();
+    for relation in Relation::ALL {
+        SubjectState::Archived.live(service.there(), &name(relation, SubjectState::Archived));
     }
-    eventually("they are long gone", Duration::from_secs(30), || archived() >= Bond::ALL.len() as f64);
-    for (bond, life) in everybody().filter(|(_, life)| *life != Life::LongGone) {
-        life.live(stage.there(), &name(bond, life));
+    eventually("they are long gone", Duration::from_secs(30), || archived() >= Relation::ALL.len() as f64);
+    for (relation, life) in everybody().filter(|(_, life)| *life != SubjectState::Archived) {
+        life.live(service.there(), &name(relation, life));
     }
 }
 
-fn everybody() -> impl Iterator<Item = (Bond, Life)> {
-    Bond::ALL.into_iter().flat_map(|bond| Life::ALL.map(|life| (bond, life)))
+fn everybody() -> impl Iterator<Item = (Relation, SubjectState)> {
+    Relation::ALL.into_iter().flat_map(|relation| SubjectState::ALL.map(|life| (relation, life)))
 }

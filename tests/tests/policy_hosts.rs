@@ -15,9 +15,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use rollcall_servers::redis::{Cluster, Redis};
-use rollcall_tests::bonds::{Bond, VIEWER};
-use rollcall_tests::line::{FENCE, Transport};
-use rollcall_tests::{Deafening, Host, Stage, binary, eventually};
+use rollcall_tests::visibility_matrix::{Relation, VIEWER};
+use rollcall_tests::watcher::{FENCE, Transport};
+use rollcall_tests::{Host, LossyProxy, Service, binary, eventually};
 use serde_json::{Value, json};
 
 /// Within this a change made on one host is in force on the others. It takes a round trip, or a second if the hint is lost.
@@ -71,26 +71,26 @@ fn is_in_force(host: &Host, people: usize) -> bool {
 
 #[test]
 fn a_change_on_one_host_is_in_force_on_the_other_whether_that_has_loaded_or_not() {
-    let stage = Stage::redis(&["--workers", "2"]);
-    let alice = stage.here().client(VIEWER);
+    let service = Service::redis(&["--workers", "2"]);
+    let alice = service.here().client(VIEWER);
     for loaded in [false, true] {
         if loaded {
-            stage.hosts.iter().for_each(until_loaded);
+            service.hosts.iter().for_each(until_loaded);
         }
-        for bond in Bond::hiding() {
-            let bob = format!("bob-{bond:?}-{loaded}");
-            assert_eq!(stage.there().client(&bob).beat("web").status, 200);
+        for relation in Relation::hiding() {
+            let bob = format!("bob-{relation:?}-{loaded}");
+            assert_eq!(service.there().client(&bob).beat("web").status, 200);
             assert_eq!(alice.state(&bob), "online");
-            bond.tie(stage.there(), &bob);
+            relation.apply(service.there(), &bob);
             eventually(&format!("{bob} is hidden"), EVERYWHERE, || alice.state(&bob) == "null");
-            let late = Host::start(&["--store", &stage.redis.as_ref().unwrap().url(), "--workers", "1"]);
+            let late = Host::start(&["--store", &service.redis.as_ref().unwrap().url(), "--workers", "1"]);
             assert_eq!(late.client(VIEWER).state(&bob), "null", "a host that comes later knows it from the start");
-            bond.untie(stage.there(), &bob);
+            relation.revoke(service.there(), &bob);
             eventually(&format!("{bob} is shown"), EVERYWHERE, || alice.state(&bob) == "online");
             eventually(&format!("{bob} is shown"), EVERYWHERE, || late.client(VIEWER).state(&bob) == "online");
         }
     }
-    stage.end();
+    service.end();
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_copy_that_is_damaged_or_of_another_store_is_not_believed() {
 #[test]
 fn a_change_whose_hint_is_lost_is_in_force_a_moment_later() {
     let redis = Redis::start().unwrap();
-    let way = Deafening::before(redis.port());
+    let way = LossyProxy::before(redis.port());
     let (url, deaf) = (redis.url(), way.url());
     let [there, here] = [&url, &deaf].map(|url| Host::start(&["--store", url, "--workers", "2"]));
     for loaded in [false, true] {
@@ -175,55 +175,55 @@ fn a_change_whose_hint_is_lost_is_in_force_a_moment_later() {
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         });
-        way.set_deaf(true);
+        way.set_dropping(true);
         there.client(&bob).block(VIEWER);
         eventually("it is in force", EVERYWHERE, || here.client(VIEWER).state(&bob) == "null");
         for watcher in &mut watchers {
             let told = watcher.until("hidden is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
             assert_eq!(told.data["state"], Value::Null);
         }
-        way.set_deaf(false);
+        way.set_dropping(false);
     }
     assert!(way.lost() > 0, "hints were lost indeed");
 }
 
 #[test]
 fn a_host_that_slept_through_more_than_the_log_keeps_reads_everything_anew() {
-    let stage = Stage::redis(&["--workers", "1", "--log", "info"]);
-    stage.hosts.iter().for_each(until_loaded);
-    assert_eq!(stage.there().client("bob").beat("web").status, 200);
-    let mut alice = Transport::Events.watch(stage.here(), VIEWER, "bob");
+    let service = Service::redis(&["--workers", "1", "--log", "info"]);
+    service.hosts.iter().for_each(until_loaded);
+    assert_eq!(service.there().client("bob").beat("web").status, 200);
+    let mut alice = Transport::Events.watch(service.here(), VIEWER, "bob");
     assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
     let signal = |name: &str| {
-        let pid = stage.here().pid().to_string();
+        let pid = service.here().pid().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     };
     signal("-STOP");
-    stage.there().client("bob").block(VIEWER);
+    service.there().client("bob").block(VIEWER);
     // A log per group keeps 50,000 changes, and one person's changes are all in one.
     let changes: Vec<Value> = (0..1000)
         .map(|n| json!({ "op": if n % 2 == 0 { "block" } else { "unblock" }, "user": "bob", "other": "dave" }))
         .collect();
     for _ in 0..52 {
-        stage.there().client("backend").change(&changes);
+        service.there().client("backend").change(&changes);
     }
     signal("-CONT");
     let told = alice.until("hidden is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
     assert_eq!(told.data["state"], Value::Null);
-    until_loaded(stage.here());
+    until_loaded(service.here());
     // Of the first load, when nobody had set anything, nothing was said.
-    assert_eq!(stage.here().log().matches("holds in memory").count(), 1, "{}", stage.here().log());
-    assert_eq!(stage.here().client("x").ruling(VIEWER, "bob"), "blocked");
-    assert_eq!(stage.here().client("x").ruling("dave", "bob"), "allowed");
-    stage.end();
+    assert_eq!(service.here().log().matches("holds in memory").count(), 1, "{}", service.here().log());
+    assert_eq!(service.here().client("x").ruling(VIEWER, "bob"), "blocked");
+    assert_eq!(service.here().client("x").ruling("dave", "bob"), "allowed");
+    service.end();
 }
 
 #[test]
 fn after_a_storm_of_changes_everybody_agrees() {
-    let stage = Stage::redis(&["--workers", "2"]);
-    let url = stage.redis.as_ref().unwrap().url();
+    let service = Service::redis(&["--workers", "2"]);
+    let url = service.redis.as_ref().unwrap().url();
     let cold = Host::start(&["--store", &url, "--workers", "1", "--policy-memory", "0"]);
-    let hosts: Vec<&Host> = stage.hosts.iter().chain([&cold]).collect();
+    let hosts: Vec<&Host> = service.hosts.iter().chain([&cold]).collect();
     let people: Vec<String> = (0..8).map(|index| format!("p{index}")).collect();
     for person in &people {
         assert_eq!(cold.client(person).beat("web").status, 200);
@@ -266,24 +266,24 @@ fn after_a_storm_of_changes_everybody_agrees() {
         });
     }
     drop(watchers);
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn a_redis_that_was_emptied_hides_nobody_any_more() {
-    let stage = Stage::redis(&["--workers", "2"]);
-    stage.hosts.iter().for_each(until_loaded);
-    settle(stage.there(), 400);
-    stage.there().client("bob").block(VIEWER);
-    for host in &stage.hosts {
+    let service = Service::redis(&["--workers", "2"]);
+    service.hosts.iter().for_each(until_loaded);
+    settle(service.there(), 400);
+    service.there().client("bob").block(VIEWER);
+    for host in &service.hosts {
         eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
         eventually("so is the block", EVERYWHERE, || host.client("x").ruling(VIEWER, "bob") == "blocked");
     }
-    let mut alice = Transport::Events.watch(stage.here(), VIEWER, &format!("bob,{FENCE}"));
+    let mut alice = Transport::Events.watch(service.here(), VIEWER, &format!("bob,{FENCE}"));
     assert_eq!(alice.snapshot()["presences"][0]["state"], Value::Null);
     for round in 0..4 {
-        assert_eq!(stage.redis.as_ref().unwrap().ask(&["FLUSHALL"]).unwrap(), "OK");
-        for host in &stage.hosts {
+        assert_eq!(service.redis.as_ref().unwrap().ask(&["FLUSHALL"]).unwrap(), "OK");
+        for host in &service.hosts {
             eventually("nobody is hidden", LOADED, || {
                 let body = json!({ "viewer": VIEWER, "subjects": ["bob", "name0", "1", "name2", "name3"] });
                 let answer = host.client("x").post("/v1/restrictions/check", body);
@@ -293,22 +293,22 @@ fn a_redis_that_was_emptied_hides_nobody_any_more() {
         let told = alice.until("who watches is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
         assert_ne!(told.data["state"], Value::Null, "round {round}: {told:?}");
         // At once: what is set while a host finds its feet again is not lost on those who watch.
-        stage.hosts[round % 2].client("bob").block(VIEWER);
+        service.hosts[round % 2].client("bob").block(VIEWER);
         alice.until("so is what is set anew", LOADED, |told| told.is_of("bob") && told.data["state"].is_null());
     }
-    stage.end();
+    service.end();
 }
 
 #[test]
 fn a_redis_that_is_killed_and_keeps_its_data_keeps_who_may_see_whom() {
-    let mut stage = Stage::durable_redis(&["--workers", "2"]);
-    stage.hosts.iter().for_each(until_loaded);
-    settle(stage.there(), 400);
-    for host in &stage.hosts {
+    let mut service = Service::durable_redis(&["--workers", "2"]);
+    service.hosts.iter().for_each(until_loaded);
+    settle(service.there(), 400);
+    for host in &service.hosts {
         eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
     }
-    stage.server().kill();
-    for host in &stage.hosts {
+    service.server().kill();
+    for host in &service.hosts {
         let alice = host.client(VIEWER);
         let path = "/v1/presence/name3";
         eventually("the outage is noticed", LOADED, || alice.get(path).status == 503);
@@ -318,16 +318,16 @@ fn a_redis_that_is_killed_and_keeps_its_data_keeps_who_may_see_whom() {
         assert!(is_in_force(host, 400), "what is held in memory needs no store");
         assert_eq!(alice.get("/healthz").status, 200);
     }
-    stage.server().restart().unwrap();
-    for host in &stage.hosts {
+    service.server().restart().unwrap();
+    for host in &service.hosts {
         let alice = host.client(VIEWER);
         eventually("it is back", LOADED, || alice.get("/v1/presence/name3").status == 200);
         assert_eq!(alice.state("name3"), "null");
         assert!(is_in_force(host, 400));
     }
-    stage.there().client("carol").block(VIEWER);
-    eventually("changes are heard again", EVERYWHERE, || stage.here().client(VIEWER).state("carol") == "null");
-    stage.end();
+    service.there().client("carol").block(VIEWER);
+    eventually("changes are heard again", EVERYWHERE, || service.here().client(VIEWER).state("carol") == "null");
+    service.end();
 }
 
 /// Waits until every replica has all that its master has.
@@ -471,16 +471,16 @@ fn exported(store: &str, folder: &Path) -> BTreeSet<String> {
 
 #[test]
 fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
-    let stage = Stage::redis(&["--workers", "2"]);
-    stage.hosts.iter().for_each(until_loaded);
-    let store = stage.redis.as_ref().unwrap().url();
+    let service = Service::redis(&["--workers", "2"]);
+    service.hosts.iter().for_each(until_loaded);
+    let store = service.redis.as_ref().unwrap().url();
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.path().join(name), bytes).unwrap();
         folder.path().join(name).display().to_string()
     };
-    assert_eq!(stage.there().client("7").beat("web").status, 200);
-    let mut alice = Transport::Events.watch(stage.here(), VIEWER, "7");
+    assert_eq!(service.there().client("7").beat("web").status, 200);
+    let mut alice = Transport::Events.watch(service.here(), VIEWER, "7");
     assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
 
     let ids = write("ids.txt", b"# banned\n7\nmallory\n\n  4294967295  \n4294967296\n70000\n\xc3\xbcber\n007\n");
@@ -490,7 +490,7 @@ fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
     let mut all: BTreeSet<String> =
         ["7", "mallory", "4294967295", "4294967296", "70000", "über", "007"].map(str::to_owned).into();
     let agree = |all: &BTreeSet<String>, others: &[&str]| {
-        for host in &stage.hosts {
+        for host in &service.hosts {
             let asked: Vec<&str> = all.iter().map(String::as_str).chain(others.iter().copied()).collect();
             let expected: Vec<&str> =
                 asked.iter().map(|id| if all.contains(*id) { "restricted" } else { "allowed" }).collect();
@@ -525,7 +525,7 @@ fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
     assert_ne!(told.data["state"], Value::Null);
     assert!(all.remove("7") && all.remove("mallory"));
     agree(&all, &["7", "mallory", "12345"]);
-    stage.end();
+    service.end();
 }
 
 #[test]

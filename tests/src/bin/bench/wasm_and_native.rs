@@ -15,8 +15,8 @@ use rollcall_host::runtime::FunctionHandles;
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 
-use crate::people;
-use crate::sample::Duel;
+use crate::sample::Comparison;
+use crate::users;
 
 /// How many rounds there are.
 const ROUNDS: usize = 25;
@@ -29,7 +29,7 @@ const SLICES: usize = 20;
 pub(crate) const SLICE: Duration = Duration::from_millis(2);
 
 /// Both ways of calling the functions.
-pub(crate) struct Ground {
+pub(crate) struct WasmAndNative {
     /// Through the components.
     pub(crate) function_handles: FunctionHandles,
     /// What the native functions rest on: the same.
@@ -39,7 +39,7 @@ pub(crate) struct Ground {
 }
 
 /// Runs a measurement on a worker like the host's, with so many people online and the system's clock.
-pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> Result<T>) -> Result<T> {
+pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(WasmAndNative) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let clock = Clock::system();
@@ -58,7 +58,7 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> R
         rollcall_tests::warm_up(&function_handles).await;
         let native = Native { store, archive };
         populate(&native, &rules, people).await?;
-        measure(Ground { function_handles, native, rules }).await
+        measure(WasmAndNative { function_handles, native, rules }).await
     })
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(Ground) -> R
 async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
     let everybody: Vec<u64> = (0..people).collect();
     for batch in everybody.chunks(MAX_BATCH) {
-        let beats = batch.iter().map(|person| people::beat(*person)).collect::<Result<_, _>>()?;
+        let beats = batch.iter().map(|person| users::beat(*person)).collect::<Result<_, _>>()?;
         for answer in heartbeat::beat_many(native, rules, beats).await? {
             answer?;
         }
@@ -79,10 +79,10 @@ async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
 pub(crate) async fn in_turn(
     mut ours: impl AsyncFnMut() -> Result<f64>,
     mut theirs: impl AsyncFnMut() -> Result<f64>,
-) -> Result<Duel> {
-    let mut rounds = Duel::default();
+) -> Result<Comparison> {
+    let mut rounds = Comparison::default();
     for round in 0..=ROUNDS {
-        let mut slices = Duel::default();
+        let mut slices = Comparison::default();
         for _ in 0..SLICES {
             slices.push(ours().await?, theirs().await?);
         }

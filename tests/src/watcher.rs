@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::diary::now_ms;
+use crate::history::now_ms;
 use crate::{Host, Socket, Stream};
 
 /// Telling takes milliseconds; a busy machine is given more.
-pub const TOLD: Duration = Duration::from_secs(10);
+pub const DELIVERY: Duration = Duration::from_secs(10);
 
-/// Somebody whom a watcher watches beside those whom a test is about: see [`Line::up_to_now`].
+/// Somebody whom a watcher watches beside those whom a test is about: see [`EventQueue::up_to_now`].
 pub const FENCE: &str = "fence";
 
 /// Something that a watcher was told.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct WatchEvent {
     /// The event's name.
     pub event: String,
     /// From where to resume after it.
@@ -33,7 +33,7 @@ pub struct Told {
     pub at_ms: u64,
 }
 
-impl Told {
+impl WatchEvent {
     pub(crate) fn new(event: &str, id: Option<&str>, reference: Option<u64>, data: Value) -> Self {
         Self { event: event.to_owned(), id: id.map(str::to_owned), reference, data, at_ms: now_ms() }
     }
@@ -80,32 +80,32 @@ impl Ending {
 
 /// What comes to pass on a line.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    Told(Told),
+pub(crate) enum Incoming {
+    Event(WatchEvent),
     Ended(Ending),
 }
 
 /// What a client keeps beside the events.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mark {
+pub(crate) struct ResumePoint {
     pub(crate) last_id: Option<String>,
     pub(crate) retry_ms: Option<u64>,
 }
 
 /// The receiving end of a connection.
 #[derive(Debug)]
-pub struct Line {
-    heard: Receiver<Heard>,
-    mark: Arc<Mutex<Mark>>,
+pub struct EventQueue {
+    heard: Receiver<Incoming>,
+    mark: Arc<Mutex<ResumePoint>>,
     /// Taken from the channel while something else was looked for.
-    passed: VecDeque<Told>,
+    passed: VecDeque<WatchEvent>,
     ending: Option<Ending>,
 }
 
-impl Line {
-    pub(crate) fn new() -> (Sender<Heard>, Arc<Mutex<Mark>>, Self) {
+impl EventQueue {
+    pub(crate) fn new() -> (Sender<Incoming>, Arc<Mutex<ResumePoint>>, Self) {
         let (sender, heard) = channel();
-        let mark = Arc::<Mutex<Mark>>::default();
+        let mark = Arc::<Mutex<ResumePoint>>::default();
         (sender, Arc::clone(&mark), Self { heard, mark, passed: VecDeque::new(), ending: None })
     }
 
@@ -120,17 +120,17 @@ impl Line {
     }
 
     /// The next that is told; none if nothing comes in time, or if the line has ended.
-    pub fn try_next(&mut self, within: Duration) -> Option<Told> {
+    pub fn try_next(&mut self, within: Duration) -> Option<WatchEvent> {
         self.passed.pop_front().or_else(|| self.receive(within))
     }
 
-    fn receive(&mut self, within: Duration) -> Option<Told> {
+    fn receive(&mut self, within: Duration) -> Option<WatchEvent> {
         if self.ending.is_some() {
             return None;
         }
         match self.heard.recv_timeout(within) {
-            Ok(Heard::Told(told)) => Some(told),
-            Ok(Heard::Ended(ending)) => {
+            Ok(Incoming::Event(told)) => Some(told),
+            Ok(Incoming::Ended(ending)) => {
                 self.ending = Some(ending);
                 None
             }
@@ -143,9 +143,9 @@ impl Line {
     }
 
     /// The next that is told.
-    pub fn next_told(&mut self) -> Told {
-        let told = self.try_next(TOLD);
-        told.unwrap_or_else(|| panic!("nothing was told within {TOLD:?}; the line: {:?}", self.ending))
+    pub fn next_told(&mut self) -> WatchEvent {
+        let told = self.try_next(DELIVERY);
+        told.unwrap_or_else(|| panic!("nothing was told within {DELIVERY:?}; the line: {:?}", self.ending))
     }
 
     /// Waits until something is told, and leaves it to be taken.
@@ -155,7 +155,7 @@ impl Line {
     }
 
     /// Everything up to the first that is as wanted, which is the last.
-    pub fn until(&mut self, what: &str, within: Duration, wanted: impl Fn(&Told) -> bool) -> Vec<Told> {
+    pub fn until(&mut self, what: &str, within: Duration, wanted: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
         let end = Instant::now() + within;
         let mut all = Vec::new();
         loop {
@@ -177,34 +177,34 @@ impl Line {
     }
 
     /// Waits until this is told of somebody, whatever is told before.
-    pub fn presence(&mut self, user: &str, state: &str) -> Told {
+    pub fn presence(&mut self, user: &str, state: &str) -> WatchEvent {
         let what = format!("{user} is told to be {state}");
-        let all = self.until(&what, TOLD, |told| told.is_of(user) && told.state() == state);
+        let all = self.until(&what, DELIVERY, |told| told.is_of(user) && told.state() == state);
         all.into_iter().next_back().expect("at least the one that was wanted")
     }
 
     /// Waits for the answer to a message; what comes before stays to be taken.
-    pub fn answer(&mut self, reference: u64) -> Told {
-        let end = Instant::now() + TOLD;
+    pub fn answer(&mut self, reference: u64) -> WatchEvent {
+        let end = Instant::now() + DELIVERY;
         while let Some(told) = self.receive(end.saturating_duration_since(Instant::now())) {
             if told.reference == Some(reference) {
                 return told;
             }
             self.passed.push_back(told);
         }
-        panic!("no answer to {reference} within {TOLD:?}; the line: {:?}", self.ending)
+        panic!("no answer to {reference} within {DELIVERY:?}; the line: {:?}", self.ending)
     }
 
     /// Everything that was told of what happened before this call. Somebody whom the watcher watches, [`FENCE`], does
     /// something, and whatever is told before that is all there is: so a claim that nothing was told needs no waiting.
-    pub fn up_to_now(&mut self, host: &Host) -> Vec<Told> {
+    pub fn up_to_now(&mut self, host: &Host) -> Vec<WatchEvent> {
         let fence = host.client(FENCE);
         let word = format!("now {}", now_ms());
         assert_eq!(fence.beat("web").status, 200);
         let answer = fence.put("/v1/status", json!({ "choice": "busy", "text": word }));
         assert_eq!(answer.status, 200, "{}", answer.text);
-        let is_fence = |told: &Told| told.is_of(FENCE) && told.data["note"]["text"] == *word;
-        let all = self.until("the fence is told", TOLD, is_fence);
+        let is_fence = |told: &WatchEvent| told.is_of(FENCE) && told.data["note"]["text"] == *word;
+        let all = self.until("the fence is told", DELIVERY, is_fence);
         all.into_iter().filter(|told| !told.is_of(FENCE)).collect()
     }
 
@@ -222,8 +222,8 @@ impl Line {
 }
 
 /// The states that were told of a person, in order.
-pub fn states<'a>(told: &'a [Told], user: &str) -> Vec<&'a str> {
-    told.iter().filter(|told| told.is_of(user)).map(Told::state).collect()
+pub fn states<'a>(told: &'a [WatchEvent], user: &str) -> Vec<&'a str> {
+    told.iter().filter(|told| told.is_of(user)).map(WatchEvent::state).collect()
 }
 
 /// The ways to watch.
@@ -282,9 +282,9 @@ pub enum Watcher {
 }
 
 impl Deref for Watcher {
-    type Target = Line;
+    type Target = EventQueue;
 
-    fn deref(&self) -> &Line {
+    fn deref(&self) -> &EventQueue {
         match self {
             Watcher::Stream(stream) => stream,
             Watcher::Socket(socket) => socket,
@@ -293,7 +293,7 @@ impl Deref for Watcher {
 }
 
 impl DerefMut for Watcher {
-    fn deref_mut(&mut self) -> &mut Line {
+    fn deref_mut(&mut self) -> &mut EventQueue {
         match self {
             Watcher::Stream(stream) => stream,
             Watcher::Socket(socket) => socket,

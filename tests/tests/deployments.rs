@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::places::{Place, Setup};
+use rollcall_tests::deployment::{Deployment, Settings};
 use rollcall_tests::{Answer, Client, eventually};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn info(server: &Redis, name: &str) -> String {
 }
 
 /// Does something while somebody sweeps, if the place needs that.
-fn swept<T>(place: &Place, claim: impl FnOnce() -> T) -> T {
+fn swept<T>(place: &Deployment, claim: impl FnOnce() -> T) -> T {
     if place.notices {
         return claim();
     }
@@ -66,10 +66,10 @@ fn hidden(user: &str) -> Value {
 }
 
 /// A part of the scenario, by its name.
-type Chapter = (&'static str, fn(&Place));
+type Chapter = (&'static str, fn(&Deployment));
 
 /// Everything, one after the other, each with people of its own.
-fn scenario(place: &Place) {
+fn scenario(place: &Deployment) {
     let chapters: [Chapter; 11] = [
         ("beats and devices", beats_and_devices),
         ("idleness and choices", idleness_and_choices),
@@ -89,7 +89,7 @@ fn scenario(place: &Place) {
     }
 }
 
-fn beats_and_devices(place: &Place) {
+fn beats_and_devices(place: &Deployment) {
     let (bob, alice) = (place.client("beats-bob"), place.client("beats-alice"));
     let never = alice.presence("beats-bob");
     assert_eq!(
@@ -113,7 +113,7 @@ fn beats_and_devices(place: &Place) {
     assert!(gone["last_seen"].as_u64() >= seen["since"].as_u64() && gone["last_seen"].is_u64(), "{gone}");
 }
 
-fn idleness_and_choices(place: &Place) {
+fn idleness_and_choices(place: &Deployment) {
     let (bob, alice) = (place.client("choices-bob"), place.client("choices-alice"));
     let idle = bob.post("/v1/heartbeat", json!({ "device": "web", "active": false }));
     assert_eq!(ok(&idle)["state"], "away", "a device that was never used is idle");
@@ -129,7 +129,7 @@ fn idleness_and_choices(place: &Place) {
     assert_eq!(alice.state("choices-bob"), "online");
 }
 
-fn batches(place: &Place) {
+fn batches(place: &Deployment) {
     let edge = place.client_with("batch-edge", &["service"]);
     let beat = |user: &str| json!({ "user": user, "device": "web", "active": true });
     let beats = edge.post("/v1/heartbeats", json!({ "beats": [beat("batch-bob"), beat(""), beat("batch-eve")] }));
@@ -148,7 +148,7 @@ fn batches(place: &Place) {
     assert_eq!(ok(&compact), &json!({ "batch-bob": "online", "batch-nobody": "offline" }));
 }
 
-fn privacy_contacts_and_blocks(place: &Place) {
+fn privacy_contacts_and_blocks(place: &Deployment) {
     let (bob, alice) = (place.client("policy-bob"), place.client("policy-alice"));
     ok(&bob.beat("web"));
     assert_eq!(alice.state("policy-bob"), "online");
@@ -168,7 +168,7 @@ fn privacy_contacts_and_blocks(place: &Place) {
     assert_eq!(alice.state("policy-bob"), "online");
 }
 
-fn restrictions(place: &Place) {
+fn restrictions(place: &Deployment) {
     let admin = place.client_with("restrictions-admin", &["admin"]);
     let (bob, alice) = (place.client("4711"), place.client("restrictions-alice"));
     ok(&bob.beat("web"));
@@ -181,7 +181,7 @@ fn restrictions(place: &Place) {
     assert_eq!(alice.state("4711"), "online");
 }
 
-fn typing(place: &Place) {
+fn typing(place: &Deployment) {
     let (bob, alice) = (place.client("typing-bob"), place.client("typing-alice"));
     ok(&bob.beat("web"));
     let typists = |client: &Client| ok(&client.get("/v1/typing/typing-room"))["typists"].as_array().unwrap().len();
@@ -191,7 +191,7 @@ fn typing(place: &Place) {
     eventually("a stop counts", NOTICED, || typists(&alice) == 0);
 }
 
-fn snapshot_and_push(place: &Place) {
+fn snapshot_and_push(place: &Deployment) {
     let (bob, eve) = (place.client("push-bob"), place.client("push-eve"));
     ok(&bob.beat("web"));
     let mut alice = place.subscribe("push-alice", "users=push-bob,push-eve&watch_only=true");
@@ -216,7 +216,7 @@ fn snapshot_and_push(place: &Place) {
     alice.presence("push-eve", "offline");
 }
 
-fn a_stream_is_a_heartbeat(place: &Place) {
+fn a_stream_is_a_heartbeat(place: &Deployment) {
     let alice = place.client("stream-alice");
     swept(place, || {
         let bob = place.subscribe("stream-bob", "users=stream-alice&device=web");
@@ -228,7 +228,7 @@ fn a_stream_is_a_heartbeat(place: &Place) {
     });
 }
 
-fn silence(place: &Place) {
+fn silence(place: &Deployment) {
     let bob = place.client("silence-bob");
     let mut alice = place.subscribe("silence-alice", "users=silence-bob&watch_only=true");
     alice.snapshot();
@@ -241,7 +241,7 @@ fn silence(place: &Place) {
     });
 }
 
-fn the_archive(place: &Place) {
+fn the_archive(place: &Deployment) {
     let (bob, alice) = (place.client("archive-bob"), place.client("archive-alice"));
     swept(place, || {
         ok(&bob.beat("web"));
@@ -258,7 +258,7 @@ fn the_archive(place: &Place) {
     });
 }
 
-fn pages(place: &Place) {
+fn pages(place: &Deployment) {
     let anybody = place.named("anybody");
     assert_eq!((anybody.get("/healthz").status, anybody.get("/readyz").status), (200, 200));
     assert_eq!(ok(&anybody.get("/openapi.json"))["openapi"].as_str().map(|version| &version[..2]), Some("3."));
@@ -290,9 +290,9 @@ fn refused() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
 }
 
 /// Whatever is refused is refused in the same words as by our host.
-fn refuses_alike(place: &Place, host: &Place) {
+fn refuses_alike(place: &Deployment, host: &Deployment) {
     for (method, path, body) in refused() {
-        let ask = |place: &Place| {
+        let ask = |place: &Deployment| {
             let answer = place.client_with("somebody", &["service"]).send(method, path, body.map(str::as_bytes));
             let header = |name| answer.header(name).map(str::to_owned);
             (answer.status, header("content-type"), header("allow"), answer.text)
@@ -302,12 +302,12 @@ fn refuses_alike(place: &Place, host: &Place) {
         assert_eq!(theirs, ours, "{}: {method} {path}", place.name);
     }
     let long = vec!["x".repeat(100); 501];
-    let ask = |place: &Place| place.client("somebody").post("/v1/presence", json!({ "users": long })).status;
+    let ask = |place: &Deployment| place.client("somebody").post("/v1/presence", json!({ "users": long })).status;
     assert_eq!(ask(place), ask(host));
 }
 
 /// Without a valid token nothing is answered, and with one no more than it allows.
-fn guards_its_doors(place: &Place) {
+fn guards_its_doors(place: &Deployment) {
     for (method, path, body) in
         [("POST", "/v1/heartbeat", Some(r#"{"device":"web"}"#)), ("GET", "/v1/presence/bob", None)]
     {
@@ -329,7 +329,7 @@ fn guards_its_doors(place: &Place) {
 }
 
 /// A place and our host on one Redis are one service.
-fn is_one_service_with(place: &Place, host: &Place) {
+fn is_one_service_with(place: &Deployment, host: &Deployment) {
     let mut here = host.subscribe("fleet-alice", "users=fleet-bob&watch_only=true");
     let mut there = place.subscribe("fleet-alice", "users=fleet-bob&watch_only=true");
     here.snapshot();
@@ -359,26 +359,26 @@ fn is_one_service_with(place: &Place, host: &Place) {
 #[test]
 fn our_host() {
     let server = redis();
-    scenario(&Place::host(&server.url(), Setup::brisk()));
-    guards_its_doors(&Place::host(&server.url(), Setup::brisk().with_tokens()));
+    scenario(&Deployment::host(&server.url(), Settings::brisk()));
+    guards_its_doors(&Deployment::host(&server.url(), Settings::brisk().with_tokens()));
 }
 
 /// All that is expected of a place that is not our host.
-fn everything(server: &Redis, start: impl Fn(Setup) -> Place) {
-    let place = start(Setup::brisk());
+fn everything(server: &Redis, start: impl Fn(Settings) -> Deployment) {
+    let place = start(Settings::brisk());
     scenario(&place);
-    let host = Place::host(&server.url(), Setup::brisk());
+    let host = Deployment::host(&server.url(), Settings::brisk());
     refuses_alike(&place, &host);
     is_one_service_with(&place, &host);
     assert_eq!(place.failures(), NOTHING);
     drop(place);
-    guards_its_doors(&start(Setup::brisk().with_tokens()));
+    guards_its_doors(&start(Settings::brisk().with_tokens()));
 }
 
 #[test]
 fn on_wasi() {
     let server = redis();
-    everything(&server, |setup| Place::wasi(&server.url(), setup));
+    everything(&server, |setup| Deployment::wasi(&server.url(), setup));
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn on_wasi_whoever_comes_at_once_shares_instances_and_their_connections() {
     const PEOPLE: usize = 48;
     const BEATS: usize = 40;
     let server = redis();
-    let place = Place::wasi(&server.url(), Setup::brisk());
+    let place = Deployment::wasi(&server.url(), Settings::brisk());
     std::thread::scope(|scope| {
         for n in 0..PEOPLE {
             let person = place.client(&format!("crowd-{n}"));
@@ -415,7 +415,7 @@ fn on_wasi_whoever_comes_at_once_shares_instances_and_their_connections() {
 fn on_wasi_a_redis_that_is_away_is_said_to_be_and_is_found_again() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
-    let place = Place::wasi(&server.url(), Setup::brisk());
+    let place = Deployment::wasi(&server.url(), Settings::brisk());
     let away = |what: &str| {
         std::thread::scope(|scope| {
             let ask = |n| {
@@ -450,21 +450,21 @@ fn on_wasi_a_redis_that_is_away_is_said_to_be_and_is_found_again() {
 #[ignore = "it takes ten minutes to compile: cargo xtask test --wasmtime"]
 fn on_wasmtime_serve() {
     let server = redis();
-    everything(&server, |setup| Place::wasmtime(&server.url(), setup));
+    everything(&server, |setup| Deployment::wasmtime(&server.url(), setup));
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin() {
     let server = redis();
-    everything(&server, |setup| Place::spin(server.port(), setup));
+    everything(&server, |setup| Deployment::spin(server.port(), setup));
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin_that_connects_itself() {
     let server = redis();
-    scenario(&Place::spin_that_connects(server.port(), Setup::brisk()));
+    scenario(&Deployment::spin_that_connects(server.port(), Settings::brisk()));
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn on_spin_that_connects_itself() {
 fn on_spin_a_lost_redis_ends_everything_and_a_supervisor_brings_it_back() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
-    let place = Place::supervised_spin(server.port(), Setup::brisk());
+    let place = Deployment::supervised_spin(server.port(), Settings::brisk());
     let (bob, alice) = (place.client("bob"), place.client("alice"));
     ok(&bob.beat("web"));
     let before = alice.presence("bob");

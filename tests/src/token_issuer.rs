@@ -9,11 +9,11 @@ use crate::binary;
 const SECRET: &str = "a secret that is surely long enough to sign with";
 
 /// Makes tokens, as an application's backend would.
-pub struct Mint {
+pub struct TokenIssuer {
     folder: TempDir,
 }
 
-impl Default for Mint {
+impl Default for TokenIssuer {
     fn default() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("key"), SECRET).expect("a file");
@@ -21,7 +21,7 @@ impl Default for Mint {
     }
 }
 
-impl Mint {
+impl TokenIssuer {
     /// The file with the secret.
     pub fn key(&self) -> String {
         self.folder.path().join("key").display().to_string()

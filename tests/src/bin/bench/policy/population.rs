@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use rollcall_core::UserId;
 use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, PAGE_NUMBERS, Privacy};
 
-use crate::people::{self, Random};
+use crate::users::{self, Random};
 
 /// Accounts with numbers for ids, one in a hundred of which is restricted.
 pub(super) const NUMBERED: u64 = RESTRICTED_PAGES as u64 * PAGE_NUMBERS as u64;
@@ -51,7 +51,7 @@ pub(super) fn blocked_by(index: u64, people: u64) -> u64 {
 }
 
 fn user(person: u64) -> Result<UserId> {
-    Ok(UserId::parse(people::name(person))?)
+    Ok(UserId::parse(users::name(person))?)
 }
 
 /// So many restricted numbers at random over so many pages, each of which has the same share.
@@ -100,7 +100,7 @@ pub(super) fn subject(kind: Kind, place: usize, random: &mut Random) -> String {
     if kind == Kind::Numbers || (kind == Kind::Mixed && place % 2 == 1) {
         return random.below(NUMBERED).to_string();
     }
-    people::name(match random.below(100) {
+    users::name(match random.below(100) {
         0 => PAIRS + random.below(SETTINGS),
         1..=5 => random.below(PAIRS),
         _ => PAIRS + SETTINGS + random.below(STRANGERS),

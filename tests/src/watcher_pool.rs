@@ -1,4 +1,4 @@
-//! Watchers by the ten thousand, in one thread for each swarm: plain TCP streams with just enough HTTP and WebSocket to be
+//! Watchers by the ten thousand, in one thread for each pool: plain TCP streams with just enough HTTP and WebSocket to be
 //! told something, so that what is measured is the host and not its clients.
 //!
 //! Of every event it is noted when it came, what it was, and which version it told of.
@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::LocalSet;
 
 use crate::eventually;
-use crate::line::Transport;
+use crate::watcher::Transport;
 
 pub use reader::{Piece, Reader, frame, masked, opening};
 
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long a host may take to come back.
 const AWAY: Duration = Duration::from_secs(20);
 
-/// What each of a swarm does.
+/// What each of a pool does.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// How they watch.
@@ -102,9 +102,9 @@ pub struct Farewell {
     pub after_ms: Option<u64>,
 }
 
-/// What a swarm has come to.
+/// What a pool has come to.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct Received {
     /// Every event, in order.
     pub deliveries: Vec<Delivery>,
     /// Every end, in order.
@@ -113,7 +113,7 @@ pub struct Tally {
     pub failures: Vec<String>,
 }
 
-impl Tally {
+impl Received {
     /// How many deliveries are as wanted.
     pub fn count(&self, wanted: impl Fn(&Delivery) -> bool) -> usize {
         self.deliveries.iter().filter(|delivery| wanted(delivery)).count()
@@ -130,28 +130,28 @@ impl Tally {
 }
 
 /// Many watchers. Dropping it breaks their connections.
-pub struct Swarm {
-    tally: Arc<Mutex<Tally>>,
+pub struct WatcherPool {
+    tally: Arc<Mutex<Received>>,
     size: usize,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Swarm {
+impl WatcherPool {
     /// Connects everybody and waits until each has its snapshot.
     pub fn gather(plan: Plan, within: Duration) -> Self {
-        let swarm = Self::launch(plan);
-        swarm.until(&format!("{} watchers are connected", swarm.size), within, |tally| {
-            tally.count(|delivery| delivery.kind == Kind::Snapshot) >= swarm.size
+        let pool = Self::launch(plan);
+        pool.until(&format!("{} watchers are connected", pool.size), within, |tally| {
+            tally.count(|delivery| delivery.kind == Kind::Snapshot) >= pool.size
         });
-        swarm
+        pool
     }
 
     /// Lets everybody connect, and waits for nobody.
     pub fn launch(plan: Plan) -> Self {
         let size = plan.paths.len();
         allow_descriptors(size + 300);
-        let tally = Arc::<Mutex<Tally>>::default();
+        let tally = Arc::<Mutex<Received>>::default();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::spawn({
             let tally = Arc::clone(&tally);
@@ -166,12 +166,12 @@ impl Swarm {
     }
 
     /// What it has come to so far.
-    pub fn tally(&self) -> MutexGuard<'_, Tally> {
+    pub fn tally(&self) -> MutexGuard<'_, Received> {
         self.tally.lock().expect("a lock")
     }
 
     /// Waits until it has come to something.
-    pub fn until(&self, what: &str, within: Duration, holds: impl Fn(&Tally) -> bool) {
+    pub fn until(&self, what: &str, within: Duration, holds: impl Fn(&Received) -> bool) {
         eventually(what, within, || {
             let tally = self.tally();
             assert!(tally.failures.is_empty(), "{what}: {:?}", tally.failures.first());
@@ -189,7 +189,7 @@ impl Swarm {
     }
 }
 
-impl Drop for Swarm {
+impl Drop for WatcherPool {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
@@ -221,8 +221,8 @@ pub fn allow_descriptors(count: usize) {
     );
 }
 
-/// The thread of a swarm.
-fn fly(plan: Plan, tally: Arc<Mutex<Tally>>, ended: oneshot::Receiver<()>) {
+/// The thread of a pool.
+fn fly(plan: Plan, tally: Arc<Mutex<Received>>, ended: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {
         let plan = Rc::new(plan);
@@ -240,16 +240,16 @@ fn fly(plan: Plan, tally: Arc<Mutex<Tally>>, ended: oneshot::Receiver<()>) {
     });
 }
 
-/// What the watchers of a swarm share.
+/// What the watchers of a pool share.
 struct Flight {
-    tally: Arc<Mutex<Tally>>,
+    tally: Arc<Mutex<Received>>,
     handshakes: Semaphore,
     /// Where bytes are read to: one buffer for all, since none holds it while it waits.
     scratch: RefCell<Vec<u8>>,
 }
 
 impl Flight {
-    fn tally(&self) -> MutexGuard<'_, Tally> {
+    fn tally(&self) -> MutexGuard<'_, Received> {
         self.tally.lock().expect("a lock")
     }
 

@@ -11,16 +11,16 @@
 
 use std::time::Duration;
 
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::line::{FENCE, Line, Told, Transport};
-use rollcall_tests::{Host, Socket, Stage, eventually};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::watcher::{EventQueue, FENCE, Transport, WatchEvent};
+use rollcall_tests::{Host, Service, Socket, eventually};
 use serde_json::{Value, json};
 
 /// Telling takes milliseconds, or a second where it has to wait; a busy machine is given more.
-const TOLD: Duration = Duration::from_secs(5);
+const DELIVERY: Duration = Duration::from_secs(5);
 
 /// Watches a conversation and the fence.
-fn listen(transport: Transport, host: &Host, viewer: &str, conversation: &str) -> rollcall_tests::line::Watcher {
+fn listen(transport: Transport, host: &Host, viewer: &str, conversation: &str) -> rollcall_tests::watcher::Watcher {
     let watched = [("users", FENCE), ("conversations", conversation)];
     let mut watcher = transport.watch_as(host, viewer, "watch_only=true", &watched);
     let snapshot = watcher.snapshot();
@@ -29,9 +29,10 @@ fn listen(transport: Transport, host: &Host, viewer: &str, conversation: &str) -
 }
 
 /// Waits until somebody is told to type, or not to.
-fn until(line: &mut Line, user: &str, typing: bool) -> Told {
-    let wanted = |told: &Told| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
-    line.until(&format!("{user} types: {typing}"), TOLD, wanted).pop().unwrap()
+fn until(line: &mut EventQueue, user: &str, typing: bool) -> WatchEvent {
+    let wanted =
+        |told: &WatchEvent| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
+    line.until(&format!("{user} types: {typing}"), DELIVERY, wanted).pop().unwrap()
 }
 
 fn put(host: &Host, user: &str, conversation: &str) -> Value {
@@ -56,11 +57,11 @@ fn typists(host: &Host, viewer: &str, conversation: &str) -> Vec<String> {
 
 #[test]
 fn typing_is_told_to_the_others_until_it_stops() {
-    Stage::everywhere(&["--typing-ttl", "30s"], |stage| {
+    Service::everywhere(&["--typing-ttl", "30s"], |service| {
         for transport in Transport::BOTH {
             let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, stage.here(), "alice", &room);
-            let mut bob = Socket::open(stage.there(), "bob", "");
+            let mut alice = listen(transport, service.here(), "alice", &room);
+            let mut bob = Socket::open(service.there(), "bob", "");
             bob.ask(&json!({ "op": "watch", "users": [FENCE], "conversations": [room] }));
             let before = now_ms();
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": true }));
@@ -70,56 +71,56 @@ fn typing_is_told_to_the_others_until_it_stops() {
             assert!((29_900..=31_000).contains(&(until_ms - before)), "{until_ms}, {} ms from then", until_ms - before);
             assert!(told.id.is_some());
 
-            let newcomer = transport.listen(stage.here(), "carol", &room).snapshot();
+            let newcomer = transport.listen(service.here(), "carol", &room).snapshot();
             assert_eq!(newcomer["typing"], json!([told.data]), "whoever comes later sees it");
-            assert_eq!(typists(stage.here(), "alice", &room), ["bob"]);
-            assert_eq!(typists(stage.here(), "bob", &room), Vec::<String>::new(), "nobody is told of themselves");
+            assert_eq!(typists(service.here(), "alice", &room), ["bob"]);
+            assert_eq!(typists(service.here(), "bob", &room), Vec::<String>::new(), "nobody is told of themselves");
 
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": false }));
             assert_eq!(until(&mut alice, "bob", false).data["until"], Value::Null);
-            assert_eq!(typists(stage.here(), "alice", &room), Vec::<String>::new());
-            assert_eq!(bob.up_to_now(stage.there()), [], "nobody is told of themselves");
+            assert_eq!(typists(service.here(), "alice", &room), Vec::<String>::new());
+            assert_eq!(bob.up_to_now(service.there()), [], "nobody is told of themselves");
         }
     });
 }
 
 #[test]
 fn typing_by_request_is_told_just_the_same() {
-    Stage::everywhere(&["--typing-ttl", "30s"], |stage| {
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, stage.here(), "alice", "c1"));
-        let answer = put(stage.there(), "bob", "c1");
+    Service::everywhere(&["--typing-ttl", "30s"], |service| {
+        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.here(), "alice", "c1"));
+        let answer = put(service.there(), "bob", "c1");
         let expected = json!({ "conversation": "c1", "user": "bob", "typing": true, "ttl_ms": 30_000 });
         assert_eq!(answer, expected);
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", true)));
-        put(stage.there(), "carol", "c1");
+        put(service.there(), "carol", "c1");
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "carol", true)));
-        assert_eq!(typists(stage.here(), "alice", "c1"), ["bob", "carol"]);
-        assert_eq!(delete(stage.there(), "bob", "c1")["typing"], false);
+        assert_eq!(typists(service.here(), "alice", "c1"), ["bob", "carol"]);
+        assert_eq!(delete(service.there(), "bob", "c1")["typing"], false);
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", false)));
-        assert_eq!(typists(stage.here(), "alice", "c1"), ["carol"]);
-        let service = stage.there().client("backend").put("/v1/typing/c1", json!({ "user": "dave" }));
-        assert_eq!((service.status, &service.json["user"]), (200, &json!("dave")), "{}", service.text);
+        assert_eq!(typists(service.here(), "alice", "c1"), ["carol"]);
+        let set = service.there().client("backend").put("/v1/typing/c1", json!({ "user": "dave" }));
+        assert_eq!((set.status, &set.json["user"]), (200, &json!("dave")), "{}", set.text);
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "dave", true)));
         let long = "x".repeat(129);
-        let answer = stage.here().client("bob").send("PUT", &format!("/v1/typing/{long}"), None);
+        let answer = service.here().client("bob").send("PUT", &format!("/v1/typing/{long}"), None);
         assert_eq!((answer.status, &answer.json["field"]), (400, &json!("conversation")), "{}", answer.text);
     });
 }
 
 #[test]
 fn a_sign_without_an_end_ends_by_itself() {
-    Stage::everywhere(&["--typing-ttl", "1s"], |stage| {
+    Service::everywhere(&["--typing-ttl", "1s"], |service| {
         for transport in Transport::BOTH {
             let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, stage.here(), "alice", &room);
-            put(stage.there(), "bob", &room);
+            let mut alice = listen(transport, service.here(), "alice", &room);
+            put(service.there(), "bob", &room);
             let ends = until(&mut alice, "bob", true).data["until"].as_u64().unwrap();
             let told = until(&mut alice, "bob", false);
             assert!(told.at_ms + 50 >= ends, "{} ms too early", ends.saturating_sub(told.at_ms));
-            assert_eq!(typists(stage.here(), "alice", &room), Vec::<String>::new());
-            assert_eq!(alice.up_to_now(stage.there()), [], "once is enough");
+            assert_eq!(typists(service.here(), "alice", &room), Vec::<String>::new());
+            assert_eq!(alice.up_to_now(service.there()), [], "once is enough");
 
-            let mut bob = Socket::open(stage.there(), "bob", "");
+            let mut bob = Socket::open(service.there(), "bob", "");
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": true }));
             until(&mut alice, "bob", true);
             drop(bob);
@@ -130,18 +131,18 @@ fn a_sign_without_an_end_ends_by_itself() {
 
 #[test]
 fn who_goes_on_typing_is_told_to_until_they_stop() {
-    Stage::everywhere(&["--typing-ttl", "2s"], |stage| {
+    Service::everywhere(&["--typing-ttl", "2s"], |service| {
         for transport in Transport::BOTH {
             let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, stage.here(), "alice", &room);
+            let mut alice = listen(transport, service.here(), "alice", &room);
             let began = now_ms();
             let mut typing_updates = 0;
             eventually("bob typed for longer than a sign lasts", Duration::from_secs(10), || {
                 typing_updates += 1;
-                put(stage.there(), "bob", &room);
+                put(service.there(), "bob", &room);
                 now_ms() > began + 3500
             });
-            let told = alice.up_to_now(stage.there());
+            let told = alice.up_to_now(service.there());
             assert!(told.iter().all(|told| told.data["typing"] == true), "without a pause: {told:#?}");
             let ends: Vec<u64> = told.iter().map(|told| told.data["until"].as_u64().unwrap()).collect();
             assert!(ends.len() >= 2 && ends.is_sorted_by(|one, other| one < other), "each later: {ends:?}");
@@ -157,12 +158,12 @@ fn who_goes_on_typing_is_told_to_until_they_stop() {
 
 #[test]
 fn many_typing_updates_are_few_words_and_the_last_is_the_truth() {
-    Stage::everywhere(&["--typing-ttl", "30s"], |stage| {
+    Service::everywhere(&["--typing-ttl", "30s"], |service| {
         for transport in Transport::BOTH {
             for last in [true, false] {
                 let room = format!("room-{transport:?}-{last}");
-                let mut alice = listen(transport, stage.here(), "alice", &room);
-                let mut bob = Socket::open(stage.there(), "bob", "");
+                let mut alice = listen(transport, service.here(), "alice", &room);
+                let mut bob = Socket::open(service.there(), "bob", "");
                 let began = now_ms();
                 for turn in 0..20 {
                     let typing = (turn % 2 == 0) ^ last;
@@ -172,11 +173,11 @@ fn many_typing_updates_are_few_words_and_the_last_is_the_truth() {
                 // Whatever waits is told within a second; then it is quiet.
                 let settled = now_ms();
                 eventually("what waited was told", Duration::from_secs(5), || now_ms() > settled + 1500);
-                let told = alice.up_to_now(stage.there());
+                let told = alice.up_to_now(service.there());
                 let most = took as usize / 1000 + 2;
                 assert!((1..=most).contains(&told.len()), "at most {most}: {told:#?}");
                 assert_eq!(told.last().unwrap().data["typing"], last, "{told:#?}");
-                assert_eq!(typists(stage.here(), "alice", &room).is_empty(), !last);
+                assert_eq!(typists(service.here(), "alice", &room).is_empty(), !last);
             }
         }
     });
@@ -184,34 +185,34 @@ fn many_typing_updates_are_few_words_and_the_last_is_the_truth() {
 
 #[test]
 fn typing_says_nothing_about_being_here() {
-    Stage::everywhere(&[], |stage| {
-        let mut alice = Transport::Events.watch(stage.here(), "alice", &format!("bob,{FENCE}"));
+    Service::everywhere(&[], |service| {
+        let mut alice = Transport::Events.watch(service.here(), "alice", &format!("bob,{FENCE}"));
         alice.snapshot();
-        put(stage.there(), "bob", "c1");
-        assert_eq!(alice.up_to_now(stage.there()), []);
-        assert_eq!(stage.here().client("alice").state("bob"), "offline");
+        put(service.there(), "bob", "c1");
+        assert_eq!(alice.up_to_now(service.there()), []);
+        assert_eq!(service.here().client("alice").state("bob"), "offline");
     });
 }
 
 #[test]
 fn nobody_sees_an_invisible_person_type() {
-    Stage::everywhere(&["--typing-ttl", "30s"], |stage| {
-        let bob = stage.there().client("bob");
+    Service::everywhere(&["--typing-ttl", "30s"], |service| {
+        let bob = service.there().client("bob");
         assert_eq!(bob.beat("web").status, 200);
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, stage.here(), "alice", "c1"));
+        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.here(), "alice", "c1"));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        assert_eq!(put(stage.there(), "bob", "c1")["typing"], true, "bob is told what anybody is told");
-        let mut socket = Socket::open(stage.there(), "bob", "");
+        assert_eq!(put(service.there(), "bob", "c1")["typing"], true, "bob is told what anybody is told");
+        let mut socket = Socket::open(service.there(), "bob", "");
         socket.done(&json!({ "op": "typing", "conversation": "c1", "typing": true }));
         for watcher in &mut watchers {
-            assert_eq!(watcher.up_to_now(stage.there()), []);
+            assert_eq!(watcher.up_to_now(service.there()), []);
         }
-        assert_eq!(typists(stage.here(), "alice", "c1"), Vec::<String>::new());
+        assert_eq!(typists(service.here(), "alice", "c1"), Vec::<String>::new());
         assert_eq!(bob.put("/v1/status", json!({ "choice": "auto" })).status, 200);
-        put(stage.there(), "bob", "c1");
+        put(service.there(), "bob", "c1");
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", true)));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        put(stage.there(), "bob", "c1");
+        put(service.there(), "bob", "c1");
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", false)));
     });
 }

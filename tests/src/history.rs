@@ -5,7 +5,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::recorder::{Event, Heard};
+use crate::recorder::{Event, Published};
 
 /// How far a host's idea of Redis's time may be off: by as much as one round trip takes on a busy machine.
 const SKEW_MS: u64 = 150;
@@ -15,14 +15,14 @@ pub const GHOST_BOUND_MS: u64 = 1000;
 
 /// From a request to its answer, in Unix milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct During {
+pub struct RequestSpan {
     /// When it was sent.
     pub sent: u64,
     /// When it was answered.
     pub answered: u64,
 }
 
-impl During {
+impl RequestSpan {
     /// Runs something and says when that was.
     pub fn of<T>(call: impl FnOnce() -> T) -> (Self, T) {
         let sent = now_ms();
@@ -48,9 +48,9 @@ impl During {
 
 /// What a host answered to a beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct AcknowledgedBeat {
     /// When.
-    pub during: During,
+    pub during: RequestSpan,
     /// The state.
     pub state: String,
     /// Its version.
@@ -59,13 +59,13 @@ pub struct Told {
 
 /// One person, as their driver knows them.
 #[derive(Debug, Clone, Default)]
-pub struct Diary {
+pub struct History {
     /// Beats that were acknowledged.
-    pub beats: Vec<Told>,
+    pub beats: Vec<AcknowledgedBeat>,
     /// Beats that failed: they may have been kept or not.
-    pub unsure: Vec<During>,
+    pub unsure: Vec<RequestSpan>,
     /// Departures, acknowledged or not.
-    pub departures: Vec<During>,
+    pub departures: Vec<RequestSpan>,
     /// Whether they ever chose how to be seen. Then only their end is known.
     pub chooses: bool,
 }
@@ -76,7 +76,7 @@ pub fn now_ms() -> u64 {
 }
 
 /// Every transition is published exactly once: no version comes twice or falls, and nothing is said twice in a row.
-pub fn repetitions(heard: &Heard) -> Vec<String> {
+pub fn repetitions(heard: &Published) -> Vec<String> {
     let mut wrong = Vec::new();
     for (user, events) in heard {
         for (before, after) in events.iter().zip(events.iter().skip(1)) {
@@ -92,7 +92,7 @@ pub fn repetitions(heard: &Heard) -> Vec<String> {
 }
 
 /// People who turned offline, each with how long after their beat that was decided, in milliseconds.
-pub fn silences(heard: &Heard) -> impl Iterator<Item = (&str, &Event, u64)> {
+pub fn silences(heard: &Published) -> impl Iterator<Item = (&str, &Event, u64)> {
     heard.iter().flat_map(|(user, events)| {
         let pairs = events.iter().zip(events.iter().skip(1));
         let ended = pairs.filter(|(before, after)| before.state != "offline" && after.state == "offline");
@@ -103,13 +103,13 @@ pub fn silences(heard: &Heard) -> impl Iterator<Item = (&str, &Event, u64)> {
 }
 
 /// Whoever was declared offline too late, for a life of `alive_ms`.
-pub fn ghosts(heard: &Heard, alive_ms: u64) -> Vec<String> {
+pub fn ghosts(heard: &Published, alive_ms: u64) -> Vec<String> {
     let late = silences(heard).filter(|(.., after)| *after > alive_ms + GHOST_BOUND_MS);
     late.map(|(user, event, after)| format!("{user}: a ghost, offline {after} ms after the last beat: {event:?}"))
         .collect()
 }
 
-impl Diary {
+impl History {
     /// What is wrong with what was published about this person, who is silent by now. `complete`: everything was heard.
     pub fn disagreements(&self, events: &[Event], alive_ms: u64, complete: bool) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -125,7 +125,7 @@ impl Diary {
     }
 
     /// The newest beat that was acknowledged, and those after it of which nobody knows.
-    fn last_beats(&self) -> impl Iterator<Item = During> + '_ {
+    fn last_beats(&self) -> impl Iterator<Item = RequestSpan> + '_ {
         let newest = self.beats.last().map(|told| told.during);
         let after = self.unsure.iter().copied().filter(move |unsure| newest.is_none_or(|n| unsure.answered >= n.sent));
         newest.into_iter().chain(after)
@@ -138,7 +138,7 @@ impl Diary {
 
     /// What was answered and never published.
     fn unpublished(&self, events: &[Event]) -> Vec<String> {
-        let is_published = |told: &&Told| {
+        let is_published = |told: &&AcknowledgedBeat| {
             events.iter().any(|event| event.version == told.version && event.state == told.state)
                 || (self.chooses && told.version == 0)
         };
@@ -171,7 +171,8 @@ impl Diary {
                 wrong.push(format!("last seen when there was no beat: {event:?}"));
             }
             // A beat that found the record before this one was kept before this was decided, or the decision was stale.
-            let found_before = |told: &Told| events.iter().find(|e| e.version > told.version) == Some(event);
+            let found_before =
+                |told: &AcknowledgedBeat| events.iter().find(|e| e.version > told.version) == Some(event);
             let ignored = self
                 .beats
                 .iter()
@@ -214,31 +215,31 @@ mod tests {
         Event { state, note: Value::Null, last_seen, version: at_ms * 1000, line: 1 }
     }
 
-    fn told(at_ms: u64, version_ms: u64) -> Told {
-        let during = During { sent: at_ms, answered: at_ms + 10 };
-        Told { during, state: "online".to_owned(), version: version_ms * 1000 }
+    fn told(at_ms: u64, version_ms: u64) -> AcknowledgedBeat {
+        let during = RequestSpan { sent: at_ms, answered: at_ms + 10 };
+        AcknowledgedBeat { during, state: "online".to_owned(), version: version_ms * 1000 }
     }
 
     /// Came at 10,000, beat again at 11,000, and went.
-    fn diary() -> Diary {
-        Diary { beats: vec![told(10_000, 10_005), told(11_000, 10_005)], ..Diary::default() }
+    fn history() -> History {
+        History { beats: vec![told(10_000, 10_005), told(11_000, 10_005)], ..History::default() }
     }
 
     fn published() -> Vec<Event> {
         vec![event("online", 10_005, 10_005), event("offline", 12_700, 11_005)]
     }
 
-    fn wrong(diary: &Diary, events: &[Event]) -> Vec<String> {
-        let heard = Heard::from([("bob".to_owned(), events.to_vec())]);
+    fn wrong(history: &History, events: &[Event]) -> Vec<String> {
+        let heard = Published::from([("bob".to_owned(), events.to_vec())]);
         let mut wrong = repetitions(&heard);
         wrong.extend(ghosts(&heard, ALIVE_MS));
-        wrong.extend(diary.disagreements(events, ALIVE_MS, true));
+        wrong.extend(history.disagreements(events, ALIVE_MS, true));
         wrong
     }
 
     #[test]
     fn what_is_right_is_not_complained_about() {
-        assert_eq!(wrong(&diary(), &published()), Vec::<String>::new());
+        assert_eq!(wrong(&history(), &published()), Vec::<String>::new());
     }
 
     #[test]
@@ -255,41 +256,41 @@ mod tests {
             ("ends as", vec![online()]),
         ];
         for (what, events) in cases {
-            let wrong = wrong(&diary(), &events);
+            let wrong = wrong(&history(), &events);
             assert!(wrong.iter().any(|line| line.contains(what)), "{what}: {wrong:?}");
         }
     }
 
     #[test]
     fn a_silence_that_nobody_noticed_is_noticed() {
-        let mut diary = diary();
-        diary.beats.push(told(15_000, 10_005));
+        let mut history = history();
+        history.beats.push(told(15_000, 10_005));
         let events = [event("online", 10_005, 10_005), event("offline", 16_600, 15_005)];
-        assert!(wrong(&diary, &events).iter().any(|line| line.contains("nobody noticed")));
+        assert!(wrong(&history, &events).iter().any(|line| line.contains("nobody noticed")));
     }
 
     #[test]
     fn a_beat_that_came_while_offline_was_being_decided_is_noticed_if_it_is_ignored() {
-        let mut diary = diary();
+        let mut history = history();
         // It found the record of before, so it was kept before the offline record was.
-        diary.beats.push(told(12_690, 10_005));
+        history.beats.push(told(12_690, 10_005));
         let events = [published(), vec![event("offline", 14_300, 12_695)]].concat();
-        assert!(wrong(&diary, &events).iter().any(|line| line.contains("in spite of a beat")));
+        assert!(wrong(&history, &events).iter().any(|line| line.contains("in spite of a beat")));
     }
 
     #[test]
     fn whoever_left_may_be_offline_at_once_and_an_unsure_beat_may_be_the_last() {
-        let mut diary = diary();
-        diary.departures.push(During { sent: 11_200, answered: 11_210 });
+        let mut history = history();
+        history.departures.push(RequestSpan { sent: 11_200, answered: 11_210 });
         assert_eq!(
-            wrong(&diary, &[event("online", 10_005, 10_005), event("offline", 11_205, 11_005)]),
+            wrong(&history, &[event("online", 10_005, 10_005), event("offline", 11_205, 11_005)]),
             Vec::<String>::new()
         );
-        diary.departures.clear();
-        diary.unsure.push(During { sent: 12_000, answered: 12_010 });
+        history.departures.clear();
+        history.unsure.push(RequestSpan { sent: 12_000, answered: 12_010 });
         for (at, last_seen) in [(12_700, 11_005), (13_600, 12_005)] {
             let events = [event("online", 10_005, 10_005), event("offline", at, last_seen)];
-            assert_eq!(wrong(&diary, &events), Vec::<String>::new());
+            assert_eq!(wrong(&history, &events), Vec::<String>::new());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Just enough HTTP, server-sent events and WebSocket to be told something. Nothing here waits, and nothing is kept but the
 //! beginning of what has not come as a whole.
 
-use crate::line::Transport;
+use crate::watcher::Transport;
 
 /// Any key does: nobody here checks that it was understood.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";

@@ -13,7 +13,7 @@ use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
 const POLICY_MEMORY: u64 = 1 << 30;
 
 /// A function handles of functions and what they rest on.
-pub struct Bench {
+pub struct InProcess {
     /// The functions.
     pub function_handles: FunctionHandles,
     /// The store beneath them.
@@ -26,7 +26,7 @@ pub struct Bench {
 
 /// Runs `test` on a thread of its own with a function handles of warm functions. `replace` names components to be taken from a file
 /// instead of the ordinary ones.
-pub fn on_a_worker<F>(rules: Rules, replace: &[(&str, &str)], test: impl FnOnce(Bench) -> F)
+pub fn on_a_worker<F>(rules: Rules, replace: &[(&str, &str)], test: impl FnOnce(InProcess) -> F)
 where
     F: Future<Output = ()>,
 {
@@ -40,7 +40,7 @@ where
         let archive = Arc::new(SqliteArchive::in_memory().expect("an archive"));
         let component = |name: &str| crate::component(&file(name));
         let function_handles = function_handles(memory.clone(), &archive, Arc::new(topics), rules, component);
-        test(Bench { function_handles, memory, archive, clock }).await;
+        test(InProcess { function_handles, memory, archive, clock }).await;
     });
 }
 

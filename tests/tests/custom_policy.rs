@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use rollcall_tests::line::{FENCE, Told, Transport, Watcher};
+use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, Watcher};
 use rollcall_tests::{Answer, Client, Host, component};
 use serde_json::{Value, json};
 
@@ -36,11 +36,11 @@ fn seen(client: &Client, user: &str) -> Value {
 }
 
 /// What was told until a team mate does something that is told for certain.
-fn up_to_now(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<Told> {
+fn up_to_now(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<WatchEvent> {
     let mate = host.client(MATE);
     assert_eq!(mate.beat("web").status, 200);
     assert_eq!(mate.put("/v1/status", json!({ "choice": "busy", "text": format!("round {round}") })).status, 200);
-    let is_fence = |told: &Told| told.is_of(MATE) && told.data["note"]["text"] == format!("round {round}");
+    let is_fence = |told: &WatchEvent| told.is_of(MATE) && told.data["note"]["text"] == format!("round {round}");
     let told = watcher.until("the mate is told of", Duration::from_secs(10), is_fence);
     told.into_iter().filter(|told| !told.is_of(MATE)).collect()
 }

@@ -11,11 +11,11 @@
 
 use std::time::Duration;
 
-use rollcall_tests::diary::now_ms;
-use rollcall_tests::line::{FENCE, Told, Transport, states};
-use rollcall_tests::stage::BRISK;
-use rollcall_tests::swarm::{Plan, Swarm};
-use rollcall_tests::{Host, Socket, Stage, Stream, eventually};
+use rollcall_tests::history::now_ms;
+use rollcall_tests::service::BRISK;
+use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, states};
+use rollcall_tests::watcher_pool::{Plan, WatcherPool};
+use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::json;
 
 /// A host knows the time of the store no better than a round trip allows.
@@ -24,23 +24,23 @@ const CLOCKS_DIFFER_MS: u64 = 50;
 /// What a busy machine may add to what is promised of an idle one.
 const BUSY_MS: u64 = 1000;
 
-fn beats_taken(stage: &Stage) -> f64 {
-    stage.hosts.iter().map(|host| host.metric("rollcall_heartbeats_total")).sum()
+fn beats_taken(service: &Service) -> f64 {
+    service.hosts.iter().map(|host| host.metric("rollcall_heartbeats_total")).sum()
 }
 
 #[test]
 fn who_is_connected_is_here_without_beating() {
-    Stage::everywhere(&BRISK, |stage| {
+    Service::everywhere(&BRISK, |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(stage.here(), "alice", &format!("{bob},{FENCE}"));
+            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{FENCE}"));
             alice.snapshot();
-            let before = beats_taken(stage);
-            let connected = transport.watch_as(stage.there(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
+            let before = beats_taken(service);
+            let connected = transport.watch_as(service.there(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
             alice.presence(&bob, "online");
             // As many as no single beat outlives.
-            eventually("the host beats for it", Duration::from_secs(10), || beats_taken(stage) >= before + 4.0);
-            assert_eq!(states(&alice.up_to_now(stage.there()), &bob), Vec::<&str>::new(), "here all the time");
+            eventually("the host beats for it", Duration::from_secs(10), || beats_taken(service) >= before + 4.0);
+            assert_eq!(states(&alice.up_to_now(service.there()), &bob), Vec::<&str>::new(), "here all the time");
             drop(connected);
             alice.presence(&bob, "offline");
         }
@@ -49,12 +49,12 @@ fn who_is_connected_is_here_without_beating() {
 
 #[test]
 fn a_broken_connection_is_forgiven_for_the_grace_and_no_longer() {
-    Stage::everywhere(&["--interval", "6s", "--tolerance", "2s", "--grace", "1s"], |stage| {
+    Service::everywhere(&["--interval", "6s", "--tolerance", "2s", "--grace", "1s"], |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(stage.here(), "alice", &bob);
+            let mut alice = transport.watch(service.here(), "alice", &bob);
             alice.snapshot();
-            let connected = transport.watch_as(stage.there(), &bob, "device=tab", &[("users", "alice")]);
+            let connected = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
             alice.presence(&bob, "online");
             let broken = now_ms();
             drop(connected);
@@ -67,21 +67,21 @@ fn a_broken_connection_is_forgiven_for_the_grace_and_no_longer() {
 
 #[test]
 fn whoever_says_goodbye_is_gone_at_once() {
-    Stage::everywhere(&[], |stage| {
-        let mut alice = Transport::Events.watch(stage.here(), "alice", &format!("bob,{FENCE}"));
-        let mut tab = Socket::open(stage.there(), "bob", "device=tab");
+    Service::everywhere(&[], |service| {
+        let mut alice = Transport::Events.watch(service.here(), "alice", &format!("bob,{FENCE}"));
+        let mut tab = Socket::open(service.there(), "bob", "device=tab");
         alice.presence("bob", "online");
         tab.send(&json!({ "op": "leave" }));
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
         alice.presence("bob", "offline");
 
         // The phone first: whoever is told that Bob is here then knows that it is the phone that keeps him so.
-        let phone = Socket::open(stage.here(), "bob", "");
+        let phone = Socket::open(service.here(), "bob", "");
         alice.presence("bob", "online");
-        let mut tab = Socket::open(stage.there(), "bob", "device=tab");
+        let mut tab = Socket::open(service.there(), "bob", "device=tab");
         tab.send(&json!({ "op": "leave" }));
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
-        assert_eq!(alice.up_to_now(stage.there()), [], "the phone is still here");
+        assert_eq!(alice.up_to_now(service.there()), [], "the phone is still here");
         drop(phone);
     });
 }
@@ -89,17 +89,17 @@ fn whoever_says_goodbye_is_gone_at_once() {
 #[test]
 fn a_reload_never_flickers() {
     let arguments = ["--interval", "2s", "--tolerance", "1s", "--grace", "2500ms"];
-    Stage::everywhere(&arguments, |stage| {
+    Service::everywhere(&arguments, |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
             let open = |host: &Host| transport.watch_as(host, &bob, "device=tab", &[("users", "alice")]);
-            let mut alice = transport.watch(stage.here(), "alice", &format!("{bob},{FENCE}"));
+            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{FENCE}"));
             alice.snapshot();
-            let mut page = open(stage.here());
+            let mut page = open(service.here());
             page.snapshot();
             alice.presence(&bob, "online");
             for turn in 0..4 {
-                let host = &stage.hosts[turn % stage.hosts.len()];
+                let host = &service.hosts[turn % service.hosts.len()];
                 if turn < 2 {
                     // The new connection is there before the old one is known to be broken.
                     let mut fresh = open(host);
@@ -114,7 +114,7 @@ fn a_reload_never_flickers() {
             // Longer than any grace that was begun above.
             let reloaded = now_ms();
             eventually("every grace has ended", Duration::from_secs(5), || now_ms() > reloaded + 3200);
-            assert_eq!(alice.up_to_now(stage.there()), [], "nobody noticed");
+            assert_eq!(alice.up_to_now(service.there()), [], "nobody noticed");
             drop(page);
             alice.presence(&bob, "offline");
         }
@@ -137,13 +137,13 @@ fn who_only_watches_is_not_here() {
 
 #[test]
 fn activity_brings_back_whoever_is_idle() {
-    Stage::everywhere(&["--idle-after", "400ms"], |stage| {
-        let mut alice = Transport::Socket.watch(stage.here(), "alice", &format!("bob,{FENCE}"));
-        let mut bob = Socket::open(stage.there(), "bob", "");
+    Service::everywhere(&["--idle-after", "400ms"], |service| {
+        let mut alice = Transport::Socket.watch(service.here(), "alice", &format!("bob,{FENCE}"));
+        let mut bob = Socket::open(service.there(), "bob", "");
         alice.presence("bob", "online");
         alice.presence("bob", "away");
         bob.done(&json!({ "op": "beat", "active": false }));
-        assert_eq!(alice.up_to_now(stage.there()), [], "alive, and still idle");
+        assert_eq!(alice.up_to_now(service.there()), [], "alive, and still idle");
         bob.done(&json!({ "op": "beat", "active": true }));
         alice.presence("bob", "online");
         alice.presence("bob", "away");
@@ -154,11 +154,11 @@ fn activity_brings_back_whoever_is_idle() {
 
 #[test]
 fn whoever_comes_back_by_itself_is_as_idle_as_before() {
-    Stage::everywhere(&["--idle-after", "400ms"], |stage| {
+    Service::everywhere(&["--idle-after", "400ms"], |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(stage.here(), "alice", &format!("{bob},{FENCE}"));
-            let mut tab = transport.watch_as(stage.there(), &bob, "device=tab", &[("users", "alice")]);
+            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{FENCE}"));
+            let mut tab = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
             tab.snapshot();
             alice.presence(&bob, "online");
             alice.presence(&bob, "away");
@@ -169,10 +169,10 @@ fn whoever_comes_back_by_itself_is_as_idle_as_before() {
                 Transport::Events => format!("device=tab&since={since}"),
                 Transport::Socket => "device=tab&active=false".to_owned(),
             };
-            let mut tab = transport.watch_as(stage.here(), &bob, &how, &[("users", "alice")]);
+            let mut tab = transport.watch_as(service.here(), &bob, &how, &[("users", "alice")]);
             tab.snapshot();
-            assert_eq!(states(&alice.up_to_now(stage.there()), &bob), Vec::<&str>::new(), "nobody noticed");
-            let _tab = transport.watch_as(stage.here(), &bob, "device=tab&active=true", &[("users", "alice")]);
+            assert_eq!(states(&alice.up_to_now(service.there()), &bob), Vec::<&str>::new(), "nobody noticed");
+            let _tab = transport.watch_as(service.here(), &bob, "device=tab&active=true", &[("users", "alice")]);
             alice.presence(&bob, "online");
         }
     });
@@ -189,30 +189,30 @@ fn a_connection_alone_does_not_keep_anybody_active() {
     eventually("the host beats for it", Duration::from_secs(10), || {
         host.metric("rollcall_heartbeats_total") >= before + 4.0
     });
-    let told: Vec<Told> = alice.up_to_now(&host);
+    let told: Vec<WatchEvent> = alice.up_to_now(&host);
     assert_eq!(states(&told, "bob"), Vec::<&str>::new(), "a beat of the host is not a use of the device");
     host.stop();
 }
 
 #[test]
 fn a_farewell_is_the_last_word_however_much_was_said_before() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         let users: Vec<String> = (0..40).map(|index| format!("h{index}")).collect();
         for user in &users {
-            let mut socket = Socket::open(stage.here(), user, "device=tab");
+            let mut socket = Socket::open(service.here(), user, "device=tab");
             for _ in 0..10 {
                 socket.send(&json!({ "op": "beat" }));
             }
             socket.send(&json!({ "op": "leave" }));
             assert_eq!(socket.ending(Duration::from_secs(5)).code(), 1000);
         }
-        all_are_gone(stage, &users);
+        all_are_gone(service, &users);
     });
 }
 
 /// Waits until all of these are gone, which no device is by itself so soon.
-fn all_are_gone(stage: &Stage, users: &[String]) {
-    let viewer = stage.there().client("viewer");
+fn all_are_gone(service: &Service, users: &[String]) {
+    let viewer = service.there().client("viewer");
     eventually("everybody is gone", Duration::from_secs(3), || {
         let presences = viewer.post("/v1/presence", json!({ "users": users })).json["presences"].clone();
         presences.as_array().unwrap().iter().all(|presence| presence["state"] == "offline")
@@ -221,18 +221,18 @@ fn all_are_gone(stage: &Stage, users: &[String]) {
 
 #[test]
 fn whoever_comes_and_goes_at_once_is_gone() {
-    Stage::everywhere(&[], |stage| {
+    Service::everywhere(&[], |service| {
         let users: Vec<String> = (0..300).map(|index| format!("g{index}")).collect();
         let plan = Plan {
             transport: Transport::Socket,
-            address: stage.here().address().parse().unwrap(),
+            address: service.here().address().parse().unwrap(),
             rejoin: None,
             paths: users.iter().map(|user| format!("/v1/socket?device=tab&as={user}")).collect(),
             messages: vec![r#"{"op":"leave"}"#.to_owned(); users.len()],
         };
-        let swarm = Swarm::launch(plan);
-        swarm.until("everybody has left", Duration::from_secs(20), |tally| tally.farewells.len() == users.len());
-        assert!(swarm.tally().farewells.iter().all(|farewell| farewell.code == Some(1000)));
-        all_are_gone(stage, &users);
+        let pool = WatcherPool::launch(plan);
+        pool.until("everybody has left", Duration::from_secs(20), |tally| tally.farewells.len() == users.len());
+        assert!(pool.tally().farewells.iter().all(|farewell| farewell.code == Some(1000)));
+        all_are_gone(service, &users);
     });
 }

@@ -9,7 +9,7 @@ use crate::Host;
 pub const BRISK: [&str; 6] = ["--interval", "1s", "--tolerance", "500ms", "--evict-after", "200ms"];
 
 /// A running service.
-pub struct Stage {
+pub struct Service {
     /// One, or two.
     pub hosts: Vec<Host>,
     /// The store, if it is a Redis.
@@ -18,7 +18,7 @@ pub struct Stage {
     pub cluster: Option<Cluster>,
 }
 
-impl Stage {
+impl Service {
     /// One host with its embedded store.
     pub fn embedded(arguments: &[&str]) -> Self {
         Self { hosts: vec![Host::start(arguments)], redis: None, cluster: None }
@@ -46,10 +46,10 @@ impl Stage {
 
     /// Tries something on the embedded store and on two hosts with a Redis.
     pub fn everywhere(arguments: &[&str], claim: impl Fn(&Self)) {
-        for stage in [Self::embedded, Self::redis] {
-            let stage = stage(arguments);
-            claim(&stage);
-            stage.end();
+        for service in [Self::embedded, Self::redis] {
+            let service = service(arguments);
+            claim(&service);
+            service.end();
         }
     }
 

@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const MESSAGES: [&[u8]; 3] = [b"$7\r\nmessage\r\n", b"$8\r\npmessage\r\n", b"$8\r\nsmessage\r\n"];
 
 /// The way.
-pub struct Deafening {
+pub struct LossyProxy {
     port: u16,
     state: Arc<State>,
 }
 
 #[derive(Default)]
 struct State {
-    is_deaf: AtomicBool,
+    is_dropping: AtomicBool,
     lost: AtomicUsize,
 }
 
-impl Deafening {
+impl LossyProxy {
     /// A way to the Redis at this port.
     pub fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -43,8 +43,8 @@ impl Deafening {
     }
 
     /// From now on messages are lost, or no longer.
-    pub fn set_deaf(&self, is_deaf: bool) {
-        self.state.is_deaf.store(is_deaf, Ordering::SeqCst);
+    pub fn set_dropping(&self, is_dropping: bool) {
+        self.state.is_dropping.store(is_dropping, Ordering::SeqCst);
     }
 
     /// How many were lost.
@@ -79,7 +79,7 @@ fn pass_on(from: &mut BufReader<TcpStream>, to: &mut TcpStream, state: &State) -
         // After `*3\r\n` or `>3\r\n`.
         let kind = reply.get(4..).unwrap_or_default();
         let is_message = MESSAGES.iter().any(|message| kind.starts_with(message));
-        if is_message && state.is_deaf.load(Ordering::SeqCst) {
+        if is_message && state.is_dropping.load(Ordering::SeqCst) {
             state.lost.fetch_add(1, Ordering::SeqCst);
         } else {
             to.write_all(&reply)?;
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn messages_are_lost_and_nothing_else() {
         let redis = Redis::start().expect("a Redis");
-        let way = Deafening::before(redis.port());
+        let way = LossyProxy::before(redis.port());
         let mut line = TcpStream::connect(("127.0.0.1", way.port)).expect("a way");
         line.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a socket");
         let mut answers = BufReader::new(line.try_clone().expect("a socket"));
@@ -129,12 +129,12 @@ mod tests {
             hear(&mut answers).expect("an answer")
         };
         assert!(matches!(answer(&mut line, &["SUBSCRIBE", "news"]), Reply::List(_)));
-        way.set_deaf(true);
+        way.set_dropping(true);
         assert_eq!(redis.ask(&["PUBLISH", "news", "lost"]).expect("a number"), "1");
         let pong = Reply::List(vec![Reply::Text("pong".to_owned()), Reply::Text(String::new())]);
         assert_eq!(answer(&mut line, &["PING"]), pong);
         assert_eq!(way.lost(), 1);
-        way.set_deaf(false);
+        way.set_dropping(false);
         assert_eq!(redis.ask(&["PUBLISH", "news", "heard"]).expect("a number"), "1");
         let Reply::List(message) = hear(&mut answers).expect("a message") else { panic!("no message") };
         assert_eq!(message.last().and_then(Reply::text), Some("heard"));
