@@ -10,8 +10,9 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use rollcall_core::policy::{Change, Invalidation, MAX_SUBJECTS, PolicyIndex, Relation, Verdict};
+use rollcall_core::policy::{Change, Invalidation, MAX_SUBJECTS, Relation, Verdict};
 use rollcall_core::{Error, Ids, UserId};
+use rollcall_policy::PolicyIndex;
 
 use crate::capabilities::{Cursor, Followed, OwnSettings, Page, Policy, bounded};
 use crate::heartbeat::Answers;

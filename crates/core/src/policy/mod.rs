@@ -1,27 +1,15 @@
-//! Who may see whom.
+//! Who may see whom: the rule, [`Relation::verdict`], and the changes that can be made to what it depends on.
 //!
-//! The rule is one function, [`Relation::verdict`]. Everything else here is about answering it millions of times a second
-//! from memory: [`PolicyIndex`] holds everything that anybody set, in structures that are exact and small.
+//! `rollcall-policy` answers the rule from memory.
 
 mod change;
-mod filter;
-mod hashing;
-mod lines;
-mod names;
-mod numbers;
-mod pairs;
-mod policy_index;
 mod relation;
-mod standing;
 
 pub use change::{Change, Invalidation, Numbers, PAGE_BYTES, PAGE_NUMBERS, number_of};
-pub use filter::{BITS_PER_KEY, Filter, FilterStats, Upkeep};
-pub use lines::{Lines, false_positive_rate};
-pub use policy_index::{Census, PolicyIndex};
 pub use relation::{Audience, Privacy, Relation, Ruling, Verdict};
 
-/// The most contacts, and the most blocks, that one person may have: more than anybody needs, and little enough that one
-/// person cannot fill everybody's memory.
+/// The most contacts, and the most blocks, of one user: more than anyone needs, and few enough that one user cannot fill
+/// the memory of every host.
 pub const MAX_LISTED: usize = 10_000;
 
 /// The most subjects of one check.

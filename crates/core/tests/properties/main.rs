@@ -12,7 +12,6 @@
 
 mod histories;
 mod model;
-mod policy;
 mod sessions;
 mod typing;
 

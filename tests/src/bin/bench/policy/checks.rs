@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::{PolicyIndex, Ruling, Verdict};
+use rollcall_core::policy::{Ruling, Verdict};
 use rollcall_core::{Ids, UserId};
 use rollcall_host::runtime::Checker;
+use rollcall_policy::PolicyIndex;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::SqliteArchive;
 

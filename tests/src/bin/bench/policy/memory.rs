@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::{Change, PolicyIndex};
+use rollcall_core::policy::Change;
+use rollcall_policy::PolicyIndex;
 
 use super::population;
 use crate::report::{Goal, Section, number};

@@ -1,7 +1,7 @@
 //! What a blocked pair takes, and how often the filter in front of the pairs affirms in vain.
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::{BITS_PER_KEY, PolicyIndex, false_positive_rate};
+use rollcall_policy::{BITS_PER_KEY, PolicyIndex, false_positive_rate};
 
 use super::{per_cent, plot, population};
 use crate::report::{Goal, Section, number};

@@ -109,7 +109,7 @@ pub(super) fn subject(kind: Kind, place: usize, random: &mut Random) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rollcall_core::policy::PolicyIndex;
+    use rollcall_policy::PolicyIndex;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Which filter to put in front of the exact tables of who may see whom, and what a verdict costs with it.
 //!
-//! `cargo run --release -p rollcall-core --example filters [filters|curve|policy-index]`
+//! `cargo run --release -p rollcall-policy --example filters [filters|curve|index]`
 //!
 //! Prints the tables of `docs/adr/0014-blocks-behind-a-filter.md`. Times are those of the fastest tenth of batches that
 //! take some microseconds each and share no data: other programs make a batch slower, and never faster.
@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
 use rollcall_core::UserId;
-use rollcall_core::policy::{
-    Audience, BITS_PER_KEY, Change, Lines, PolicyIndex, Privacy, Ruling, Verdict, false_positive_rate, number_of,
-};
+use rollcall_core::policy::{Audience, Change, Privacy, Ruling, Verdict, number_of};
+use rollcall_policy::{BITS_PER_KEY, BloomFilter, PolicyIndex, false_positive_rate};
 use xorf::Filter as _;
 
 /// Looks per measurement.
@@ -32,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if part.is_empty() || part == "curve" {
         curve();
     }
-    if part.is_empty() || part == "policy_index" {
+    if part.is_empty() || part == "index" {
         policy_index()?;
     }
     Ok(())
@@ -105,11 +104,11 @@ impl Kind for Classic {
     }
 }
 
-impl Kind for Lines {
+impl Kind for BloomFilter {
     const NAME: &'static str = "blocked Bloom, 12 bits";
 
     fn build(keys: &[u64]) -> Result<Self, Box<dyn Error>> {
-        let mut built = Lines::new(u32::try_from(keys.len())?, BITS_PER_KEY);
+        let mut built = BloomFilter::new(u32::try_from(keys.len())?, BITS_PER_KEY);
         keys.iter().for_each(|key| built.set(*key));
         Ok(built)
     }
@@ -119,7 +118,7 @@ impl Kind for Lines {
     }
 
     fn bits(&self) -> u64 {
-        Lines::bits(self)
+        BloomFilter::bits(self)
     }
 
     fn add(&mut self, key: u64) -> bool {
@@ -227,7 +226,7 @@ fn filters(keys: u64) -> Result<(), Box<dyn Error>> {
     println!("|---|---|---|---|---|---|---|---|");
     let keys = (0..keys).map(mix).collect::<Vec<_>>();
     row::<Classic>(&keys)?;
-    row::<Lines>(&keys)?;
+    row::<BloomFilter>(&keys)?;
     row::<xorf::BinaryFuse8>(&keys)?;
     row::<xorf::BinaryFuse16>(&keys)?;
     row::<qfilter::Filter>(&keys)?;

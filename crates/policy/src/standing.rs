@@ -1,32 +1,32 @@
 //! How a person stands by themselves, in one byte: restricted or not, and what they let others see.
 
-use super::{Audience, Privacy};
+use rollcall_core::policy::{Audience, Privacy};
 
 /// Presence in the lowest two bits, last seen in the next two, restricted in the fifth. Nought is everybody's at first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Standing(u8);
+pub(crate) struct Standing(u8);
 
 const RESTRICTED: u8 = 1 << 4;
 const PRIVACY: u8 = RESTRICTED - 1;
 
 impl Standing {
-    pub(super) fn is_default(self) -> bool {
+    pub(crate) fn is_default(self) -> bool {
         self == Self::default()
     }
 
-    pub(super) fn restricted(self) -> bool {
+    pub(crate) fn restricted(self) -> bool {
         self.0 & RESTRICTED != 0
     }
 
-    pub(super) fn privacy(self) -> Privacy {
+    pub(crate) fn privacy(self) -> Privacy {
         Privacy { presence: audience(self.0), last_seen: audience(self.0 >> 2) }
     }
 
-    pub(super) fn with_restricted(self, restricted: bool) -> Self {
+    pub(crate) fn with_restricted(self, restricted: bool) -> Self {
         Self(if restricted { self.0 | RESTRICTED } else { self.0 & !RESTRICTED })
     }
 
-    pub(super) fn with_privacy(self, privacy: Privacy) -> Self {
+    pub(crate) fn with_privacy(self, privacy: Privacy) -> Self {
         Self(self.0 & !PRIVACY | bits(privacy.presence) | bits(privacy.last_seen) << 2)
     }
 }

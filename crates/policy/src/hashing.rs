@@ -11,22 +11,22 @@ use hashbrown::HashTable;
 
 /// Into how many parts each structure is cut, so that none takes long to be rebuilt: with ten million entries a part has
 /// forty thousand.
-pub(super) const SHARDS: usize = 256;
+pub(crate) const SHARDS: usize = 256;
 
 /// What strangers do not know.
-pub(super) struct Salt {
+pub(crate) struct Salt {
     seed: u64,
     shared: SharedSeed,
 }
 
 impl Salt {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { seed, shared: SharedSeed::from_u64(seed) }
     }
 
     /// The hash of an id.
     #[inline]
-    pub(super) fn text(&self, text: &str) -> u64 {
+    pub(crate) fn text(&self, text: &str) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
         hasher.write(text.as_bytes());
         hasher.finish()
@@ -35,14 +35,14 @@ impl Salt {
 
 /// The hash of two people, whichever comes first, from the hashes of their ids.
 #[inline]
-pub(super) fn pair(one: u64, other: u64) -> u64 {
+pub(crate) fn pair(one: u64, other: u64) -> u64 {
     mix(one.wrapping_add(other))
 }
 
 /// Spreads whatever distinguishes two numbers over all bits: twice a multiplication, which carries upwards, and a fold,
 /// which brings it down again.
 #[inline]
-pub(super) fn mix(mut number: u64) -> u64 {
+pub(crate) fn mix(mut number: u64) -> u64 {
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
     number = (number ^ (number >> 32)).wrapping_mul(FACTOR);
     number = (number ^ (number >> 32)).wrapping_mul(FACTOR);
@@ -52,26 +52,26 @@ pub(super) fn mix(mut number: u64) -> u64 {
 /// In which part a hash belongs: by bits that the tables within a part do not use, which are the lowest for the place and
 /// the highest seven (of 32 bits on a 32-bit machine) for the tag.
 #[inline]
-pub(super) fn shard_of(hash: u64) -> usize {
+pub(crate) fn shard_of(hash: u64) -> usize {
     (hash >> 48) as usize % SHARDS
 }
 
 /// Gives back what a table no longer needs, now and then: after it shrank to an eighth, so that growing and shrinking stay
 /// cheap on average.
-pub(super) fn shrink<T>(table: &mut HashTable<T>, hasher: impl Fn(&T) -> u64) {
+pub(crate) fn shrink<T>(table: &mut HashTable<T>, hasher: impl Fn(&T) -> u64) {
     if table.len() * 8 < table.capacity() {
         table.shrink_to(table.len() * 2, hasher);
     }
 }
 
 /// Adds to a column with a quarter more room than it needs at most, where a `Vec` by itself would take as much again.
-pub(super) fn push<T>(column: &mut Vec<T>, value: T) {
+pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
     make_room(column, 1);
     column.push(value);
 }
 
 /// Makes room for so many more.
-pub(super) fn make_room<T>(column: &mut Vec<T>, more: usize) {
+pub(crate) fn make_room<T>(column: &mut Vec<T>, more: usize) {
     if column.capacity() - column.len() < more {
         column.reserve_exact(column.len() / 4 + more.max(4));
     }

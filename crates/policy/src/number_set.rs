@@ -5,7 +5,7 @@
 //! directory. Whether a number is in the set is one step into the directory and one into the page, and nothing is ever moved
 //! but a page: a billion numbers in a row are 125 MB, allocated 8 KB at a time.
 
-use super::{Numbers, PAGE_NUMBERS};
+use rollcall_core::policy::{Numbers, PAGE_NUMBERS};
 
 /// The most that a page lists. A list would be smaller up to 4,096, by up to a factor of eight; but a number in bits is one
 /// access to memory, and every check of a number makes it.
@@ -21,7 +21,7 @@ type Words = [u64; WORDS];
 
 /// A set of numbers.
 #[derive(Default)]
-pub(super) struct NumberSet {
+pub(crate) struct NumberSet {
     /// By page number, up to the last page that has any.
     pages: Vec<Option<Page>>,
     len: u64,
@@ -40,16 +40,16 @@ enum Page {
 }
 
 impl NumberSet {
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         (self.pages.capacity() * size_of::<Option<Page>>()) as u64 + self.page_bytes
     }
 
     #[inline]
-    pub(super) fn contains(&self, number: u32) -> bool {
+    pub(crate) fn contains(&self, number: u32) -> bool {
         let (page, low) = split(number);
         match self.pages.get(page) {
             Some(Some(Page::Few(few))) => lists(few, low),
@@ -62,7 +62,7 @@ impl NumberSet {
 
     /// Touches where a number would be, so that a look that comes soon finds it in the cache.
     #[inline]
-    pub(super) fn touch(&self, number: u32) -> u64 {
+    pub(crate) fn touch(&self, number: u32) -> u64 {
         let (page, low) = split(number);
         match self.pages.get(page) {
             Some(Some(Page::Few(few))) => few.get((usize::from(low) * few.len()) >> 16).copied().map_or(0, u64::from),
@@ -71,26 +71,26 @@ impl NumberSet {
         }
     }
 
-    pub(super) fn insert(&mut self, number: u32) {
+    pub(crate) fn insert(&mut self, number: u32) {
         let (page, low) = split(number);
         self.change(page, |page| Some(page.unwrap_or(Page::Few(Vec::new())).with(low)));
     }
 
-    pub(super) fn remove(&mut self, number: u32) {
+    pub(crate) fn remove(&mut self, number: u32) {
         let (page, low) = split(number);
         if page < self.pages.len() {
             self.change(page, |page| page.and_then(|page| page.without(low)));
         }
     }
 
-    pub(super) fn insert_many(&mut self, numbers: &Numbers) {
+    pub(crate) fn insert_many(&mut self, numbers: &Numbers) {
         if numbers.bits().iter().all(|byte| *byte == 0) {
             return;
         }
         self.change(numbers.page() as usize, |page| merged(page, numbers, |word, more| word | more));
     }
 
-    pub(super) fn remove_many(&mut self, numbers: &Numbers) {
+    pub(crate) fn remove_many(&mut self, numbers: &Numbers) {
         if (numbers.page() as usize) < self.pages.len() {
             self.change(numbers.page() as usize, |page| merged(page, numbers, |word, less| word & !less));
         }

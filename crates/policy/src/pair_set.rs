@@ -7,33 +7,33 @@
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::hashing::{SHARDS, mix, shrink};
-use super::names::Handle;
+use crate::hashing::{SHARDS, mix, shrink};
+use crate::interner::Handle;
 
 type Pair = (Handle, Handle);
 
 /// A set of ordered pairs.
-pub(super) struct Pairs {
+pub(crate) struct PairSet {
     shards: Box<[HashTable<Pair>]>,
     len: u64,
 }
 
-impl Pairs {
-    pub(super) fn new() -> Self {
+impl PairSet {
+    pub(crate) fn new() -> Self {
         Self { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let tables = self.shards.iter().map(HashTable::allocation_size).sum::<usize>();
         (size_of_val(&*self.shards) + tables) as u64
     }
 
     /// Adds a pair; whether it was new.
-    pub(super) fn insert(&mut self, shard: usize, pair: Pair) -> bool {
+    pub(crate) fn insert(&mut self, shard: usize, pair: Pair) -> bool {
         let Some(table) = self.shards.get_mut(shard) else { return false };
         match table.entry(hash(&pair), |found| *found == pair, hash) {
             Entry::Occupied(_) => false,
@@ -46,7 +46,7 @@ impl Pairs {
     }
 
     /// Takes a pair out; whether it was there.
-    pub(super) fn remove(&mut self, shard: usize, pair: Pair) -> bool {
+    pub(crate) fn remove(&mut self, shard: usize, pair: Pair) -> bool {
         let Some(table) = self.shards.get_mut(shard) else { return false };
         let Ok(entry) = table.find_entry(hash(&pair), |found| *found == pair) else { return false };
         entry.remove();
@@ -56,19 +56,19 @@ impl Pairs {
     }
 
     /// Whether this pair is there, in this order.
-    pub(super) fn contains(&self, shard: usize, pair: Pair) -> bool {
+    pub(crate) fn contains(&self, shard: usize, pair: Pair) -> bool {
         self.shards.get(shard).is_some_and(|table| table.find(hash(&pair), |found| *found == pair).is_some())
     }
 
     /// Whether this pair is there, in either order.
-    pub(super) fn contains_either(&self, shard: usize, pair: Pair) -> bool {
+    pub(crate) fn contains_either(&self, shard: usize, pair: Pair) -> bool {
         let reverse = (pair.1, pair.0);
         let either = |found: &Pair| *found == pair || *found == reverse;
         self.shards.get(shard).is_some_and(|table| table.find(hash(&pair), either).is_some())
     }
 
     /// All of a part.
-    pub(super) fn iter(&self, shard: usize) -> impl Iterator<Item = Pair> {
+    pub(crate) fn iter(&self, shard: usize) -> impl Iterator<Item = Pair> {
         self.shards.get(shard).into_iter().flatten().copied()
     }
 }
@@ -87,19 +87,19 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::names::Names;
     use super::*;
+    use crate::interner::Interner;
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn it_is_the_set_that_it_stands_for(steps in vec((any::<bool>(), 0..12_usize, 0..12_usize), 0..200)) {
-            let mut names = Names::new();
+            let mut names = Interner::new();
             let people = (0..12).map(|number| names.intern(number << 48, "x").unwrap()).collect::<Vec<_>>();
             let who = |number: usize| people.get(number).copied().unwrap();
             let shard = |one: usize, other: usize| (one + other) % SHARDS;
-            let mut pairs = Pairs::new();
+            let mut pairs = PairSet::new();
             let mut model = HashSet::new();
             let floor = pairs.bytes();
             for (set, one, other) in steps {

@@ -5,10 +5,10 @@
 //! and what it costs, is in `docs/adr/0014-blocks-behind-a-filter.md`.
 //!
 //! A removed key leaves its bits behind. So a part of the filter is rebuilt from the exact tables when a quarter of its keys
-//! are such, and when it outgrows its size: [`Filter::add`] and [`Filter::remove`] say when.
+//! are such, and when it outgrows its size: [`ShardedFilter::add`] and [`ShardedFilter::remove`] say when.
 
-use super::hashing::{SHARDS, shard_of};
-use super::lines::Lines;
+use crate::bloom::BloomFilter;
+use crate::hashing::{SHARDS, shard_of};
 
 /// Bits per key when a part is full. Then one look in two hundred is in vain; right after a rebuild, with half as many
 /// more bits, one in a thousand.
@@ -19,13 +19,13 @@ pub const BITS_PER_KEY: f64 = 12.0;
 const FEWEST_KEYS: u32 = 64;
 
 /// A set of 64-bit keys, of which it affirms also a few that it does not have. Keys are hashes: evenly spread over all bits.
-pub struct Filter {
+pub struct ShardedFilter {
     shards: Box<[Shard]>,
 }
 
 #[derive(Default)]
 struct Shard {
-    lines: Lines,
+    lines: BloomFilter,
     /// For how many keys the lines were made.
     room: u32,
     live: u32,
@@ -39,7 +39,7 @@ struct Shard {
 pub enum Upkeep {
     /// Nothing.
     None,
-    /// The part must be rebuilt from all its keys, by [`Filter::rebuild`], before it is asked again.
+    /// The part must be rebuilt from all its keys, by [`ShardedFilter::rebuild`], before it is asked again.
     Rebuild(usize),
 }
 
@@ -52,13 +52,13 @@ pub struct FilterStats {
     pub bits: u64,
 }
 
-impl Default for Filter {
+impl Default for ShardedFilter {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 }
 
-impl Filter {
+impl ShardedFilter {
     /// Whether a key may be in it. A no is certain.
     #[inline]
     pub fn may_contain(&self, key: u64) -> bool {
@@ -67,7 +67,7 @@ impl Filter {
 
     /// Touches where a key would be, so that a look that comes soon finds it in the cache.
     #[inline]
-    pub(super) fn touch(&self, key: u64) -> u64 {
+    pub(crate) fn touch(&self, key: u64) -> u64 {
         self.shards.get(shard_of(key)).map_or(0, |shard| shard.lines.touch(key))
     }
 
@@ -101,7 +101,7 @@ impl Filter {
     pub fn rebuild(&mut self, shard: usize, keys: impl Iterator<Item = u64>) {
         if let Some(shard) = self.shards.get_mut(shard) {
             let room = shard.live.saturating_add(shard.live / 2).max(FEWEST_KEYS);
-            *shard = Shard { live: shard.live, lines: Lines::new(room, BITS_PER_KEY), room, stale: 0 };
+            *shard = Shard { live: shard.live, lines: BloomFilter::new(room, BITS_PER_KEY), room, stale: 0 };
             keys.for_each(|key| shard.lines.set(key));
         }
     }
@@ -126,13 +126,13 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::hashing::mix;
     use super::*;
+    use crate::hashing::mix;
 
     /// A filter with the exact set that it stands in front of.
     #[derive(Default)]
     struct Both {
-        filter: Filter,
+        filter: ShardedFilter,
         keys: HashSet<u64>,
         rebuilt: u32,
     }

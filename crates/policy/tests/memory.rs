@@ -6,7 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, PolicyIndex, Privacy};
+use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, Privacy};
+use rollcall_policy::PolicyIndex;
 
 thread_local! {
     /// Bytes that this thread allocated, less those that it gave back: tests run side by side.

@@ -9,14 +9,15 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::hint::black_box;
 
-use super::filter::{Filter, FilterStats, Upkeep};
-use super::hashing::{Salt, pair, shard_of};
-use super::names::{Handle, Names};
-use super::numbers::NumberSet;
-use super::pairs::Pairs;
-use super::standing::Standing;
-use super::{Audience, Change, Relation, Verdict, number_of};
-use crate::UserId;
+use rollcall_core::UserId;
+use rollcall_core::policy::{Audience, Change, Relation, Verdict, number_of};
+
+use crate::filter::{FilterStats, ShardedFilter, Upkeep};
+use crate::hashing::{Salt, pair, shard_of};
+use crate::interner::{Handle, Interner};
+use crate::number_set::NumberSet;
+use crate::pair_set::PairSet;
+use crate::standing::Standing;
 
 /// Subjects whose looks wait for memory together: what a processor can have under way.
 const AHEAD: usize = 16;
@@ -25,13 +26,13 @@ const AHEAD: usize = 16;
 pub struct PolicyIndex {
     salt: Salt,
     numbers: NumberSet,
-    names: Names,
+    names: Interner,
     /// Who blocked whom.
-    blocks: Pairs,
+    blocks: PairSet,
     /// Who listed whom.
-    contacts: Pairs,
+    contacts: PairSet,
     /// The hash of everybody who stands otherwise than all, and of every two of whom one blocked the other.
-    filter: Filter,
+    filter: ShardedFilter,
     restricted_by_name: u64,
 }
 
@@ -40,9 +41,9 @@ pub struct PolicyIndex {
 pub struct Census {
     /// Accounts that are restricted.
     pub restricted: u64,
-    /// Pairs of which the first blocked the second.
+    /// PairSet of which the first blocked the second.
     pub blocks: u64,
-    /// Pairs of which the first listed the second.
+    /// PairSet of which the first listed the second.
     pub contacts: u64,
     /// People who are known by name: in a pair, restricted by a name, or with a setting of their own.
     pub people: u64,
@@ -72,10 +73,10 @@ impl PolicyIndex {
         Self {
             salt: Salt::new(salt),
             numbers: NumberSet::default(),
-            names: Names::new(),
-            blocks: Pairs::new(),
-            contacts: Pairs::new(),
-            filter: Filter::default(),
+            names: Interner::new(),
+            blocks: PairSet::new(),
+            contacts: PairSet::new(),
+            filter: ShardedFilter::default(),
             restricted_by_name: 0,
         }
     }

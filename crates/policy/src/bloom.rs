@@ -1,6 +1,6 @@
 //! A blocked Bloom filter: all bits of a key are in one cache line, so that a look is one access to memory.
 
-use super::hashing::mix;
+use crate::hashing::mix;
 
 /// Bits that a key sets: nine bits of a product of 64 say where each is.
 const BITS_SET: u32 = 6;
@@ -15,9 +15,9 @@ struct Line([u64; LINE_BITS / 64]);
 /// A set of 64-bit keys that grows no further, and affirms also a few keys that it does not have. Keys are hashes: evenly
 /// spread over their bits.
 #[derive(Default)]
-pub struct Lines(Box<[Line]>);
+pub struct BloomFilter(Box<[Line]>);
 
-impl Lines {
+impl BloomFilter {
     /// None, with room for so many at so many bits each.
     pub fn new(keys: u32, bits_per_key: f64) -> Self {
         let lines = (f64::from(keys) * bits_per_key / LINE_BITS as f64).ceil() as usize;
@@ -39,7 +39,7 @@ impl Lines {
 
     /// Touches the line of a key.
     #[inline]
-    pub(super) fn touch(&self, key: u64) -> u64 {
+    pub(crate) fn touch(&self, key: u64) -> u64 {
         self.0.get(self.line_of(key)).map_or(0, |line| at(line, 0))
     }
 
@@ -84,7 +84,7 @@ fn at(line: &Line, word: usize) -> u64 {
 pub fn false_positive_rate(keys: u32, bits_per_key: f64, seed: u64) -> f64 {
     const ASKED: u64 = 4_000_000;
     let key = |number: u64| mix(number ^ mix(seed));
-    let mut lines = Lines::new(keys, bits_per_key);
+    let mut lines = BloomFilter::new(keys, bits_per_key);
     (0..u64::from(keys)).for_each(|number| lines.set(key(number)));
     let affirmed = (0..ASKED).filter(|number| lines.may_contain(key(u64::MAX - number))).count();
     affirmed as f64 / ASKED as f64
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn what_was_added_is_affirmed() {
         for keys in [1, 2, 100, 10_000] {
-            let mut lines = Lines::new(keys, 4.0);
+            let mut lines = BloomFilter::new(keys, 4.0);
             (0..u64::from(keys)).for_each(|key| lines.set(mix(key)));
             assert!((0..u64::from(keys)).all(|key| lines.may_contain(mix(key))));
         }
-        assert!(!Lines::default().may_contain(1), "no lines, no keys");
+        assert!(!BloomFilter::default().may_contain(1), "no lines, no keys");
     }
 }

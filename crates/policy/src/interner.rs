@@ -1,6 +1,6 @@
 //! People whose ids matter by name: everybody in a block or on a contact list, and everybody who stands otherwise than all.
 //!
-//! Each has a handle, by which pairs know them in four bytes, for as long as anything refers to them. Names are confirmed by
+//! Each has a handle, by which pairs know them in four bytes, for as long as anything refers to them. Interner are confirmed by
 //! comparing the text, never by the hash alone.
 //!
 //! Memory: 20 bytes in the columns, 6 to 11 in the table, and the text. What a look needs is together, so that it is four
@@ -9,12 +9,12 @@
 
 use hashbrown::HashTable;
 
-use super::hashing::{SHARDS, make_room, push, shard_of, shrink};
-use super::standing::Standing;
+use crate::hashing::{SHARDS, make_room, push, shard_of, shrink};
+use crate::standing::Standing;
 
 /// A person: the part in the highest eight bits, the place in it in the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Handle(u32);
+pub(crate) struct Handle(u32);
 
 /// The bits of a place.
 const PLACE_BITS: u32 = 24;
@@ -34,13 +34,13 @@ impl Handle {
     }
 
     /// A number of its own.
-    pub(super) fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         self.0
     }
 }
 
 /// Everybody known by name.
-pub(super) struct Names {
+pub(crate) struct Interner {
     shards: Box<[Shard]>,
     len: u64,
 }
@@ -70,21 +70,21 @@ struct Entry {
     standing: Standing,
 }
 
-impl Names {
-    pub(super) fn new() -> Self {
+impl Interner {
+    pub(crate) fn new() -> Self {
         Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), len: 0 }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         size_of_val(&*self.shards) as u64 + self.shards.iter().map(Shard::bytes).sum::<u64>()
     }
 
     /// Who has this name, which hashes so.
-    pub(super) fn find(&self, hash: u64, text: &str) -> Option<Handle> {
+    pub(crate) fn find(&self, hash: u64, text: &str) -> Option<Handle> {
         let shard = shard_of(hash);
         let place = self.shards.get(shard)?.find(hash, text.as_bytes())?;
         Some(Handle::new(shard, place))
@@ -92,7 +92,7 @@ impl Names {
 
     /// Who has this name, known from now on: until `hold` or `stand` gives a reason to stay, for as long as nothing else is
     /// done. None if this part is full, at sixteen million: there would be four billion people in all.
-    pub(super) fn intern(&mut self, hash: u64, text: &str) -> Option<Handle> {
+    pub(crate) fn intern(&mut self, hash: u64, text: &str) -> Option<Handle> {
         let number = shard_of(hash);
         let shard = self.shards.get_mut(number)?;
         let place = match shard.find(hash, text.as_bytes()) {
@@ -106,17 +106,17 @@ impl Names {
         Some(Handle::new(number, place))
     }
 
-    pub(super) fn hold(&mut self, who: Handle) {
+    pub(crate) fn hold(&mut self, who: Handle) {
         self.change(who, |entry| entry.references += 1);
     }
 
     /// Takes back a `hold`. Whoever is held by nothing and stands as all do is forgotten.
-    pub(super) fn release(&mut self, who: Handle) {
+    pub(crate) fn release(&mut self, who: Handle) {
         self.change(who, |entry| entry.references = entry.references.saturating_sub(1));
     }
 
     /// Sets how somebody stands. Whoever is held by nothing and stands as all do is forgotten.
-    pub(super) fn stand(&mut self, who: Handle, standing: Standing) {
+    pub(crate) fn stand(&mut self, who: Handle, standing: Standing) {
         self.change(who, |entry| entry.standing = standing);
     }
 
@@ -129,16 +129,16 @@ impl Names {
         }
     }
 
-    pub(super) fn standing(&self, who: Handle) -> Standing {
+    pub(crate) fn standing(&self, who: Handle) -> Standing {
         self.shards.get(who.shard()).map_or_else(Standing::default, |shard| at(&shard.entries, who.place()).standing)
     }
 
-    pub(super) fn hash_of(&self, who: Handle) -> u64 {
+    pub(crate) fn hash_of(&self, who: Handle) -> u64 {
         self.shards.get(who.shard()).map_or(0, |shard| at(&shard.hashes, who.place()))
     }
 
     /// The hashes of those in a part who stand otherwise than all.
-    pub(super) fn standing_out(&self, shard: usize) -> impl Iterator<Item = u64> {
+    pub(crate) fn standing_out(&self, shard: usize) -> impl Iterator<Item = u64> {
         let columns = self.shards.get(shard).map(|shard| shard.entries.iter().zip(&shard.hashes));
         columns.into_iter().flatten().filter(|(entry, _)| !entry.standing.is_default()).map(|(_, hash)| *hash)
     }
@@ -233,9 +233,10 @@ mod tests {
 
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use rollcall_core::policy::{Audience, Privacy};
 
-    use super::super::{Audience, Privacy, hashing::Salt};
     use super::*;
+    use crate::hashing::Salt;
 
     fn hidden() -> Standing {
         Standing::default().with_privacy(Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody })
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn equal_hashes_are_told_apart_by_the_text() {
-        let mut names = Names::new();
+        let mut names = Interner::new();
         let [alice, bob] = ["alice", "bob"].map(|name| names.intern(7, name).unwrap());
         names.hold(alice);
         names.hold(bob);
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_part_is_compacted_and_its_places_used_again() {
-        let mut names = Names::new();
+        let mut names = Interner::new();
         // All in one part, the first: the hash is the number itself.
         let name = |number: u64| format!("a name of thirty bytes {number:07}");
         let handles = (0..1000).map(|number| names.intern(number, &name(number)).unwrap()).collect::<Vec<_>>();
@@ -296,7 +297,7 @@ mod tests {
             salt: u64,
         ) {
             let salt = Salt::new(salt);
-            let mut names = Names::new();
+            let mut names = Interner::new();
             let mut model = HashMap::<u8, (u32, bool)>::new();
             let floor = names.bytes();
             let name = |number: u8| "x".repeat(usize::from(number) + 1);

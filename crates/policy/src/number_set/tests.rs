@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rollcall_core::policy::PAGE_BYTES;
 
-use super::super::PAGE_BYTES;
 use super::*;
 
 /// A page's numbers, as Redis counts bits.
