@@ -1,11 +1,11 @@
-// How the client is tested: pure parts alone, everything else against a real host, from Node and in Chromium.
+// Test setup: units alone, everything else against a real host, from Node and in Chromium.
 
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
     include: ["tests/**/*.test.ts"],
-    // A browser and a host per file are what a small machine carries.
+    // Each file starts a browser and a host; a small machine runs two of these.
     maxWorkers: 2,
     minWorkers: 1,
     testTimeout: 60_000,

@@ -1,25 +1,25 @@
-// After how long to try again: full jitter, so that those who were cut off together do not come back together.
+// Retry delays with full jitter, so that clients that lost their connections together do not reconnect together.
 
-/** The first retry comes within this, each further one within twice as long. */
+/** Upper bound of the first delay. It doubles with each failure. */
 const BASE_MS = 500;
 
-/** No retry waits for longer than this. */
+/** Upper bound of every delay. */
 const CAP_MS = 30_000;
 
-/** How long to wait after having been sent away for something that we did: at least, and up to twice as long. */
-const LONG_MS = 30_000;
+/** Least delay after the service rejected us for exceeding a limit; the most is twice as long. */
+const THROTTLED_MS = 30_000;
 
-/** How long before the retry after so many failures in a row. `random` is between 0 and 1. */
+/** Delay before the next attempt after `failures` failures in a row. `random` is between 0 and 1. */
 export function retryDelay(failures: number, random = Math.random()): number {
   return random * Math.min(CAP_MS, BASE_MS * 2 ** failures);
 }
 
-/** The same, for whoever asked for too much. */
-export function longDelay(random = Math.random()): number {
-  return LONG_MS * (1 + random);
+/** Delay before the next attempt after the service rejected us for exceeding a limit. */
+export function throttledDelay(random = Math.random()): number {
+  return THROTTLED_MS * (1 + random);
 }
 
-/** An interval, give or take a fifth. */
+/** The interval, ±20 %. */
 export function jittered(ms: number, random = Math.random()): number {
   return ms * (0.8 + random * 0.4);
 }

@@ -1,55 +1,56 @@
-// What is known: of each person the newest state, in each conversation who types, and from where to resume.
+// What the client knows: each user's newest presence, who types in each conversation, and the event id to resume from.
 //
-// Every tab keeps the same book, because each is told the same events in the same order; so the tab that takes the
-// connection over resumes where the other was. Nothing here waits, sends or calls back: applying an event answers what
-// changed by it.
+// Every tab receives the same events in the same order and so holds the same cache; the tab that takes over the
+// connection resumes where the last one was. The cache does no I/O and calls nobody: applying an event returns what it
+// changed.
 
 import type { Presence, ServiceEvent, Snapshot, Typing } from "./types.js";
 
-/** Whom and what somebody watches. */
-export interface Watched {
+/** The users and conversations that are watched. */
+export interface Subscription {
   users: string[];
   conversations: string[];
 }
 
-/** Nothing more is heard of anybody and anything else: it is watched no longer. Never leaves the package. */
-export interface Kept extends Watched {
-  event: "kept";
+/** The subscription changed: everything outside it receives no more events. Internal to the package. */
+export interface SubscriptionEvent extends Subscription {
+  event: "subscription";
 }
 
-/** Whose presence and where typing changed. */
+/** The users whose presence changed, and the conversations in which typing changed. */
 export interface Changes {
   users: Set<string>;
   conversations: Set<string>;
 }
 
-/** A sign of typing ends by itself after this many of the service's `typing_ttl`, whatever the clocks say. */
-const MOST_TTLS = 2;
+/** A typing signal expires after at most this many `typing_ttl`, however wrong the clocks are. */
+const MAX_TTLS = 2;
 
-const NOBODY: string[] = [];
+const NO_TYPISTS: string[] = [];
 
-const unchanged = (): Changes => ({ users: new Set(), conversations: new Set() });
+const noChanges = (): Changes => ({ users: new Set(), conversations: new Set() });
 
-/** Whether both say the same. Objects of the service have their fields in one order. */
-function alike(one: Presence, other: Presence): boolean {
+/** Whether two presences are equal. The service writes fields in a fixed order, so their JSON can be compared. */
+function isEqual(one: Presence, other: Presence): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** Whether this was overtaken by what is known. A person long offline has the version 0, a hidden one none: neither
- * can be compared, and both are derived at the moment of asking. */
+/** Whether the known presence is newer. Users long offline have version 0 and hidden users have none; their state is
+ * derived at the time of the query, so it cannot be compared and counts as new. */
 export function isOlder(presence: Presence, known: Presence | undefined): boolean {
   return !!(presence.version && known?.version && presence.version < known.version);
 }
 
-/** A book. `self` is left out among typists. `now` is a clock that is never set, in milliseconds. */
-export class Book {
-  /** The last event's. */
+/** `self` is left out of the typists. `now` is a monotonic clock in milliseconds. */
+export class PresenceCache {
+  /** The id of the last event. */
   id: string | undefined;
-  readonly #people = new Map<string, { presence: Presence; isPushed: boolean }>();
-  readonly #rooms = new Map<string, Map<string, number>>();
+  readonly #entries = new Map<string, { presence: Presence; isPushed: boolean }>();
+  /** Per conversation: who types, and until when. */
+  readonly #typing = new Map<string, Map<string, number>>();
   readonly #typists = new Map<string, string[]>();
-  /** How far the service's clock is at least ahead of `now`: what it states to be past is past. */
-  #ahead = -Infinity;
+  /** Lower bound of the service's clock minus `now`. Versions prove it: they are times in the service's past. */
+  #offset = -Infinity;
 
   constructor(
     readonly typingTtl: number,
@@ -58,131 +59,131 @@ export class Book {
   ) {}
 
   get(user: string): Presence | undefined {
-    return this.#people.get(user)?.presence;
+    return this.#entries.get(user)?.presence;
   }
 
   typists(conversation: string): string[] {
-    return this.#typists.get(conversation) ?? NOBODY;
+    return this.#typists.get(conversation) ?? NO_TYPISTS;
   }
 
   /**
-   * Those whom the service would tell of if they changed since `id`. Who was hidden is not among them: that
-   * somebody is shown again is no change of theirs.
+   * The users for which resuming from `id` reports every change. Hidden users are not among them: becoming visible
+   * again is not a change of the user's record.
    */
   resumable(): Set<string> {
     const users = new Set<string>();
     if (this.id === undefined) return users;
-    for (const [user, { presence, isPushed }] of this.#people) {
+    for (const [user, { presence, isPushed }] of this.#entries) {
       if (isPushed && presence.state !== null) users.add(user);
     }
     return users;
   }
 
-  /** Applies an event. `wanted`: of whom and what the last is kept although nobody tells of them any longer. */
-  apply(event: ServiceEvent | Kept, wanted?: () => Watched): Changes {
-    const changes = unchanged();
-    if (event.event === "kept") {
-      this.#forget(event, wanted?.() ?? event);
+  /** Applies an event. `wanted` is what this tab watches: it is kept even while the connection does not watch it. */
+  apply(event: ServiceEvent | SubscriptionEvent, wanted?: () => Subscription): Changes {
+    const changes = noChanges();
+    if (event.event === "subscription") {
+      this.#prune(event, wanted?.() ?? event);
       return changes;
     }
     if (event.id !== undefined) this.id = event.id;
     if (event.event === "presence") {
       const { event: _, id: __, ...presence } = event;
-      if (!isOlder(presence, this.get(presence.user))) this.#learn(presence, true, changes);
+      if (!isOlder(presence, this.get(presence.user))) this.#set(presence, true, changes);
     } else if (event.event === "typing") {
-      this.#type(event, changes);
+      this.#setTyping(event, changes);
     } else {
-      this.#replace(event, changes);
+      this.#applySnapshot(event, changes);
     }
     return changes;
   }
 
-  /** Forgets whose sign of typing has ended. Answers where, and after how long the next one ends. */
+  /** Removes expired typing signals. Returns the changes, and the milliseconds until the next one expires. */
   expire(): { changes: Changes; next: number } {
-    const changes = unchanged();
+    const changes = noChanges();
     let next = Infinity;
-    for (const [conversation, room] of this.#rooms) {
-      for (const [user, end] of room) {
+    for (const [conversation, typing] of this.#typing) {
+      for (const [user, end] of typing) {
         const left = end - this.now();
-        if (left <= 0) this.#stop(conversation, user, changes);
+        if (left <= 0) this.#stopTyping(conversation, user, changes);
         else next = Math.min(next, left);
       }
     }
     return { changes, next };
   }
 
-  /** All of it, for a tab that comes: what is pushed, and what was asked for. */
-  copy(): Snapshot[] {
-    const typing = [...this.#rooms].flatMap(([conversation, room]) =>
-      [...room].map(([user, end]) => ({ conversation, user, typing: true, until: Math.max(0, end + this.#ahead) })),
+  /** The content as events, for a new tab: first what is pushed, then what is polled. */
+  toSnapshots(): Snapshot[] {
+    const typing = [...this.#typing].flatMap(([conversation, users]) =>
+      [...users].map(([user, end]) => ({ conversation, user, typing: true, until: Math.max(0, end + this.#offset) })),
     );
-    const people = (isAsked: boolean) =>
-      [...this.#people.values()].filter(({ isPushed }) => isPushed !== isAsked).map(({ presence }) => presence);
+    const presences = (isPolled: boolean) =>
+      [...this.#entries.values()].filter(({ isPushed }) => isPushed !== isPolled).map(({ presence }) => presence);
     return [
-      { event: "snapshot", presences: people(false), typing, resumed: true, id: this.id },
-      { event: "snapshot", presences: people(true), typing: [], resumed: true, asked: true },
+      { event: "snapshot", presences: presences(false), typing, resumed: true, id: this.id },
+      { event: "snapshot", presences: presences(true), typing: [], resumed: true, asked: true },
     ];
   }
 
-  #replace({ presences, typing, resumed, conversations = [], asked }: Snapshot, changes: Changes): void {
+  #applySnapshot({ presences, typing, resumed, conversations = [], asked }: Snapshot, changes: Changes): void {
     for (const presence of presences) {
-      // What is whole is how everybody stands now, also where a store lost what it had told.
+      // A full snapshot is authoritative, even with older versions: the store may have lost records.
       const isTaken = !resumed || !isOlder(presence, this.get(presence.user));
-      if (isTaken) this.#learn(presence, !asked, changes);
+      if (isTaken) this.#set(presence, !asked, changes);
     }
     if (!resumed) {
       for (const conversation of conversations) {
-        const types = new Set(typing.filter((sign) => sign.conversation === conversation).map(({ user }) => user));
-        for (const user of this.#rooms.get(conversation)?.keys() ?? []) {
-          if (!types.has(user)) this.#stop(conversation, user, changes);
+        const current = new Set(typing.filter((signal) => signal.conversation === conversation).map(({ user }) => user));
+        for (const user of this.#typing.get(conversation)?.keys() ?? []) {
+          if (!current.has(user)) this.#stopTyping(conversation, user, changes);
         }
       }
     }
-    for (const sign of typing) this.#type(sign, changes);
+    for (const signal of typing) this.#setTyping(signal, changes);
   }
 
-  #learn(presence: Presence, isPushed: boolean, { users }: Changes): void {
-    const entry = this.#people.get(presence.user);
-    if (entry && alike(entry.presence, presence)) return void (entry.isPushed = isPushed);
-    // What was decided has passed on the service's clock. Microseconds.
-    if (presence.version) this.#ahead = Math.max(this.#ahead, presence.version / 1000 - this.now());
-    this.#people.set(presence.user, { presence, isPushed });
+  #set(presence: Presence, isPushed: boolean, { users }: Changes): void {
+    const entry = this.#entries.get(presence.user);
+    if (entry && isEqual(entry.presence, presence)) return void (entry.isPushed = isPushed);
+    // A version is the time of the decision on the service's clock, in microseconds.
+    if (presence.version) this.#offset = Math.max(this.#offset, presence.version / 1000 - this.now());
+    this.#entries.set(presence.user, { presence, isPushed });
     users.add(presence.user);
   }
 
-  #type({ conversation, user, typing, until }: Typing, changes: Changes): void {
-    if (!typing || until === null) return this.#stop(conversation, user, changes);
+  #setTyping({ conversation, user, typing, until }: Typing, changes: Changes): void {
+    if (!typing || until === null) return this.#stopTyping(conversation, user, changes);
     if (user === this.self) return;
     const now = this.now();
-    const room = this.#rooms.get(conversation) ?? new Map<string, number>();
-    const isNew = !room.has(user);
-    // If the service's clock is hardly known, this is too long; the service tells of the end too.
-    room.set(user, Math.min(until - this.#ahead, now + this.typingTtl * MOST_TTLS));
-    this.#rooms.set(conversation, room);
-    if (isNew) this.#list(conversation, changes);
+    const users = this.#typing.get(conversation) ?? new Map<string, number>();
+    const isNew = !users.has(user);
+    // While the offset is a loose bound, this is too late; the service reports the end as well.
+    users.set(user, Math.min(until - this.#offset, now + this.typingTtl * MAX_TTLS));
+    this.#typing.set(conversation, users);
+    if (isNew) this.#updateTypists(conversation, changes);
   }
 
-  #stop(conversation: string, user: string, changes: Changes): void {
-    if (this.#rooms.get(conversation)?.delete(user)) this.#list(conversation, changes);
+  #stopTyping(conversation: string, user: string, changes: Changes): void {
+    if (this.#typing.get(conversation)?.delete(user)) this.#updateTypists(conversation, changes);
   }
 
-  #list(conversation: string, { conversations }: Changes): void {
-    this.#typists.set(conversation, [...(this.#rooms.get(conversation)?.keys() ?? [])]);
+  #updateTypists(conversation: string, { conversations }: Changes): void {
+    this.#typists.set(conversation, [...(this.#typing.get(conversation)?.keys() ?? [])]);
     conversations.add(conversation);
   }
 
-  #forget({ users, conversations }: Kept, wanted: Watched): void {
-    const kept = new Set(users);
+  #prune({ users, conversations }: SubscriptionEvent, wanted: Subscription): void {
+    const watched = new Set(users);
     const mine = new Set(wanted.users);
-    for (const [user, entry] of this.#people) {
-      if (kept.has(user)) continue;
+    for (const [user, entry] of this.#entries) {
+      if (watched.has(user)) continue;
       if (mine.has(user)) entry.isPushed = false;
-      else this.#people.delete(user);
+      else this.#entries.delete(user);
     }
-    const rooms = [...conversations, ...wanted.conversations];
-    for (const conversation of this.#rooms.keys()) {
-      if (rooms.includes(conversation)) continue;
-      this.#rooms.delete(conversation);
+    const kept = [...conversations, ...wanted.conversations];
+    for (const conversation of this.#typing.keys()) {
+      if (kept.includes(conversation)) continue;
+      this.#typing.delete(conversation);
       this.#typists.delete(conversation);
     }
   }

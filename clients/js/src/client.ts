@@ -1,43 +1,42 @@
-// What a program holds in its hands: who watches what is kept here, callbacks are called from here, and everything that
-// needs the service is left to the tab's line or to a call.
+// The implementation of `Rollcall`: holds the program's watchers and calls them back. Everything that needs the service
+// goes through the tab's connection or a request.
 
-import { Book, type Changes } from "./cache.js";
-import { asError, RollcallError } from "./error.js";
-import { asker, type Access, type Ask } from "./http.js";
 import { retryDelay } from "./backoff.js";
-import type { Told } from "./connection.js";
-import { canShare, deviceName, isHidden, listen } from "./page.js";
-import { askAll } from "./polling.js";
-import { Tab, type Want } from "./tabs.js";
-import { tokens } from "./token.js";
+import { PresenceCache, type Changes } from "./cache.js";
+import type { ConnectionMessage } from "./connection.js";
+import { asError, RollcallError } from "./error.js";
+import { requestSender, type Access, type SendRequest } from "./http.js";
+import { canShare, deviceId, isHidden, listenToPage } from "./page.js";
+import { queryPresences } from "./polling.js";
+import { Tab, type TabState } from "./tabs.js";
 import { now, Timer } from "./timer.js";
-import { typist, type Typist } from "./typing.js";
+import { tokenSource } from "./token.js";
 import type { Context, Listeners, Options, Presence, Rollcall, Status, StatusChoice, WebSocketClass } from "./types.js";
+import { typingSender, type TypingSender } from "./typing.js";
 
-/** A page's signs of activity are passed on at most this often: the line decides which of them the service hears of. */
+/** Activity is passed to the connection at most this often; the connection decides when to report it. */
 const ACTIVE_EVERY_MS = 1_000;
 
-/** Somebody who watches people. */
+/** A callback of `watch()`. */
 interface Watcher {
   users: Set<string>;
   call: (presence: Presence, context: Context) => void;
 }
 
-/** Somebody who watches a conversation. */
-interface Reader {
+/** A callback of `watchTyping()`. */
+interface TypingWatcher {
   conversation: string;
   call: (typists: string[]) => void;
 }
 
-/** A connection. */
 export class Client implements Rollcall {
   readonly #options: Options;
   readonly #access: Access;
-  readonly #ask: Ask;
-  readonly #book: Book;
-  readonly #typist: Typist;
+  readonly #sendRequest: SendRequest;
+  readonly #cache: PresenceCache;
+  readonly #typingSender: TypingSender;
   readonly #watchers = new Set<Watcher>();
-  readonly #readers = new Set<Reader>();
+  readonly #typingWatchers = new Set<TypingWatcher>();
   readonly #listeners = { status: new Set(), error: new Set(), event: new Set() } as {
     [Name in keyof Listeners]: Set<Listeners[Name]>;
   };
@@ -45,23 +44,23 @@ export class Client implements Rollcall {
   #tab: Tab | undefined;
   #isStarted = false;
   #isStale = false;
-  #isWanting = false;
+  #isUpdateQueued = false;
   #failures = 0;
   #activeAt = -Infinity;
-  #leaving: Promise<void> | undefined;
+  #closing: Promise<void> | undefined;
   #unlisten = () => {};
-  readonly #expiry = new Timer();
-  readonly #retrying = new Timer();
+  readonly #expiryTimer = new Timer();
+  readonly #retryTimer = new Timer();
 
   constructor(options: Options) {
     this.#options = options;
     const url = options.url.replace(/\/+$/, "");
-    const call: typeof fetch = options.fetch ?? ((url, request) => fetch(url, request));
-    this.#access = { url, as: options.as, tokens: tokens(options.token), fetch: call };
-    this.#ask = asker(this.#access);
-    this.#book = new Book(options.typingTtl ?? 5_000);
-    this.#typist = typist(options.typingTtl ?? 5_000, (conversation, typing) =>
-      this.#tab?.tell({ say: "type", conversation, typing }),
+    const fetchFunction: typeof fetch = options.fetch ?? ((url, init) => fetch(url, init));
+    this.#access = { url, as: options.as, tokens: tokenSource(options.token), fetch: fetchFunction };
+    this.#sendRequest = requestSender(this.#access);
+    this.#cache = new PresenceCache(options.typingTtl ?? 5_000);
+    this.#typingSender = typingSender(options.typingTtl ?? 5_000, (conversation, typing) =>
+      this.#tab?.send({ kind: "typing", conversation, typing }),
     );
     if (options.start !== false) this.start();
   }
@@ -73,77 +72,77 @@ export class Client implements Rollcall {
   start(): void {
     if (this.#isStarted) return;
     this.#isStarted = true;
-    this.#unlisten = listen({
+    this.#unlisten = listenToPage({
       active: () => this.active(),
-      visibility: (hidden) => this.#shown(hidden),
-      left: () => this.#leave(false),
-      back: () => this.#join(),
-      network: () => this.#tab?.tell({ say: "nudge" }),
+      visibilityChanged: (hidden) => this.#visibilityChanged(hidden),
+      unloaded: () => this.#closeTab(false),
+      restored: () => this.#openTab(),
+      networkUp: () => this.#tab?.send({ kind: "wake" }),
     });
-    void this.#join();
+    void this.#openTab();
   }
 
   async close(): Promise<void> {
     if (!this.#isStarted) return;
     this.#isStarted = false;
     this.#unlisten();
-    this.#typist.stopAll();
-    await this.#leave(true);
+    this.#typingSender.stopAll();
+    await this.#closeTab(true);
   }
 
   watch(users: Iterable<string>, call: Watcher["call"]): () => void {
-    // A name is one person, not a list of its letters.
+    // A string is one user, not a list of characters.
     const watcher = { users: new Set(typeof users === "string" ? [users] : users), call };
     this.#watchers.add(watcher);
-    this.#wantSoon();
-    // Not before the caller has what this answers.
+    this.#queueUpdate();
+    // Call back only after the caller has the returned function.
     queueMicrotask(() => {
       for (const user of watcher.users) this.#callWatcher(watcher, user);
     });
     return () => {
-      if (this.#watchers.delete(watcher)) this.#wantSoon();
+      if (this.#watchers.delete(watcher)) this.#queueUpdate();
     };
   }
 
   get(user: string): Presence | undefined {
-    return this.#book.get(user);
+    return this.#cache.get(user);
   }
 
   presence(users: Iterable<string>): Promise<Presence[]> {
-    return askAll(this.#ask, [...users]);
+    return queryPresences(this.#sendRequest, [...users]);
   }
 
   async setStatus({ forSeconds, ...chosen }: StatusChoice): Promise<void> {
-    await this.#ask("PUT", "/v1/status", { ...chosen, for_s: forSeconds });
+    await this.#sendRequest("PUT", "/v1/status", { ...chosen, for_s: forSeconds });
   }
 
   typing(conversation: string): void {
-    this.#typist.stroke(conversation);
+    this.#typingSender.keystroke(conversation);
     this.active();
   }
 
   stopTyping(conversation: string): void {
-    this.#typist.stop(conversation);
+    this.#typingSender.stop(conversation);
   }
 
-  watchTyping(conversation: string, call: Reader["call"]): () => void {
-    const reader = { conversation, call };
-    this.#readers.add(reader);
-    this.#wantSoon();
-    queueMicrotask(() => this.#callReader(reader));
+  watchTyping(conversation: string, call: TypingWatcher["call"]): () => void {
+    const watcher = { conversation, call };
+    this.#typingWatchers.add(watcher);
+    this.#queueUpdate();
+    queueMicrotask(() => this.#callTypingWatcher(watcher));
     return () => {
-      if (this.#readers.delete(reader)) this.#wantSoon();
+      if (this.#typingWatchers.delete(watcher)) this.#queueUpdate();
     };
   }
 
   typists(conversation: string): string[] {
-    return this.#book.typists(conversation);
+    return this.#cache.typists(conversation);
   }
 
   active(): void {
     if (now() - this.#activeAt < ACTIVE_EVERY_MS) return;
     this.#activeAt = now();
-    this.#tab?.tell({ say: "active" });
+    this.#tab?.send({ kind: "active" });
   }
 
   on<Name extends keyof Listeners>(name: Name, listener: Listeners[Name]): () => void {
@@ -151,135 +150,137 @@ export class Client implements Rollcall {
     return () => void this.#listeners[name].delete(listener);
   }
 
-  // Being one of the tabs.
+  // The tab.
 
-  async #join(): Promise<void> {
+  async #openTab(): Promise<void> {
     if (!this.#isStarted || this.#tab) return;
     const { as, share = true, device, kind, watchOnly, WebSocket } = this.#options;
     this.#setStatus("connecting");
     try {
-      // A farewell that comes late would end what has just begun.
-      await this.#leaving;
+      // A leave that arrives late would end the new presence.
+      await this.#closing;
       await this.#access.tokens.get();
     } catch (thrown) {
       if (!this.#isStarted) return;
       this.#emit("error", asError(thrown));
-      return this.#retrying.set(retryDelay(this.#failures++), () => this.#join());
+      return this.#retryTimer.set(retryDelay(this.#failures++), () => this.#openTab());
     }
     if (!this.#isStarted || this.#tab) return;
     const self = as ?? this.#access.tokens.subject();
     const isShared = share && self !== undefined && canShare();
-    const setup = {
+    const options = {
       ...this.#options,
       access: this.#access,
-      ask: this.#ask,
-      device: device ?? deviceName(isShared),
+      sendRequest: this.#sendRequest,
+      device: device ?? deviceId(isShared),
       kind: kind ?? "web",
       WebSocket: WebSocket ?? (globalThis as { WebSocket?: WebSocketClass }).WebSocket,
     };
-    // Tabs that differ in these cannot be one device.
-    const name = [this.#access.url, self, !!watchOnly, device];
-    const group = isShared ? `rollcall:${JSON.stringify(name)}` : undefined;
+    // Tabs that differ in one of these cannot be one device. The 2 is the version of the messages between tabs.
+    const key = [this.#access.url, self, !!watchOnly, device, 2];
+    const group = isShared ? `rollcall:${JSON.stringify(key)}` : undefined;
     this.#failures = 0;
-    this.#book.self = self;
-    this.#tab = new Tab(group, setup, this.#book, (told) => this.#told(told), this.#want());
+    this.#cache.self = self;
+    this.#tab = new Tab(group, options, this.#cache, (message) => this.#received(message), this.#tabState());
   }
 
-  async #leave(leave: boolean): Promise<void> {
-    this.#retrying.clear();
-    this.#expiry.clear();
+  async #closeTab(leave: boolean): Promise<void> {
+    this.#retryTimer.clear();
+    this.#expiryTimer.clear();
     const tab = this.#tab;
     this.#tab = undefined;
-    // What happens until this tab is back is not heard of: then everybody is told of anew.
-    this.#book.id = undefined;
-    this.#leaving = tab?.close(leave) ?? this.#leaving;
+    // Events until the tab is back are missed, so it cannot resume and needs a full snapshot.
+    this.#cache.id = undefined;
+    this.#closing = tab?.close(leave) ?? this.#closing;
     this.#setStatus("closed");
-    await this.#leaving;
+    await this.#closing;
   }
 
-  #want(): Want {
+  #tabState(): TabState {
     const users = [...new Set([...this.#watchers].flatMap((watcher) => [...watcher.users]))];
-    const conversations = [...new Set([...this.#readers].map(({ conversation }) => conversation))];
+    const conversations = [...new Set([...this.#typingWatchers].map(({ conversation }) => conversation))];
     return { users, conversations, hidden: isHidden() };
   }
 
-  /** Whatever is begun and ended in one go is no change. */
-  #wantSoon(): void {
-    if (this.#isWanting) return;
-    this.#isWanting = true;
+  /** Sends the tab's state once the current task ends, so that a watch that ends in the same task causes no traffic. */
+  #queueUpdate(): void {
+    if (this.#isUpdateQueued) return;
+    this.#isUpdateQueued = true;
     queueMicrotask(() => {
-      this.#isWanting = false;
-      this.#tab?.tell({ say: "want", want: this.#want() });
+      this.#isUpdateQueued = false;
+      this.#tab?.send({ kind: "tab", tab: this.#tabState() });
     });
   }
 
-  #shown(hidden: boolean): void {
-    this.#wantSoon();
+  #visibilityChanged(hidden: boolean): void {
+    this.#queueUpdate();
     if (hidden) return;
     this.#activeAt = -Infinity;
     this.active();
-    this.#tab?.tell({ say: "nudge" });
+    this.#tab?.send({ kind: "wake" });
   }
 
-  // Being told.
+  // Callbacks.
 
-  #told(told: Told): void {
-    if (told.say === "status") return this.#setStatus(told.status);
-    if (told.say === "failed") return this.#emit("error", new RollcallError(told.problem));
-    if (told.say !== "news") return;
-    const { event } = told;
-    this.#changed(this.#book.apply(event, () => this.#want()));
-    if (event.event !== "kept") this.#emit("event", event);
+  #received(message: ConnectionMessage): void {
+    if (message.kind === "status") return this.#setStatus(message.status);
+    if (message.kind === "error") return this.#emit("error", new RollcallError(message.problem));
+    if (message.kind !== "event") return;
+    const { event } = message;
+    this.#callBack(this.#cache.apply(event, () => this.#tabState()));
+    if (event.event !== "subscription") this.#emit("event", event);
   }
 
-  #changed({ users, conversations }: Changes): void {
+  #callBack({ users, conversations }: Changes): void {
     this.#callWatchers(users);
-    for (const reader of [...this.#readers]) if (conversations.has(reader.conversation)) this.#callReader(reader);
-    this.#expireLater();
+    for (const watcher of [...this.#typingWatchers]) {
+      if (conversations.has(watcher.conversation)) this.#callTypingWatcher(watcher);
+    }
+    this.#expireTyping();
   }
 
-  #expireLater(): void {
-    const { changes, next } = this.#book.expire();
-    if (next < Infinity) this.#expiry.set(Math.ceil(next), () => this.#expireLater());
-    if (changes.conversations.size > 0) this.#changed(changes);
+  #expireTyping(): void {
+    const { changes, next } = this.#cache.expire();
+    if (next < Infinity) this.#expiryTimer.set(Math.ceil(next), () => this.#expireTyping());
+    if (changes.conversations.size > 0) this.#callBack(changes);
   }
 
   #callWatcher(watcher: Watcher, user: string): void {
-    const presence = this.#book.get(user);
+    const presence = this.#cache.get(user);
     if (!presence || !this.#isStarted || !this.#watchers.has(watcher)) return;
-    this.#guarded(() => watcher.call(presence, { stale: this.#isStale }));
+    this.#guard(() => watcher.call(presence, { stale: this.#isStale }));
   }
 
-  #callReader(reader: Reader): void {
-    if (this.#readers.has(reader)) this.#guarded(() => reader.call(this.#book.typists(reader.conversation)));
+  #callTypingWatcher(watcher: TypingWatcher): void {
+    if (this.#typingWatchers.has(watcher)) this.#guard(() => watcher.call(this.#cache.typists(watcher.conversation)));
   }
 
   #setStatus(status: Status): void {
     const wasStale = this.#isStale;
-    // Who has the connection may change while there is none.
+    // A change of leader while the connection is lost does not make it fresh.
     if (status === this.#status || (status === "connecting" && this.#status === "offline")) return;
     this.#status = status;
-    // What was stale is so until there is a connection again, also if this page is left meanwhile.
+    // Stale data stays stale until there is a connection, even if the page is left meanwhile.
     if (status !== "connecting" && status !== "closed") this.#isStale = status === "offline";
     this.#emit("status", status);
     if (wasStale !== this.#isStale) this.#callWatchers();
   }
 
-  /** Calls back about all, or about those of them who are among these. */
+  /** Calls all watchers, or those of these users. */
   #callWatchers(users?: Set<string>): void {
     for (const watcher of [...this.#watchers]) {
       for (const user of watcher.users) if (!users || users.has(user)) this.#callWatcher(watcher, user);
     }
   }
 
-  #emit<Name extends keyof Listeners>(name: Name, said: Parameters<Listeners[Name]>[0]): void {
+  #emit<Name extends keyof Listeners>(name: Name, value: Parameters<Listeners[Name]>[0]): void {
     for (const listener of [...this.#listeners[name]]) {
-      this.#guarded(() => (listener as (said: unknown) => void)(said), name === "error");
+      this.#guard(() => (listener as (value: unknown) => void)(value), name === "error");
     }
   }
 
-  /** What a program's own code throws must not stop the others; it is told like any failure. */
-  #guarded(call: () => void, isError = false): void {
+  /** Catches what a callback throws, so that the others still run, and reports it as an error. */
+  #guard(call: () => void, isError = false): void {
     try {
       call();
     } catch (thrown) {

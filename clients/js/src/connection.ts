@@ -1,264 +1,271 @@
-// The line to the service: one connection, kept up for as long as somebody wants it, by whichever transport gets
-// through.
+// The connection to the service: one transport at a time, reopened for as long as the client is started.
 //
-// Decides when to connect, by what, how long to wait before the next attempt, who is watched and who is asked about,
-// and when to say that the person is active. What comes is handed on as it came; nobody is called back from here.
+// It decides when to connect and by which transport, how long to wait before the next attempt, which users are watched
+// and which are polled, and when to report activity. Received events are passed on unchanged; callbacks of the program
+// are called elsewhere.
 
-import { longDelay, retryDelay } from "./backoff.js";
-import { isOlder, type Book, type Kept, type Watched } from "./cache.js";
+import { retryDelay, throttledDelay } from "./backoff.js";
+import { isOlder, type PresenceCache, type Subscription, type SubscriptionEvent } from "./cache.js";
 import { asError, type Problem, type RollcallError } from "./error.js";
-import { EventsWire } from "./sse.js";
-import type { Access, Ask } from "./http.js";
-import { askAll, polling, type Polling } from "./polling.js";
-import { SocketWire } from "./websocket.js";
+import type { Access, SendRequest } from "./http.js";
+import { poller, queryPresences, type Poller } from "./polling.js";
+import { SseTransport } from "./sse.js";
 import { now, Timer } from "./timer.js";
 import { claims } from "./token.js";
+import type { End, ResumePoint, Transport, TransportHandlers, TransportOptions } from "./transport.js";
 import type { Options, Presence, ServiceEvent, Status, WebSocketClass } from "./types.js";
-import type { Ears, End, Opening, Resume, Wire } from "./transport.js";
+import { WebSocketTransport } from "./websocket.js";
 
-/** The most people on one stream of events, whatever the service's limit: its address holds no more. */
+/** The most users on one event stream, whatever the service's limit: its URL holds no more. */
 const STREAM_IDS = 500;
 
 /**
- * Whom to watch may change so often; what changes sooner is taken together. On a stream each change is another
- * stream.
+ * Least time between two changes of the subscription; changes in between are combined. Each change of a stream opens a
+ * new stream, so streams change less often.
  */
-const EACH_MS = 200;
-const EACH_STREAM_MS = 1_000;
+const SOCKET_CHANGE_MS = 200;
+const STREAM_CHANGE_MS = 1_000;
 
-/** A connection that lasted for so long was a good one: the next failure is the first again. */
+/** A connection that lasted this long resets the count of failures. */
 const STABLE_MS = 10_000;
 
-/** Sockets that never opened although calls get through, before they count as blocked; and how often one is tried. */
+/**
+ * Sockets count as blocked after this many never opened although requests succeed. Then one is tried at this interval.
+ */
 const SOCKET_TRIES = 2;
 const BLOCKED_MS = 300_000;
 
-/** For how long somebody who did something counts as active when the connection is made again. */
+/** Activity within this time before a reconnect is reported with it. */
 const RECENT_MS = 30_000;
 
-/** What a line needs to know, beside the options. */
-export interface Setup extends Omit<Options, "kind"> {
+/** What a connection needs beside the options of the program. */
+export interface ConnectionOptions extends Omit<Options, "kind"> {
   access: Access;
-  ask: Ask;
+  sendRequest: SendRequest;
   device: string;
   kind: string;
   WebSocket: WebSocketClass | undefined;
 }
 
-/** What a line tells. */
-export type Told =
-  | { say: "news"; event: ServiceEvent | Kept; to?: string }
-  | { say: "status"; status: Status; to?: string }
-  | { say: "failed"; problem: Problem };
+/** What a connection reports. `to` addresses one tab. */
+export type ConnectionMessage =
+  | { kind: "event"; event: ServiceEvent | SubscriptionEvent; to?: string }
+  | { kind: "status"; status: Status; to?: string }
+  | { kind: "error"; problem: Problem };
 
-/** A line. */
-export class Line {
-  readonly #setup: Setup;
-  readonly #book: Book;
-  readonly #tell: (told: Told) => void;
-  readonly #polling: Polling;
-  readonly #resume: Resume = { id: undefined, users: new Set() };
-  readonly #retrying = new Timer();
-  readonly #staling = new Timer();
-  readonly #unblocking = new Timer();
-  readonly #wanting = new Timer();
-  readonly #renewing = new Timer();
-  /** Whom and what the service will not let us watch, as `users` and `conversations` may have the same names. */
+export class Connection {
+  readonly #options: ConnectionOptions;
+  readonly #cache: PresenceCache;
+  readonly #report: (message: ConnectionMessage) => void;
+  readonly #poller: Poller;
+  readonly #resume: ResumePoint = { id: undefined, users: new Set() };
+  readonly #retryTimer = new Timer();
+  readonly #staleTimer = new Timer();
+  readonly #unblockTimer = new Timer();
+  readonly #subscribeTimer = new Timer();
+  readonly #renewTimer = new Timer();
+  /** What the service refuses to let us watch. A user and a conversation may have the same id. */
   readonly #refused = { users: new Set<string>(), conversations: new Set<string>() };
-  #wanted: Watched = { users: [], conversations: [] };
+  #wanted: Subscription = { users: [], conversations: [] };
   #watched = new Set<string>();
   #limit: number;
   #activeAt: number;
-  #wire: Wire | undefined;
+  #transport: Transport | undefined;
   #isUp = false;
   #isPaused = false;
   #isClosed = false;
   #isStale = false;
-  #wantedAt = -Infinity;
+  #subscribedAt = -Infinity;
   #openedAt = 0;
   #failures = 0;
   /** How many sockets in a row never opened. */
   #blocked: number;
   #token: string | undefined;
   #refusedToken: string | undefined;
-  #beatAfter = 0;
-  #unwantedUntil = 0;
+  #nextBeatAt = 0;
+  #throttledUntil = 0;
 
-  /** Connects. `active`: because the person came. */
-  constructor(setup: Setup, book: Book, tell: (told: Told) => void, active: boolean) {
-    this.#setup = setup;
-    this.#book = book;
-    this.#tell = tell;
+  /** Connects. `active`: the user caused the connection. */
+  constructor(
+    options: ConnectionOptions,
+    cache: PresenceCache,
+    report: (message: ConnectionMessage) => void,
+    active: boolean,
+  ) {
+    this.#options = options;
+    this.#cache = cache;
+    this.#report = report;
     this.#activeAt = active ? now() : -Infinity;
-    this.#limit = setup.watchLimit ?? Infinity;
-    this.#blocked = setup.transport === "events" ? Infinity : 0;
-    this.#polling = polling(setup.ask, setup.pollInterval ?? 30_000, {
-      answered: (presences) => this.#answered(presences),
-      refused: (error, users) => this.#leaveOut(error, users),
+    this.#limit = options.watchLimit ?? Infinity;
+    this.#blocked = options.transport === "events" ? Infinity : 0;
+    this.#poller = poller(options.sendRequest, options.pollInterval ?? 30_000, {
+      answered: (presences) => this.#polled(presences),
+      refused: (error, users) => this.#exclude(error, users),
     });
-    this.#staleLater();
+    this.#startStaleTimer();
     void this.#connect();
   }
 
-  /** Watches these and nobody else; the first ones by the connection, if there are more than it may watch. */
-  want(users: string[], conversations: string[]): void {
-    const wait = this.#wantedAt + (this.#blocked < SOCKET_TRIES ? EACH_MS : EACH_STREAM_MS) - now();
-    if (wait > 0) return this.#wanting.set(wait, () => this.want(users, conversations));
-    this.#wanting.clear();
-    this.#wantedAt = now();
+  /** Replaces the subscription. Users beyond the limit of one connection, the last ones, are polled. */
+  subscribe(users: string[], conversations: string[]): void {
+    const interval = this.#blocked < SOCKET_TRIES ? SOCKET_CHANGE_MS : STREAM_CHANGE_MS;
+    const wait = this.#subscribedAt + interval - now();
+    if (wait > 0) return this.#subscribeTimer.set(wait, () => this.subscribe(users, conversations));
+    this.#subscribeTimer.clear();
+    this.#subscribedAt = now();
     this.#wanted = { users, conversations };
-    this.#news({ event: "kept", users, conversations });
-    this.#plan();
+    this.#reportEvent({ event: "subscription", users, conversations });
+    this.#update();
   }
 
-  /** The person did something. */
+  /** The user is active. */
   active(): void {
     this.#activeAt = now();
-    if (!this.#isUp || this.#setup.watchOnly || now() < this.#beatAfter) return;
-    this.#beatAfter = now() + (this.#setup.activityInterval ?? 30_000);
-    this.#wire?.beat();
+    if (!this.#isUp || this.#options.watchOnly || now() < this.#nextBeatAt) return;
+    this.#nextBeatAt = now() + (this.#options.activityInterval ?? 30_000);
+    this.#transport?.beat();
   }
 
-  /** The person types, or stopped. */
+  /** Sends a typing update. */
   type(conversation: string, typing: boolean): void {
-    if (!this.#refused.conversations.has(conversation)) this.#wire?.type(conversation, typing);
+    if (!this.#refused.conversations.has(conversation)) this.#transport?.type(conversation, typing);
   }
 
-  /** Watches nothing, but stays connected; or goes on where it was. */
-  pause(isPaused: boolean): void {
+  /** While paused, nothing is watched but the connection stays open. */
+  setPaused(isPaused: boolean): void {
     if (isPaused === this.#isPaused) return;
-    if (!isPaused && this.#wire?.isSocket) this.#recall();
+    if (!isPaused && this.#transport?.isSocket) this.#updateResume();
     this.#isPaused = isPaused;
-    this.#plan();
-    this.#polling.turn(this.#isUp && !isPaused);
-    this.#tellStatus();
+    this.#update();
+    this.#poller.setEnabled(this.#isUp && !isPaused);
+    this.#reportStatus();
   }
 
-  /** Now may be a good moment: the network came back, or a page was shown. */
-  nudge(): void {
-    if (this.#wire) this.#wire.probe?.();
-    else if (now() > this.#unwantedUntil) void this.#connect();
-    this.#polling.refresh();
+  /** Reconnects or probes at once, because the network came back or a page was shown. */
+  wake(): void {
+    if (this.#transport) this.#transport.probe?.();
+    else if (now() > this.#throttledUntil) void this.#connect();
+    this.#poller.refresh();
   }
 
-  /** Ends it; `leave`: the device is gone at once. */
+  /** Closes the connection. `leave` also ends the device's presence at once. */
   async close(leave: boolean): Promise<void> {
     this.#isClosed = true;
     this.#isUp = false;
-    const timers = [this.#retrying, this.#staling, this.#unblocking, this.#renewing, this.#wanting];
+    const timers = [this.#retryTimer, this.#staleTimer, this.#unblockTimer, this.#renewTimer, this.#subscribeTimer];
     timers.forEach((timer) => timer.clear());
-    this.#polling.turn(false);
-    const wire = this.#wire;
-    this.#wire = undefined;
-    await wire?.close(leave);
+    this.#poller.setEnabled(false);
+    const transport = this.#transport;
+    this.#transport = undefined;
+    await transport?.close(leave);
   }
 
   // Connecting.
 
   async #connect(): Promise<void> {
-    this.#retrying.clear();
-    const { tokens } = this.#setup.access;
+    this.#retryTimer.clear();
+    const { tokens } = this.#options.access;
     try {
       const token = await tokens.get(this.#refusedToken);
-      if (this.#isClosed || this.#wire) return;
-      this.#take(token);
-      this.#recall();
-      this.#use(this.#blocked < SOCKET_TRIES ? SocketWire : EventsWire);
+      if (this.#isClosed || this.#transport) return;
+      this.#setToken(token);
+      this.#updateResume();
+      this.#open(this.#blocked < SOCKET_TRIES ? WebSocketTransport : SseTransport);
     } catch (thrown) {
-      this.#failed(asError(thrown));
+      this.#reportError(asError(thrown));
       this.#retry(retryDelay(this.#failures++));
     }
   }
 
-  /** Opens a wire. It is the line's at once if it has none, and otherwise as soon as it is open. */
-  #use(Kind: new (opening: Opening, ears: Ears) => Wire): void {
-    // Who was active just now is so, whatever a host that broke down remembers.
+  /** Opens a transport. It replaces the current one once it is open; without a current one, at once. */
+  #open(Kind: new (options: TransportOptions, handlers: TransportHandlers) => Transport): void {
+    // A host that crashed has lost recent activity, so it is reported again.
     const active = now() - this.#activeAt < RECENT_MS;
-    const opening = { token: this.#token, active, resume: this.#resume, recall: () => this.#recall() };
-    const isMine = () => wire === this.#wire;
-    const wire: Wire = new Kind({ ...this.#setup, ...opening }, {
-      opened: () => this.#opened(wire),
-      heard: (event) => isMine() && this.#heard(event),
-      passed: (id) => isMine() && this.#resume.users.size === 0 && (this.#book.id = id),
-      refused: (error, users, conversations) => isMine() && this.#leaveOut(error, users, conversations),
-      nextBeat: (ms) => (this.#beatAfter = Math.max(this.#beatAfter, now() + ms)),
-      ended: (end) => isMine() && this.#ended(end, wire.isSocket),
+    const further = { token: this.#token, active, resume: this.#resume, updateResume: () => this.#updateResume() };
+    const isCurrent = () => transport === this.#transport;
+    const transport: Transport = new Kind({ ...this.#options, ...further }, {
+      opened: () => this.#opened(transport),
+      received: (event) => isCurrent() && this.#received(event),
+      advanced: (id) => isCurrent() && this.#resume.users.size === 0 && (this.#cache.id = id),
+      refused: (error, users, conversations) => isCurrent() && this.#exclude(error, users, conversations),
+      nextBeat: (ms) => (this.#nextBeatAt = Math.max(this.#nextBeatAt, now() + ms)),
+      ended: (end) => isCurrent() && this.#ended(end, transport.isSocket),
     });
-    if (this.#wire) return;
-    this.#wire = wire;
-    this.#plan();
+    if (this.#transport) return;
+    this.#transport = transport;
+    this.#update();
   }
 
-  #opened(wire: Wire): void {
-    if (this.#isClosed) return void wire.close(false);
-    if (wire !== this.#wire) {
-      void this.#wire?.close(false);
-      this.#wire = wire;
-      this.#recall();
-      this.#plan();
+  #opened(transport: Transport): void {
+    if (this.#isClosed) return void transport.close(false);
+    if (transport !== this.#transport) {
+      void this.#transport?.close(false);
+      this.#transport = transport;
+      this.#updateResume();
+      this.#update();
     }
     this.#isUp = true;
     this.#isStale = false;
-    if (wire.isSocket) {
+    if (transport.isSocket) {
       this.#blocked = 0;
-      this.#unblocking.clear();
+      this.#unblockTimer.clear();
     }
     this.#openedAt = now();
-    this.#staling.clear();
-    this.#renewLater();
-    this.#tellStatus();
-    this.#polling.turn(!this.#isPaused);
+    this.#staleTimer.clear();
+    this.#startRenewTimer();
+    this.#reportStatus();
+    this.#poller.setEnabled(!this.#isPaused);
   }
 
-  /** Sockets may get through by now. The stream goes on until one does. */
+  /** Tries whether sockets still are blocked. The stream stays open until a socket is. */
   #trySocket(): void {
-    this.#unblocking.set(BLOCKED_MS, () => this.#trySocket());
-    if (this.#wire) this.#use(SocketWire);
-    // Between two streams, one socket comes first.
+    this.#unblockTimer.set(BLOCKED_MS, () => this.#trySocket());
+    if (this.#transport) this.#open(WebSocketTransport);
+    // Between two streams: make the next attempt a socket.
     else this.#blocked = SOCKET_TRIES - 1;
   }
 
   #ended(end: End, wasSocket: boolean): void {
-    this.#wire = undefined;
-    if (this.#isUp) this.#staleLater();
+    this.#transport = undefined;
+    if (this.#isUp) this.#startStaleTimer();
     if (this.#isUp && now() - this.#openedAt > STABLE_MS) this.#failures = 0;
     this.#isUp = false;
-    this.#polling.turn(false);
-    this.#renewing.clear();
-    this.#tellStatus();
-    if (wasSocket && !end.wasOpen) void this.#whyNot();
+    this.#poller.setEnabled(false);
+    this.#renewTimer.clear();
+    this.#reportStatus();
+    if (wasSocket && !end.wasOpen) void this.#diagnose();
     else this.#retry(this.#delay(end));
   }
 
-  /** How long to wait after such an end. */
+  /** How long to wait before the next attempt. */
   #delay({ code, error, afterMs }: End): number {
     const status = error?.status;
-    // That nobody answers is told by the status.
-    if (error && status) this.#failed(error);
-    const isTooMuch = code === 1008 || code === 4429 || status === 403 || status === 429;
+    // An error without a status means no response, which the connection's status shows.
+    if (error && status) this.#reportError(error);
+    const isThrottled = code === 1008 || code === 4429 || status === 403 || status === 429;
     const isExpired = code === 4401 || status === 401;
     if (isExpired) this.#refusedToken = this.#token;
     const failures = this.#failures++;
-    // With a fresh token at once; whose fresh one is refused too waits as for anything else.
-    const wait = isTooMuch ? longDelay() : isExpired && failures === 0 ? 0 : retryDelay(failures);
-    // After too much, not even a network that is back is a reason to come sooner.
-    if (isTooMuch) this.#unwantedUntil = now() + wait;
+    // Retry with a fresh token at once; if that is refused too, back off.
+    const wait = isThrottled ? throttledDelay() : isExpired && failures === 0 ? 0 : retryDelay(failures);
+    // While throttled, not even `wake` retries sooner.
+    if (isThrottled) this.#throttledUntil = now() + wait;
     return Math.max(afterMs ?? wait, error?.retryAfterMs ?? 0);
   }
 
   /**
-   * A socket that does not open does not say why: the network is away, the token is refused, or sockets are
-   * blocked.
+   * A socket that fails to open gives no reason: the network is down, the token is refused, or sockets are blocked. A
+   * plain request tells which.
    */
-  async #whyNot(): Promise<void> {
-    const { access, ask, device, transport = "auto" } = this.#setup;
+  async #diagnose(): Promise<void> {
+    const { access, sendRequest, device, transport = "auto" } = this.#options;
     const end: End = { wasOpen: false };
     try {
-      await ask("POST", "/v1/presence", { users: [device] });
-      // With a token that was refused, a socket had no chance.
+      await sendRequest("POST", "/v1/presence", { users: [device] });
+      // If the token was replaced, the socket failed because of the old one.
       const isSame = (await access.tokens.get()) === this.#token;
       if (isSame && transport === "auto" && ++this.#blocked === SOCKET_TRIES && !this.#isClosed) {
-        this.#unblocking.set(BLOCKED_MS, () => this.#trySocket());
+        this.#unblockTimer.set(BLOCKED_MS, () => this.#trySocket());
         end.afterMs = 0;
       }
     } catch (thrown) {
@@ -268,33 +275,33 @@ export class Line {
   }
 
   #retry(ms: number): void {
-    if (!this.#isClosed) this.#retrying.set(ms, () => this.#connect());
+    if (!this.#isClosed) this.#retryTimer.set(ms, () => this.#connect());
   }
 
-  #renewLater(): void {
-    const after = this.#setup.access.tokens.renewIn();
-    // One timer cannot wait for longer than this, and a connection hardly lasts for so long.
-    if (after < 2 ** 31) this.#renewing.set(after, () => this.#renew());
+  #startRenewTimer(): void {
+    const after = this.#options.access.tokens.renewIn();
+    // A timeout holds 31 bits of milliseconds; a connection hardly lasts that long.
+    if (after < 2 ** 31) this.#renewTimer.set(after, () => this.#renew());
   }
 
-  /** Goes on with a fresh token, before the old one is over. */
+  /** Replaces the token before it expires. */
   async #renew(): Promise<void> {
     try {
-      const token = await this.#setup.access.tokens.get(this.#token);
+      const token = await this.#options.access.tokens.get(this.#token);
       if (token === undefined || !this.#isUp) return;
-      this.#take(token);
-      this.#wire?.renew(token);
-      this.#plan();
-      this.#renewLater();
+      this.#setToken(token);
+      this.#transport?.renew(token);
+      this.#update();
+      this.#startRenewTimer();
     } catch (thrown) {
-      this.#failed(asError(thrown));
-      // A connection that is made meanwhile renews by itself.
-      if (this.#isUp) this.#renewing.set(retryDelay(10), () => this.#renew());
+      this.#reportError(asError(thrown));
+      // If the connection was lost meanwhile, the next one starts its own timer.
+      if (this.#isUp) this.#renewTimer.set(retryDelay(10), () => this.#renew());
     }
   }
 
-  /** Uses this token from now on. If it is for other conversations, what was refused is asked for again. */
-  #take(token: string | undefined): void {
+  /** Uses this token from now on. If it lists other conversations, refused ones are requested again. */
+  #setToken(token: string | undefined): void {
     const listed = (of = "") => `${claims(of).conversations}`;
     if (listed(token) !== listed(this.#token)) this.#refused.conversations.clear();
     this.#token = token;
@@ -302,87 +309,87 @@ export class Line {
 
   // Watching.
 
-  #recall(): void {
-    this.#resume.id = this.#book.id;
-    this.#resume.users = this.#book.resumable();
+  #updateResume(): void {
+    this.#resume.id = this.#cache.id;
+    this.#resume.users = this.#cache.resumable();
   }
 
-  /** Who is watched, who is asked about, and who is neither. */
-  #plan(): void {
-    const wire = this.#wire;
+  /** Divides the wanted users among the transport and the poller, without those that were refused. */
+  #update(): void {
+    const transport = this.#transport;
     const users = this.#wanted.users.filter((user) => !this.#refused.users.has(user));
-    const most = wire && !wire.isSocket ? Math.min(this.#limit, STREAM_IDS) : this.#limit;
-    const watched = users.slice(0, most);
+    const limit = transport && !transport.isSocket ? Math.min(this.#limit, STREAM_IDS) : this.#limit;
+    const watched = users.slice(0, limit);
     this.#watched = new Set(watched);
     for (const user of this.#resume.users) if (!this.#watched.has(user)) this.#resume.users.delete(user);
-    this.#polling.list(users.slice(most));
+    this.#poller.setUsers(users.slice(limit));
     const conversations = this.#wanted.conversations.filter((one) => !this.#refused.conversations.has(one));
-    // A stream that watches nothing is none, and it is the sign of life: so it goes on.
-    if (this.#isPaused && wire?.isSocket) wire.watch([], []);
-    else wire?.watch(watched, conversations.slice(0, most));
+    // A paused stream keeps its subscription: the service rejects an empty one, and the stream is the heartbeat.
+    if (this.#isPaused && transport?.isSocket) transport.watch([], []);
+    else transport?.watch(watched, conversations.slice(0, limit));
   }
 
-  /** Leaves out what the service refuses. Answers whether that changed anything. */
-  #leaveOut(error: RollcallError, users: string[] = [], conversations: string[] = []): boolean {
-    const [, list, place] = /^(\w+)\[(\d+)\]$/.exec(error.problem.field ?? "") ?? [];
-    const most = Number(/would be more than (\d+)/.exec(error.detail)?.[1]);
-    const isLearnt = most < this.#limit;
-    // People beyond the limit are asked about; for conversations there is no other way.
-    if (!isLearnt || this.#wanted.conversations.length > most) this.#failed(error);
-    const name = (list === "users" ? users : conversations)[Number(place)];
-    if (isLearnt) this.#limit = most;
+  /** Excludes what the service refuses from the subscription. Returns whether that changed anything. */
+  #exclude(error: RollcallError, users: string[] = [], conversations: string[] = []): boolean {
+    const [, list, index] = /^(\w+)\[(\d+)\]$/.exec(error.problem.field ?? "") ?? [];
+    const limit = Number(/would be more than (\d+)/.exec(error.detail)?.[1]);
+    const isLearnt = limit < this.#limit;
+    // Users beyond the limit are polled. Conversations cannot be, so that is an error.
+    if (!isLearnt || this.#wanted.conversations.length > limit) this.#reportError(error);
+    const id = (list === "users" ? users : conversations)[Number(index)];
+    if (isLearnt) this.#limit = limit;
     else if (error.status >= 500) return false;
-    else if (name !== undefined) this.#refused[list === "users" ? "users" : "conversations"].add(name);
+    else if (id !== undefined) this.#refused[list === "users" ? "users" : "conversations"].add(id);
     else if (users.length > 0 || conversations.length === 0) return false;
     else conversations.forEach((conversation) => this.#refused.conversations.add(conversation));
-    this.#plan();
+    this.#update();
     return true;
   }
 
-  #heard(event: ServiceEvent): void {
+  #received(event: ServiceEvent): void {
     const isWatched = ({ user }: Presence) => this.#watched.has(user);
-    // Not before everybody of whom it holds has been told of again.
+    // The event id counts only once every resumed user has been received.
     if (this.#resume.users.size > 0) event = { ...event, id: undefined };
     if (event.event === "snapshot") event = { ...event, presences: event.presences.filter(isWatched) };
     if (event.event === "presence") {
-      // Said before the service heard that they are watched no longer.
+      // Sent before the service received the unwatch.
       if (!isWatched(event)) return;
-      // A store that lost what it had told takes it back: then the newest is what is there when asked.
-      if (isOlder(event, this.#book.get(event.user))) void this.#verify(event.user);
+      // An older version means that the store lost a record; a query tells what holds now.
+      if (isOlder(event, this.#cache.get(event.user))) void this.#verify(event.user);
     }
-    this.#news(event);
+    this.#reportEvent(event);
   }
 
   async #verify(user: string): Promise<void> {
-    const presences = await askAll(this.#setup.ask, [user]).catch(() => []);
-    if (this.#watched.has(user)) this.#news({ event: "snapshot", presences, typing: [], resumed: false });
+    const presences = await queryPresences(this.#options.sendRequest, [user]).catch(() => []);
+    if (this.#watched.has(user)) this.#reportEvent({ event: "snapshot", presences, typing: [], resumed: false });
   }
 
-  /** What was answered about those whom the connection does not watch; of the others it knows better. */
-  #answered(presences: Presence[]): void {
-    const asked = presences.filter(({ user }) => !this.#watched.has(user));
-    this.#news({ event: "snapshot", presences: asked, typing: [], resumed: true, asked: true });
+  /** Reports polled presences, except of users the connection watches by now: its events are newer. */
+  #polled(presences: Presence[]): void {
+    const polled = presences.filter(({ user }) => !this.#watched.has(user));
+    this.#reportEvent({ event: "snapshot", presences: polled, typing: [], resumed: true, asked: true });
   }
 
-  // Saying how it stands.
+  // Reporting.
 
-  #news(event: ServiceEvent | Kept): void {
-    this.#tell({ say: "news", event });
+  #reportEvent(event: ServiceEvent | SubscriptionEvent): void {
+    this.#report({ kind: "event", event });
   }
 
-  #failed({ problem }: RollcallError): void {
-    this.#tell({ say: "failed", problem });
+  #reportError({ problem }: RollcallError): void {
+    this.#report({ kind: "error", problem });
   }
 
-  #staleLater(): void {
-    this.#staling.set(this.#setup.staleAfter ?? 30_000, () => {
+  #startStaleTimer(): void {
+    this.#staleTimer.set(this.#options.staleAfter ?? 30_000, () => {
       this.#isStale = true;
-      this.#tellStatus();
+      this.#reportStatus();
     });
   }
 
-  #tellStatus(): void {
+  #reportStatus(): void {
     const down = this.#isStale ? "offline" : "connecting";
-    this.#tell({ say: "status", status: this.#isUp ? (this.#isPaused ? "paused" : "online") : down });
+    this.#report({ kind: "status", status: this.#isUp ? (this.#isPaused ? "paused" : "online") : down });
   }
 }

@@ -1,4 +1,4 @@
-// What went wrong, as RFC 9457 has it: every rejected call and every `error` listener gets one of these.
+// The error of every rejected call and every `error` listener: an RFC 9457 problem.
 
 /** The members of `application/problem+json` that the service sends. */
 export interface Problem {
@@ -11,16 +11,16 @@ export interface Problem {
   retry_after_s?: number;
 }
 
-/** A problem. `status` is that of HTTP, or 0 where no answer came. */
+/** A problem. `status` is the HTTP status, or 0 if there was no response. */
 export class RollcallError extends Error {
   override readonly name = "RollcallError";
   declare readonly status: number;
   declare readonly title: string;
   declare readonly detail: string;
-  /** After how many milliseconds to try again. */
+  /** Milliseconds to wait before trying again. */
   declare readonly retryAfterMs: number | undefined;
 
-  /** `problem` is as the service sent it: its `type` is for programs to compare, its `field` names what it is about. */
+  /** `problem` is what the service sent. Compare its `type` in code; its `field` names the rejected field. */
   constructor(readonly problem: Problem) {
     const { status = 0, title = "", detail = title, retry_after_s } = problem;
     super(detail);
@@ -31,7 +31,7 @@ export class RollcallError extends Error {
   }
 }
 
-/** Whatever was thrown, as a problem. */
+/** Converts anything thrown into a `RollcallError`. */
 export function asError(thrown: unknown, title = "No answer"): RollcallError {
   return thrown instanceof RollcallError ? thrown : new RollcallError({ title, detail: String(thrown) });
 }

@@ -1,57 +1,55 @@
-// Calls: one request, one answer. A refused token is replaced once; everything else is for the caller to try again.
+// Requests to the service. A rejected token is replaced once; every other failure is returned to the caller.
 
 import { asError, RollcallError, type Problem } from "./error.js";
-import type { Tokens } from "./token.js";
+import type { TokenSource } from "./token.js";
 
-/** How long an answer may take. */
 const TIMEOUT_MS = 15_000;
 
-/** What calls need to know. */
+/** Where the service is, and how to authenticate. */
 export interface Access {
   url: string;
   as: string | undefined;
-  tokens: Tokens;
+  tokens: TokenSource;
   fetch: typeof fetch;
 }
 
-/** Calls the service. Rejects with a `RollcallError`. */
-export type Ask = <Answer>(method: string, path: string, body?: object) => Promise<Answer>;
+/** Sends a request and returns the JSON of the response. Rejects with a `RollcallError`. */
+export type SendRequest = <Answer>(method: string, path: string, body?: object) => Promise<Answer>;
 
-/** The headers that say who is asking: a token. A mere name is in the address, since no header carries every letter. */
-export function identity(token: string | undefined): Record<string, string> {
+/** The header for a token. A plain name goes into the URL, because a header cannot carry every character. */
+export function authHeaders(token: string | undefined): Record<string, string> {
   return token === undefined ? {} : { Authorization: `Bearer ${token}` };
 }
 
-/** What the service says went wrong. */
-export async function refusal(answer: Response): Promise<RollcallError> {
-  const said = (await answer.json().catch(() => ({}))) as Problem;
-  const after = Number(answer.headers.get("Retry-After")) || undefined;
-  return new RollcallError({ title: answer.statusText, retry_after_s: after, ...said, status: answer.status });
+/** The error that a failed response describes. */
+export async function responseError(response: Response): Promise<RollcallError> {
+  const problem = (await response.json().catch(() => ({}))) as Problem;
+  const after = Number(response.headers.get("Retry-After")) || undefined;
+  return new RollcallError({ title: response.statusText, retry_after_s: after, ...problem, status: response.status });
 }
 
-/** A request, once. */
-function once(access: Access, token: string | undefined, method: string, path: string, body?: object) {
-  const headers = identity(token);
+function sendOnce(access: Access, token: string | undefined, method: string, path: string, body?: object) {
+  const headers = authHeaders(token);
   if (body) headers["Content-Type"] = "application/json";
-  const request = { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT_MS) };
-  // No path here has a query of its own.
+  const init = { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT_MS) };
+  // No path passed here has a query string.
   const as = access.as === undefined ? "" : `?as=${encodeURIComponent(access.as)}`;
-  // What is said on leaving outlives the page.
-  return access.fetch(access.url + path + as, { ...request, keepalive: path === "/v1/leave" });
+  // `keepalive` lets the leave request outlive the page.
+  return access.fetch(access.url + path + as, { ...init, keepalive: path === "/v1/leave" });
 }
 
-/** Calls with a token that is replaced if it is refused. */
-export function asker(access: Access): Ask {
+/** Sends requests, and repeats one with a fresh token if the token was rejected. */
+export function requestSender(access: Access): SendRequest {
   return async <Answer>(method: string, path: string, body?: object): Promise<Answer> => {
     try {
       const token = await access.tokens.get();
-      let answer = await once(access, token, method, path, body);
-      if (answer.status === 401) {
+      let response = await sendOnce(access, token, method, path, body);
+      if (response.status === 401) {
         const fresh = await access.tokens.get(token);
-        if (fresh !== token) answer = await once(access, fresh, method, path, body);
+        if (fresh !== token) response = await sendOnce(access, fresh, method, path, body);
       }
-      if (!answer.ok) throw await refusal(answer);
-      return (await answer.json()) as Answer;
+      if (!response.ok) throw await responseError(response);
+      return (await response.json()) as Answer;
     } catch (thrown) {
       throw asError(thrown);
     }

@@ -1,6 +1,4 @@
-// Presence in five lines: who is here, who types, and being here oneself.
-//
-// Importing this does nothing: not in a page, not on a server.
+// Entry point of the package. Importing it has no side effects, in a page or on a server.
 
 import { Client } from "./client.js";
 import type { Options, Rollcall } from "./types.js";
@@ -22,7 +20,7 @@ export type {
   WebSocketClass,
 } from "./types.js";
 
-/** Connects, and stays connected until `close()`. */
+/** Connects, and reconnects as needed until `close()`. */
 export function connect(options: Options): Rollcall {
   return new Client(options);
 }

@@ -1,63 +1,61 @@
-// What a page tells of its person: that they are active, that it is shown or hidden, that it is left and come back to,
-// and that the network is there again. Outside a page there is nothing to hear.
+// Events of the page: user activity, visibility, unloading and restoring, and the network coming back. Outside a page
+// there are none.
 
-/** What happens on a page. */
-export interface PageEars {
-  /** The person used a pointer, a key, their finger or a wheel. Often. */
+/** Handlers of page events. */
+export interface PageHandlers {
+  /** The user moved a pointer, pressed a key or turned a wheel. Called often. */
   active(): void;
-  /** The page was shown or hidden. */
-  visibility(isHidden: boolean): void;
-  /** The page is left. The browser may keep it, for the button that goes back. */
-  left(): unknown;
-  /** The page was kept and is back. */
-  back(): unknown;
-  /** The network is back. */
-  network(): void;
+  visibilityChanged(isHidden: boolean): void;
+  /** The page was left. The browser may keep it in the back/forward cache. */
+  unloaded(): unknown;
+  /** The page was restored from the back/forward cache. */
+  restored(): unknown;
+  networkUp(): void;
 }
 
-/** A finger is a pointer too. That a page scrolls is no sign: programs do that. */
-const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel"];
+/** Touch raises pointer events too. Scrolling does not count: scripts scroll as well. */
+const ACTIVITY_EVENTS = ["pointerdown", "pointermove", "keydown", "wheel"];
 
-/** Whether the page is hidden; false where there is none. */
+/** Whether the page is hidden; false outside a page. */
 export function isHidden(): boolean {
   return globalThis.document?.visibilityState === "hidden";
 }
 
-/** Listens. Answers its own end. */
-export function listen(ears: PageEars): () => void {
+/** Listens to page events until the returned function is called. */
+export function listenToPage(handlers: PageHandlers): () => void {
   if (!globalThis.document) return () => {};
-  const ending = new AbortController();
+  const abort = new AbortController();
   const on = (target: EventTarget, name: string, then: (event: Event) => void) =>
-    target.addEventListener(name, then, { signal: ending.signal, capture: true });
-  // What nobody sees, nobody uses.
-  for (const sign of SIGNS) on(window, sign, () => isHidden() || ears.active());
-  on(document, "visibilitychange", () => ears.visibility(isHidden()));
-  on(window, "pagehide", () => ears.left());
-  on(window, "pageshow", (event) => (event as PageTransitionEvent).persisted && ears.back());
-  on(window, "online", () => ears.network());
-  return () => ending.abort();
+    target.addEventListener(name, then, { signal: abort.signal, capture: true });
+  // A hidden page is not in use, whatever events it receives.
+  for (const name of ACTIVITY_EVENTS) on(window, name, () => isHidden() || handlers.active());
+  on(document, "visibilitychange", () => handlers.visibilityChanged(isHidden()));
+  on(window, "pagehide", () => handlers.unloaded());
+  on(window, "pageshow", (event) => (event as PageTransitionEvent).persisted && handlers.restored());
+  on(window, "online", () => handlers.networkUp());
+  return () => abort.abort();
 }
 
-/** A name that hardly anybody else has, and nobody else of the same person. */
-export function randomName(): string {
+/** A random id: unique among one user's devices and tabs, for all practical purposes. */
+export function randomId(): string {
   return Math.random().toString(36).slice(2);
 }
 
-/** A name by which this device is known again: by the whole browser if its tabs share a connection, and by this tab
- * otherwise, so that one that leaves does not take another with it. */
-export function deviceName(isShared: boolean): string {
-  const fresh = randomName();
+/** The id of this device. Kept per browser if its tabs share a connection; otherwise per tab, so that a tab that leaves
+ * does not end the presence of another. */
+export function deviceId(isShared: boolean): string {
+  const fresh = randomId();
   try {
     const store = isShared ? localStorage : sessionStorage;
-    const kept = store.getItem("rollcall:device") ?? fresh;
-    store.setItem("rollcall:device", kept);
-    return kept;
+    const id = store.getItem("rollcall:device") ?? fresh;
+    store.setItem("rollcall:device", id);
+    return id;
   } catch {
     return fresh;
   }
 }
 
-/** Whether the tabs of this browser can find each other. To ask for what there is not, or is denied, throws. */
+/** Whether tabs can share a connection. Reading an API that is missing or denied throws. */
 export function canShare(): boolean {
   try {
     return !!(document && BroadcastChannel && navigator.locks && localStorage) && origin !== "null";

@@ -1,99 +1,97 @@
-// Those whom one connection may not watch are asked about: at once when they are new, then every now and then.
+// Polls the users that exceed what one connection may watch: new ones at once, then all at an interval.
 
 import { jittered } from "./backoff.js";
 import { asError, type RollcallError } from "./error.js";
-import type { Ask } from "./http.js";
+import type { SendRequest } from "./http.js";
 import { now, Timer } from "./timer.js";
 import type { Presence } from "./types.js";
 
 /** The most ids in one query. */
 const QUERY_IDS = 500;
 
-/** Whoever was asked about within this is not asked about again only because the page is shown. */
-const AGAIN_MS = 5_000;
+/** Showing the page again does not poll users that were polled within this time. */
+const MIN_AGE_MS = 5_000;
 
-/** What an answer holds of each: a presence, or why there is none. */
+/** Per user a presence, or the status of the failure to read it. */
 type Answer = { presences: (Presence | { status: number })[] };
 
-/** Asks about any number, in the order asked. */
-export async function askAll(ask: Ask, users: string[]): Promise<Presence[]> {
+/** Queries any number of users, in order. Users that could not be read are left out. */
+export async function queryPresences(sendRequest: SendRequest, users: string[]): Promise<Presence[]> {
   const found: Presence[] = [];
   for (let at = 0; at < users.length; at += QUERY_IDS) {
-    const part = users.slice(at, at + QUERY_IDS);
-    const { presences } = await ask<Answer>("POST", "/v1/presence", { users: part });
-    // Whoever could not be read just now is left out.
+    const chunk = users.slice(at, at + QUERY_IDS);
+    const { presences } = await sendRequest<Answer>("POST", "/v1/presence", { users: chunk });
     found.push(...presences.filter((presence): presence is Presence => "state" in presence));
   }
   return found;
 }
 
-/** Asks again and again about those of a list. */
-export interface Polling {
-  /** Asks about these from now on, at once about those who are new. */
-  list(users: string[]): void;
-  /** Whether to ask at all: not while there is no connection, and not while nobody looks. */
-  turn(on: boolean): void;
-  /** Asks now, unless that was done just now. */
+/** Polls a list of users. */
+export interface Poller {
+  /** Polls these from now on. New ones are queried at once. */
+  setUsers(users: string[]): void;
+  /** Off while there is no connection, and while every page is hidden. */
+  setEnabled(isOn: boolean): void;
+  /** Polls now, unless it just did. */
   refresh(): void;
 }
 
-/** Whom a polling tells. */
-interface Told {
+/** Handlers of a poller. */
+interface PollerHandlers {
   answered(presences: Presence[]): void;
-  /** It was refused to tell of these. Answers whether one was left out, so that the others may be asked about. */
+  /** A query about these was rejected. Returns whether one of them was removed, so that the rest may be queried. */
   refused(error: RollcallError, users: string[]): boolean;
 }
 
-/** A polling, every so often. */
-export function polling(ask: Ask, interval: number, told: Told): Polling {
+export function poller(sendRequest: SendRequest, interval: number, handlers: PollerHandlers): Poller {
   const timer = new Timer();
   let users: string[] = [];
   let isOn = false;
-  let roundAt = -Infinity;
-  // One after the other: an answer must not be overtaken by a newer one.
-  let asking = Promise.resolve();
+  let polledAt = -Infinity;
+  // Queries run one after the other, so that an older answer cannot overtake a newer one.
+  let queue = Promise.resolve();
 
-  function round(): void {
+  function poll(): void {
     timer.clear();
     if (!isOn) return;
-    roundAt = now();
-    timer.set(jittered(interval), round);
-    askAbout(users);
+    polledAt = now();
+    timer.set(jittered(interval), poll);
+    query(users);
   }
 
-  function askAbout(some: string[]): void {
-    asking = asking.then(async () => {
+  function query(some: string[]): void {
+    queue = queue.then(async () => {
       try {
         for (; some.length > 0; some = some.slice(QUERY_IDS)) {
-          told.answered(await askAll(ask, some.slice(0, QUERY_IDS)));
+          handlers.answered(await queryPresences(sendRequest, some.slice(0, QUERY_IDS)));
         }
       } catch (thrown) {
         const error = asError(thrown);
-        // That there is no connection is told by the status.
-        const isMended = error.status > 0 && told.refused(error, some);
-        if (isMended) askAbout(some.filter((user) => users.includes(user)));
-        if (error.retryAfterMs && isOn) timer.set(Math.max(error.retryAfterMs, interval), round);
+        // A lost connection (status 0) is reported by the status.
+        const isFixed = error.status > 0 && handlers.refused(error, some);
+        if (isFixed) query(some.filter((user) => users.includes(user)));
+        if (error.retryAfterMs && isOn) timer.set(Math.max(error.retryAfterMs, interval), poll);
       }
     });
   }
 
   function refresh(): void {
-    if (!isOn || now() - roundAt > AGAIN_MS) round();
+    if (!isOn || now() - polledAt > MIN_AGE_MS) poll();
   }
 
   return {
-    list(wanted) {
-      const listed = new Set(users);
+    setUsers(wanted) {
+      const previous = new Set(users);
       users = wanted;
-      const fresh = users.filter((user) => !listed.has(user));
-      if (isOn) askAbout(fresh);
-      // Whoever is listed while nobody is asked is asked about with the others, however soon.
-      else if (fresh.length > 0) roundAt = -Infinity;
+      const added = users.filter((user) => !previous.has(user));
+      if (isOn) query(added);
+      // Users added while polling is off are queried as soon as it is on.
+      else if (added.length > 0) polledAt = -Infinity;
     },
-    turn(on) {
-      isOn = on;
-      // Whoever was asked about just now has their turn later.
-      timer.set(jittered(interval), round);
+    setEnabled(enabled) {
+      isOn = enabled;
+      // If the last poll was just now, the next one comes after an interval.
+      timer.set(jittered(interval), poll);
       refresh();
     },
     refresh,

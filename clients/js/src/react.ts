@@ -1,56 +1,57 @@
-// Presence in React: who is here and who types, as values that change.
+// React hooks for presence and typing.
 //
-// A component that is mounted, unmounted and mounted again at once, as under StrictMode, changes nothing on the wire.
+// A component that is mounted, unmounted and mounted again at once, as under StrictMode, causes no traffic.
 
 import { createContext, createElement, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
 import { useSyncExternalStore, type ReactNode } from "react";
 
 import { connect, type Options, type Presence, type Rollcall } from "./index.js";
 
-/** By then a provider that took the place of another has its token, and the person is not seen to go. */
-const LINGER_MS = 500;
+/** Delay before an unmounted provider closes: long enough for a provider that replaces it to connect, so that the user
+ * does not go offline in between. */
+const CLOSE_DELAY_MS = 500;
 
 const RollcallContext = createContext<Rollcall | undefined>(undefined);
 
-/** Either a connection that somebody else keeps, or how to connect: then it lives as long as the provider. */
+/** Either a client that the program manages, or the options of one that lives as long as the provider. */
 export type RollcallProviderProps = { children?: ReactNode } & (
   | { client: Rollcall; options?: undefined }
   | { client?: undefined; options: Options }
 );
 
-/** Gives a connection to everything within. `options` are read once: another `key` connects anew. */
+/** Provides a client to the hooks inside it. `options` are read once; change the `key` to connect anew. */
 export function RollcallProvider({ client, options, children }: RollcallProviderProps): ReactNode {
-  // Made but not started: what React renders and throws away has connected to nothing.
+  // Not started yet: React may render a component and discard it.
   const [own] = useState(() => (options ? connect({ ...options, start: false }) : undefined));
   const closing = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
     if (!own) return;
     clearTimeout(closing.current);
     own.start();
-    // Whoever is mounted again at once has not been gone, nor whoever takes over.
-    return () => void (closing.current = setTimeout(() => void own.close(), LINGER_MS));
+    // Mounting again within the delay cancels the close.
+    return () => void (closing.current = setTimeout(() => void own.close(), CLOSE_DELAY_MS));
   }, [own]);
   return createElement(RollcallContext.Provider, { value: client ?? own }, children);
 }
 
-/** The connection. */
+/** The client of the nearest provider. */
 export function useRollcall(): Rollcall {
   const rollcall = useContext(RollcallContext);
-  if (!rollcall) throw new Error("useRollcall, usePresence and useTyping belong inside a <RollcallProvider>");
+  if (!rollcall) throw new Error("useRollcall, usePresence and useTyping must be used inside a <RollcallProvider>");
   return rollcall;
 }
 
-const NOBODY: ReadonlyMap<string, Presence> = new Map();
+const NO_PRESENCES: ReadonlyMap<string, Presence> = new Map();
 const NO_TYPISTS: string[] = [];
 
-/** How these stand, as far as is known. The same map until one of them changes. */
+/** The known presences of these users. The same map until one of them changes. */
 export function usePresence(users: readonly string[]): ReadonlyMap<string, Presence> {
   const rollcall = useRollcall();
-  // Arrays are compared by what is in them: a new one with the same people is no change.
+  // Arrays are compared by content: a new array with the same users changes nothing.
   const key = JSON.stringify(users);
   const [subscribe, read] = useMemo(() => {
     const wanted = JSON.parse(key) as string[];
-    let known = NOBODY;
+    let known = NO_PRESENCES;
     const isSame = (user: string) => rollcall.get(user) === known.get(user);
     const found = () => wanted.flatMap((user): [string, Presence][] => {
       const presence = rollcall.get(user);
@@ -61,10 +62,10 @@ export function usePresence(users: readonly string[]): ReadonlyMap<string, Prese
       () => (wanted.every(isSame) ? known : (known = new Map(found()))),
     ];
   }, [rollcall, key]);
-  return useSyncExternalStore(subscribe, read, () => NOBODY);
+  return useSyncExternalStore(subscribe, read, () => NO_PRESENCES);
 }
 
-/** Who else types in a conversation, and what to call on every keystroke and when the message is sent. */
+/** The other users who type in a conversation. Call `type` on every keystroke, and `stop` when the message is sent. */
 export function useTyping(conversation: string): { typists: string[]; type: () => void; stop: () => void } {
   const rollcall = useRollcall();
   const subscribe = useCallback(

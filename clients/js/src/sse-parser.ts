@@ -1,21 +1,21 @@
-// Server-sent events, read by hand: a stream that `fetch` answers can carry a token in its header and resume from where
-// we say, which `EventSource` cannot.
+// Parses server-sent events from a `fetch` stream. Unlike `EventSource`, `fetch` can send a token in a header and
+// choose the event id to resume from.
 
-/** One event as it came, field by field. An id may come alone. */
-export interface Framed {
+/** The fields of one event. An id may come without data. */
+export interface SseFields {
   event?: string;
   id?: string;
   data?: string;
 }
 
-/** Reads text in whatever pieces it comes. Answers the events that are complete. The service ends lines by one letter
- * and writes data on one line; nothing else that the standard allows is read. */
-export function framer(): (text: string) => Framed[] {
+/** Takes text in chunks of any size and returns the events completed so far. The service ends lines with LF and writes
+ * data on one line; other forms that the standard allows are not supported. */
+export function sseParser(): (text: string) => SseFields[] {
   let rest = "";
   return (text) => {
-    const frames = (rest + text).split("\n\n");
-    rest = frames.pop() ?? "";
-    const fields = (frame: string) => [...frame.matchAll(/^(\w+): ?(.*)$/gm)].map(([, name, value]) => [name, value]);
-    return frames.map((frame) => Object.fromEntries(fields(frame)) as Framed);
+    const blocks = (rest + text).split("\n\n");
+    rest = blocks.pop() ?? "";
+    const fields = (block: string) => [...block.matchAll(/^(\w+): ?(.*)$/gm)].map(([, name, value]) => [name, value]);
+    return blocks.map((block) => Object.fromEntries(fields(block)) as SseFields);
   };
 }

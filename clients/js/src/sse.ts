@@ -1,39 +1,38 @@
-// The line by server-sent events, for networks in which no WebSocket gets through. A stream cannot change whom it
-// watches: another one takes its place, and the first goes when that has begun.
+// The transport by server-sent events, for networks that block WebSockets. A stream cannot change its subscription:
+// another one replaces it, and the old one ends once the new one has begun.
 //
-// The stream is the sign of life. That the person is active, and that they type, is said by calls.
+// The open stream is the heartbeat. Activity and typing are sent as requests.
 
 import { asError, RollcallError } from "./error.js";
-import { identity, refusal } from "./http.js";
-import { framer } from "./sse-parser.js";
+import { authHeaders, responseError } from "./http.js";
+import { sseParser } from "./sse-parser.js";
 import { Timer } from "./timer.js";
+import { connectionQuery, type End, type Transport, type TransportHandlers, type TransportOptions } from "./transport.js";
 import type { ServiceEvent } from "./types.js";
-import { query, type Ears, type End, type Opening, type Wire } from "./transport.js";
 
-/** The service says something twice in each of its intervals, which are 30 s; after so much silence it is gone. */
+/** The service writes twice per interval of 30 s; a stream silent for this long is dead. */
 const SILENCE_MS = 90_000;
 
-/** Before what the service could not do is asked for again. */
-const STALL_MS = 5_000;
+/** Wait before a stream that the service could not serve is requested again. */
+const RETRY_MS = 5_000;
 
-/** Opens streams, one after the other. */
-export class EventsWire implements Wire {
+export class SseTransport implements Transport {
   readonly isSocket = false;
-  readonly #opening: Opening;
-  readonly #ears: Ears;
+  readonly #options: TransportOptions;
+  readonly #handlers: TransportHandlers;
   readonly #end: End = { wasOpen: false };
   readonly #timer = new Timer();
-  readonly #stall = new Timer();
+  readonly #retryTimer = new Timer();
   #isOver = false;
   #users: string[] = [];
   #conversations: string[] = [];
-  /** What ends each stream that has not ended; the last is the one that counts. */
-  readonly #endings = new Set<AbortController>();
+  /** One for each open stream, oldest first; the last stream is the current one. */
+  readonly #aborts = new Set<AbortController>();
   #wanted = "";
 
-  constructor(opening: Opening, ears: Ears) {
-    this.#opening = opening;
-    this.#ears = ears;
+  constructor(options: TransportOptions, handlers: TransportHandlers) {
+    this.#options = options;
+    this.#handlers = handlers;
   }
 
   watch(users: string[], conversations: string[]): void {
@@ -46,115 +45,115 @@ export class EventsWire implements Wire {
   }
 
   beat(): void {
-    const { device, kind } = this.#opening;
-    void this.#say("POST", "/v1/heartbeat", { device, kind, active: true });
+    const { device, kind } = this.#options;
+    void this.#request("POST", "/v1/heartbeat", { device, kind, active: true });
   }
 
   type(conversation: string, typing: boolean): void {
-    void this.#say(typing ? "PUT" : "DELETE", `/v1/typing/${encodeURIComponent(conversation)}`);
+    void this.#request(typing ? "PUT" : "DELETE", `/v1/typing/${encodeURIComponent(conversation)}`);
   }
 
   renew(token: string): void {
-    this.#opening.token = token;
+    this.#options.token = token;
     void this.#open();
   }
 
   async close(leave: boolean): Promise<void> {
-    const { ask, device, watchOnly } = this.#opening;
-    // First the stream: it would be one more sign of life.
+    const { sendRequest, device, watchOnly } = this.#options;
+    // The stream first: while it is open it is a heartbeat.
     this.#stop();
-    if (leave && !watchOnly) await ask("POST", "/v1/leave", { device, reason: "logout" }).catch(() => {});
+    if (leave && !watchOnly) await sendRequest("POST", "/v1/leave", { device, reason: "logout" }).catch(() => {});
   }
 
-  /** Ends all streams; `kept`: all that are older than this one, as a newer one watches what is wanted by now. */
+  /** Ends all streams, or with `kept` those older than it: a newer one watches what is wanted by now. */
   #stop(kept?: AbortController): void {
-    for (const ending of this.#endings) {
-      if (ending === kept) break;
-      ending.abort();
+    for (const abort of this.#aborts) {
+      if (abort === kept) break;
+      abort.abort();
     }
-    if (!kept) this.#stall.clear();
+    if (!kept) this.#retryTimer.clear();
     this.#timer.clear();
     this.#isOver = !kept;
   }
 
   async #open(): Promise<void> {
     if (this.#isOver) return;
-    const [users, conversations, ending] = [this.#users, this.#conversations, new AbortController()];
-    this.#endings.add(ending);
+    const [users, conversations, abort] = [this.#users, this.#conversations, new AbortController()];
+    this.#aborts.add(abort);
     try {
-      const answer = await this.#fetch(users, conversations, ending.signal);
-      if (answer.ok && answer.body) {
-        this.#stop(ending);
-        this.#opening.active = false;
-        if (!this.#end.wasOpen) this.#ears.opened();
+      const response = await this.#fetch(users, conversations, abort.signal);
+      if (response.ok && response.body) {
+        this.#stop(abort);
+        this.#options.active = false;
+        if (!this.#end.wasOpen) this.#handlers.opened();
         this.#end.wasOpen = true;
-        await this.#read(answer.body, conversations, ending);
+        await this.#read(response.body, conversations, abort);
       } else {
-        const error = await refusal(answer);
-        // If it is known what to leave out, another stream is asked for by now.
+        const error = await responseError(response);
+        // If `refused` removed something from the subscription, it has requested another stream.
         if (error.status !== 400 && error.status !== 403) this.#end.error = error;
-        else if (this.#ears.refused(error, users, conversations)) return;
-        else return this.#stall.set(STALL_MS, () => this.#open());
+        else if (this.#handlers.refused(error, users, conversations)) return;
+        else return this.#retryTimer.set(RETRY_MS, () => this.#open());
       }
     } catch (thrown) {
       this.#end.error = asError(thrown);
     }
-    this.#endings.delete(ending);
-    if (!ending.signal.aborted) this.#finish();
+    this.#aborts.delete(abort);
+    if (!abort.signal.aborted) this.#finish();
   }
 
   #finish(): void {
     if (this.#isOver) return;
     this.#stop();
-    this.#ears.ended(this.#end);
+    this.#handlers.ended(this.#end);
   }
 
   #fetch(users: string[], conversations: string[], signal: AbortSignal): Promise<Response> {
-    const { access, resume, recall, device, token } = this.#opening;
-    if (this.#end.wasOpen) recall();
-    const headers = identity(token);
-    // A stranger among them, and all are told of anew: a stream has one beginning.
+    const { access, resume, updateResume, device, token } = this.#options;
+    if (this.#end.wasOpen) updateResume();
+    const headers = authHeaders(token);
+    // A stream has one starting point: it resumes only if the event id is valid for every user.
     if (users.every((user) => resume.users.has(user)) && resume.id) headers["Last-Event-ID"] = resume.id;
     else resume.users.clear();
-    // Each id is encoded on its own, so that a comma within one is no separator.
+    // Each id is encoded separately, so that a comma within an id is not a separator.
     const list = (name: string, ids: string[]) =>
       ids.length > 0 ? `&${name}=${ids.map(encodeURIComponent).join(",")}` : "";
-    // A stream that watches nothing is refused: then one watches what one's device is called, and that is nobody.
+    // The service rejects a stream that watches nothing. The device id is not a user, so watching it is harmless.
     const watched = list("users", users) + list("conversations", conversations) || list("users", [device]);
-    return access.fetch(`${access.url}/v1/subscribe?${query(this.#opening)}${watched}`, { headers, signal });
+    return access.fetch(`${access.url}/v1/subscribe?${connectionQuery(this.#options)}${watched}`, { headers, signal });
   }
 
-  async #read(body: ReadableStream<Uint8Array>, conversations: string[], ending: AbortController): Promise<void> {
-    const [reader, decoder, frames] = [body.getReader(), new TextDecoder(), framer()];
-    while (!ending.signal.aborted) {
+  async #read(body: ReadableStream<Uint8Array>, conversations: string[], abort: AbortController): Promise<void> {
+    const [reader, decoder, parse] = [body.getReader(), new TextDecoder(), sseParser()];
+    while (!abort.signal.aborted) {
       this.#timer.set(SILENCE_MS, () => this.#finish());
       const { done, value } = await reader.read();
       if (done) return;
-      for (const { event, id, data } of frames(decoder.decode(value, { stream: true }))) {
+      for (const { event, id, data } of parse(decoder.decode(value, { stream: true }))) {
         if (data) this.#receive({ ...(JSON.parse(data) as object), event, id } as ServiceEvent, conversations);
-        else if (id) this.#ears.passed(id);
+        else if (id) this.#handlers.advanced(id);
       }
     }
   }
 
-  #receive(said: ServiceEvent, conversations: string[]): void {
-    const { event, after_ms, code } = said as { event: string; after_ms?: number; code?: number };
+  #receive(message: ServiceEvent, conversations: string[]): void {
+    const { event, after_ms, code } = message as { event: string; after_ms?: number; code?: number };
     if (event === "reconnect") this.#end.afterMs = after_ms;
     else if (event === "close") this.#end.code = code;
-    else if (event === "error") this.#ears.refused(new RollcallError(said as object));
-    else if (said.event === "snapshot") {
-      this.#opening.resume.users.clear();
-      this.#ears.heard({ ...said, conversations });
-    } else this.#ears.heard(said);
+    else if (event === "error") this.#handlers.refused(new RollcallError(message as object));
+    else if (message.event === "snapshot") {
+      this.#options.resume.users.clear();
+      this.#handlers.received({ ...message, conversations });
+    } else this.#handlers.received(message);
   }
 
-  /** What is said beside the stream; that it failed is told. */
-  async #say(method: string, path: string, body?: object): Promise<void> {
+  /** Sends a request beside the stream, and reports a failure. */
+  async #request(method: string, path: string, body?: object): Promise<void> {
     try {
-      const { next_beat_ms } = await this.#opening.ask<{ next_beat_ms?: number }>(method, path, body);
-      if (next_beat_ms) this.#ears.nextBeat(next_beat_ms);
+      const { next_beat_ms } = await this.#options.sendRequest<{ next_beat_ms?: number }>(method, path, body);
+      if (next_beat_ms) this.#handlers.nextBeat(next_beat_ms);
     } catch (thrown) {
-      this.#ears.refused(asError(thrown));
+      this.#handlers.refused(asError(thrown));
     }
   }
 }

@@ -1,105 +1,109 @@
-// The tabs of a browser that connect as the same person: one of them, the leader, has the line, and the others speak
-// and hear through it.
+// The tabs of a browser that connect as the same user share one connection: the leader holds it, and the other tabs
+// send and receive through the leader.
 //
-// Who leads is whoever holds a lock of the browser's; when that tab is closed, killed or left, the browser gives the
-// lock to the next one, whose book is as up to date as that of the last. Each tab also holds a lock of its own, by
-// which the leader learns that it is gone, whatever became of it. Where a browser has no locks, or denies them, a tab
-// leads itself.
+// The leader is the tab that holds a Web Lock. When that tab is closed, crashes or is left, the browser grants the lock
+// to the next tab, whose cache is as current as the old leader's. Each tab also holds a lock of its own, from which the
+// leader learns that the tab is gone, for whatever reason. Where locks are missing or denied, each tab is its own
+// leader.
 
-import type { Book } from "./cache.js";
-import { Line, type Setup, type Told } from "./connection.js";
-import { randomName } from "./page.js";
+import type { PresenceCache, Subscription } from "./cache.js";
+import { Connection, type ConnectionMessage, type ConnectionOptions } from "./connection.js";
+import { randomId } from "./page.js";
 import { Timer } from "./timer.js";
 
-/** What one tab wants. */
-export interface Want {
-  users: string[];
-  conversations: string[];
+/** What one tab watches, and whether it is hidden. */
+export interface TabState extends Subscription {
   hidden: boolean;
 }
 
-/** What tabs say to each other. */
-export type Said =
-  | { say: "lead" }
-  | { say: "want"; want: Want }
-  | { say: "active" }
-  | { say: "nudge" }
-  | { say: "type"; conversation: string; typing: boolean }
-  | { say: "bye" }
-  | Told;
+/** Messages between tabs. */
+export type TabMessage =
+  | { kind: "leader" }
+  | { kind: "tab"; tab: TabState }
+  | { kind: "active" }
+  | { kind: "wake" }
+  | { kind: "typing"; conversation: string; typing: boolean }
+  | { kind: "close" }
+  | ConnectionMessage;
 
-/** One tab among those of its browser, or alone. */
+/** One tab of a group, or a tab alone. */
 export class Tab {
-  readonly #setup: Setup;
-  readonly #book: Book;
-  readonly #told: (told: Told) => void;
-  readonly #name = randomName();
-  readonly #wants = new Map<string, Want>();
-  readonly #ending = new AbortController();
+  readonly #options: ConnectionOptions;
+  readonly #cache: PresenceCache;
+  readonly #receive: (message: ConnectionMessage) => void;
+  readonly #id = randomId();
+  readonly #tabs = new Map<string, TabState>();
+  readonly #abort = new AbortController();
   readonly #group: string | undefined;
-  #want: Want;
+  #state: TabState;
   #channel: BroadcastChannel | undefined;
   #leader: string | undefined;
-  #line: Line | undefined;
-  #status: Told = { say: "status", status: "connecting" };
-  readonly #hiding = new Timer();
+  #connection: Connection | undefined;
+  #status: ConnectionMessage = { kind: "status", status: "connecting" };
+  readonly #pauseTimer = new Timer();
   #areHidden = false;
   #release = () => {};
 
-  /** Joins the tabs of this group; none: alone. */
-  constructor(group: string | undefined, setup: Setup, book: Book, told: (told: Told) => void, want: Want) {
+  /** Joins this group of tabs; without a group, the tab is alone. */
+  constructor(
+    group: string | undefined,
+    options: ConnectionOptions,
+    cache: PresenceCache,
+    receive: (message: ConnectionMessage) => void,
+    state: TabState,
+  ) {
     this.#group = group;
-    this.#setup = setup;
-    this.#book = book;
-    this.#told = told;
-    this.#want = want;
+    this.#options = options;
+    this.#cache = cache;
+    this.#receive = receive;
+    this.#state = state;
     if (group === undefined) this.#lead();
     else this.#join(group);
   }
 
-  /** Says it to the leader, which may be this tab; or as the leader, to everybody. */
-  tell(said: Said): void {
-    // Nothing is told after the end, whatever is still on its way.
-    if (this.#ending.signal.aborted) return;
-    if (said.say === "want") this.#want = said.want;
-    if (said.say === "status") this.#status = said;
-    this.#channel?.postMessage({ from: this.#name, said });
-    if (this.#line) this.#hear(this.#name, said);
+  /** Sends to the leader, which may be this tab. The leader sends to all tabs. */
+  send(message: TabMessage): void {
+    // Callbacks that are still pending must not send after the close.
+    if (this.#abort.signal.aborted) return;
+    if (message.kind === "tab") this.#state = message.tab;
+    if (message.kind === "status") this.#status = message;
+    this.#channel?.postMessage({ from: this.#id, message });
+    if (this.#connection) this.#handle(this.#id, message);
   }
 
-  /** Goes; `leave`: the device is gone at once, unless another tab goes on. */
+  /** Closes the tab. `leave` also ends the device's presence at once, unless another tab remains. */
   async close(leave: boolean): Promise<void> {
-    this.#hiding.clear();
-    if (!this.#line) this.tell({ say: "bye" });
-    this.#wants.delete(this.#name);
-    const closed = this.#line?.close(leave && this.#wants.size === 0);
-    this.#ending.abort();
+    this.#pauseTimer.clear();
+    if (!this.#connection) this.send({ kind: "close" });
+    this.#tabs.delete(this.#id);
+    const closed = this.#connection?.close(leave && this.#tabs.size === 0);
+    this.#abort.abort();
     this.#channel?.close();
     await closed;
-    // The next leader connects when this one has said goodbye.
+    // Only now may the next leader connect.
     this.#release();
   }
 
   #join(group: string): void {
     const { locks } = navigator;
     const held = new Promise<void>((resolve) => (this.#release = resolve));
-    const { signal } = this.#ending;
+    const { signal } = this.#abort;
     this.#channel = new BroadcastChannel(group);
-    this.#channel.onmessage = (event: MessageEvent<{ from: string; said: Said }>) =>
-      this.#hear(event.data.from, event.data.said);
+    this.#channel.onmessage = (event: MessageEvent<{ from: string; message: TabMessage }>) =>
+      this.#handle(event.data.from, event.data.message);
     const denied = () => {
-      // Closed before its turn came, or a browser that has locks but not for such a page.
-      if (signal.aborted || this.#line) return;
+      // Either the tab was closed first, or the browser denies locks to this page.
+      if (signal.aborted || this.#connection) return;
       this.#channel?.close();
       this.#channel = undefined;
       this.#lead();
     };
-    // First its own, so that whoever hears of this tab finds that it lives.
+    // The tab's own lock comes first, so that a leader that knows the tab finds its lock held.
     locks
-      .request(`${group}:${this.#name}`, { signal }, () => {
-        this.tell({ say: "want", want: this.#want });
-        // Whoever opens a tab does something, also where another has the connection.
-        if (!this.#want.hidden) this.tell({ say: "active" });
+      .request(`${group}:${this.#id}`, { signal }, () => {
+        this.send({ kind: "tab", tab: this.#state });
+        // Opening a tab is activity, even if another tab holds the connection.
+        if (!this.#state.hidden) this.send({ kind: "active" });
         locks
           .request(group, { signal }, () => {
             if (!signal.aborted) this.#lead();
@@ -111,63 +115,66 @@ export class Tab {
       .catch(denied);
   }
 
-  #hear(from: string, said: Said): void {
-    if (this.#line) this.#serve(from, said);
-    const { to } = said as { to?: string };
-    if (said.say === "lead" || to === this.#name) this.#leader = from;
-    if (said.say === "lead" && !this.#line) this.tell({ say: "want", want: this.#want });
-    // What a former leader still says came too late, and what another tab is told is known here.
-    if (from !== this.#leader || (to ?? this.#name) !== this.#name) return;
-    this.#told(said as Told);
+  #handle(from: string, message: TabMessage): void {
+    if (this.#connection) this.#serve(from, message);
+    const { to } = message as { to?: string };
+    if (message.kind === "leader" || to === this.#id) this.#leader = from;
+    if (message.kind === "leader" && !this.#connection) this.send({ kind: "tab", tab: this.#state });
+    // Ignore late messages of a former leader, and messages addressed to another tab.
+    if (from !== this.#leader || (to ?? this.#id) !== this.#id) return;
+    this.#receive(message as ConnectionMessage);
   }
 
   // As the leader.
 
   #lead(): void {
-    // Whoever takes over from another did not come just now.
-    const isFirst = this.#leader === undefined && !this.#want.hidden;
-    this.#leader = this.#name;
-    this.#line = new Line(this.#setup, this.#book, (told) => this.tell(told), isFirst);
-    this.tell({ say: "lead" });
-    this.tell({ say: "want", want: this.#want });
-    this.tell({ say: "status", status: "connecting" });
+    // Taking over from another tab is not activity of the user.
+    const isFirst = this.#leader === undefined && !this.#state.hidden;
+    this.#leader = this.#id;
+    this.#connection = new Connection(this.#options, this.#cache, (message) => this.send(message), isFirst);
+    this.send({ kind: "leader" });
+    this.send({ kind: "tab", tab: this.#state });
+    this.send({ kind: "status", status: "connecting" });
   }
 
-  #serve(from: string, said: Said): void {
-    if (said.say === "want") this.#takeWant(from, said.want);
-    else if (said.say === "active") this.#line?.active();
-    else if (said.say === "nudge") this.#line?.nudge();
-    else if (said.say === "type") this.#line?.type(said.conversation, said.typing);
-    else if (said.say === "bye") this.#forget(from);
+  #serve(from: string, message: TabMessage): void {
+    if (message.kind === "tab") this.#setTab(from, message.tab);
+    else if (message.kind === "active") this.#connection?.active();
+    else if (message.kind === "wake") this.#connection?.wake();
+    else if (message.kind === "typing") this.#connection?.type(message.conversation, message.typing);
+    else if (message.kind === "close") this.#removeTab(from);
   }
 
-  #takeWant(from: string, want: Want): void {
-    if (from !== this.#name && !this.#wants.has(from)) {
-      for (const event of this.#book.copy()) this.tell({ say: "news", event, to: from });
-      this.tell({ ...this.#status, to: from } as Told);
-      this.#outlive(from);
+  #setTab(from: string, tab: TabState): void {
+    if (from !== this.#id && !this.#tabs.has(from)) {
+      for (const event of this.#cache.toSnapshots()) this.send({ kind: "event", event, to: from });
+      this.send({ ...this.#status, to: from } as ConnectionMessage);
+      this.#awaitEnd(from);
     }
-    this.#wants.set(from, want);
-    this.#plan();
+    this.#tabs.set(from, tab);
+    this.#update();
   }
 
-  /** Waits for a tab's own lock, which it holds for as long as it lives. */
-  #outlive(tab: string): void {
-    const { signal } = this.#ending;
-    navigator.locks.request(`${this.#group}:${tab}`, { signal }, () => this.#forget(tab)).catch(() => {});
+  /** Waits for a tab's own lock, which the tab holds until it is gone. */
+  #awaitEnd(tab: string): void {
+    const { signal } = this.#abort;
+    navigator.locks.request(`${this.#group}:${tab}`, { signal }, () => this.#removeTab(tab)).catch(() => {});
   }
 
-  #forget(tab: string): void {
-    if (this.#wants.delete(tab)) this.#plan();
+  #removeTab(tab: string): void {
+    if (this.#tabs.delete(tab)) this.#update();
   }
 
-  #plan(): void {
-    const wants = [...this.#wants.values()];
-    const union = (name: "users" | "conversations") => [...new Set(wants.flatMap((want) => want[name]))];
-    this.#line?.want(union("users"), union("conversations"));
-    const areHidden = wants.every(({ hidden }) => hidden);
+  /** Watches what any tab watches, and pauses while all are hidden. */
+  #update(): void {
+    const tabs = [...this.#tabs.values()];
+    const union = (name: "users" | "conversations") => [...new Set(tabs.flatMap((tab) => tab[name]))];
+    this.#connection?.subscribe(union("users"), union("conversations"));
+    const areHidden = tabs.every(({ hidden }) => hidden);
     if (areHidden === this.#areHidden) return;
     this.#areHidden = areHidden;
-    this.#hiding.set(areHidden ? (this.#setup.pauseAfter ?? 300_000) : 0, () => this.#line?.pause(areHidden));
+    this.#pauseTimer.set(areHidden ? (this.#options.pauseAfter ?? 300_000) : 0, () =>
+      this.#connection?.setPaused(areHidden),
+    );
   }
 }

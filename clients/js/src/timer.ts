@@ -1,6 +1,6 @@
-// Time: how it passes, and a timer that is set anew each time, so that what it was set for before is off.
+// A monotonic clock, and a timer that holds one timeout: setting it cancels the previous one.
 
-/** A clock that is never set, in milliseconds: for how long ago something was. */
+/** Monotonic time in milliseconds, for measuring durations. */
 export const now = () => performance.now();
 
 export class Timer {

@@ -1,56 +1,56 @@
-// The token: asked of the program when it is needed, kept until it is nearly over, and never checked: the service does.
+// Caches the program's token until shortly before it expires. Tokens are read but not verified; the service does that.
 
 import { asError } from "./error.js";
 import type { Options } from "./types.js";
 
-/** A token is renewed this long before it expires, or when a fifth of its life is left if that is sooner. */
+/** A token is renewed this long before it expires, or when 20 % of its lifetime is left if that is later. */
 const MARGIN_MS = 60_000;
 
-/** What a token says that matters here. */
+/** The claims that the client reads. */
 interface Claims {
   sub?: string;
   exp?: number;
   conversations?: unknown;
 }
 
-/** Where tokens come from. */
-export interface Tokens {
-  /** The token, another than that which was refused. Rejects with a `RollcallError`. */
+/** Provides tokens. */
+export interface TokenSource {
+  /** The current token; a fresh one if it is the one that was `refused`. Rejects with a `RollcallError`. */
   get(refused?: string): Promise<string | undefined>;
-  /** Whom the last token names. */
+  /** The user named by the current token. */
   subject(): string | undefined;
-  /** In how many milliseconds to renew the last one; infinite: never. */
+  /** Milliseconds until the current token is to be renewed; infinite for never. */
   renewIn(): number;
 }
 
-/** What a token claims, unverified; nothing if it is of another kind. */
+/** The unverified claims of a token; empty if it is not a JSON Web Token. */
 export function claims(token: string): Claims {
   try {
     const payload = (token.split(".")[1] ?? "").replace(/-/g, "+").replace(/_/g, "/");
-    const bytes = Uint8Array.from(atob(payload), (letter) => letter.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(payload), (char) => char.charCodeAt(0));
     return JSON.parse(new TextDecoder().decode(bytes)) as Claims;
   } catch {
     return {};
   }
 }
 
-/** In how many milliseconds to renew a token. One that seems to be over already may be good by the service's clock: it
- * is renewed when it is refused. */
-export function renewal({ exp = 0 }: Claims, now: number): number {
+/** Milliseconds until a token is to be renewed. A token that looks expired may be valid by the service's clock, so it
+ * is renewed only when the service rejects it. */
+export function renewDelay({ exp = 0 }: Claims, now: number): number {
   const left = exp * 1000 - now;
   return left > 0 ? left - Math.min(MARGIN_MS, left / 5) : Infinity;
 }
 
-/** Tokens from what the program gave. */
-export function tokens(source: Options["token"]): Tokens {
+/** A token source for the `token` option. */
+export function tokenSource(source: Options["token"]): TokenSource {
   let current: string | undefined;
   let pending: Promise<string> | undefined;
   let renewAt = Infinity;
 
-  async function fetched(ask: () => string | Promise<string>): Promise<string> {
+  async function load(getToken: () => string | Promise<string>): Promise<string> {
     try {
-      current = await ask();
-      renewAt = Date.now() + renewal(claims(current), Date.now());
+      current = await getToken();
+      renewAt = Date.now() + renewDelay(claims(current), Date.now());
       return current;
     } catch (thrown) {
       throw asError(thrown, "No token");
@@ -61,8 +61,8 @@ export function tokens(source: Options["token"]): Tokens {
     async get(refused) {
       if (typeof source !== "function") return (current = source);
       if (current !== undefined && current !== refused && Date.now() < renewAt) return current;
-      // However many ask at the same time, the program is asked once.
-      return (pending ??= fetched(source).finally(() => (pending = undefined)));
+      // Concurrent callers share one call of the program's callback.
+      return (pending ??= load(source).finally(() => (pending = undefined)));
     },
     subject: () => claims(current ?? "").sub,
     renewIn: () => renewAt - Date.now(),

@@ -1,79 +1,81 @@
-// What the two transports have in common, as seen by the line that uses one of them at a time.
+// What the two transports, WebSocket and server-sent events, have in common. A connection uses one at a time.
 
 import type { RollcallError } from "./error.js";
-import type { Access, Ask } from "./http.js";
+import type { Access, SendRequest } from "./http.js";
 import type { ServiceEvent, WebSocketClass } from "./types.js";
 
-/** From where to resume, and for whom that holds. Whoever was told of since is taken out by the wire. */
-export interface Resume {
+/** The event id to resume from, and the users it is valid for. The transport removes a user once it received their
+ * state. */
+export interface ResumePoint {
   id: string | undefined;
   users: Set<string>;
 }
 
-/** What a wire needs to know. */
-export interface Opening {
+/** Options of a transport. */
+export interface TransportOptions {
   access: Access;
-  ask: Ask;
+  sendRequest: SendRequest;
   device: string;
   kind: string;
   watchOnly?: boolean;
   token: string | undefined;
-  /** Whether the person opened the connection, and not the program by itself. */
+  /** Whether the user caused the connection, rather than a reconnect. */
   active: boolean;
-  resume: Resume;
-  /** Makes `resume` say where things stand now. */
-  recall(): void;
+  resume: ResumePoint;
+  /** Updates `resume` to what is known now. */
+  updateResume(): void;
   WebSocket: WebSocketClass | undefined;
 }
 
-/** Why a wire ended. */
+/** Why a transport ended. */
 export interface End {
   /** Whether it was ever open. */
   wasOpen: boolean;
-  /** As a socket closes. */
+  /** The WebSocket close code. */
   code?: number;
-  /** What was answered instead of a stream. */
+  /** The response, if it was not a stream. */
   error?: RollcallError;
-  /** After how long the service wants us back. */
+  /** When to reconnect, if the service said so. */
   afterMs?: number;
 }
 
-/** What a wire tells, never before the call that opened it has returned. */
-export interface Ears {
+/** Handlers of a transport. None is called before the transport's constructor has returned. */
+export interface TransportHandlers {
   opened(): void;
-  heard(event: ServiceEvent): void;
-  /** Nothing happened up to here. */
-  passed(id: string): void;
+  received(event: ServiceEvent): void;
+  /** Nothing happened up to this event id. */
+  advanced(id: string): void;
   /**
-   * Something was refused; if it was to be watched, these. Answers whether what is wanted was changed, so that the
-   * same is not refused again.
+   * The service refused something; `users` and `conversations` are those it refused to watch. Returns whether the
+   * subscription was changed, so that the same request is not repeated.
    */
   refused(error: RollcallError, users?: string[], conversations?: string[]): boolean;
-  /** After how long the service wants the next sign of life. */
+  /** Milliseconds until the service expects the next heartbeat. */
   nextBeat(ms: number): void;
   ended(end: End): void;
 }
 
-/** An open connection. */
-export interface Wire {
+/** A connection to the service. */
+export interface Transport {
   readonly isSocket: boolean;
-  /** Watches these and nobody else. */
+  /** Replaces the subscription. */
   watch(users: string[], conversations: string[]): void;
-  /** The person is active. */
+  /** Reports that the user is active. */
   beat(): void;
-  /** The person types, or stopped. */
+  /** Sends a typing update. */
   type(conversation: string, typing: boolean): void;
-  /** Goes on with a fresh token. */
+  /** Replaces the token. */
   renew(token: string): void;
-  /** Finds out whether anybody is at the other end, where that can be done. */
+  /** Checks that the service still responds, where the transport can. */
   probe?(): void;
-  /** Ends it, silently; `leave`: the device is gone at once. */
+  /** Ends without calling `ended`. `leave` also ends the device's presence at once. */
   close(leave: boolean): Promise<void>;
 }
 
-/** The part of the address that says who connects and how. The service reads a plus sign as one. */
-export function query({ access, device, kind, watchOnly, active }: Opening, token?: string): string {
-  const said = { device, kind, active, watch_only: watchOnly, as: access.as, token };
-  const given = Object.entries(said).filter(([, value]) => value !== undefined) as [string, string | boolean][];
+/** The query string that identifies the client. Not `URLSearchParams`: it writes a space as `+`, which the service reads
+ * literally. */
+export function connectionQuery({ access, device, kind, watchOnly, active }: TransportOptions, token?: string): string {
+  const fields = { device, kind, active, watch_only: watchOnly, as: access.as, token };
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined) as [string, string | boolean][];
   return given.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");
 }

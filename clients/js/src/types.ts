@@ -1,50 +1,50 @@
-// What the package says and is told: the types of its surface, and the shapes that the service sends.
+// The public types of the package, and the messages of the service.
 //
-// Names of fields are the service's own, so that what a program reads here is what `openapi.json` describes.
+// Field names are the service's, so that values match the descriptions in `openapi.json`.
 
 import type { RollcallError } from "./error.js";
 
-/** How somebody stands. Null: hidden from whoever asks, and then everything else is null too. */
+/** A user's state. Null: hidden from the viewer; then every other field is null too. */
 export type State = "online" | "away" | "busy" | "offline" | null;
 
-/** What somebody wrote beside their state. */
+/** A short text and emoji shown beside the state. */
 export interface Note {
   text: string;
   emoji: string;
-  /** When it falls away; null: when it is replaced. Unix milliseconds. */
+  /** When the note ends; null: when it is replaced. Unix milliseconds. */
   until: number | null;
 }
 
-/** What is known of somebody. */
+/** The presence of one user. */
 export interface Presence {
   user: string;
   state: State;
-  /** When the state began; for `offline`, the last time seen. Unix milliseconds. */
+  /** When the state began; for `offline`, when the user was last seen. Unix milliseconds. */
   since: number | null;
   last_seen: number | null;
   version: number | null;
   note: Note | null;
-  /** One's own choice, told to oneself alone. */
+  /** The user's choice; only in the user's own presence. */
   choice?: { choice: "busy" | "away" | "invisible"; until: number | null };
 }
 
-/** What a callback is told beside a presence. */
+/** The second argument of a `watch()` callback. */
 export interface Context {
   /**
-   * True when the connection has been lost for longer than `staleAfter`: what is known may be out of date. Callbacks
-   * are called once when it becomes true and once when it is false again, with the presence as it is then known.
+   * True once the connection has been lost for longer than `staleAfter`: the presence may be out of date. Callbacks are
+   * called when it becomes true and when it becomes false again, with the presence known at that time.
    */
   stale: boolean;
 }
 
 /**
- * How the connection stands. `connecting`: on its way, for the first time or again, and what is known still counts;
- * `offline`: lost for longer than `staleAfter`; `paused`: every page is hidden, nothing need be watched, the person is
- * still here; `closed`: by `close()`, or the page is left.
+ * The status of the connection. `connecting`: not open yet, or reopening while known presences still count; `offline`:
+ * lost for longer than `staleAfter`; `paused`: every page is hidden, nothing is watched, the user stays online;
+ * `closed`: by `close()`, or because the page was left.
  */
 export type Status = "connecting" | "online" | "offline" | "paused" | "closed";
 
-/** One sign of typing, or its end. */
+/** A typing signal, or its end. */
 export interface Typing {
   conversation: string;
   user: string;
@@ -52,36 +52,36 @@ export interface Typing {
   until: number | null;
 }
 
-/** What the service tells; `id` is where to resume. Answers to long lists come as a snapshot without one. */
+/** An event of the service. `id` is where to resume; polled users come as a snapshot without one. */
 export type ServiceEvent =
   | (Presence & { event: "presence"; id?: string })
   | (Typing & { event: "typing"; id?: string })
   | Snapshot;
 
-/** Several at once: all that was asked for, or if `resumed`, what changed since the connection was lost. */
+/** Several presences: all that were requested, or if `resumed`, those that changed since the connection was lost. */
 export interface Snapshot {
   event: "snapshot";
   id?: string;
   presences: Presence[];
   typing: Typing[];
   resumed: boolean;
-  /** The conversations that it is about. */
+  /** The conversations the snapshot covers. */
   conversations?: string[];
-  /** Asked for by a query, because the service does not let one connection watch so many. */
+  /** Polled, because there are more users than one connection may watch. */
   asked?: boolean;
 }
 
-/** What a person chooses to be seen as. */
+/** A user's choice of how to appear. */
 export interface StatusChoice {
-  /** `auto` takes the choice back. */
+  /** `auto` removes the choice. */
   choice: "auto" | "busy" | "away" | "invisible";
   text?: string;
   emoji?: string;
-  /** For how long, choice and note alike; until replaced if absent. */
+  /** How long choice and note last; until replaced if absent. */
   forSeconds?: number;
 }
 
-/** What is used of a WebSocket, so that another one can be given where there is none, such as that of `ws`. */
+/** The part of the WebSocket API that the client uses; the class of `ws` fits. */
 export type WebSocketClass = new (url: string) => {
   onopen: ((event: never) => void) | null;
   onmessage: ((event: never) => void) | null;
@@ -91,81 +91,78 @@ export type WebSocketClass = new (url: string) => {
   close(): void;
 };
 
-/** How to connect. Times are in milliseconds. */
+/** Options of `connect()`. Times are in milliseconds. */
 export interface Options {
-  /** Where the service is, such as `https://presence.example.com`. */
+  /** URL of the service, such as `https://presence.example.com`. */
   url: string;
-  /** The token, or what gets one: called at first, before it expires, and when it is refused. */
+  /** A token, or a function that returns one. It is called at first, before the token expires, and when it is refused. */
   token?: string | (() => string | Promise<string>);
-  /** Who is asking, where the service has no key: on a developer's machine. */
+  /** The user to connect as, where the service has no key: for development. */
   as?: string;
-  /** The name of this device; by default one that is kept in the browser. */
+  /** Id of this device; by default one that the browser stores. */
   device?: string;
-  /** Of what kind the device is; `web` by default. */
+  /** Kind of the device; `web` by default. */
   kind?: "web" | "mobile" | "desktop" | "other";
-  /** One connection for all tabs of the browser that connect as the same person; true by default. */
+  /** One connection for all tabs of the browser with the same user; true by default. */
   share?: boolean;
-  /** Watches without being here. */
+  /** Watch without being online. */
   watchOnly?: boolean;
-  /** `auto`: a WebSocket, and server-sent events where sockets are blocked. */
+  /** `auto`: a WebSocket, or server-sent events where WebSockets are blocked. */
   transport?: "auto" | "socket" | "events";
-  /** How many people the service lets one connection watch; by default, that is learnt when it refuses more. */
+  /** How many users the service lets one connection watch; by default learnt when the service refuses more. */
   watchLimit?: number;
-  /** How often those are asked about who are more than that; 30 s by default, give or take a fifth. */
+  /** How often users beyond that limit are polled; 30 s by default, ±20 %. */
   pollInterval?: number;
-  /**
-   * How often at most it is reported that the person is active; 30 s by default. Well below the service's
-   * `idle_after`.
-   */
+  /** How often activity is reported at most; 30 s by default. Keep it well below the service's `idle_after`. */
   activityInterval?: number;
-  /** How long after the connection was lost what is known counts as stale; 30 s by default, the service's `grace`. */
+  /** How long after the connection was lost presences count as stale; 30 s by default, the service's `grace`. */
   staleAfter?: number;
-  /** After how long with every page hidden nothing is watched any more; 5 min by default. */
+  /** How long every page has to be hidden before watching is paused; 5 min by default. */
   pauseAfter?: number;
   /** The service's `typing_ttl`; 5 s by default. */
   typingTtl?: number;
-  /** False: nothing happens before `start()`. */
+  /** False: connect only when `start()` is called. */
   start?: boolean;
-  /** Instead of the global one. */
+  /** Replaces the global `WebSocket`. */
   WebSocket?: WebSocketClass;
-  /** Instead of the global one. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof fetch;
 }
 
-/** What listeners are called with, by the name of what they listen to. */
+/** Listeners of `on()`. */
 export interface Listeners {
   status: (status: Status) => void;
   error: (error: RollcallError) => void;
   event: (event: ServiceEvent) => void;
 }
 
-/** A connection. */
+/** A client of the service. */
 export interface Rollcall {
-  /** Calls back with each one's state at first and whenever it changes. A name alone is one person. Answers its own
-   * end. */
+  /** Calls back with the presence of each user, at first and on every change. A string is one user. Returns a function
+   * that stops watching. */
   watch(users: Iterable<string>, callback: (presence: Presence, context: Context) => void): () => void;
-  /** What is known now of somebody who is watched. The same object until it changes. */
+  /** The known presence of a watched user. The same object until it changes. */
   get(user: string): Presence | undefined;
-  /** Asks once, about any number, in the order asked. */
+  /** Queries any number of users once, in order. */
   presence(users: Iterable<string>): Promise<Presence[]>;
-  /** Chooses how to be seen. */
+  /** Sets how the user appears to others. */
   setStatus(choice: StatusChoice): Promise<void>;
-  /** To be called on every keystroke: others are told that the person types, until there is a pause. */
+  /** Call it on every keystroke: others see that the user types, until there is a pause. */
   typing(conversation: string): void;
-  /** Ends it at once, such as when the message is sent. */
+  /** Ends typing at once, for example when the message is sent. */
   stopTyping(conversation: string): void;
-  /** Calls back with who else types, at first and whenever it changes. Answers its own end. */
+  /** Calls back with the other users who type, at first and on every change. Returns a function that stops watching. */
   watchTyping(conversation: string, callback: (typists: string[]) => void): () => void;
-  /** Who else types, as far as is known now. The same array until it changes. */
+  /** The other users known to type. The same array until it changes. */
   typists(conversation: string): string[];
-  /** Says that the person did something, where the package cannot see it: outside a page. */
+  /** Reports activity of the user, where there is no page to observe it. */
   active(): void;
-  /** How the connection stands. */
+  /** The status of the connection. */
   readonly status: Status;
-  /** Listens. Answers its own end. */
+  /** Adds a listener. Returns a function that removes it. */
   on<Name extends keyof Listeners>(name: Name, listener: Listeners[Name]): () => void;
-  /** Connects again after `close()`, or for the first time where `start` was false. */
+  /** Connects again after `close()`, or for the first time if `start` was false. */
   start(): void;
-  /** Leaves: this device is gone at once, unless another tab goes on. What is watched is kept for `start()`. */
+  /** Disconnects: the device goes offline at once, unless another tab stays open. Watches are kept for `start()`. */
   close(): Promise<void>;
 }

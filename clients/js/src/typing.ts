@@ -1,62 +1,60 @@
-// Saying that the person types: not at the first stroke, not at every one, and not for longer than they do.
+// Turns keystrokes into typing signals: debounced at the start, renewed at a bounded rate, ended after a pause.
 
 import { now, Timer } from "./timer.js";
 
-/** The first sign goes out after so much typing: who writes three letters and sends them needs none. */
+/** The first signal waits this long, so that a very short message sends none. */
 const DEBOUNCE_MS = 500;
 
-/** The service takes one sign a second in each conversation. */
-const LEAST_MS = 1_000;
+/** The service accepts one signal per second and conversation. */
+const MIN_INTERVAL_MS = 1_000;
 
 /** Typing in one conversation. */
-interface Spell {
-  /** When the last sign went out. */
-  saidAt: number;
-  starting: Timer;
-  stopping: Timer;
+interface TypingState {
+  /** When the last signal was sent; 0 before the first. */
+  sentAt: number;
+  startTimer: Timer;
+  stopTimer: Timer;
 }
 
-/** Turns strokes into signs. */
-export interface Typist {
-  /** A stroke. */
-  stroke(conversation: string): void;
-  /** The end, at once. */
+/** Sends typing signals for keystrokes. */
+export interface TypingSender {
+  keystroke(conversation: string): void;
+  /** Ends typing at once. */
   stop(conversation: string): void;
-  /** The end everywhere. */
+  /** Ends typing in every conversation. */
   stopAll(): void;
 }
 
 /**
- * A typist, of whose signs `say` is told. With a stroke, a sign is renewed after two fifths of its life; without
- * one, it is ended after half of it. So one that goes on is renewed after nine tenths at the latest, and never
- * ends by itself.
+ * Calls `send` for each signal. A keystroke renews the signal once 40 % of its TTL has passed; 50 % of the TTL without
+ * a keystroke ends it. So while the user types, a signal is renewed after at most 90 % of its TTL and never expires.
  */
-export function typist(typingTtl: number, say: (conversation: string, typing: boolean) => void): Typist {
-  const spells = new Map<string, Spell>();
+export function typingSender(typingTtl: number, send: (conversation: string, typing: boolean) => void): TypingSender {
+  const states = new Map<string, TypingState>();
 
-  function sign(conversation: string, spell: Spell): void {
-    spell.saidAt = now();
-    say(conversation, true);
+  function signal(conversation: string, state: TypingState): void {
+    state.sentAt = now();
+    send(conversation, true);
   }
 
   function stop(conversation: string): void {
-    const spell = spells.get(conversation);
-    spells.delete(conversation);
-    spell?.starting.clear();
-    spell?.stopping.clear();
-    if (spell?.saidAt) say(conversation, false);
+    const state = states.get(conversation);
+    states.delete(conversation);
+    state?.startTimer.clear();
+    state?.stopTimer.clear();
+    if (state?.sentAt) send(conversation, false);
   }
 
   return {
-    stroke(conversation) {
-      const spell = spells.get(conversation) ?? { saidAt: 0, starting: new Timer(), stopping: new Timer() };
-      if (!spells.has(conversation)) spell.starting.set(DEBOUNCE_MS, () => sign(conversation, spell));
-      spells.set(conversation, spell);
-      const age = now() - spell.saidAt;
-      if (spell.saidAt && age >= Math.max(LEAST_MS, typingTtl * 0.4)) sign(conversation, spell);
-      spell.stopping.set(Math.max(LEAST_MS, typingTtl * 0.5), () => stop(conversation));
+    keystroke(conversation) {
+      const state = states.get(conversation) ?? { sentAt: 0, startTimer: new Timer(), stopTimer: new Timer() };
+      if (!states.has(conversation)) state.startTimer.set(DEBOUNCE_MS, () => signal(conversation, state));
+      states.set(conversation, state);
+      const age = now() - state.sentAt;
+      if (state.sentAt && age >= Math.max(MIN_INTERVAL_MS, typingTtl * 0.4)) signal(conversation, state);
+      state.stopTimer.set(Math.max(MIN_INTERVAL_MS, typingTtl * 0.5), () => stop(conversation));
     },
     stop,
-    stopAll: () => [...spells.keys()].forEach(stop),
+    stopAll: () => [...states.keys()].forEach(stop),
   };
 }

@@ -1,58 +1,56 @@
-// The line by a WebSocket, which changes whom it watches as it goes: what is wanted is compared with what is watched,
-// and one difference at a time is sent, so that a refusal is known before it could be repeated.
+// The WebSocket transport. A socket changes its subscription in place: the difference between what is wanted and what
+// is watched is sent one request at a time, so that a refusal is known before it could be repeated.
 
 import { RollcallError, type Problem } from "./error.js";
-import { randomName } from "./page.js";
+import { randomId } from "./page.js";
 import { Timer } from "./timer.js";
+import { connectionQuery, type End, type Transport, type TransportHandlers, type TransportOptions } from "./transport.js";
 import type { ServiceEvent } from "./types.js";
-import { query, type Ears, type End, type Opening, type Wire } from "./transport.js";
 
-/** Ids in one message: of the longest ones, each letter escaped, so many fit into the 16 KiB that it may have. */
+/** Ids per message. This many of the longest ids, with every character escaped, fit into a message of 16 KiB. */
 const BATCH = 50;
 
-/** How long a socket may take to open. */
 const OPEN_TIMEOUT_MS = 10_000;
 
-/** After so much silence the other end is asked whether it is there, and it has so long to answer. */
+/** After this much silence the service is probed, and has this long to answer. */
 const SILENCE_MS = 30_000;
 const ANSWER_TIMEOUT_MS = 8_000;
 
-/** Before what the service could not do is asked for again, if it does not say. */
-const STALL_MS = 5_000;
+/** Wait before a request that the service could not serve is repeated, unless the service gives a time. */
+const RETRY_MS = 5_000;
 
-/** How long a farewell may take. */
-const FAREWELL_MS = 1_000;
+/** How long the service has to close the socket after a leave message. */
+const LEAVE_TIMEOUT_MS = 1_000;
 
-/** What comes on a socket. */
+/** A message of the service. */
 type Received = (ServiceEvent | ({ event: "error" } & Problem) | { event: "done" } | { event: "reconnect" }) & {
   ref?: number;
   after_ms?: number;
 };
 
-type Answered = (answer: Received) => void;
+type AnswerHandler = (answer: Received) => void;
 
-/** Opens a socket. */
-export class SocketWire implements Wire {
+export class WebSocketTransport implements Transport {
   readonly isSocket = true;
-  readonly #opening: Opening;
-  readonly #ears: Ears;
+  readonly #options: TransportOptions;
+  readonly #handlers: TransportHandlers;
   readonly #end: End = { wasOpen: false };
   readonly #timer = new Timer();
-  readonly #stall = new Timer();
+  readonly #retryTimer = new Timer();
   #isOver = false;
   readonly #users = new Set<string>();
   readonly #conversations = new Set<string>();
-  readonly #asked = new Map<number, Answered>();
+  readonly #pending = new Map<number, AnswerHandler>();
   #wantedUsers: string[] = [];
   #wantedConversations: string[] = [];
-  #reference = 0;
-  #isAsking = false;
-  #left: (() => void) | undefined;
-  #socket: InstanceType<NonNullable<Opening["WebSocket"]>> | undefined;
+  #lastRef = 0;
+  #isWatchPending = false;
+  #closed: (() => void) | undefined;
+  #socket: InstanceType<NonNullable<TransportOptions["WebSocket"]>> | undefined;
 
-  constructor(opening: Opening, ears: Ears) {
-    this.#opening = opening;
-    this.#ears = ears;
+  constructor(options: TransportOptions, handlers: TransportHandlers) {
+    this.#options = options;
+    this.#handlers = handlers;
     queueMicrotask(() => this.#isOver || this.#open());
   }
 
@@ -68,43 +66,42 @@ export class SocketWire implements Wire {
 
   type(conversation: string, typing: boolean): void {
     this.#send({ op: "typing", conversation, typing }, (answer) => {
-      if (answer.event === "error") this.#ears.refused(new RollcallError(answer), [], [conversation]);
+      if (answer.event === "error") this.#handlers.refused(new RollcallError(answer), [], [conversation]);
     });
   }
 
   renew(token: string): void {
     this.#send({ op: "token", token }, (answer) => {
-      // A fresh one is shown at the door instead.
+      // Reconnect with a fresh token instead.
       if (answer.event === "error") return this.#finish(4401);
-      // Where this token does not let one see who types, the service does not say so, and where it does again neither:
-      // each is begun anew.
-      this.#drop([], [...this.#conversations]);
+      // The service does not report which conversations the new token adds or removes, so all are watched anew.
+      this.#unwatch([], [...this.#conversations]);
       this.#reconcile();
     });
   }
 
   probe(): void {
-    // Nobody is called so and nobody watches them: it is answered, and changes nothing.
-    this.#send({ op: "unwatch", users: [randomName()] }, () => {});
+    // Unwatching a random id changes nothing and is answered.
+    this.#send({ op: "unwatch", users: [randomId()] }, () => {});
     this.#expect(ANSWER_TIMEOUT_MS);
   }
 
   close(leave: boolean): Promise<void> {
     return new Promise((resolve) => {
-      this.#left = resolve;
+      this.#closed = resolve;
       if (this.#isOver) return resolve();
       if (!leave || !this.#end.wasOpen) return this.#finish();
       this.#send({ op: "leave" });
-      this.#expect(FAREWELL_MS);
+      this.#expect(LEAVE_TIMEOUT_MS);
     });
   }
 
   #open(): void {
-    const { WebSocket, access, token } = this.#opening;
+    const { WebSocket, access, token } = this.#options;
     if (!WebSocket) return this.#finish();
-    const said = query(this.#opening, token);
+    const query = connectionQuery(this.#options, token);
     try {
-      this.#socket = new WebSocket(`${access.url.replace(/^http/, "ws")}/v1/socket?${said}`);
+      this.#socket = new WebSocket(`${access.url.replace(/^http/, "ws")}/v1/socket?${query}`);
     } catch {
       return this.#finish();
     }
@@ -112,8 +109,8 @@ export class SocketWire implements Wire {
     this.#socket.onopen = () => {
       if (this.#isOver) return;
       this.#end.wasOpen = true;
-      this.#listen();
-      this.#ears.opened();
+      this.#watchSilence();
+      this.#handlers.opened();
       this.#reconcile();
     };
     this.#socket.onmessage = ({ data }: { data: unknown }) => this.#receive(String(data));
@@ -126,91 +123,91 @@ export class SocketWire implements Wire {
     this.#isOver = true;
     this.#end.code = code;
     this.#timer.clear();
-    this.#stall.clear();
+    this.#retryTimer.clear();
     this.#socket?.close();
-    if (this.#left) this.#left();
-    else this.#ears.ended(this.#end);
+    if (this.#closed) this.#closed();
+    else this.#handlers.ended(this.#end);
   }
 
-  /** Ends it unless something comes within so long. */
+  /** Ends the transport unless something arrives within this time. */
   #expect(ms: number): void {
     this.#timer.set(ms, () => this.#finish());
   }
 
-  #listen(): void {
+  #watchSilence(): void {
     this.#timer.set(SILENCE_MS, () => this.probe());
   }
 
-  #send(message: object, answered?: Answered): void {
+  #send(message: object, answered?: AnswerHandler): void {
     if (!this.#end.wasOpen || this.#isOver) return;
-    if (answered) this.#asked.set(++this.#reference, answered);
-    this.#socket?.send(JSON.stringify(answered ? { ...message, ref: this.#reference } : message));
+    if (answered) this.#pending.set(++this.#lastRef, answered);
+    this.#socket?.send(JSON.stringify(answered ? { ...message, ref: this.#lastRef } : message));
   }
 
   #receive(text: string): void {
     if (this.#isOver) return;
-    // A farewell takes no longer for what still comes.
-    if (!this.#left) this.#listen();
+    // Messages that arrive after a leave do not extend its timeout.
+    if (!this.#closed) this.#watchSilence();
     const { ref = 0, ...message } = JSON.parse(text) as Received;
-    const answered = this.#asked.get(ref);
-    this.#asked.delete(ref);
+    const answered = this.#pending.get(ref);
+    this.#pending.delete(ref);
     if (answered) answered(message);
     else if (message.event === "reconnect") this.#end.afterMs = message.after_ms;
-    else if (message.event === "error") this.#ears.refused(new RollcallError(message));
-    else if (message.event !== "done") this.#ears.heard(message);
+    else if (message.event === "error") this.#handlers.refused(new RollcallError(message));
+    else if (message.event !== "done") this.#handlers.received(message);
   }
 
   #reconcile(): void {
     if (!this.#end.wasOpen || this.#isOver) return;
-    const { resume } = this.#opening;
+    const { resume } = this.#options;
     const missing = (list: string[], of: Set<string>) => list.filter((one) => !of.has(one));
     const unwanted = (of: Set<string>, list: string[]) => missing([...of], new Set(list));
     const conversations = unwanted(this.#conversations, this.#wantedConversations);
-    // At once: whoever is forgotten and wanted again before an answer comes has to be told of anew.
-    this.#drop(unwanted(this.#users, this.#wantedUsers), conversations);
-    if (this.#isAsking) return;
+    // Unwatch at once: a user who is dropped and wanted again before an answer comes needs a new snapshot.
+    this.#unwatch(unwanted(this.#users, this.#wantedUsers), conversations);
+    if (this.#isWatchPending) return;
     const users = missing(this.#wantedUsers, this.#users);
-    const strangers = missing(users, resume.users);
-    const rooms = missing(this.#wantedConversations, this.#conversations);
-    // Strangers first: then the last of the others completes what the service's digest was made of.
-    if (strangers.length > 0) this.#ask(strangers.slice(0, BATCH), []);
-    else if (users.length > 0) this.#ask(users.slice(0, BATCH), [], resume.id);
-    // Alone and whole: who is not told of does not type.
-    else if (rooms.length > 0) this.#ask([], rooms.slice(0, BATCH));
+    const added = missing(users, resume.users);
+    const addedConversations = missing(this.#wantedConversations, this.#conversations);
+    // New users first: then the last batch of resumed users completes the set that the event id was made for.
+    if (added.length > 0) this.#requestWatch(added.slice(0, BATCH), []);
+    else if (users.length > 0) this.#requestWatch(users.slice(0, BATCH), [], resume.id);
+    // Conversations go alone and without an event id, so that the answer lists everyone who types.
+    else if (addedConversations.length > 0) this.#requestWatch([], addedConversations.slice(0, BATCH));
   }
 
-  #drop(users: string[], conversations: string[]): void {
+  #unwatch(users: string[], conversations: string[]): void {
     for (let at = 0; at < Math.max(users.length, conversations.length); at += BATCH) {
-      const part = { users: users.slice(at, at + BATCH), conversations: conversations.slice(at, at + BATCH) };
-      this.#send({ op: "unwatch", ...part });
+      const batch = { users: users.slice(at, at + BATCH), conversations: conversations.slice(at, at + BATCH) };
+      this.#send({ op: "unwatch", ...batch });
     }
     users.forEach((user) => this.#users.delete(user));
     conversations.forEach((conversation) => this.#conversations.delete(conversation));
   }
 
-  /** Asks to watch these, and goes on with the next when that is answered. */
-  #ask(users: string[], conversations: string[], since?: string): void {
-    this.#isAsking = true;
-    const goOn = () => {
-      this.#isAsking = false;
+  /** Requests to watch these, and continues with the next batch once that is answered. */
+  #requestWatch(users: string[], conversations: string[], since?: string): void {
+    this.#isWatchPending = true;
+    const next = () => {
+      this.#isWatchPending = false;
       this.#reconcile();
     };
     this.#send({ op: "watch", users, conversations, since }, (answer) => {
       if (answer.event === "snapshot") {
         for (const user of users) {
-          this.#opening.resume.users.delete(user);
+          this.#options.resume.users.delete(user);
           this.#users.add(user);
         }
         conversations.forEach((conversation) => this.#conversations.add(conversation));
-        this.#ears.heard({ ...answer, conversations });
+        this.#handlers.received({ ...answer, conversations });
       } else if (answer.event === "error") {
         const error = new RollcallError(answer);
-        // What the line does not leave out is asked for again after a while.
-        if (!this.#ears.refused(error, users, conversations)) {
-          return this.#stall.set(error.retryAfterMs ?? STALL_MS, goOn);
+        // If the connection did not remove what was refused, the request is repeated later.
+        if (!this.#handlers.refused(error, users, conversations)) {
+          return this.#retryTimer.set(error.retryAfterMs ?? RETRY_MS, next);
         }
       }
-      goOn();
+      next();
     });
   }
 }

@@ -1,4 +1,4 @@
-// The built client in Chromium, against a real host: what only a browser has, which is tabs, people and networks.
+// The built client in Chromium against a real host: tabs, page events and networks.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Page } from "playwright-core";
@@ -9,16 +9,16 @@ import { Host } from "./host.js";
 import { Proxy } from "./proxy.js";
 import { until } from "./recorder.js";
 
-/** What the page of the tests has. */
+/** The globals of the test page. */
 interface TestWindow {
   rollcall: Rollcall;
-  told: [string, string | null, boolean][];
+  calls: [string, string | null, boolean][];
   statuses: string[];
   errors: string[];
-  /** How long after each state began it was told. */
+  /** Milliseconds from the beginning of each state to its callback. */
   lags: Record<string, number>;
   watch(...users: string[]): () => void;
-  /** Who was last told to type. */
+  /** The typists last reported. */
   typists?: string;
 }
 
@@ -44,11 +44,11 @@ afterEach(async () => {
 });
 
 const watch = (page: Page, ...users: string[]) => page.evaluate((users) => void window.watch(...users), users);
-const told = (page: Page) => page.evaluate(() => window.told);
+const calls = (page: Page) => page.evaluate(() => window.calls);
 const status = (page: Page) => page.evaluate(() => window.rollcall.status);
 
 async function sees(page: Page, user: string, state: string | null): Promise<void> {
-  const last = async () => (await told(page)).filter(([name]) => name === user).at(-1)?.[1];
+  const last = async () => (await calls(page)).filter(([name]) => name === user).at(-1)?.[1];
   await until(`${user} is ${state}`, async () => (await last()) === state);
 }
 
@@ -56,20 +56,20 @@ async function is(page: Page, wanted: string): Promise<void> {
   await until(wanted, async () => (await status(page)) === wanted);
 }
 
-/** The states that were told of somebody, in order. */
+/** The reported states of a user, in order. */
 async function states(page: Page, user: string): Promise<(string | null)[]> {
-  return (await told(page)).filter(([name]) => name === user).map(([, state]) => state);
+  return (await calls(page)).filter(([name]) => name === user).map(([, state]) => state);
 }
 
-/** The same, from when they were first here. */
-async function sinceHere(page: Page, user: string): Promise<(string | null)[]> {
+/** The same, without an initial `offline`. */
+async function sinceOnline(page: Page, user: string): Promise<(string | null)[]> {
   const all = await states(page, user);
   return all.slice(all[0] === "offline" ? 1 : 0);
 }
 
 const sockets = () => host.metric('rollcall_streams{of="socket"}');
 
-/** As a browser does that shows another tab: pages without a screen are always shown. */
+/** Simulates switching tabs: headless pages are always visible. */
 async function show(page: Page, isShown: boolean): Promise<void> {
   await page.evaluate((visibility) => {
     Object.defineProperty(document, "visibilityState", { value: visibility, configurable: true });
@@ -77,7 +77,7 @@ async function show(page: Page, isShown: boolean): Promise<void> {
   }, isShown ? "visible" : "hidden");
 }
 
-test("two windows: the dot is green within a second, and grey after the tab is killed", async () => {
+test("watchers see a tab open and crash", async () => {
   const alice = await pages.open(host.url, "alice1");
   await watch(alice, "bob1");
   await sees(alice, "bob1", "offline");
@@ -85,14 +85,14 @@ test("two windows: the dot is green within a second, and grey after the tab is k
   await sees(alice, "bob1", "online");
   expect(await alice.evaluate(() => window.lags["bob1 online"])).toBeLessThan(1000);
   const killing = await bob.context().newCDPSession(bob);
-  // A page that crashed answers nothing.
+  // A crashed page does not answer.
   void killing.send("Page.crash").catch(() => {});
   await sees(alice, "bob1", "offline");
   expect(await states(alice, "bob1")).toEqual(["offline", "online", "offline"]);
 });
 
 describe("tabs of one browser", () => {
-  test("are one person with one connection, and are told the same", async () => {
+  test("share one connection and its events", async () => {
     const context = await pages.browser.newContext();
     const one = await pages.open(host.url, "alice2", {}, context);
     const other = await pages.open(host.url, "alice2", {}, context);
@@ -107,13 +107,13 @@ describe("tabs of one browser", () => {
     await sees(other, "bob2", "online");
     expect(await sockets()).toBe(1);
     expect(await states(one, "carol2")).toEqual([]);
-    const somebodyElse = await pages.open(host.url, "dave2", {}, context);
-    await watch(somebodyElse, "alice2");
-    await sees(somebodyElse, "alice2", "online");
+    const otherUser = await pages.open(host.url, "dave2", {}, context);
+    await watch(otherUser, "alice2");
+    await sees(otherUser, "alice2", "online");
     expect(await sockets()).toBe(2);
   });
 
-  test("go on when the one with the connection is closed, and nobody flickers", async () => {
+  test("stay online when the leader is closed", async () => {
     const watcher = await pages.open(host.url, "watcher3");
     await watch(watcher, "alice3");
     const context = await pages.browser.newContext();
@@ -131,12 +131,12 @@ describe("tabs of one browser", () => {
     expect(await states(other, "bob3")).toEqual(["offline", "online"]);
     await other.evaluate(() => window.rollcall.setStatus({ choice: "busy" }));
     await sees(watcher, "alice3", "busy");
-    expect(await sinceHere(watcher, "alice3")).toEqual(["online", "busy"]);
+    expect(await sinceOnline(watcher, "alice3")).toEqual(["online", "busy"]);
     await other.evaluate(() => window.rollcall.close());
     await sees(watcher, "alice3", "offline");
   });
 
-  test("go on when one of them leaves, and its device is known again after a reload", async () => {
+  test("keep their device id after a reload", async () => {
     const watcher = await pages.open(host.url, "watcher4");
     await watch(watcher, "alice4");
     const context = await pages.browser.newContext();
@@ -152,10 +152,10 @@ describe("tabs of one browser", () => {
     await other.waitForFunction("window.ready");
     await other.evaluate("void window.open({})");
     await is(other, "online");
-    expect([await device(), await sinceHere(watcher, "alice4")]).toEqual([before, ["online"]]);
+    expect([await device(), await sinceOnline(watcher, "alice4")]).toEqual([before, ["online"]]);
   });
 
-  test("type by the one connection, and see who else does", async () => {
+  test("share typing signals", async () => {
     const bob = await pages.open(host.url, "bob5");
     const context = await pages.browser.newContext();
     const one = await pages.open(host.url, "alice5", {}, context);
@@ -171,13 +171,13 @@ describe("tabs of one browser", () => {
     cleanup.push(() => clearInterval(typing));
     await until("bob sees alice type", async () => (await typists(bob)) === "alice5");
     clearInterval(typing);
-    await until("her sign ends after a pause", async () => (await typists(bob)) === "");
+    await until("typing ends after a pause", async () => (await typists(bob)) === "");
     const answering = setInterval(() => void bob.evaluate(() => window.rollcall.typing("room 5")).catch(() => {}), 100);
     cleanup.push(() => clearInterval(answering));
     await until("alice sees bob type", async () => (await typists(other)) === "bob5");
   });
 
-  test("are another group if they only watch, or name their device", async () => {
+  test("form groups by device and watchOnly", async () => {
     const context = await pages.browser.newContext();
     const watcher = await pages.open(host.url, "alice14", { watchOnly: true }, context);
     await watch(watcher, "alice14");
@@ -191,7 +191,7 @@ describe("tabs of one browser", () => {
     expect(await sockets()).toBe(3);
   });
 
-  test("go on when the one with the connection crashes, also where somebody types", async () => {
+  test("resume presence and typing when the leader crashes", async () => {
     const watcher = await pages.open(host.url, "watcher15");
     await watch(watcher, "alice15");
     const context = await pages.browser.newContext();
@@ -206,14 +206,14 @@ describe("tabs of one browser", () => {
       await watch(page, "bob15");
       await sees(page, "bob15", "offline");
     }
-    // The last one alone looks at the room, and the next that has the connection does not know so at first.
+    // Only the last tab watches the conversation, which the next leader does not know at first.
     const [, last] = others;
     await last.evaluate(() => void window.rollcall.watchTyping("room 15", (now) => (window.typists = now.join())));
     const typists = () => last.evaluate(() => window.typists);
     await sees(watcher, "alice15", "online");
     const watched = () => host.metric("rollcall_watched_conversations");
     await until("the room is watched", async () => (await watched()) === 1);
-    const typing = (method: string) => host.ask("bob15", method, "/v1/typing/room%2015");
+    const typing = (method: string) => host.request("bob15", method, "/v1/typing/room%2015");
     await typing("PUT");
     await until("bob types", async () => (await typists()) === "bob15");
     const killing = await leader.context().newCDPSession(leader);
@@ -229,10 +229,10 @@ describe("tabs of one browser", () => {
       await sees(page, "bob15", "online");
       expect(await states(page, "bob15")).toEqual(["offline", "online"]);
     }
-    expect(await sinceHere(watcher, "alice15")).toEqual(["online"]);
+    expect(await sinceOnline(watcher, "alice15")).toEqual(["online"]);
   });
 
-  test("stay stale when the one without a connection is closed", async () => {
+  test("stay stale when a disconnected leader is closed", async () => {
     const proxy = await Proxy.start(host.port);
     cleanup.push(() => proxy.stop());
     const context = await pages.browser.newContext();
@@ -245,15 +245,15 @@ describe("tabs of one browser", () => {
     await is(one, "offline");
     await is(other, "offline");
     await one.close();
-    proxy.mend();
+    proxy.restore();
     await other.evaluate(() => void dispatchEvent(new Event("online")));
     await is(other, "online");
-    expect((await told(other)).map(([, , isStale]) => isStale)).toEqual([false, true, false]);
+    expect((await calls(other)).map(([, , isStale]) => isStale)).toEqual([false, true, false]);
     const statuses = await other.evaluate(() => window.statuses);
     expect(statuses).toEqual(["online", "connecting", "offline", "online"]);
   });
 
-  test("that may not share have a connection each", async () => {
+  test("without sharing have a connection each", async () => {
     const context = await pages.browser.newContext();
     for (let tab = 0; tab < 2; tab++) {
       await is(await pages.open(host.url, "alice6", { share: false }, context), "online");
@@ -262,7 +262,7 @@ describe("tabs of one browser", () => {
   });
 });
 
-test("a network that is cut and mended within the grace flickers for nobody, and tells what happened", async () => {
+test("a short network outage loses no events", async () => {
   const proxy = await Proxy.start(host.port);
   cleanup.push(() => proxy.stop());
   const watcher = await pages.open(host.url, "watcher7");
@@ -274,17 +274,17 @@ test("a network that is cut and mended within the grace flickers for nobody, and
   proxy.cut();
   await is(alice, "connecting");
   await host.beat("bob7");
-  proxy.mend();
+  proxy.restore();
   await alice.evaluate(() => void dispatchEvent(new Event("online")));
   await sees(alice, "bob7", "online");
-  const heard = await told(alice);
-  expect(heard).toEqual([["bob7", "offline", false], ["carol7", "offline", false], ["bob7", "online", false]]);
+  const reported = await calls(alice);
+  expect(reported).toEqual([["bob7", "offline", false], ["carol7", "offline", false], ["bob7", "online", false]]);
   await alice.evaluate(() => window.rollcall.setStatus({ choice: "busy" }));
   await sees(watcher, "alice7", "busy");
-  expect(await sinceHere(watcher, "alice7")).toEqual(["online", "busy"]);
+  expect(await sinceOnline(watcher, "alice7")).toEqual(["online", "busy"]);
 });
 
-test("where sockets are blocked, a page reads events, and is told and seen all the same", async () => {
+test("where sockets are blocked, a page uses events", async () => {
   const proxy = await Proxy.start(host.port);
   cleanup.push(() => proxy.stop());
   proxy.blocksSockets = true;
@@ -304,7 +304,7 @@ test("where sockets are blocked, a page reads events, and is told and seen all t
   expect(await alice.evaluate(() => window.errors)).toEqual([]);
 });
 
-test("a network that stays cut makes what is known stale, and the person is gone for others", async () => {
+test("a long network outage takes the user offline", async () => {
   const proxy = await Proxy.start(host.port);
   cleanup.push(() => proxy.stop());
   const watcher = await pages.open(host.url, "watcher8");
@@ -315,16 +315,16 @@ test("a network that stays cut makes what is known stale, and the person is gone
   await sees(watcher, "alice8", "online");
   proxy.cut();
   await is(alice, "offline");
-  expect(await told(alice)).toEqual([["bob8", "offline", false], ["bob8", "offline", true]]);
+  expect(await calls(alice)).toEqual([["bob8", "offline", false], ["bob8", "offline", true]]);
   await sees(watcher, "alice8", "offline");
-  proxy.mend();
+  proxy.restore();
   await alice.evaluate(() => void dispatchEvent(new Event("online")));
   await is(alice, "online");
   await sees(watcher, "alice8", "online");
-  expect((await told(alice)).at(-1)).toEqual(["bob8", "offline", false]);
+  expect((await calls(alice)).at(-1)).toEqual(["bob8", "offline", false]);
 });
 
-test("who does nothing is away, and who moves the pointer or presses a key is here", async () => {
+test("pointer and keys end being away", async () => {
   const brief = await Host.start(["--idle-after", "1s"]);
   cleanup.push(() => brief.remove());
   const watcher = await pages.open(brief.url, "watcher9");
@@ -343,7 +343,7 @@ test("who does nothing is away, and who moves the pointer or presses a key is he
   await sees(watcher, "alice9", "online");
 });
 
-test("pages that are hidden for long watch nobody, are still here, and catch up when they are shown", async () => {
+test("hidden pages pause watching and stay online", async () => {
   const watcher = await pages.open(host.url, "watcher10");
   await watch(watcher, "alice10");
   const context = await pages.browser.newContext();
@@ -363,10 +363,10 @@ test("pages that are hidden for long watch nobody, are still here, and catch up 
   await show(other, true);
   await sees(other, "bob10", "online");
   await is(one, "online");
-  expect(await sinceHere(watcher, "alice10")).toEqual(["online"]);
+  expect(await sinceOnline(watcher, "alice10")).toEqual(["online"]);
 });
 
-test("a page that is left lets go of its connection, and has one again when the person goes back", async () => {
+test("a page closes when left, reconnects when restored", async () => {
   const alice = await pages.open(host.url, "alice11");
   await watch(alice, "bob11");
   await sees(alice, "bob11", "offline");
@@ -379,7 +379,7 @@ test("a page that is left lets go of its connection, and has one again when the 
   await until("no connection", async () => (await sockets()) === 0);
 });
 
-test("where locks are denied or missing, a page has a connection of its own", async () => {
+test("without locks, each page has its own connection", async () => {
   const context = await pages.browser.newContext();
   await context.addInitScript(() => {
     const denied = () => Promise.reject(new DOMException("denied", "SecurityError"));
@@ -402,7 +402,7 @@ test("where locks are denied or missing, a page has a connection of its own", as
   await sees(alice, "bob12", "online");
 });
 
-test("hooks under StrictMode connect once, watch once, and let go when they are unmounted", async () => {
+test("hooks connect and watch once under StrictMode", async () => {
   const page = await (await pages.browser.newContext()).newPage();
   await page.goto(`${pages.url}/strict-mode.html?host=${encodeURIComponent(host.url)}`);
   const shows = async (text: string) => {
@@ -427,12 +427,12 @@ test("hooks under StrictMode connect once, watch once, and let go when they are 
   expect((await sent()).map(({ op }) => op)).toEqual(["watch", "watch", "watch"]);
   await host.beat("carol");
   await shows("bob offline, carol online; typing");
-  await host.ask("carol", "PUT", "/v1/typing/room");
+  await host.request("carol", "PUT", "/v1/typing/room");
   await shows("bob offline, carol online; carol typing");
-  await host.ask("carol", "DELETE", "/v1/typing/room");
+  await host.request("carol", "DELETE", "/v1/typing/room");
   await shows("bob offline, carol online; typing");
 
-  // Another provider in the place of the first: the person is not seen to go.
+  // A provider that replaces the first: the user stays online.
   await strict((window) => window.act.another?.());
   await until("another connection", async () => (await strict((window) => window.sockets)) === 2);
   await until("one connection", async () => (await sockets()) === 2);
@@ -442,5 +442,5 @@ test("hooks under StrictMode connect once, watch once, and let go when they are 
   await strict((window) => window.act.mount?.(false));
   await sees(watcher, "alice", "offline");
   expect((await sent()).at(-1)?.op).toBe("leave");
-  expect(await sinceHere(watcher, "alice")).toEqual(["online", "offline"]);
+  expect(await sinceOnline(watcher, "alice")).toEqual(["online", "offline"]);
 });

@@ -1,4 +1,4 @@
-// A real browser with pages that the tests serve: Chromium without a screen, started by playwright-core.
+// Headless Chromium, started by playwright-core, with pages served by the tests.
 
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -12,22 +12,19 @@ import { build } from "vite";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/**
- * What a test answers in place of the host came from no network, of which a browser does not let a page into this
- * one.
- */
+/** Chromium treats responses that a test fulfils as coming from a public network, which may not access loopback. */
 const ARGUMENTS = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"];
 
-/** Chromium: CHROMIUM, or that of the PATH. */
-function installed(): string {
+/** Path of Chromium: CHROMIUM, or `chromium` on the PATH. */
+function chromiumPath(): string {
   const folders = (process.env.PATH ?? "").split(delimiter);
   const found = process.env.CHROMIUM ?? folders.map((folder) => join(folder, "chromium")).find(existsSync);
-  if (!found) throw new Error("there is no Chromium: install it, or name it by CHROMIUM");
+  if (!found) throw new Error("no chromium on the PATH: install it, or set CHROMIUM to its path");
   return found;
 }
 
-/** The bundle of the page that uses the hooks. */
-async function strictBundle(): Promise<string> {
+/** Bundles the page that uses the hooks. */
+async function strictModeBundle(): Promise<string> {
   const built = await build({
     configFile: false,
     logLevel: "error",
@@ -41,11 +38,11 @@ async function strictBundle(): Promise<string> {
   });
   const [bundle] = Array.isArray(built) ? built : [built];
   const chunk = bundle && "output" in bundle ? bundle.output[0] : undefined;
-  if (!chunk) throw new Error("the page was not built");
+  if (!chunk) throw new Error("Vite returned no bundle of strict-mode.tsx");
   return chunk.code;
 }
 
-/** A browser and a server of pages. */
+/** A browser, and a server for its pages. */
 export class Pages {
   private constructor(
     readonly browser: Browser,
@@ -54,12 +51,12 @@ export class Pages {
   ) {}
 
   static async start(): Promise<Pages> {
-    const strict = await strictBundle();
+    const strictMode = await strictModeBundle();
     const files: Record<string, () => Promise<string>> = {
       "/index.js": () => readFile(here("../dist/index.js"), "utf8"),
       "/page.html": () => readFile(here("page.html"), "utf8"),
       "/strict-mode.html": () => readFile(here("strict-mode.html"), "utf8"),
-      "/strict-mode.js": async () => strict,
+      "/strict-mode.js": async () => strictMode,
       "/blank.html": async () => "<!doctype html><title>elsewhere</title>",
     };
     const server = createServer(async (request, response) => {
@@ -73,11 +70,11 @@ export class Pages {
     await once(server, "listening");
     const address = server.address();
     const port = typeof address === "object" ? address?.port : 0;
-    const browser = await chromium.launch({ executablePath: installed(), args: ARGUMENTS, headless: true });
+    const browser = await chromium.launch({ executablePath: chromiumPath(), args: ARGUMENTS, headless: true });
     return new Pages(browser, server, `http://127.0.0.1:${port}`);
   }
 
-  /** Somebody's page, connected, in a browser of its own or in this one. */
+  /** A page connected as a user, in this context or a new one. */
   async open(host: string, as: string, options: object = {}, context?: BrowserContext): Promise<Page> {
     const page = await (context ?? (await this.browser.newContext())).newPage();
     await page.goto(`${this.url}/page.html?host=${encodeURIComponent(host)}&as=${as}`);

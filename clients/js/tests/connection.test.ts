@@ -1,17 +1,17 @@
-// The line, by a clock that the test turns: what happens in minutes and hours.
+// The connection against a fake service and a fake clock: what takes minutes or hours.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { connect, type Options, type RollcallError } from "../src/index.js";
-import { Service } from "./fake-service.js";
+import { FakeService } from "./fake-service.js";
 
 const MINUTE_MS = 60_000;
 const cleanup: (() => unknown)[] = [];
-let service: Service;
+let service: FakeService;
 
 beforeEach(() => {
   vi.useFakeTimers();
-  service = new Service();
+  service = new FakeService();
 });
 
 afterEach(async () => {
@@ -27,19 +27,19 @@ function connected(options: Partial<Options> = {}) {
   return { rollcall, errors };
 }
 
-/** A token that is renewed after 80 s. */
+/** A token that is due for renewal after 80 s. */
 function token(conversations: string[]): string {
   const claims = { sub: "alice", exp: Date.now() / 1000 + 100, conversations };
   return `x.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.y`;
 }
 
 describe("a token", () => {
-  test.each(["comes", "fails"])("that %s after the end is the last that is asked for", async (how) => {
+  test.each(["arrives", "fails"])("that %s after close is the last requested", async (how) => {
     let asked = 0;
     let end = () => {};
     const late = () =>
       new Promise<string>((resolve, reject) => {
-        end = () => (how === "comes" ? resolve(token([])) : reject(new Error("logged out")));
+        end = () => (how === "arrives" ? resolve(token([])) : reject(new Error("logged out")));
       });
     const { rollcall, errors } = connected({ token: () => (++asked === 1 ? token([]) : late()) });
     await vi.advanceTimersByTimeAsync(90_000);
@@ -48,10 +48,10 @@ describe("a token", () => {
     end();
     await vi.advanceTimersByTimeAsync(60 * MINUTE_MS);
     expect([asked, errors]).toEqual([2, []]);
-    expect(vi.getTimerCount(), "nothing is left to wait for").toBe(0);
+    expect(vi.getTimerCount(), "no timer is left").toBe(0);
   });
 
-  test("is no reason to ask again for what was refused, unless it is for other conversations", async () => {
+  test("retries refused conversations if it lists others", async () => {
     let conversations = ["ours"];
     let asked = 0;
     service.refuses = ["theirs"];
@@ -63,12 +63,12 @@ describe("a token", () => {
     conversations = ["ours", "theirs"];
     service.refuses = [];
     await vi.advanceTimersByTimeAsync(2 * MINUTE_MS);
-    expect(service.said.filter(({ op }) => op === "watch").at(-1)?.conversations).toContain("theirs");
+    expect(service.received.filter(({ op }) => op === "watch").at(-1)?.conversations).toContain("theirs");
     expect([rollcall.status, errors.length, service.sockets]).toEqual(["online", 1, 1]);
   });
 });
 
-test("each further attempt waits for up to twice as long, and none is made after the end", async () => {
+test("retry delays double until the client is closed", async () => {
   vi.spyOn(Math, "random").mockReturnValue(1);
   cleanup.push(() => vi.restoreAllMocks());
   service.isAway = true;
@@ -85,7 +85,7 @@ test("each further attempt waits for up to twice as long, and none is made after
   expect(service.sockets).toBe(9);
 });
 
-test("where sockets are blocked, streams follow each other, and a socket is tried every five minutes", async () => {
+test("blocked sockets are retried every five minutes", async () => {
   service.isBlocked = true;
   const { rollcall } = connected();
   rollcall.watch(["bob"], () => {});
@@ -101,5 +101,5 @@ test("where sockets are blocked, streams follow each other, and a socket is trie
   await vi.advanceTimersByTimeAsync(2 * MINUTE_MS);
   expect([rollcall.status, service.sockets]).toEqual(["online", 4]);
   await vi.advanceTimersByTimeAsync(20 * MINUTE_MS);
-  expect(service.sockets, "one is enough").toBe(4);
+  expect(service.sockets, "one socket is enough").toBe(4);
 });

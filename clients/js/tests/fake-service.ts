@@ -1,32 +1,31 @@
-// A service that a test plays itself, by a clock of its own: for what takes minutes, and for what a host would not do
-// when a test wants it.
+// A fake service for tests with a fake clock, and for behaviour that a real host does not show on demand.
 
 import type { Options, WebSocketClass } from "../src/index.js";
 
 type Message = { op: string; ref?: number; token?: string; users?: string[]; conversations?: string[] };
 
-/** Answers what a client says. */
-export class Service {
-  /** Lets no socket through. */
+/** Answers a client's messages and requests. */
+export class FakeService {
+  /** Fails every socket. */
   isBlocked = false;
-  /** Answers nothing at all. */
+  /** Answers nothing. */
   isAway = false;
   /** Refuses these conversations. */
   refuses: string[] = [];
-  /** Sockets that were tried. */
+  /** Sockets that were attempted. */
   sockets = 0;
   /** Streams that were opened. */
   streams = 0;
-  readonly said: Message[] = [];
+  readonly received: Message[] = [];
   #endStream = () => {};
 
-  /** How to connect to it. */
+  /** Options that connect a client to it. */
   get options(): Options {
-    const answer: typeof fetch = (url) => this.#answer(String(url));
+    const answer: typeof fetch = (url) => this.#answerRequest(String(url));
     return { url: "http://service", as: "alice", WebSocket: this.#socketClass(), fetch: answer };
   }
 
-  /** Ends the stream, as a proxy does that lets none last. */
+  /** Ends the stream, as a proxy with a time limit does. */
   cutStream(): void {
     this.#endStream();
   }
@@ -47,9 +46,9 @@ export class Service {
 
       send(text: string): void {
         const message = JSON.parse(text) as Message;
-        service.said.push(message);
+        service.received.push(message);
         if (message.op === "leave") return this.close();
-        const data = JSON.stringify({ ...service.#obey(message), ref: message.ref });
+        const data = JSON.stringify({ ...service.#answerMessage(message), ref: message.ref });
         queueMicrotask(() => this.onmessage?.({ data }));
       }
 
@@ -59,15 +58,15 @@ export class Service {
     } as WebSocketClass;
   }
 
-  #obey({ op, conversations = [] }: Message): object {
+  #answerMessage({ op, conversations = [] }: Message): object {
     const place = conversations.findIndex((one) => this.refuses.includes(one));
     if (op !== "watch") return { event: "done" };
     if (place >= 0) return { event: "error", status: 403, title: "Not allowed", field: `conversations[${place}]` };
     return { event: "snapshot", presences: [], typing: [], resumed: false };
   }
 
-  async #answer(url: string): Promise<Response> {
-    if (this.isAway) throw new TypeError("nobody answers");
+  async #answerRequest(url: string): Promise<Response> {
+    if (this.isAway) throw new TypeError("no answer");
     if (!url.includes("/v1/subscribe")) return Response.json({ presences: [] });
     this.streams++;
     const body = new ReadableStream({ start: (stream) => void (this.#endStream = () => stream.close()) });

@@ -1,4 +1,4 @@
-// The package as it is published: small, alone, typed, and harmless to import.
+// The package as published: size, imports, types and side effects.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -15,11 +15,11 @@ const PACKAGE = fileURLToPath(new URL("..", import.meta.url));
 const built = (name: string) => readFileSync(join(PACKAGE, "dist", name), "utf8");
 
 describe("the built package", () => {
-  test("is at most 8 KB, compressed", () => {
+  test("is at most 8 KB compressed", () => {
     expect(gzipSync(built("index.js"), { level: 9 }).length).toBeLessThanOrEqual(8192);
   });
 
-  test("is one file that imports nothing; the hooks import it and React alone", () => {
+  test("imports nothing; hooks import it and React", () => {
     expect(built("index.js")).not.toMatch(/\bimport\b|\brequire\(/);
     const imported = [...built("react.js").matchAll(/from"([^"]*)"/g)].map(([, name]) => name);
     expect(imported.sort()).toEqual(["./index.js", "react"]);
@@ -27,25 +27,25 @@ describe("the built package", () => {
     expect(files).toEqual(["index.js", "react.js"]);
   });
 
-  test("does nothing when a server imports it", () => {
+  test("has no side effects on a server", () => {
     const module = pathToFileURL(join(PACKAGE, "dist/index.js")).href;
     const program = `
       const before = Object.keys(globalThis).join();
       const { connect } = await import(${JSON.stringify(module)});
-      const idle = connect({ url: "http://localhost:1", as: "nobody", start: false });
+      const idle = connect({ url: "http://localhost:1", as: "alice", start: false });
       idle.watch(["bob"], () => {});
       console.log(typeof connect, idle.status, before === Object.keys(globalThis).join());`;
-    // A program with nothing left to wait for ends by itself.
-    const said = execFileSync(process.execPath, ["--input-type=module", "-e", program], { timeout: 20_000 });
-    expect(said.toString().trim()).toBe("function closed true");
+    // Node exits once no timer or socket is left.
+    const output = execFileSync(process.execPath, ["--input-type=module", "-e", program], { timeout: 20_000 });
+    expect(output.toString().trim()).toBe("function closed true");
   });
 
-  test("has hooks that can be imported as they are built", async () => {
+  test("has hooks that import as built", async () => {
     const hooks = (await import(pathToFileURL(join(PACKAGE, "dist/react.js")).href)) as Record<string, unknown>;
     expect(Object.keys(hooks).sort()).toEqual(["RollcallProvider", "usePresence", "useRollcall", "useTyping"]);
   });
 
-  test("has types that a strict program compiles with", () => {
+  test("has types that compile in strict mode", () => {
     const folder = mkdtempSync(join(tmpdir(), "rollcall-consumer-"));
     try {
       mkdirSync(join(folder, "node_modules/@rollcall"), { recursive: true });
@@ -58,14 +58,14 @@ describe("the built package", () => {
       const strict = "--noEmit --strict --noUncheckedIndexedAccess --exactOptionalPropertyTypes";
       const target = "--target es2022 --module nodenext --jsx react-jsx --types react --lib es2022,dom";
       const flags = [...strict.split(" "), ...target.split(" "), "program.tsx"];
-      const said = execFileSync(process.execPath, [compiler, ...flags], { cwd: folder, encoding: "utf8" });
-      expect(said).toBe("");
+      const output = execFileSync(process.execPath, [compiler, ...flags], { cwd: folder, encoding: "utf8" });
+      expect(output).toBe("");
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
   });
 
-  test("shortens no name that a program uses", () => {
+  test("shortens no public property name", () => {
     const surface = ["types.d.ts", "error.d.ts", "index.d.ts", "react.d.ts"].map(built).join("\n");
     const code = surface.replace(/\/\*[\s\S]*?\*\//g, "");
     expect(INTERNAL.filter((name) => new RegExp(`\\b${name}\\b`).test(code))).toEqual([]);

@@ -1,5 +1,4 @@
-// A TCP proxy between a client and a host, which a test can cut, and which can be of the kind that lets no WebSocket
-// through.
+// A TCP proxy between a client and a host that a test can cut, and that can block WebSockets.
 
 import { createServer, connect, type Server, type Socket } from "node:net";
 import { once } from "node:events";
@@ -7,15 +6,15 @@ import { once } from "node:events";
 export class Proxy {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** Refuses upgrades, as a middlebox does that does not know them. */
+  /** Rejects upgrades, as some middleboxes do. */
   blocksSockets = false;
-  /** Takes nobody and lets nothing pass. */
+  /** Accepts no connection. */
   isCut = false;
-  /** How many requests for an upgrade came. */
+  /** How many upgrade requests arrived. */
   upgrades = 0;
 
   private constructor(port: number) {
-    this.#server = createServer((client) => this.#take(client, port));
+    this.#server = createServer((client) => this.#accept(client, port));
   }
 
   static async start(port: number): Promise<Proxy> {
@@ -30,13 +29,13 @@ export class Proxy {
     return `http://127.0.0.1:${typeof address === "object" ? address?.port : ""}`;
   }
 
-  /** Breaks every connection and takes none, until it is mended. */
+  /** Breaks every connection and accepts none until `restore()`. */
   cut(): void {
     this.isCut = true;
     this.#sockets.forEach((socket) => socket.destroy());
   }
 
-  mend(): void {
+  restore(): void {
     this.isCut = false;
   }
 
@@ -45,7 +44,7 @@ export class Proxy {
     this.#server.close();
   }
 
-  #take(client: Socket, port: number): void {
+  #accept(client: Socket, port: number): void {
     if (this.isCut) return void client.destroy();
     const server = connect(port, "127.0.0.1");
     for (const [one, other] of [[client, server], [server, client]] as const) {

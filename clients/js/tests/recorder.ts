@@ -1,27 +1,27 @@
-// Waiting for conditions, with a deadline, and listening to what a client tells.
+// Waits for conditions with a deadline, and records what a client reports.
 
 import WebSocket from "ws";
 
 import { connect, type Context, type Options, type Presence, type Rollcall, type RollcallError } from "../src/index.js";
 
-/** How long anything may take on a busy machine. */
+/** How long a condition may take on a busy machine. */
 export const DEADLINE_MS = 20_000;
 
-/** Waits until this answers something true; answers that. `what` is said when it never does. */
+/** Waits until `look` returns a truthy value, and returns it. `what` names the condition in the error. */
 export async function until<T>(what: string, look: () => T | Promise<T>): Promise<NonNullable<T>> {
   const end = Date.now() + DEADLINE_MS;
   for (;;) {
     const found = await look();
     if (found) return found as NonNullable<T>;
-    if (Date.now() > end) throw new Error(`never: ${what}`);
+    if (Date.now() > end) throw new Error(`timed out waiting until ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
-/** A client in Node, and everything that it told. */
-export class Listener {
+/** A client in Node that records its callbacks. */
+export class RecordingClient {
   readonly rollcall: Rollcall;
-  readonly told: { presence: Presence; context: Context }[] = [];
+  readonly calls: { presence: Presence; context: Context }[] = [];
   readonly errors: RollcallError[] = [];
   readonly statuses: string[] = [];
   readonly events: string[] = [];
@@ -37,15 +37,15 @@ export class Listener {
   }
 
   watch(...users: string[]): () => void {
-    return this.rollcall.watch(users, (presence, context) => this.told.push({ presence, context }));
+    return this.rollcall.watch(users, (presence, context) => this.calls.push({ presence, context }));
   }
 
-  /** The states that were told of somebody, in order. */
+  /** The reported states of a user, in order. */
   states(user: string): (string | null)[] {
-    return this.told.filter(({ presence }) => presence.user === user).map(({ presence }) => presence.state);
+    return this.calls.filter(({ presence }) => presence.user === user).map(({ presence }) => presence.state);
   }
 
-  /** Waits until somebody was last told to be so. */
+  /** Waits until the last reported state of a user is this one. */
   async sees(user: string, state: string | null): Promise<void> {
     await until(`${user} is ${state}, but ${this.states(user)}`, () => this.states(user).at(-1) === state);
   }

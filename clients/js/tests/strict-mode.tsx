@@ -1,4 +1,4 @@
-// A page of the tests: what React under StrictMode does with the hooks, and what of it goes over the wire.
+// A test page: the hooks under React's StrictMode, recording the messages that are sent.
 
 import { StrictMode, useState, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
@@ -25,8 +25,8 @@ window.sent = [];
 window.sockets = 0;
 window.renders = 0;
 
-/** Counts what is sent. */
-class CountingSocket extends WebSocket {
+/** Records sockets and messages. */
+class RecordingSocket extends WebSocket {
   constructor(url: string) {
     super(url);
     window.sockets++;
@@ -63,13 +63,13 @@ function App(): ReactNode {
     another: () => setKey((key) => key + 1),
     mount: setMounted,
   };
-  const options = { url: query.get("host") ?? "", as: "alice", WebSocket: CountingSocket };
+  const options = { url: query.get("host") ?? "", as: "alice", WebSocket: RecordingSocket };
   return isMounted ? (
     <RollcallProvider key={key} options={options}>
       <People users={users} />
     </RollcallProvider>
   ) : (
-    <p>nothing</p>
+    <p>unmounted</p>
   );
 }
 
