@@ -235,7 +235,7 @@ fn a_host_that_refuses_ends_it_with_its_own_words() {
     let host = Host::start(&["--token-key", &issuer.key(), "--watch-limit", "2"]);
     let token = issuer.token("alice", &[]);
     for (arguments, words) in [
-        (vec!["watch", "bob", "--as", "alice"], "Nobody said who is asking"),
+        (vec!["watch", "bob", "--as", "alice"], "The caller is not identified"),
         (vec!["watch", "bob", "--token", "nonsense"], "The token is not accepted"),
         (vec!["watch", "a", "b", "c", "--token", &token], "Too many"),
         (vec!["watch", "bob", "--typing", "room-1", "--token", &token], "Not allowed"),

@@ -10,7 +10,7 @@ use rollcall_core::policy::{Change, Privacy};
 pub use rollcall_core::visibility::View;
 use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Ids, Stance, State, UserId};
 
-pub use crate::since::Since;
+pub use crate::event_id::EventId;
 use crate::{Caller, Problem};
 
 /// One request, understood and allowed.
@@ -202,7 +202,7 @@ pub struct Subscribe {
     /// Where to see who types, each once.
     pub conversations: Vec<ConversationId>,
     /// Up to where the watcher has heard; none: nothing yet.
-    pub since: Option<Since>,
+    pub since: Option<EventId>,
 }
 
 /// A person starts, goes on, or stops typing.

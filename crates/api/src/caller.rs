@@ -1,7 +1,7 @@
-//! Who is asking, and what may they do?
+//! Identifies the caller and says what they may do.
 //!
-//! With a key, the caller is whom a token names. Without one — the host then serves only the loopback — the caller is
-//! whoever they say they are, with every scope: that is for trying things out, and nothing else.
+//! With a key, a token names the caller. Without one the host serves only the loopback, and the caller is the user that
+//! the request names, unverified and with every scope. That mode is for trying things out.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,18 +18,18 @@ use crate::token::{Expect, verify};
 /// The header that names the caller where no key is configured.
 pub const ROLLCALL_USER: HeaderName = HeaderName::from_static("rollcall-user");
 
-/// A permission beyond being oneself.
+/// A permission beyond acting for oneself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A backend: acts for anybody, sees everybody, sweeps.
+    /// A backend: acts for any user, sees every user, sweeps.
     Service,
-    /// An administrator: restricts accounts, and reads everything about everybody, also what they hide: devices, choices
-    /// (invisibility among them), notes and last seen.
+    /// An administrator: restricts accounts, and reads everything about any user, including what the user hides: devices,
+    /// choices (also `invisible`), notes and last seen.
     Admin,
 }
 
 impl Scope {
-    /// As a token writes it.
+    /// The name in a token.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Service => "service",
@@ -51,7 +51,7 @@ impl FromStr for Scope {
         match name {
             "service" => Ok(Scope::Service),
             "admin" => Ok(Scope::Admin),
-            _ => Err(Invalid::new("scope", "is neither `service` nor `admin`")),
+            _ => Err(Invalid::new("scope", "must be `service` or `admin`")),
         }
     }
 }
@@ -64,12 +64,12 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// No scope: a person who is only themselves.
+    /// No scope: an ordinary user.
     pub const NONE: Scopes = Scopes { service: false, admin: false };
     /// Every scope.
     pub const ALL: Scopes = Scopes { service: true, admin: true };
 
-    /// The same with one more.
+    /// The same set with this scope added.
     #[must_use]
     pub fn with(mut self, scope: Scope) -> Self {
         match scope {
@@ -79,7 +79,7 @@ impl Scopes {
         self
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains this scope.
     pub fn has(self, scope: Scope) -> bool {
         match scope {
             Scope::Service => self.service,
@@ -87,8 +87,8 @@ impl Scopes {
         }
     }
 
-    /// Adds those named in a space-separated list. Names that mean nothing here are passed over: an identity provider
-    /// puts other programs' scopes into the same token.
+    /// Adds the scopes named in a space-separated list. Unknown names are ignored: an identity provider puts other
+    /// programs' scopes into the same token.
     #[must_use]
     pub fn with_named(self, names: &str) -> Self {
         names.split(' ').filter_map(|name| name.parse().ok()).fold(self, Scopes::with)
@@ -101,45 +101,45 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// How a caller came to be known.
+/// How a caller was identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// By a token that a trusted key signed.
-    ByToken,
-    /// By their own word, on the loopback.
-    ByWord,
+pub enum Authentication {
+    /// By a token that a configured key signed.
+    Token,
+    /// By a name in the request, where no key is configured.
+    Unverified,
 }
 
-/// Who is asking.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// What they may do beyond being themselves.
+    /// Permissions beyond acting for oneself.
     pub scopes: Scopes,
-    /// How they came to be known.
-    pub known: Known,
-    /// In which conversations they take part. Any, for a service and for whoever is known by their word.
+    /// How the caller was identified.
+    pub authentication: Authentication,
+    /// The conversations the caller takes part in. Any for a service and for an unverified caller.
     pub conversations: Conversations,
-    /// Until when to believe it, in Unix seconds and without the leeway; none: as long as they stay.
+    /// When the token expires, in Unix seconds without the leeway. `None`: never.
     pub expires_at: Option<u64>,
 }
 
 impl Caller {
-    /// Through whose eyes the caller sees others; none: a service's, which see everybody. A caller known by their word
-    /// sees as themselves although they have every scope, or privacy could not be tried out without a key.
+    /// The viewer for visibility checks. `None` is a service, which sees every user. An unverified caller has every scope
+    /// but is still a viewer, so that privacy can be tried out without a key.
     pub fn viewer(&self) -> Option<&UserId> {
-        let sees_all = self.known == Known::ByToken && self.scopes.has(Scope::Service);
+        let sees_all = self.authentication == Authentication::Token && self.scopes.has(Scope::Service);
         (!sees_all).then_some(&self.user)
     }
 
-    /// Refuses a caller who takes no part in this conversation, which the request names in `field`. Whether there is
-    /// such a conversation makes no difference.
-    pub(crate) fn takes_part(&self, field: &str, conversation: &ConversationId) -> Result<(), Problem> {
+    /// Refuses a caller who does not take part in this conversation, which the request names in `field`. Whether the
+    /// conversation exists makes no difference.
+    pub(crate) fn require_conversation(&self, field: &str, conversation: &ConversationId) -> Result<(), Problem> {
         if self.conversations.allows(conversation) {
             return Ok(());
         }
-        let rule = "is not among the conversations that the caller's token lists";
+        let rule = "is not listed in the `conversations` of the caller's token";
         Err(Problem::about(Kind::Forbidden, field, rule))
     }
 
@@ -151,7 +151,7 @@ impl Caller {
         Err(Problem::new(Kind::Forbidden, format!("this needs a token with the scope `{scope}`")))
     }
 
-    /// Refuses a caller who has neither the scope of a service nor that of an administrator.
+    /// Refuses a caller with neither the scope `service` nor `admin`.
     pub(crate) fn needs_service_or_admin(&self) -> Result<(), Problem> {
         if self.scopes.has(Scope::Service) || self.scopes.has(Scope::Admin) {
             return Ok(());
@@ -161,37 +161,37 @@ impl Caller {
         Err(Problem::new(Kind::Forbidden, detail))
     }
 
-    /// Whom the caller acts for: themselves, or, for a service, whomever the request names.
+    /// The user the caller acts for: the caller, or for a service the user that the request names.
     pub fn acting_for(&self, named: Option<UserId>) -> Result<UserId, Problem> {
         match named {
             None => Ok(self.user.clone()),
             Some(user) if user == self.user || self.scopes.has(Scope::Service) => Ok(user),
             Some(_) => {
-                let rule = "is somebody else than the caller, which needs a token with the scope `service`";
+                let rule = "is not the caller; acting for another user needs a token with the scope `service`";
                 Err(Problem::about(Kind::Forbidden, "user", rule))
             }
         }
     }
 }
 
-/// How callers are known.
+/// How callers are identified.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// By their word. Serve nothing but the loopback like this.
+    /// By the name in the request. Serve only the loopback in this mode.
     Open,
     /// By tokens.
     Keyed {
         /// The keys that may have signed them.
         keys: Keys,
-        /// What they must say beside the caller.
+        /// Claims that a token must have.
         expect: Expect,
     },
 }
 
-/// Finds out who is asking, at `now` in Unix seconds, which only a token makes it ask for. `authorization` and
-/// `rollcall_user` are the headers of these names, the latter [`ROLLCALL_USER`], read as UTF-8.
+/// Identifies the caller. `authorization` and `rollcall_user` are the headers `Authorization` and [`ROLLCALL_USER`] as
+/// UTF-8; `now` is in Unix seconds and only called to check a token.
 ///
-/// With keys, only a token counts: the header and the query key that name a caller without one are not even read.
+/// With keys, only a token counts: the header and the query key that name an unverified caller are not read.
 pub fn identify(
     access: &Access,
     authorization: Option<&str>,
@@ -200,51 +200,57 @@ pub fn identify(
     now: impl FnOnce() -> u64,
 ) -> Result<Caller, Problem> {
     match access {
-        Access::Open => by_word(rollcall_user, query),
+        Access::Open => unverified(rollcall_user, query),
         Access::Keyed { keys, expect } => match (authorization, query.token()?) {
             (Some(header), _) => verify(keys, expect, bearer(header)?, now()),
             (None, Some(token)) => verify(keys, expect, &token, now()),
             (None, None) => {
-                let detail = "send a token: `Authorization: Bearer …`, or `?token=…` where no header can be set";
+                let detail = "the request has no token; send `Authorization: Bearer …`, or `?token=…` where no header can be set";
                 Err(Problem::new(Kind::Unidentified, detail))
             }
         },
     }
 }
 
-/// Takes a fresh token for a connection that outlives its first, at `now` in Unix seconds. It must name the same caller,
-/// who must see what they saw: a connection does not change hands. In which conversations they take part, and until when
-/// to believe it, may be new.
+/// Accepts a fresh token for a connection that outlives its first, at `now` in Unix seconds. It must name the same user
+/// with the same viewer: a connection does not change its owner. Conversations and expiry may differ.
 ///
-/// Without keys there is nothing to renew, and a token is not even read.
+/// Without keys there is nothing to renew, and the token is not read.
 pub fn renew(access: &Access, caller: &Caller, token: &str, now: u64) -> Result<Caller, Problem> {
     let Access::Keyed { keys, expect } = access else { return Ok(caller.clone()) };
     let fresh = verify(keys, expect, token, now)?;
     if fresh.user == caller.user && fresh.viewer() == caller.viewer() {
         return Ok(fresh);
     }
-    Err(Problem::about(Kind::Forbidden, "token", "is not for the caller whose connection this is"))
+    Err(Problem::about(Kind::Forbidden, "token", "names another caller than the one who opened the connection"))
 }
 
-fn by_word(header: Option<&str>, query: &Query<'_>) -> Result<Caller, Problem> {
+fn unverified(header: Option<&str>, query: &Query<'_>) -> Result<Caller, Problem> {
     let (field, name) = match (header, query.caller()?) {
         (Some(name), _) => ("Rollcall-User", name.to_owned()),
         (None, Some(name)) => ("as", name.into_owned()),
         (None, None) => {
-            let detail = "no key is configured: say who you are with the header `Rollcall-User: alice` or `?as=alice`";
+            let detail =
+                "the request names no user; no key is configured, so send `Rollcall-User: alice` or `?as=alice`";
             return Err(Problem::new(Kind::Unidentified, detail));
         }
     };
     let user = UserId::parse(name).map_err(|invalid| Problem::invalid(field, invalid.rule))?;
     let conversations = Conversations::Any;
-    Ok(Caller { user, scopes: Scopes::ALL, known: Known::ByWord, conversations, expires_at: None })
+    Ok(Caller {
+        user,
+        scopes: Scopes::ALL,
+        authentication: Authentication::Unverified,
+        conversations,
+        expires_at: None,
+    })
 }
 
-/// The token in an `Authorization` header; the scheme's case does not matter.
+/// The token in an `Authorization` header. The scheme is case-insensitive.
 fn bearer(header: &str) -> Result<&str, Problem> {
     match header.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
-        _ => Err(Problem::new(Kind::BadToken, "the `Authorization` header is not of the form `Bearer <token>`")),
+        _ => Err(Problem::new(Kind::BadToken, "the header `Authorization` must have the form `Bearer <token>`")),
     }
 }
 
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_the_caller_is_whom_they_say_and_sees_as_themselves() {
+    fn unverified_caller_has_all_scopes_and_a_viewer() {
         let caller = identify(&Access::Open, None, Some("alice"), &query("as=bob"), || 0).unwrap();
         assert_eq!(caller.user.as_str(), "alice");
         assert_eq!(caller.scopes, Scopes::ALL);
@@ -283,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_or_a_name_the_caller_is_told_what_to_do() {
+    fn missing_name_error_names_the_header() {
         let problem = identify(&Access::Open, None, None, &query(""), || 0).unwrap_err();
         assert_eq!(problem.status(), 401);
         assert!(problem.detail.contains("Rollcall-User"));
     }
 
     #[test]
-    fn a_bad_name_is_named_by_where_it_stood() {
+    fn bad_name_error_names_its_source() {
         let field =
             |header, text| identify(&Access::Open, None, header, &query(text), || 0).unwrap_err().field.unwrap();
         assert_eq!(field(Some(""), ""), "Rollcall-User");
@@ -300,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_a_token_counts_in_the_header_or_in_the_query() {
+    fn token_is_accepted_in_header_or_query() {
         let token = token(Scopes::NONE);
         for (header, text) in
             [(Some(format!("Bearer {token}")), String::new()), (None, format!("token={token}&as=mallory"))]
@@ -312,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_a_mere_name_is_nobody() {
+    fn keyed_access_refuses_a_bare_name() {
         let problem = identify(&keyed(), None, Some("alice"), &query("as=alice"), || 1000).unwrap_err();
         assert_eq!(problem.kind, Kind::Unidentified);
         for header in ["", "Bearer", "Basic YTpi", "Bearer "] {
@@ -322,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_sees_everybody_and_acts_for_anybody() {
+    fn service_sees_and_acts_for_any_user() {
         let identify = |scopes| {
             let header = format!("Bearer {}", token(scopes));
             identify(&keyed(), Some(&header), None, &query(""), || 1000).unwrap()
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_token_is_taken_only_for_the_same_caller_with_the_same_sight() {
+    fn renewal_requires_same_user_and_viewer() {
         let key = SigningKey::from_text(SECRET).unwrap();
         let minted = |name: &str, scopes, now| {
             let grant = Grant::new(UserId::parse(name).unwrap(), scopes, 60);
@@ -372,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_found_among_foreign_ones() {
+    fn unknown_scopes_are_ignored() {
         assert_eq!(Scopes::NONE.with_named("openid service  profile"), Scopes::NONE.with(Scope::Service));
         assert_eq!(Scopes::NONE.with_named("services SERVICE"), Scopes::NONE);
         assert_eq!([Scope::Admin, Scope::Service].into_iter().collect::<Scopes>(), Scopes::ALL);

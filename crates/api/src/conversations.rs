@@ -1,19 +1,19 @@
-//! In which conversations does a caller take part?
+//! The conversations a caller takes part in.
 //!
-//! Rollcall keeps no list of participants: whoever signs tokens knows them, and says so in the token. Whether a
-//! conversation exists is nothing that Rollcall knows either, so a refusal cannot give it away.
+//! Rollcall keeps no list of participants: the issuer of tokens knows them and lists them in the token. Rollcall does not
+//! know which conversations exist either, so a refusal reveals nothing.
 
 use rollcall_core::{ConversationId, Invalid};
 
-/// Stands for every conversation, in a token.
+/// Means every conversation, in a token.
 const ANY: &str = "*";
 
-/// The conversations of which a caller may know who types, and in which they may type.
+/// The conversations in which a caller may type and see who is typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Conversations {
     /// Any.
     Any,
-    /// These, and no other. None at all is what a token allows that says nothing about it.
+    /// Only these. Empty for a token without the claim.
     Only(Vec<ConversationId>),
 }
 
@@ -21,7 +21,7 @@ impl Conversations {
     /// No conversation.
     pub const NONE: Conversations = Conversations::Only(Vec::new());
 
-    /// Whether this one is among them.
+    /// Whether the caller takes part in this one.
     pub fn allows(&self, conversation: &ConversationId) -> bool {
         match self {
             Conversations::Any => true,
@@ -29,7 +29,7 @@ impl Conversations {
         }
     }
 
-    /// As a token lists them.
+    /// The entries of the claim in a token.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
             Conversations::Any => vec![ANY],
@@ -37,7 +37,7 @@ impl Conversations {
         }
     }
 
-    /// As a token lists them, read; the error is the place in the list and the rule broken there.
+    /// Parses the entries of the claim. The error is the index of the bad entry and the rule it breaks.
     pub(crate) fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, (usize, Invalid)> {
         let parsed = names.into_iter().enumerate();
         parsed.map(|(place, name)| ConversationId::parse(name).map_err(|invalid| (place, invalid))).collect()
@@ -51,7 +51,7 @@ impl Default for Conversations {
 }
 
 impl FromIterator<ConversationId> for Conversations {
-    /// `*` among them means any: no token can name a conversation that is called so.
+    /// `*` among them means any, so a token cannot name a conversation called `*`.
     fn from_iter<I: IntoIterator<Item = ConversationId>>(conversations: I) -> Self {
         let these: Vec<ConversationId> = conversations.into_iter().collect();
         if these.iter().any(|conversation| conversation.as_str() == ANY) {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_listed_is_allowed_and_a_star_is_everything() {
+    fn star_allows_any_conversation() {
         let some = Conversations::parse(["c1", "c2"]).unwrap();
         assert!(some.allows(&id("c1")) && some.allows(&id("c2")));
         assert!(!some.allows(&id("c3")) && !some.allows(&id("C1")));
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_read_back() {
+    fn conversations_parse_back() {
         for conversations in [Conversations::Any, Conversations::NONE, [id("c1"), id("c*")].into_iter().collect()] {
             assert_eq!(Conversations::parse(conversations.names()), Ok(conversations.clone()));
         }
     }
 
     #[test]
-    fn a_bad_name_is_refused_by_its_place() {
+    fn bad_conversation_is_refused_by_index() {
         let (place, invalid) = Conversations::parse(["c1", "c\n2"]).unwrap_err();
         assert_eq!((place, invalid.rule.as_str()), (1, "contains a control character"));
     }

@@ -1,6 +1,6 @@
 //! What is pushed to a watcher, and how it is framed on a stream of server-sent events and on a socket.
 //!
-//! An event is a name, an id from which a watcher that lost its connection resumes (a [`Since`](crate::call::Since),
+//! An event is a name, an id from which a watcher that lost its connection resumes (a [`EventId`](crate::call::EventId),
 //! written), and an object. The same object is written once and framed for each watcher:
 //!
 //! ```text

@@ -238,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_key_is_recognised_by_its_text() {
+    fn key_type_is_detected_from_text() {
         for (text, name) in [(SECRET, "HS256"), (RSA_PUBLIC, "RS256"), (ED_PUBLIC, "EdDSA")] {
             let keys = Keys::from_text(&format!("\n {text} \n")).unwrap();
             assert_eq!(keys.0.iter().map(Key::algorithm_name).collect::<Vec<_>>(), [name]);
@@ -247,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_refused_with_its_length() {
+    fn short_secret_is_refused_with_its_length() {
         assert_eq!(error(&format!("  {}\n", "x".repeat(31))), KeyError::ShortSecret(31));
         assert_eq!(error(""), KeyError::ShortSecret(0));
         assert_eq!(error(r#"{"keys":[{"kty":"oct","k":"c2hvcnQ"}]}"#), KeyError::ShortSecret(5));
@@ -255,7 +255,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_pem_that_cannot_check_tokens_is_refused() {
+    fn unusable_pem_is_refused() {
         assert_eq!(error(RSA_PRIVATE), KeyError::PrivateKey);
         assert_eq!(error(ED_PRIVATE), KeyError::PrivateKey);
         assert_eq!(error(include_str!("../tests/keys/rsa-small-public.pem")), KeyError::RsaLength(1024));
@@ -264,7 +264,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_key_set_that_cannot_check_tokens_is_refused() {
+    fn unusable_key_set_is_refused() {
         assert!(matches!(error("{}"), KeyError::NotAKeySet(_)));
         assert!(matches!(error("{\"keys\":"), KeyError::NotAKeySet(_)));
         assert_eq!(error(r#"{"keys":[]}"#), KeyError::NoUsableKey);
@@ -274,14 +274,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_sign_is_refused() {
+    fn public_keys_cannot_sign() {
         for text in [RSA_PUBLIC, ED_PUBLIC, &key_set()] {
             assert_eq!(SigningKey::from_text(text).unwrap_err(), KeyError::NotASigningKey);
         }
     }
 
     #[test]
-    fn a_key_with_an_id_is_for_tokens_with_that_id_or_none() {
+    fn key_id_matches_same_id_or_none() {
         let keys = Keys::from_text(&key_set()).unwrap();
         let count = |algorithm, id| keys.candidates(algorithm, id).count();
         assert_eq!((count("RS256", Some("rsa")), count("RS256", None)), (1, 1));
@@ -291,14 +291,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn keys_do_not_show_themselves() {
+    fn debug_output_hides_keys() {
         let shown = format!("{:?} {:?}", Keys::from_text(SECRET).unwrap(), SigningKey::from_text(SECRET).unwrap());
         assert!(!shown.contains(SECRET) && !shown.contains("48, 49"));
     }
 
     proptest! {
         #[test]
-        fn reading_keys_never_panics(text in any::<String>(), x in "[A-Za-z0-9_-]{0,50}") {
+        fn parsing_keys_never_panics(text in any::<String>(), x in "[A-Za-z0-9_-]{0,50}") {
             let _ = (Keys::from_text(&text), SigningKey::from_text(&text));
             let pem = format!("-----BEGIN PUBLIC KEY-----\n{x}\n-----END PUBLIC KEY-----");
             let _ = Keys::from_text(&pem);

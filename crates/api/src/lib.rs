@@ -44,9 +44,10 @@
 //! Deliberately absent: reading keys from files, reading the clock, logging (whoever handles a failure logs it, before
 //! it becomes a problem), and what makes a server ready.
 
-mod body;
 mod caller;
 mod conversations;
+mod event_id;
+mod json;
 mod keys;
 mod limits;
 mod openapi;
@@ -55,8 +56,6 @@ mod problem;
 mod query;
 mod requests;
 mod route;
-mod since;
-mod table;
 mod token;
 
 pub mod call;
@@ -66,9 +65,9 @@ pub mod pages;
 pub mod responses;
 pub mod socket;
 
-pub use call::Since;
-pub use caller::{Access, Caller, Known, ROLLCALL_USER, Scope, Scopes, identify, renew};
+pub use caller::{Access, Authentication, Caller, ROLLCALL_USER, Scope, Scopes, identify, renew};
 pub use conversations::Conversations;
+pub use event_id::EventId;
 pub use events::Close;
 pub use keys::{KeyError, Keys, MIN_SECRET_BYTES, SigningKey};
 pub use limits::{
@@ -79,7 +78,6 @@ pub use openapi::{OPENAPI, openapi};
 pub use origins::Origins;
 pub use problem::{Kind, Problem, Reply};
 pub use query::Query;
-pub use requests::{Body, LAST_EVENT_ID, MAX_SWEEP, Unread, decode};
-pub use route::{Entry, Function, Page, Route, route};
-pub use table::ROUTES;
+pub use requests::{Body, BodyError, LAST_EVENT_ID, MAX_SWEEP, decode};
+pub use route::{Entry, Function, Page, ROUTES, Route, route};
 pub use token::{Expect, Grant, LEEWAY_S, mint, verify};

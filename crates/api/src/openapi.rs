@@ -34,8 +34,8 @@ mod tests {
     use crate::events::{self, Close};
     use crate::problem::Problem;
     use crate::{
-        Body, Caller, Conversations, Known, Limits, MAX_CHANGES, MAX_MESSAGE_BYTES, MAX_SWEEP, Query, ROUTES, Route,
-        Scopes, decode, responses, socket,
+        Authentication, Body, Caller, Conversations, Limits, MAX_CHANGES, MAX_MESSAGE_BYTES, MAX_SWEEP, Query, ROUTES,
+        Route, Scopes, decode, responses, socket,
     };
 
     fn document() -> Value {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_route_is_described_and_nothing_else() {
+    fn document_describes_exactly_the_routes() {
         let routes: BTreeSet<(String, String)> = ROUTES
             .iter()
             .map(|entry| (entry.template.to_owned(), entry.method.as_str().to_ascii_lowercase()))
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_body_or_a_query_key_says_so() {
+    fn document_describes_bodies_and_query_keys() {
         let document = document();
         for entry in &ROUTES {
             let Route::Function(function) = entry.route else { continue };
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere_and_every_part_is_used() {
+    fn references_resolve_and_every_component_is_used() {
         fn references(value: &Value, found: &mut BTreeSet<String>) {
             match value {
                 Value::Object(object) => {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_members_that_are_described() {
+    fn responses_match_their_schemas() {
         let user = UserId::parse("bob").unwrap();
         let standing = Standing { state: State::Online, version: 1, next_beat_ms: 1 };
         fits("Standing", &body(&responses::heartbeat(&user, &standing)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_about_who_may_see_whom_have_the_members_that_are_described() {
+    fn policy_responses_match_their_schemas() {
         let (bob, eve) = (UserId::parse("bob").unwrap(), UserId::parse("eve").unwrap());
         fits("Privacy", &body(&responses::privacy(&bob, Privacy::default())));
         fits("Contacts", &body(&responses::listed(&bob, List::Contacts, std::slice::from_ref(&eve))));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_for_administrators_have_the_members_that_are_described() {
+    fn admin_responses_match_their_schemas() {
         let stats = body(&responses::stats(&responses::Stats::default()));
         fits("Stats", &stats);
         fits("Histogram", &stats["times"]["request"]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_described_as_they_are() {
+    fn documented_limits_match_the_code() {
         let schemas = &document()["components"]["schemas"];
         let limits = Limits::default();
         assert_eq!(schemas["Ids"]["maxItems"], limits.query_ids);
@@ -241,7 +241,13 @@ mod tests {
     fn word_of(name: &str) -> Caller {
         let user = UserId::parse(name).unwrap();
         let conversations = Conversations::Any;
-        Caller { user, scopes: Scopes::ALL, known: Known::ByWord, conversations, expires_at: None }
+        Caller {
+            user,
+            scopes: Scopes::ALL,
+            authentication: Authentication::Unverified,
+            conversations,
+            expires_at: None,
+        }
     }
 
     /// The lines of a description that are JSON in backquotes, as a list has them.
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_messages_of_a_socket_that_are_described_are_understood() {
+    fn documented_socket_messages_decode() {
         let document = document();
         let messages = quoted(&document["paths"]["/v1/socket"]["get"]["description"]);
         assert_eq!(messages.len(), 6);
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_close_codes_and_problems_that_exist_are_described() {
+    fn every_event_close_and_problem_is_documented() {
         let document = document();
         let streamed = document["paths"]["/v1/subscribe"]["get"]["responses"]["200"]["description"].as_str().unwrap();
         let pushed = document["paths"]["/v1/socket"]["get"]["responses"]["101"]["description"].as_str().unwrap();
@@ -302,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_answers_have_the_members_that_are_described() {
+    fn examples_match_their_schemas() {
         let document = document();
         let mut examples = 0;
         for entry in &ROUTES {

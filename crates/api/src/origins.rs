@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_only_pages_of_this_machine_are_let_in() {
+    fn open_access_allows_only_local_pages() {
         let none = Origins::default();
         for (origin, lets) in [
             ("http://localhost:5173", true),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_a_listed_page_is_let_in_and_no_other() {
+    fn open_access_allows_a_listed_page() {
         let listed = Origins::from_text("null,https://app.example.com").unwrap();
         for (origin, lets) in [
             ("null", true),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_all_pages_means_none_but_those_of_this_machine() {
+    fn open_access_ignores_the_wildcard() {
         let all = Origins::from_text("*").unwrap();
         for origin in ["https://evil.example", "null"] {
             assert!(all.allowed(&Access::Open, &from(origin)).is_none(), "{origin}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_made_to_point_here_is_refused_whatever_is_listed() {
+    fn dns_rebinding_is_refused() {
         let listed = Origins::from_text("null,http://rebound.example:8080").unwrap();
         for origin in ["null", "http://rebound.example:8080", "http://localhost:8080"] {
             assert!(listed.from_here(&asked("rebound.example:8080", origin)).is_err(), "{origin}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_the_list_says_who() {
+    fn keyed_access_follows_the_list() {
         let keys = Keys::from_text("0123456789abcdef0123456789abcdef").unwrap();
         let keyed = Access::Keyed { keys, expect: Expect::default() };
         let listed = Origins::from_text("https://app.example.com,http://localhost:3000").unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn malformed_origin_is_refused() {
         for bad in ["", "app.example.com", "https://", "https://a.example/path", "ftp://a.example", "https://a b"] {
             assert!(Origins::from_text(bad).is_err(), "{bad}");
         }

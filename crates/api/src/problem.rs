@@ -1,8 +1,8 @@
-//! What went wrong, as RFC 9457 `application/problem+json`.
+//! Errors as RFC 9457 `application/problem+json`.
 //!
-//! A problem says what the caller can do: its kind fixes the status and the title, its detail is a sentence, and where
-//! it is about one field of the input it names the field and the rule. It never carries anything internal: what a
-//! failure of ours was is for the log of whoever handles it, before it becomes a problem.
+//! A problem says what the caller can do. Its kind fixes the status and the title, its detail is a sentence, and if it
+//! concerns one field of the input it names the field and the rule. It never carries internal details: those are logged
+//! where the failure is handled, before it becomes a problem.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,37 +14,37 @@ use http::{HeaderValue, Response, StatusCode};
 use rollcall_core::{Error, Invalid};
 use serde::Serialize;
 
-/// An answer that any transport can send.
+/// A response that any transport can send.
 pub type Reply = Response<Vec<u8>>;
 
-/// The sorts of problem, by what the caller can do about them.
+/// Kinds of problem, by what the caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The body is not JSON: send JSON.
     Malformed,
-    /// The input breaks a rule: mend it.
+    /// The input breaks a rule: correct it.
     Invalid,
-    /// More than there may be: ask in smaller parts, or make room first.
+    /// Too many items: split the request, or remove some first.
     TooMany,
-    /// Nobody said who is asking: say so.
+    /// The request does not identify its caller: add a token.
     Unidentified,
-    /// The token is no good: get another.
+    /// The token is not accepted: get another.
     BadToken,
-    /// The caller may not do this: stop asking.
+    /// The caller may not do this: do not retry.
     Forbidden,
-    /// There is nothing at this path.
+    /// The path does not exist.
     NotFound,
-    /// There is something at this path, but not by this method.
+    /// The path exists, but not for this method.
     WrongMethod,
-    /// The body is larger than this route takes.
+    /// The body is larger than the limit of this path.
     TooLarge,
-    /// The body is of another type than JSON.
+    /// The `Content-Type` is not JSON.
     WrongType,
-    /// The path speaks WebSocket, and the request does not: ask for the upgrade.
+    /// The path is a WebSocket: ask for the upgrade.
     UpgradeRequired,
-    /// The store is away: try again later.
+    /// The store is unavailable: retry later.
     Unavailable,
-    /// A failure of ours.
+    /// The server failed.
     Internal,
 }
 
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// The problem's `type`: a name for programs to compare, not a page to visit.
+    /// The problem's `type`: an identifier to compare, not a page to visit.
     pub fn urn(self) -> &'static str {
         match self {
             Kind::Malformed => "urn:rollcall:problem:malformed",
@@ -89,17 +89,17 @@ impl Kind {
         match self {
             Kind::Malformed => "The body is not valid JSON",
             Kind::Invalid => "The input breaks a rule",
-            Kind::TooMany => "Too many",
-            Kind::Unidentified => "Nobody said who is asking",
+            Kind::TooMany => "Too many items",
+            Kind::Unidentified => "The caller is not identified",
             Kind::BadToken => "The token is not accepted",
             Kind::Forbidden => "Not allowed",
-            Kind::NotFound => "Nothing here",
-            Kind::WrongMethod => "Wrong method",
+            Kind::NotFound => "Not found",
+            Kind::WrongMethod => "Method not allowed",
             Kind::TooLarge => "The body is too large",
             Kind::WrongType => "The body must be JSON",
-            Kind::UpgradeRequired => "This path speaks WebSocket",
-            Kind::Unavailable => "The store is away",
-            Kind::Internal => "Something failed on our side",
+            Kind::UpgradeRequired => "This path is a WebSocket",
+            Kind::Unavailable => "The store is unavailable",
+            Kind::Internal => "Internal error",
         }
     }
 }
@@ -107,17 +107,17 @@ impl Kind {
 /// Why a request, or one item of a batch, was refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Of which sort.
+    /// Fixes status and title.
     pub kind: Kind,
-    /// What happened this time, as a sentence.
+    /// What happened, as a sentence.
     pub detail: String,
-    /// The field that it is about, as the caller wrote it: `device`, `users[3]`.
+    /// The field concerned, as the caller wrote it: `device`, `users[3]`.
     pub field: Option<String>,
     /// The rule that the field breaks, as a clause: "is empty".
     pub rule: Option<String>,
-    /// After how many seconds to try again.
+    /// Seconds to wait before retrying.
     pub retry_after_s: Option<u32>,
-    /// The methods that would have worked.
+    /// The methods that the path takes.
     pub allow: Option<String>,
 }
 
@@ -134,7 +134,7 @@ impl Problem {
         Self { field: Some(field), rule: Some(rule), ..Self::new(kind, detail) }
     }
 
-    /// A broken rule about one field: the commonest problem.
+    /// A field that breaks a rule.
     pub fn invalid(field: impl Into<String>, rule: impl Into<String>) -> Self {
         Self::about(Kind::Invalid, field, rule)
     }
@@ -144,7 +144,7 @@ impl Problem {
         self.kind.status()
     }
 
-    /// The answer to send.
+    /// The response to send.
     pub fn into_reply(self) -> Reply {
         let mut reply = Response::new(self.to_json().into_bytes());
         *reply.status_mut() = self.status();
@@ -175,15 +175,15 @@ impl Problem {
         reply
     }
 
-    /// The problem as an object. Strings and numbers always serialise; an empty text would still go with its status.
+    /// The problem as a JSON object. Strings and numbers always serialise.
     pub(crate) fn to_json(&self) -> String {
-        let wire = WireProblem { kind: self.kind.urn(), members: self.wire() };
-        serde_json::to_string(&wire).unwrap_or_default()
+        let object = ProblemJson { kind: self.kind.urn(), members: self.json_body() };
+        serde_json::to_string(&object).unwrap_or_default()
     }
 
-    /// The members that a problem has wherever it stands, alone or in a batch.
-    pub(crate) fn wire(&self) -> WireError<'_> {
-        WireError {
+    /// The members that a problem has both alone and in a batch.
+    pub(crate) fn json_body(&self) -> ErrorJson<'_> {
+        ErrorJson {
             title: self.kind.title(),
             status: self.status().as_u16(),
             detail: Cow::Borrowed(&self.detail),
@@ -193,9 +193,9 @@ impl Problem {
         }
     }
 
-    /// The same, of a problem that nobody else keeps.
-    pub(crate) fn into_wire(self) -> WireError<'static> {
-        WireError {
+    /// The same, consuming the problem.
+    pub(crate) fn into_json_body(self) -> ErrorJson<'static> {
+        ErrorJson {
             title: self.kind.title(),
             status: self.status().as_u16(),
             detail: Cow::Owned(self.detail),
@@ -226,36 +226,31 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
             Error::Invalid(invalid) => invalid.into(),
-            // Of what was asked for at once, and also of what a person may have listed.
-            Error::TooMany(limit) => Self::new(
-                Kind::TooMany,
-                format!("this would be more than {limit}, which is the most that there may be"),
-            ),
+            // The limit of a batch, or of the contacts or blocks that a user may list.
+            Error::TooMany(limit) => Self::new(Kind::TooMany, format!("more than {limit} items, which is the limit")),
             Error::Unavailable(after_ms) => {
-                // Rounded up, and never zero: a client told to wait no time at all would spin.
+                // Rounded up and never zero, or a client would retry in a tight loop.
                 let seconds = after_ms.div_ceil(1000).max(1);
-                let detail = format!("the service cannot answer now; the same again is safe; try in {seconds} s");
+                let detail = format!("the store is unavailable; retry in {seconds} s (retrying is safe)");
                 Self { retry_after_s: Some(seconds), ..Self::new(Kind::Unavailable, detail) }
             }
             Error::Denied => Self::new(Kind::Forbidden, "the caller may not do this"),
-            Error::Other(_) => {
-                Self::new(Kind::Internal, "the request could not be completed; the server's log says why")
-            }
+            Error::Other(_) => Self::new(Kind::Internal, "the request failed; the server's log has the reason"),
         }
     }
 }
 
 #[derive(Serialize)]
-struct WireProblem<'a> {
+struct ProblemJson<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(flatten)]
-    members: WireError<'a>,
+    members: ErrorJson<'a>,
 }
 
-/// A problem as it stands in a batch, where the `type` would only repeat the status.
+/// A problem inside a batch, where the `type` would only repeat the status.
 #[derive(Serialize)]
-pub(crate) struct WireError<'a> {
+pub(crate) struct ErrorJson<'a> {
     title: &'static str,
     status: u16,
     detail: Cow<'a, str>,
@@ -277,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_names_its_field_and_rule() {
+    fn problem_names_field_and_rule() {
         let reply = Problem::invalid("device", "is empty").into_reply();
         assert_eq!(reply.status(), 400);
         assert_eq!(reply.headers()[CONTENT_TYPE], "application/problem+json");
@@ -289,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_away_is_retried_after_whole_seconds_and_never_at_once() {
+    fn unavailable_rounds_retry_after_up() {
         for (after_ms, header) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2"), (u32::MAX, "4294968")] {
             let reply = Problem::from(Error::Unavailable(after_ms)).into_reply();
             assert_eq!(reply.status(), 503);
@@ -298,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn an_internal_failure_leaks_nothing() {
+    fn internal_error_hides_its_cause() {
         let reply = Problem::from(Error::Other("redis://secret@10.0.0.1 refused".to_owned())).into_reply();
         assert_eq!(reply.status(), 500);
         assert!(!String::from_utf8_lossy(reply.body()).contains("secret"));
     }
 
     #[test]
-    fn every_error_of_the_contract_has_its_status() {
+    fn contract_errors_map_to_statuses() {
         let status = |error: Error| Problem::from(error).status().as_u16();
         assert_eq!(status(Invalid::new("user", "is empty").into()), 400);
         assert_eq!(status(Error::TooMany(1024)), 400);
@@ -316,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_must_identify_is_told_how() {
+    fn unauthorized_carries_a_challenge() {
         let challenge = |kind| Problem::new(kind, "x").into_reply().headers()[WWW_AUTHENTICATE].clone();
         assert_eq!(challenge(Kind::Unidentified), "Bearer realm=\"rollcall\"");
         assert_eq!(challenge(Kind::BadToken), "Bearer realm=\"rollcall\", error=\"invalid_token\"");
     }
 
     #[test]
-    fn whoever_must_upgrade_is_told_to_what() {
+    fn upgrade_required_names_websocket() {
         let reply = Problem::new(Kind::UpgradeRequired, "x").into_reply();
         assert_eq!((reply.status().as_u16(), &reply.headers()[UPGRADE]), (426, &HeaderValue::from_static("websocket")));
         assert_eq!(
@@ -333,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_an_error_of_its_own_name() {
+    fn every_kind_has_its_own_urn() {
         let kinds = [
             Kind::Malformed,
             Kind::Invalid,

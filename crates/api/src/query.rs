@@ -1,7 +1,7 @@
 //! The query string: a few known keys, each at most once.
 //!
-//! A key that a route does not know is refused by its name, as an unknown field of a body is: a misspelt `user=` must
-//! not silently mean nobody. Values stay as they were sent until somebody needs them.
+//! An unknown key is refused by name, like an unknown field of a body: a misspelt `user=` must not be ignored. Values stay
+//! percent-encoded until they are used.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,18 +12,18 @@ use crate::percent;
 use crate::problem::{Kind, Problem};
 use crate::route::Function;
 
-/// How much of a foreign name an error repeats: enough to recognise it.
+/// How much of a caller's text an error repeats: enough to recognise it.
 pub(crate) const NAME_ECHO_CHARS: usize = 64;
 
-/// The most keys that a function understands beside those that name the caller.
+/// The most keys a function takes, besides those that identify the caller.
 const MAX_KEYS: usize = 7;
 
-/// A request's query, by key. Its `Debug` shows which keys are there, not what they say: one of them is a token.
+/// A request's query, by key. Its `Debug` shows keys but no values: one of them is a token.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Query<'a> {
     token: Option<&'a str>,
     caller: Option<&'a str>,
-    /// What this function understands, and what was said, place by place.
+    /// The keys of this function, and their values at the same index.
     keys: &'static [&'static str],
     values: [Option<&'a str>; MAX_KEYS],
 }
@@ -39,7 +39,7 @@ impl fmt::Debug for Query<'_> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a query (what follows the `?`) as this function understands it.
+    /// Parses a query (the text after `?`) for this function.
     pub fn parse(function: Function<'_>, text: Option<&'a str>) -> Result<Self, Problem> {
         let mut query = Query { keys: function.query_keys(), ..Query::default() };
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -57,42 +57,42 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// The keys that were given, beside those that name the caller.
+    /// The keys that are present, besides those that identify the caller.
     fn given(&self) -> impl Iterator<Item = &'static str> {
         self.keys.iter().zip(self.values).filter(|(_, value)| value.is_some()).map(|(key, _)| *key)
     }
 
-    /// What the query says in `field`, as it was sent.
+    /// The value of `field`, still percent-encoded.
     fn raw(&self, field: &str) -> Option<&'a str> {
         self.keys.iter().zip(self.values).find(|(key, _)| **key == field).and_then(|(_, value)| value)
     }
 
-    /// The token, where a browser could set no header.
+    /// The token, for browsers that can set no header.
     pub(crate) fn token(&self) -> Result<Option<Cow<'a, str>>, Problem> {
         self.token.map(|token| decode("token", token)).transpose()
     }
 
-    /// Who is asking, where no key is configured.
+    /// The unverified caller, where no key is configured.
     pub(crate) fn caller(&self) -> Result<Option<Cow<'a, str>>, Problem> {
         self.caller.map(|caller| decode("as", caller)).transpose()
     }
 
-    /// What the query says in `field`.
+    /// The decoded value of `field`.
     pub(crate) fn text(&self, field: &str) -> Result<Option<Cow<'a, str>>, Problem> {
         self.raw(field).map(|text| decode(field, text)).transpose()
     }
 
-    /// The people that the query lists in `field`. At least one, at most `limit`.
+    /// The users listed in `field`: at least one, at most `limit`.
     pub(crate) fn users(&self, field: &str, limit: usize) -> Result<Vec<UserId>, Problem> {
         self.users_if_any(field, limit)?.ok_or_else(|| Problem::invalid(field, "is missing"))
     }
 
-    /// The same, where they may be left out.
+    /// The same, if `field` is present.
     pub(crate) fn users_if_any(&self, field: &str, limit: usize) -> Result<Option<Vec<UserId>>, Problem> {
         self.list(field, limit, user_id)
     }
 
-    /// The conversations that the query lists in `field`, unless they are left out. At least one, at most `limit`.
+    /// The conversations listed in `field`, if present: at least one, at most `limit`.
     pub(crate) fn conversations_if_any(
         &self,
         field: &str,
@@ -101,7 +101,7 @@ impl<'a> Query<'a> {
         self.list(field, limit, conversation_id)
     }
 
-    /// A list is split at commas first and unescaped then, so that an id may hold a comma as `%2C`.
+    /// Splits at commas before decoding, so that an id may contain a comma as `%2C`.
     fn list<T>(
         &self,
         field: &str,
@@ -121,12 +121,12 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A person's id as it stands in a path or a query.
+/// Decodes a user id of a path or query.
 pub(crate) fn user_id(field: &str, text: &str) -> Result<UserId, Problem> {
     id(field, text, UserId::parse)
 }
 
-/// A conversation's id as it stands in a path or a query.
+/// Decodes a conversation id of a path or query.
 pub(crate) fn conversation_id(field: &str, text: &str) -> Result<ConversationId, Problem> {
     id(field, text, ConversationId::parse)
 }
@@ -135,12 +135,12 @@ fn id<T>(field: &str, text: &str, parse: fn(String) -> Result<T, Invalid>) -> Re
     parse(decode(field, text)?.into_owned()).map_err(|invalid| Problem::invalid(field, invalid.rule))
 }
 
-/// A list that is longer than it may be.
+/// A list with more items than allowed.
 pub(crate) fn too_many(field: &str, count: usize, limit: usize) -> Problem {
-    Problem::about(Kind::TooMany, field, format!("has {count} items, more than {limit}"))
+    Problem::about(Kind::TooMany, field, format!("has {count} items; at most {limit} are allowed"))
 }
 
-/// A foreign name, cut to a length that an error can repeat.
+/// A caller's text, cut to a length that an error can repeat.
 pub(crate) fn echo(name: &str) -> String {
     name.chars().take(NAME_ECHO_CHARS).collect()
 }
@@ -151,7 +151,7 @@ fn decode<'a>(field: &str, text: &'a str) -> Result<Cow<'a, str>, Problem> {
 
 fn unknown_key(function: Function<'_>, key: &str) -> Problem {
     let known: String = function.query_keys().iter().map(|key| format!("`{key}`, ")).collect();
-    Problem::invalid(echo(key), format!("is not a query key of this path; {known}`token` and `as` are"))
+    Problem::invalid(echo(key), format!("is not a query key of this path; the keys are {known}`token`, `as`"))
 }
 
 #[cfg(test)]
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_split_before_it_is_unescaped() {
+    fn list_is_split_before_decoding() {
         assert_eq!(users("users=a,b%2Cc,%E5%90%8D+1").unwrap(), ["a", "b,c", "名+1"]);
         assert_eq!(users("as=x&users=a&token=t").unwrap(), ["a"]);
     }
 
     #[test]
-    fn a_list_with_a_bad_id_names_its_place() {
+    fn bad_id_in_list_is_named_by_index() {
         assert_eq!(refusal("users=a,,b"), (400, "users[1]".into(), "is empty".into()));
         assert_eq!(refusal("users=a,%0A").1, "users[1]");
         assert_eq!(refusal(&format!("users={}", "x".repeat(129))).2, "is longer than 128 bytes");
@@ -186,21 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_empty_or_missing_is_refused() {
+    fn empty_or_missing_list_is_refused() {
         assert_eq!(refusal("users="), (400, "users".into(), "is empty".into()));
         assert_eq!(refusal("users"), (400, "users".into(), "is empty".into()));
         assert_eq!(refusal(""), (400, "users".into(), "is missing".into()));
     }
 
     #[test]
-    fn one_id_more_than_the_limit_is_too_many() {
+    fn list_over_the_limit_is_refused() {
         let list = |count: usize| format!("users={}", vec!["a"; count].join(","));
         assert_eq!(users(&list(500)).unwrap().len(), 500);
-        assert_eq!(refusal(&list(501)), (400, "users".into(), "has 501 items, more than 500".into()));
+        assert_eq!(refusal(&list(501)), (400, "users".into(), "has 501 items; at most 500 are allowed".into()));
     }
 
     #[test]
-    fn an_unknown_or_repeated_key_is_refused_by_name() {
+    fn unknown_or_repeated_key_is_refused_by_name() {
         assert_eq!(refusal("users=a&user=b").1, "user");
         assert_eq!(refusal("users=a&users=b"), (400, "users".into(), "is given twice".into()));
         assert_eq!(refusal("users=a&as=b&as=c").1, "as");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_does_not_show_its_token() {
+    fn debug_output_hides_the_token() {
         let query = Query::parse(Function::Sweep, Some("token=hush")).unwrap();
         assert!(!format!("{query:?}").contains("hush"));
         let query = Query::parse(Function::Socket, Some("device=web-1&watch_only=true")).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn several_keys_come_in_any_order_and_each_at_most_once() {
+    fn keys_come_in_any_order_once_each() {
         let query = Query::parse(Function::Subscribe, Some("since=5&users=a&as=x&conversations=c%2C1,d")).unwrap();
         assert_eq!(query.text("since").unwrap().as_deref(), Some("5"));
         assert_eq!(query.text("device").unwrap(), None);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_the_keys_of_every_function() {
+    fn every_function_fits_max_keys() {
         for entry in &crate::ROUTES {
             if let crate::Route::Function(function) = entry.route {
                 assert!(function.query_keys().len() <= MAX_KEYS, "{}", entry.template);
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_a_query_never_panics(text in any::<String>(), list in "[a-z,%0-9]{0,40}") {
+        fn parsing_a_query_never_panics(text in any::<String>(), list in "[a-z,%0-9]{0,40}") {
             for function in [Function::Heartbeat, Function::PresenceQuery, Function::Privacy, Function::Subscribe] {
                 if let Ok(query) = Query::parse(function, Some(&text)) {
                     let _ = (query.token(), query.caller(), query.text("user"), query.users("users", 5));

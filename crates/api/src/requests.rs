@@ -1,10 +1,10 @@
-//! From a request to a [`Call`]: every check on foreign input, and whether the caller may.
+//! Decodes a request into a [`Call`]: validates all input and checks what the caller may do.
 //!
-//! A request is refused as a whole, with one exception: in a batch of beats or of changes a bad one fails alone, in its
-//! place, as the contract has it. Core types hold what has been checked, so nothing behind this line checks again.
+//! A request is refused as a whole, with one exception: in a batch of beats or of changes a bad item fails alone, in its
+//! place, as in the contract. Core types hold only validated values, so nothing behind this module validates again.
 
 mod policy;
-mod watching;
+mod subscribe;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,35 +16,35 @@ use rollcall_core::{DeviceId, DeviceKind, Invalid, Stance, UserId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::body::{self, Field, Named, Presence, Shape, Word};
 use crate::call::{Beat, Beats, Call, ChoiceRequest, Departure, Form, LookUp, Reason, Refused, Sweep};
 use crate::caller::{Caller, Scope};
+use crate::json::{self, Field, FieldType, Named, Requirement, StringEnum};
 use crate::problem::{Kind, Problem};
-use crate::query::{Query, too_many, user_id};
+use crate::query::{Query, echo, too_many, user_id};
 use crate::route::Function;
 use crate::{BODY_TIMEOUT, Limits};
 
-pub(crate) use watching::{NOTHING_WATCHED, take_part};
+pub(crate) use subscribe::{NOTHING_WATCHED, require_conversations};
 
-/// The most people that one sweep settles: the bound of the contract's `sweep`.
+/// The most users that one sweep settles: the limit of the contract's `sweep`.
 pub const MAX_SWEEP: u32 = 1024;
 
-/// The header that says where a client that comes back to a stream of events left off.
+/// The header with which a browser resumes an event stream.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// A request's body, as the transport delivers it, with the headers that are read along with it.
+/// A request's body and the headers that are decoded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Body<'a> {
-    /// The header `Content-Type`, if there is one.
+    /// The header `Content-Type`, if present.
     pub content_type: Option<&'a str>,
-    /// The bytes. A transport stops reading one byte beyond [`Function::body_limit`]: it will be refused anyway.
+    /// The bytes. A transport may stop one byte beyond [`Function::body_limit`], since more is refused anyway.
     pub bytes: &'a [u8],
-    /// The header [`LAST_EVENT_ID`], by which a browser that lost its stream says up to where it has heard. It wins over the
-    /// query key `since`: the address stays as it was when the stream was first opened. An empty one says nothing.
+    /// The header [`LAST_EVENT_ID`]: the id of the last event the browser received. It takes precedence over the query key
+    /// `since`, because the URL stays the one the stream was first opened with. An empty header is ignored.
     pub last_event_id: Option<&'a str>,
 }
 
-/// Understands a request and checks that the caller may make it.
+/// Decodes a request and checks that the caller may make it.
 pub fn decode(
     function: Function<'_>,
     query: &Query<'_>,
@@ -65,13 +65,13 @@ pub fn decode(
         Function::PresencePost => Ok(look_up(caller, listed(bytes, limits)?, Form::List)),
         Function::PresenceBatch => {
             let users = query.users("user_ids", limits.query_ids)?;
-            Ok(look_up(caller, once_each(users), Form::Compact))
+            Ok(look_up(caller, deduplicated(users), Form::Compact))
         }
-        Function::Subscribe => watching::subscribe(caller, query, body.last_event_id, limits).map(Call::Subscribe),
-        Function::Socket => watching::connect(caller, query).map(Call::Socket),
-        Function::Typists(conversation) => watching::typists(caller, conversation),
-        Function::PutTyping(conversation) => watching::put_typing(caller, conversation, bytes).map(Call::Type),
-        Function::DeleteTyping(conversation) => watching::delete_typing(caller, conversation, query).map(Call::Type),
+        Function::Subscribe => subscribe::subscribe(caller, query, body.last_event_id, limits).map(Call::Subscribe),
+        Function::Socket => subscribe::connect(caller, query).map(Call::Socket),
+        Function::Typists(conversation) => subscribe::typists(caller, conversation),
+        Function::PutTyping(conversation) => subscribe::put_typing(caller, conversation, bytes).map(Call::Type),
+        Function::DeleteTyping(conversation) => subscribe::delete_typing(caller, conversation, query).map(Call::Type),
         Function::Privacy => policy::privacy(caller, query),
         Function::PutPrivacy => policy::put_privacy(caller, bytes),
         Function::Listed(list) => policy::listed(caller, list, query),
@@ -88,7 +88,7 @@ pub fn decode(
     }
 }
 
-/// A body that this function does not take is passed over, as HTTP has it for GET and DELETE.
+/// A body is ignored where the function takes none, as HTTP defines for GET and DELETE.
 fn check_body(function: Function<'_>, body: Body<'_>, limits: &Limits) -> Result<(), Problem> {
     let limit = function.body_limit(limits);
     if limit == 0 || body.bytes.is_empty() {
@@ -99,54 +99,57 @@ fn check_body(function: Function<'_>, body: Body<'_>, limits: &Limits) -> Result
     }
     let essence = |header: &str| header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match body.content_type {
-        // The spelling that nearly everybody sends, without a copy.
+        // The usual spelling, checked without a copy.
         None | Some("application/json") => Ok(()),
         Some(header) if essence(header) == "application/json" => Ok(()),
-        Some(_) => Err(Problem::new(Kind::WrongType, "the `Content-Type` must be `application/json`")),
+        Some(other) => {
+            let detail = format!("the `Content-Type` must be `application/json`, found `{}`", echo(other));
+            Err(Problem::new(Kind::WrongType, detail))
+        }
     }
 }
 
-/// Why a body could not be read; for a transport, which reads it.
+/// Why a transport could not read a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unread {
-    /// It is longer than these many bytes, or says that it is.
+pub enum BodyError {
+    /// The body, or its announced length, exceeds this many bytes.
     TooLarge(usize),
-    /// It took longer than [`BODY_TIMEOUT`].
-    TooSlow,
-    /// It broke off.
-    Broken,
+    /// The body did not arrive within [`BODY_TIMEOUT`].
+    Timeout,
+    /// The connection ended before the body did.
+    Incomplete,
 }
 
-impl From<Unread> for Problem {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::TooLarge(limit) => too_large(limit),
-            Unread::TooSlow => {
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(limit) => too_large(limit),
+            BodyError::Timeout => {
                 let seconds = BODY_TIMEOUT.as_secs();
                 Problem::new(Kind::Malformed, format!("the body did not arrive within {seconds} seconds"))
             }
-            Unread::Broken => Problem::new(Kind::Malformed, "the body could not be read to its end"),
+            BodyError::Incomplete => Problem::new(Kind::Malformed, "the body ended early"),
         }
     }
 }
 
 fn too_large(limit: usize) -> Problem {
-    Problem::new(Kind::TooLarge, format!("the body is longer than the {limit} bytes that this path takes"))
+    Problem::new(Kind::TooLarge, format!("the body is larger than {limit} bytes, the limit of this path"))
 }
 
 fn heartbeat(caller: &Caller, body: &[u8]) -> Result<Beat, Problem> {
-    let wire: WireBeat = body::read(body, BEAT)?;
-    wire.checked(caller)
+    let request: BeatJson = json::read(body, BEAT)?;
+    request.checked(caller)
 }
 
 fn heartbeats(caller: &Caller, body: &[u8], limits: &Limits) -> Result<Beats, Problem> {
-    let WireBeats { beats } = body::read(body, BEATS)?;
-    let (good, refused) = apart("beats", &beats, limits.batch_beats, |beat| batched(caller, beat))?;
+    let BeatsJson { beats } = json::read(body, BEATS)?;
+    let (good, refused) = split_batch("beats", &beats, limits.batch_beats, |beat| batched(caller, beat))?;
     Ok(Beats { good, refused })
 }
 
-/// The items that a body lists in `field`, at least one and at most `limit`: what can be tried, and what cannot.
-fn apart<T>(
+/// Parses the items of `field`, at least one and at most `limit`, into valid and refused ones.
+fn split_batch<T>(
     field: &str,
     items: &[&RawValue],
     limit: usize,
@@ -163,7 +166,7 @@ fn apart<T>(
         match read(item) {
             Ok(item) => good.push(item),
             Err(problem) => {
-                let user = body::peek_text(item, "user").and_then(|user| UserId::parse(user).ok());
+                let user = json::peek_string(item, "user").and_then(|user| UserId::parse(user).ok());
                 refused.push(Refused { place, user, problem });
             }
         }
@@ -171,31 +174,30 @@ fn apart<T>(
     Ok((good, refused))
 }
 
-/// One beat of a batch. It must name its user: a service that forgot to would otherwise keep only itself alive.
+/// One beat of a batch. It must name its user, or a service that forgot to would keep only itself online.
 fn batched(caller: &Caller, beat: &str) -> Result<Beat, Problem> {
-    let wire: WireBeat = body::read(beat.as_bytes(), BEAT)?;
-    if wire.user.is_none() {
+    let request: BeatJson = json::read(beat.as_bytes(), BEAT)?;
+    if request.user.is_none() {
         return Err(Problem::invalid("user", "is missing"));
     }
-    wire.checked(caller)
+    request.checked(caller)
 }
 
 fn leave(caller: &Caller, body: &[u8]) -> Result<Departure, Problem> {
-    let wire: WireLeave = body::read(body, LEAVE)?;
-    let device = DeviceId::parse(wire.device)?;
-    Ok(Departure { user: acting_for(caller, wire.user)?, device, reason: wire.reason.0 })
+    let request: LeaveJson = json::read(body, LEAVE)?;
+    let device = DeviceId::parse(request.device)?;
+    Ok(Departure { user: acting_for(caller, request.user)?, device, reason: request.reason.0 })
 }
 
 fn put_status(caller: &Caller, body: &[u8]) -> Result<ChoiceRequest, Problem> {
-    let wire: WireStatus = body::read(body, STATUS)?;
-    parse_for_s(wire.for_s)?;
-    let (text, emoji) = (wire.text.unwrap_or_default(), wire.emoji.unwrap_or_default());
-    let wordless = text.is_empty() && emoji.is_empty();
-    let note = if wordless { None } else { Some(Words::parse(text, emoji)?) };
-    Ok(ChoiceRequest { user: acting_for(caller, wire.user)?, stance: wire.choice.0, for_s: wire.for_s, note })
+    let request: StatusJson = json::read(body, STATUS)?;
+    parse_for_s(request.for_s)?;
+    let (text, emoji) = (request.text.unwrap_or_default(), request.emoji.unwrap_or_default());
+    let note = if text.is_empty() && emoji.is_empty() { None } else { Some(Words::parse(text, emoji)?) };
+    Ok(ChoiceRequest { user: acting_for(caller, request.user)?, stance: request.choice.0, for_s: request.for_s, note })
 }
 
-/// Taking the setting back is choice request nothing.
+/// Deleting the choice is the same as choosing `auto`.
 fn delete_status(caller: &Caller, query: &Query<'_>) -> Result<ChoiceRequest, Problem> {
     let user = acting_for(caller, query.text("user")?.map(Cow::into_owned))?;
     Ok(ChoiceRequest { user, stance: Stance::Auto, for_s: None, note: None })
@@ -206,14 +208,14 @@ fn look_up(caller: &Caller, users: Vec<UserId>, form: Form) -> Call {
 }
 
 fn listed(body: &[u8], limits: &Limits) -> Result<Vec<UserId>, Problem> {
-    let WireUsers { users } = body::read(body, USERS)?;
+    let UsersJson { users } = json::read(body, USERS)?;
     if users.is_empty() {
         return Err(Problem::invalid("users", "is empty"));
     }
     ids("users", users, limits.query_ids, UserId::parse)
 }
 
-/// The ids that a body lists in `field`, at most `limit`; a bad one is named by its place.
+/// Parses the ids of `field`, at most `limit`. An error names the index of the bad id.
 pub(crate) fn ids<T>(
     field: &str,
     names: Vec<String>,
@@ -229,8 +231,8 @@ pub(crate) fn ids<T>(
     checked.collect()
 }
 
-/// Ids without repetitions, in their order: an object has each key once, and a watcher hears of each change once.
-pub(crate) fn once_each<T: Clone + Eq + Hash>(ids: Vec<T>) -> Vec<T> {
+/// Removes duplicate ids, keeping the order.
+pub(crate) fn deduplicated<T: Clone + Eq + Hash>(ids: Vec<T>) -> Vec<T> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.into_iter().filter(|id| seen.insert(id.clone())).collect()
 }
@@ -240,14 +242,14 @@ fn sweep(caller: &Caller, body: &[u8]) -> Result<Sweep, Problem> {
     if body.trim_ascii().is_empty() {
         return Ok(Sweep { limit: None });
     }
-    let WireSweep { limit } = body::read(body, SWEEP)?;
+    let SweepJson { limit } = json::read(body, SWEEP)?;
     match limit {
         None | Some(1..=MAX_SWEEP) => Ok(Sweep { limit }),
-        Some(_) => Err(Problem::invalid("limit", format!("is not between 1 and {MAX_SWEEP}"))),
+        Some(limit) => Err(Problem::invalid("limit", format!("must be between 1 and {MAX_SWEEP}, found {limit}"))),
     }
 }
 
-/// Everything about one person is for administrators: it tells what that person hides.
+/// Only for administrators: the answer includes what the user hides.
 fn person(caller: &Caller, user: &str) -> Result<Call, Problem> {
     caller.needs(Scope::Admin)?;
     Ok(Call::Person { user: user_id("user", user)? })
@@ -257,12 +259,12 @@ fn acting_for(caller: &Caller, named: Option<String>) -> Result<UserId, Problem>
     caller.acting_for(named.map(UserId::parse).transpose()?)
 }
 
-const USER: Field = Field { name: "user", shape: Shape::Text, presence: Presence::Optional };
-const DEVICE: Field = Field { name: "device", shape: Shape::Text, presence: Presence::Required };
+const USER: Field = Field { name: "user", kind: FieldType::String, requirement: Requirement::Optional };
+const DEVICE: Field = Field { name: "device", kind: FieldType::String, requirement: Requirement::Required };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireBeat {
+struct BeatJson {
     user: Option<String>,
     device: String,
     #[serde(default = "active")]
@@ -274,11 +276,15 @@ struct WireBeat {
 const BEAT: &[Field] = &[
     USER,
     DEVICE,
-    Field { name: "active", shape: Shape::Flag, presence: Presence::Defaulted },
-    Field { name: "kind", shape: Shape::OneOf(&["web", "mobile", "desktop", "other"]), presence: Presence::Defaulted },
+    Field { name: "active", kind: FieldType::Bool, requirement: Requirement::Defaulted },
+    Field {
+        name: "kind",
+        kind: FieldType::OneOf(&["web", "mobile", "desktop", "other"]),
+        requirement: Requirement::Defaulted,
+    },
 ];
 
-/// A beat that does not say so is of a person who is there: only a client that watches for input can know otherwise.
+/// The default: only a client that watches for input can know that the user is idle.
 fn active() -> bool {
     true
 }
@@ -287,15 +293,15 @@ fn other() -> Named<DeviceKind> {
     Named(DeviceKind::Other)
 }
 
-impl WireBeat {
+impl BeatJson {
     fn checked(self, caller: &Caller) -> Result<Beat, Problem> {
         let user = acting_for(caller, self.user)?;
         Ok(Beat { user, device: DeviceId::parse(self.device)?, kind: self.kind.0, active: self.active })
     }
 }
 
-impl Word for DeviceKind {
-    const MEANINGS: &'static [(&'static str, Self)] = &[
+impl StringEnum for DeviceKind {
+    const VARIANTS: &'static [(&'static str, Self)] = &[
         ("web", DeviceKind::Web),
         ("mobile", DeviceKind::Mobile),
         ("desktop", DeviceKind::Desktop),
@@ -305,16 +311,16 @@ impl Word for DeviceKind {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireBeats<'a> {
+struct BeatsJson<'a> {
     #[serde(borrow)]
     beats: Vec<&'a RawValue>,
 }
 
-const BEATS: &[Field] = &[Field { name: "beats", shape: Shape::List, presence: Presence::Required }];
+const BEATS: &[Field] = &[Field { name: "beats", kind: FieldType::Array, requirement: Requirement::Required }];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireLeave {
+struct LeaveJson {
     user: Option<String>,
     device: String,
     reason: Named<Reason>,
@@ -323,16 +329,16 @@ struct WireLeave {
 const LEAVE: &[Field] = &[
     USER,
     DEVICE,
-    Field { name: "reason", shape: Shape::OneOf(&["logout", "dropped"]), presence: Presence::Required },
+    Field { name: "reason", kind: FieldType::OneOf(&["logout", "dropped"]), requirement: Requirement::Required },
 ];
 
-impl Word for Reason {
-    const MEANINGS: &'static [(&'static str, Self)] = &[("logout", Reason::Logout), ("dropped", Reason::Dropped)];
+impl StringEnum for Reason {
+    const VARIANTS: &'static [(&'static str, Self)] = &[("logout", Reason::Logout), ("dropped", Reason::Dropped)];
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireStatus {
+struct StatusJson {
     user: Option<String>,
     choice: Named<Stance>,
     text: Option<String>,
@@ -342,32 +348,37 @@ struct WireStatus {
 
 const STATUS: &[Field] = &[
     USER,
-    Field { name: "choice", shape: Shape::OneOf(&["auto", "away", "busy", "invisible"]), presence: Presence::Required },
-    Field { name: "text", shape: Shape::Text, presence: Presence::Optional },
-    Field { name: "emoji", shape: Shape::Text, presence: Presence::Optional },
-    Field { name: "for_s", shape: Shape::Whole(1, MAX_FOR_S), presence: Presence::Optional },
+    Field {
+        name: "choice",
+        kind: FieldType::OneOf(&["auto", "away", "busy", "invisible"]),
+        requirement: Requirement::Required,
+    },
+    Field { name: "text", kind: FieldType::String, requirement: Requirement::Optional },
+    Field { name: "emoji", kind: FieldType::String, requirement: Requirement::Optional },
+    Field { name: "for_s", kind: FieldType::Integer(1, MAX_FOR_S), requirement: Requirement::Optional },
 ];
 
-impl Word for Stance {
-    const MEANINGS: &'static [(&'static str, Self)] =
+impl StringEnum for Stance {
+    const VARIANTS: &'static [(&'static str, Self)] =
         &[("auto", Stance::Auto), ("away", Stance::Away), ("busy", Stance::Busy), ("invisible", Stance::Invisible)];
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireUsers {
+struct UsersJson {
     users: Vec<String>,
 }
 
-const USERS: &[Field] = &[Field { name: "users", shape: Shape::Texts, presence: Presence::Required }];
+const USERS: &[Field] = &[Field { name: "users", kind: FieldType::Strings, requirement: Requirement::Required }];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireSweep {
+struct SweepJson {
     limit: Option<u32>,
 }
 
-const SWEEP: &[Field] = &[Field { name: "limit", shape: Shape::Whole(1, MAX_SWEEP), presence: Presence::Optional }];
+const SWEEP: &[Field] =
+    &[Field { name: "limit", kind: FieldType::Integer(1, MAX_SWEEP), requirement: Requirement::Optional }];
 
 #[cfg(test)]
 mod tests;

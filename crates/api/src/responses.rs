@@ -2,7 +2,7 @@
 //!
 //! A person who is hidden is written in one way only: everything null, whoever and whatever they are.
 
-mod operation;
+mod admin;
 mod policy;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -11,10 +11,10 @@ use rollcall_core::{Choice, ConversationId, Error, Note, Span, Stance, State, Ti
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing, TypingUpdate, View};
-use crate::problem::{Problem, Reply, WireError};
+use crate::problem::{ErrorJson, Problem, Reply};
 use crate::{events, pages};
 
-pub use operation::{
+pub use admin::{
     GatewayStats, Histogram, HostStats, HotUser, PeopleStats, Person, RulesStats, Stats, StoreStats, Times, Totals,
     Transitions, Watchers, person, stats,
 };
@@ -22,36 +22,36 @@ pub use policy::{changes, check, list, listed, privacy, restriction};
 
 /// The answer to one beat.
 pub fn heartbeat(user: &UserId, standing: &Standing) -> Reply {
-    json(&WireStanding::new(user, standing, Some(standing.next_beat_ms)))
+    json_reply(&StandingJson::new(user, standing, Some(standing.next_beat_ms)))
 }
 
 /// The answer to a batch. `outcomes` are those of `beats.good`, in their order; one that is lacking is a failure of
 /// ours, in its place.
 pub fn heartbeats<'a>(beats: &'a Beats, outcomes: &[Result<Standing, Error>]) -> Reply {
     let tried = beats.good.iter().enumerate().map(|(place, Beat { user, .. })| match answer(outcomes, place) {
-        Ok(standing) => WireOutcome::Taken(WireStanding::new(user, standing, Some(standing.next_beat_ms))),
-        Err(problem) => WireOutcome::Failed { user: Some(user.as_str()), error: problem.into_wire() },
+        Ok(standing) => OutcomeJson::Taken(StandingJson::new(user, standing, Some(standing.next_beat_ms))),
+        Err(problem) => OutcomeJson::Failed { user: Some(user.as_str()), error: problem.into_json_body() },
     });
-    let refused = |refused: &'a Refused| WireOutcome::Failed {
+    let refused = |refused: &'a Refused| OutcomeJson::Failed {
         user: refused.user.as_ref().map(UserId::as_str),
-        error: refused.problem.wire(),
+        error: refused.problem.json_body(),
     };
-    json(&WireOutcomes { outcomes: in_places(tried, &beats.refused, refused) })
+    json_reply(&OutcomesJson { outcomes: in_places(tried, &beats.refused, refused) })
 }
 
 /// The answer to a departure.
 pub fn leave(user: &UserId, standing: &Standing) -> Reply {
-    json(&WireStanding::new(user, standing, None))
+    json_reply(&StandingJson::new(user, standing, None))
 }
 
 /// The answer to a setting, or to taking it back.
 pub fn status(user: &UserId, chosen: &Chosen) -> Reply {
     let Chosen { standing, choice } = chosen;
-    json(&WireStatus {
-        standing: WireStanding::new(user, standing, None),
+    json_reply(&StatusJson {
+        standing: StandingJson::new(user, standing, None),
         choice: stance(choice.stance),
         until: choice.until.map(ms),
-        note: choice.note.as_ref().map(WireNote::new),
+        note: choice.note.as_ref().map(NoteJson::new),
     })
 }
 
@@ -69,17 +69,17 @@ pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply
     let seen = || answers().map(|(user, answer)| (user, answer.ok().and_then(Option::as_ref)));
     match look_up.form {
         Form::One => match seen().next() {
-            Some((user, view)) => json(&WirePresence::new(user, view)),
+            Some((user, view)) => json_reply(&PresenceJson::new(user, view)),
             None => lacking().into_reply(),
         },
         Form::List => {
             let presences = answers().map(|(user, answer)| match answer {
-                Ok(view) => WireSeen::Seen(WirePresence::new(user, view.as_ref())),
-                Err(problem) => WireSeen::Failed { user: user.as_str(), error: problem.into_wire() },
+                Ok(view) => SeenJson::Seen(PresenceJson::new(user, view.as_ref())),
+                Err(problem) => SeenJson::Failed { user: user.as_str(), error: problem.into_json_body() },
             });
-            json(&WirePresences { presences: presences.collect() })
+            json_reply(&PresencesJson { presences: presences.collect() })
         }
-        Form::Compact => json(&Compact(seen)),
+        Form::Compact => json_reply(&Compact(seen)),
     }
 }
 
@@ -87,19 +87,19 @@ pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply
 pub fn typing(typing_update: &TypingUpdate, ttl: Span) -> Reply {
     let TypingUpdate { user, conversation, typing } = typing_update;
     let ttl_ms = typing.then_some(ttl.0);
-    json(&WireTypingUpdate { conversation: conversation.as_str(), user: user.as_str(), typing: *typing, ttl_ms })
+    json_reply(&TypingUpdateJson { conversation: conversation.as_str(), user: user.as_str(), typing: *typing, ttl_ms })
 }
 
 /// The answer about who types in a conversation, each until an instant unless they go on.
 pub fn typists<'a>(conversation: &ConversationId, typists: impl IntoIterator<Item = (&'a UserId, Time)>) -> Reply {
-    let typists = typists.into_iter().map(|(user, until)| WireTypist { user: user.as_str(), until: ms(until) });
-    json(&WireTypists { conversation: conversation.as_str(), typists: typists.collect() })
+    let typists = typists.into_iter().map(|(user, until)| TypistJson { user: user.as_str(), until: ms(until) });
+    json_reply(&TypistsJson { conversation: conversation.as_str(), typists: typists.collect() })
 }
 
 /// The answer to a sweep.
 pub fn sweep(settled: &Settled) -> Reply {
     let Settled { examined, published, rescheduled, stale, failed } = *settled;
-    json(&WireSettled { examined, published, rescheduled, stale, failed })
+    json_reply(&SettledJson { examined, published, rescheduled, stale, failed })
 }
 
 /// The answer to a browser that resumes a stream which cannot be had now. It would give up for ever on anything but a
@@ -111,7 +111,7 @@ pub fn come_back(after_ms: u64) -> Reply {
 /// One presence as JSON, as it stands in an answer; for whoever pushes presences one by one. Strings, numbers and string
 /// keys always serialise.
 pub(crate) fn presence_json(user: &UserId, view: Option<&View>) -> String {
-    serde_json::to_string(&WirePresence::new(user, view)).unwrap_or_default()
+    serde_json::to_string(&PresenceJson::new(user, view)).unwrap_or_default()
 }
 
 /// A state as the API writes it.
@@ -166,8 +166,8 @@ fn lacking() -> Problem {
 }
 
 /// What an answer says is true now and for this caller: nobody may keep it.
-fn json(wire: &impl Serialize) -> Reply {
-    let mut reply = Response::new(bytes(wire));
+fn json_reply(value: &impl Serialize) -> Reply {
+    let mut reply = Response::new(bytes(value));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -175,12 +175,12 @@ fn json(wire: &impl Serialize) -> Reply {
 }
 
 /// Strings, numbers and string keys always serialise.
-fn bytes(wire: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(wire).unwrap_or_default()
+fn bytes(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 #[derive(serde::Serialize)]
-struct WireStanding<'a> {
+struct StandingJson<'a> {
     user: &'a str,
     state: &'static str,
     version: u64,
@@ -188,7 +188,7 @@ struct WireStanding<'a> {
     next_beat_ms: Option<u32>,
 }
 
-impl<'a> WireStanding<'a> {
+impl<'a> StandingJson<'a> {
     /// Only a device that stays has a next beat.
     fn new(user: &'a UserId, standing: &Standing, next_beat_ms: Option<u32>) -> Self {
         let Standing { state, version, .. } = *standing;
@@ -197,68 +197,68 @@ impl<'a> WireStanding<'a> {
 }
 
 #[derive(serde::Serialize)]
-struct WireOutcomes<'a> {
-    outcomes: Vec<WireOutcome<'a>>,
+struct OutcomesJson<'a> {
+    outcomes: Vec<OutcomeJson<'a>>,
 }
 
 #[derive(serde::Serialize)]
 #[serde(untagged)]
-enum WireOutcome<'a> {
-    Taken(WireStanding<'a>),
+enum OutcomeJson<'a> {
+    Taken(StandingJson<'a>),
     Failed {
         #[serde(skip_serializing_if = "Option::is_none")]
         user: Option<&'a str>,
-        error: WireError<'a>,
+        error: ErrorJson<'a>,
     },
 }
 
 #[derive(serde::Serialize)]
-struct WireStatus<'a> {
+struct StatusJson<'a> {
     #[serde(flatten)]
-    standing: WireStanding<'a>,
+    standing: StandingJson<'a>,
     choice: &'static str,
     until: Option<u64>,
-    note: Option<WireNote<'a>>,
+    note: Option<NoteJson<'a>>,
 }
 
 #[derive(serde::Serialize)]
-struct WireNote<'a> {
+struct NoteJson<'a> {
     text: &'a str,
     emoji: &'a str,
     until: Option<u64>,
 }
 
-impl<'a> WireNote<'a> {
+impl<'a> NoteJson<'a> {
     fn new(note: &'a Note) -> Self {
         Self { text: &note.text, emoji: &note.emoji, until: note.until.map(ms) }
     }
 }
 
 #[derive(serde::Serialize)]
-struct WireChoice {
+struct ChoiceJson {
     choice: &'static str,
     until: Option<u64>,
 }
 
-impl WireChoice {
+impl ChoiceJson {
     fn new(choice: &Choice) -> Self {
         Self { choice: stance(choice.stance), until: choice.until.map(ms) }
     }
 }
 
 #[derive(serde::Serialize)]
-struct WirePresence<'a> {
+struct PresenceJson<'a> {
     user: &'a str,
     state: Option<&'static str>,
     since: Option<u64>,
     last_seen: Option<u64>,
     version: Option<u64>,
-    note: Option<WireNote<'a>>,
+    note: Option<NoteJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    choice: Option<WireChoice>,
+    choice: Option<ChoiceJson>,
 }
 
-impl<'a> WirePresence<'a> {
+impl<'a> PresenceJson<'a> {
     fn new(user: &'a UserId, view: Option<&'a View>) -> Self {
         let published = view.map(|view| &view.published);
         Self {
@@ -267,22 +267,22 @@ impl<'a> WirePresence<'a> {
             since: published.and_then(|published| published.since).map(ms),
             last_seen: published.and_then(|published| published.last_seen).map(ms),
             version: published.map(|published| published.version),
-            note: published.and_then(|published| published.note.as_ref()).map(WireNote::new),
-            choice: view.and_then(|view| view.choice.as_ref()).map(WireChoice::new),
+            note: published.and_then(|published| published.note.as_ref()).map(NoteJson::new),
+            choice: view.and_then(|view| view.choice.as_ref()).map(ChoiceJson::new),
         }
     }
 }
 
 #[derive(serde::Serialize)]
-struct WirePresences<'a> {
-    presences: Vec<WireSeen<'a>>,
+struct PresencesJson<'a> {
+    presences: Vec<SeenJson<'a>>,
 }
 
 #[derive(serde::Serialize)]
 #[serde(untagged)]
-enum WireSeen<'a> {
-    Seen(WirePresence<'a>),
-    Failed { user: &'a str, error: WireError<'a> },
+enum SeenJson<'a> {
+    Seen(PresenceJson<'a>),
+    Failed { user: &'a str, error: ErrorJson<'a> },
 }
 
 /// An object from id to state, in the order of the iterator that the function makes.
@@ -303,7 +303,7 @@ where
 }
 
 #[derive(serde::Serialize)]
-struct WireTypingUpdate<'a> {
+struct TypingUpdateJson<'a> {
     conversation: &'a str,
     user: &'a str,
     typing: bool,
@@ -312,19 +312,19 @@ struct WireTypingUpdate<'a> {
 }
 
 #[derive(serde::Serialize)]
-struct WireTypists<'a> {
+struct TypistsJson<'a> {
     conversation: &'a str,
-    typists: Vec<WireTypist<'a>>,
+    typists: Vec<TypistJson<'a>>,
 }
 
 #[derive(serde::Serialize)]
-struct WireTypist<'a> {
+struct TypistJson<'a> {
     user: &'a str,
     until: u64,
 }
 
 #[derive(serde::Serialize)]
-struct WireSettled {
+struct SettledJson {
     examined: u32,
     published: u32,
     rescheduled: u32,

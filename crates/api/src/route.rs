@@ -6,9 +6,9 @@
 
 use http::Method;
 
+use crate::Limits;
 use crate::call::List;
 use crate::problem::{Kind, Problem};
-use crate::{Limits, ROUTES};
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,52 @@ pub enum Function<'a> {
     Stats,
     /// Everything that is known about one person, by the path: the id as it stands there.
     Person(&'a str),
+}
+
+/// All routes, the busiest first.
+pub static ROUTES: [Entry; 34] = [
+    function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
+    function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
+    function(Method::GET, "/v1/presence/{user}", Function::PresenceOne("")),
+    function(Method::GET, "/v1/presence", Function::PresenceQuery),
+    function(Method::POST, "/v1/presence", Function::PresencePost),
+    function(Method::GET, "/presence/batch", Function::PresenceBatch),
+    function(Method::POST, "/v1/leave", Function::Leave),
+    function(Method::PUT, "/v1/status", Function::PutStatus),
+    function(Method::DELETE, "/v1/status", Function::DeleteStatus),
+    function(Method::PUT, "/v1/typing/{conversation}", Function::PutTyping("")),
+    function(Method::DELETE, "/v1/typing/{conversation}", Function::DeleteTyping("")),
+    function(Method::GET, "/v1/typing/{conversation}", Function::Typists("")),
+    function(Method::GET, "/v1/subscribe", Function::Subscribe),
+    function(Method::GET, "/v1/socket", Function::Socket),
+    function(Method::POST, "/v1/restrictions/check", Function::Check),
+    function(Method::GET, "/v1/privacy", Function::Privacy),
+    function(Method::PUT, "/v1/privacy", Function::PutPrivacy),
+    function(Method::GET, "/v1/contacts", Function::Listed(List::Contacts)),
+    function(Method::PUT, "/v1/contacts/{other}", Function::PutListed(List::Contacts, "")),
+    function(Method::DELETE, "/v1/contacts/{other}", Function::DeleteListed(List::Contacts, "")),
+    function(Method::GET, "/v1/blocks", Function::Listed(List::Blocks)),
+    function(Method::PUT, "/v1/blocks/{other}", Function::PutListed(List::Blocks, "")),
+    function(Method::DELETE, "/v1/blocks/{other}", Function::DeleteListed(List::Blocks, "")),
+    function(Method::POST, "/v1/policy", Function::Changes),
+    function(Method::GET, "/v1/restrictions/{user}", Function::Restriction("")),
+    function(Method::PUT, "/v1/restrictions/{user}", Function::PutRestriction("")),
+    function(Method::DELETE, "/v1/restrictions/{user}", Function::DeleteRestriction("")),
+    function(Method::POST, "/v1/sweep", Function::Sweep),
+    function(Method::GET, "/v1/stats", Function::Stats),
+    function(Method::GET, "/v1/people/{user}", Function::Person("")),
+    page("/healthz", Page::Healthz),
+    page("/readyz", Page::Readyz),
+    page("/metrics", Page::Metrics),
+    page("/openapi.json", Page::OpenApi),
+];
+
+const fn function(method: Method, template: &'static str, function: Function<'static>) -> Entry {
+    Entry { method, template, route: Route::Function(function) }
+}
+
+const fn page(template: &'static str, page: Page) -> Entry {
+    Entry { method: Method::GET, template, route: Route::Page(page) }
 }
 
 /// One line of the table.
@@ -286,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_of_the_table_is_found() {
+    fn every_route_is_found() {
         for entry in &ROUTES {
             let path = ["{user}", "{other}", "{conversation}"]
                 .iter()
@@ -312,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_path_is_not_found() {
+    fn unknown_path_is_not_found() {
         for path in [
             "",
             "/",
@@ -339,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_path_by_another_method_says_which_would_do() {
+    fn wrong_method_lists_allowed_methods() {
         for (method, path, allow) in [
             (Method::GET, "/v1/heartbeat", "POST"),
             (Method::POST, "/v1/status", "PUT, DELETE"),
@@ -365,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_named_check_has_its_restriction_like_any_other() {
+    fn account_named_check_has_a_restriction_path() {
         let found = |method| route(&method, "/v1/restrictions/check").unwrap();
         assert_eq!(found(Method::POST), Route::Function(Function::Check));
         assert_eq!(found(Method::GET), Route::Function(Function::Restriction("check")));
@@ -376,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn contacts_and_blocks_are_told_apart() {
+    fn contacts_and_blocks_have_separate_routes() {
         for (path, list) in [("/v1/contacts", List::Contacts), ("/v1/blocks", List::Blocks)] {
             assert_eq!(route(&Method::GET, path), Ok(Route::Function(Function::Listed(list))));
             let one = format!("{path}/alice");
@@ -386,14 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn head_finds_what_get_finds() {
+    fn head_matches_get_routes() {
         assert_eq!(route(&Method::HEAD, "/healthz"), Ok(Route::Page(Page::Healthz)));
         assert!(route(&Method::HEAD, "/v1/typing/c1").is_ok());
         assert_eq!(route(&Method::HEAD, "/v1/heartbeat").unwrap_err().status(), 405);
     }
 
     #[test]
-    fn head_opens_no_connection_that_stays() {
+    fn head_never_opens_a_stream() {
         for path in ["/v1/subscribe", "/v1/socket"] {
             assert!(route(&Method::GET, path).is_ok());
             assert_eq!(route(&Method::HEAD, path).unwrap_err().status(), 405);
@@ -401,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_takes_a_body_has_room_for_one() {
+    fn only_post_and_put_take_bodies() {
         let limits = Limits::default();
         for entry in &ROUTES {
             if let Route::Function(function) = entry.route {

@@ -18,11 +18,11 @@ use std::fmt;
 use rollcall_core::{ConversationId, UserId};
 use serde::Deserialize;
 
-use crate::body::{self, Field, Named, Presence, Shape, Word};
-use crate::call::Since;
+use crate::call::EventId;
 use crate::caller::Caller;
+use crate::json::{self, Field, FieldType, Named, Requirement, StringEnum};
 use crate::problem::{Kind, Problem};
-use crate::requests::{NOTHING_WATCHED, ids, once_each, take_part};
+use crate::requests::{NOTHING_WATCHED, deduplicated, ids, require_conversations};
 use crate::{Limits, MAX_MESSAGE_BYTES};
 
 /// What a message asks for, checked and allowed to the caller. Its `Debug` does not show a token.
@@ -40,7 +40,7 @@ pub enum Message {
         /// Where to see who types, each once; the caller takes part in all of them.
         conversations: Vec<ConversationId>,
         /// Up to where the watcher has heard of them.
-        since: Option<Since>,
+        since: Option<EventId>,
     },
     /// Watch these no longer.
     Unwatch {
@@ -94,12 +94,12 @@ pub fn decode_message(
         let detail = format!("the message is longer than the {MAX_MESSAGE_BYTES} bytes that one may have");
         return Err((None, Problem::new(Kind::TooLarge, detail)));
     }
-    let wire: WireMessage = match body::read(text.as_bytes(), FIELDS) {
-        Ok(wire) => wire,
-        Err(problem) => return Err((body::peek_count(text, "ref"), problem)),
+    let message: MessageJson = match json::read(text.as_bytes(), FIELDS) {
+        Ok(message) => message,
+        Err(problem) => return Err((json::peek_unsigned(text, "ref"), problem)),
     };
-    let reference = wire.reference;
-    match wire.checked(caller, limits) {
+    let reference = message.reference;
+    match message.checked(caller, limits) {
         Ok(message) => Ok((reference, message)),
         Err(problem) => Err((reference, problem)),
     }
@@ -115,8 +115,8 @@ enum Op {
     Token,
 }
 
-impl Word for Op {
-    const MEANINGS: &'static [(&'static str, Self)] = &[
+impl StringEnum for Op {
+    const VARIANTS: &'static [(&'static str, Self)] = &[
         ("beat", Op::Beat),
         ("watch", Op::Watch),
         ("unwatch", Op::Unwatch),
@@ -143,7 +143,7 @@ impl Op {
 /// Every field of every message, so that one reading is enough for a good one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireMessage {
+struct MessageJson {
     op: Named<Op>,
     #[serde(rename = "ref")]
     reference: Option<u64>,
@@ -159,37 +159,37 @@ struct WireMessage {
 const FIELDS: &[Field] = &[
     Field {
         name: "op",
-        shape: Shape::OneOf(&["beat", "watch", "unwatch", "typing", "leave", "token"]),
-        presence: Presence::Required,
+        kind: FieldType::OneOf(&["beat", "watch", "unwatch", "typing", "leave", "token"]),
+        requirement: Requirement::Required,
     },
-    Field { name: "ref", shape: Shape::Count, presence: Presence::Optional },
-    Field { name: "active", shape: Shape::Flag, presence: Presence::Optional },
-    Field { name: "users", shape: Shape::Texts, presence: Presence::Optional },
-    Field { name: "conversations", shape: Shape::Texts, presence: Presence::Optional },
-    Field { name: "since", shape: Shape::Text, presence: Presence::Optional },
-    Field { name: "conversation", shape: Shape::Text, presence: Presence::Optional },
-    Field { name: "typing", shape: Shape::Flag, presence: Presence::Optional },
-    Field { name: "token", shape: Shape::Text, presence: Presence::Optional },
+    Field { name: "ref", kind: FieldType::Unsigned, requirement: Requirement::Optional },
+    Field { name: "active", kind: FieldType::Bool, requirement: Requirement::Optional },
+    Field { name: "users", kind: FieldType::Strings, requirement: Requirement::Optional },
+    Field { name: "conversations", kind: FieldType::Strings, requirement: Requirement::Optional },
+    Field { name: "since", kind: FieldType::String, requirement: Requirement::Optional },
+    Field { name: "conversation", kind: FieldType::String, requirement: Requirement::Optional },
+    Field { name: "typing", kind: FieldType::Bool, requirement: Requirement::Optional },
+    Field { name: "token", kind: FieldType::String, requirement: Requirement::Optional },
 ];
 
-impl WireMessage {
+impl MessageJson {
     fn checked(mut self, caller: &Caller, limits: &Limits) -> Result<Message, Problem> {
         self.refuse_strays()?;
         match self.op.0 {
             Op::Beat => Ok(Message::Beat { active: self.active.unwrap_or(true) }),
             Op::Watch => {
                 let (users, conversations) = self.watched(limits)?;
-                take_part(caller, &conversations)?;
-                let (users, conversations) = (once_each(users), once_each(conversations));
+                require_conversations(caller, &conversations)?;
+                let (users, conversations) = (deduplicated(users), deduplicated(conversations));
                 Ok(Message::Watch { users, conversations, since: self.since()? })
             }
             Op::Unwatch => {
                 let (users, conversations) = self.watched(limits)?;
-                Ok(Message::Unwatch { users: once_each(users), conversations: once_each(conversations) })
+                Ok(Message::Unwatch { users: deduplicated(users), conversations: deduplicated(conversations) })
             }
             Op::Typing => {
                 let conversation = ConversationId::parse(given("conversation", self.conversation)?)?;
-                caller.takes_part("conversation", &conversation)?;
+                caller.require_conversation("conversation", &conversation)?;
                 Ok(Message::Typing { conversation, typing: given("typing", self.typing)? })
             }
             Op::Leave => Ok(Message::Leave),
@@ -227,7 +227,7 @@ impl WireMessage {
         Ok((users, conversations))
     }
 
-    fn since(&self) -> Result<Option<Since>, Problem> {
+    fn since(&self) -> Result<Option<EventId>, Problem> {
         let since = self.since.as_deref().map(str::parse).transpose();
         since.map_err(|rule: &str| Problem::invalid("since", rule))
     }

@@ -13,7 +13,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::caller::{Caller, Known, Scope, Scopes};
+use crate::caller::{Authentication, Caller, Scope, Scopes};
 use crate::conversations::Conversations;
 use crate::keys::{KeyError, Keys, SigningKey};
 use crate::problem::{Kind, Problem};
@@ -68,7 +68,7 @@ pub fn verify(keys: &Keys, expect: &Expect, token: &str, now: u64) -> Result<Cal
     let conversations = if scopes.has(Scope::Service) { Conversations::Any } else { listed };
     // A fraction counts as the whole second in which it still holds; a date beyond all counting is cut.
     let expires_at = Some(claims.exp.ceil() as u64);
-    Ok(Caller { user, scopes, known: Known::ByToken, conversations, expires_at })
+    Ok(Caller { user, scopes, authentication: Authentication::Token, conversations, expires_at })
 }
 
 /// Makes a token at `now` in Unix seconds.
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_each_kind_of_key_is_believed_and_of_a_foreign_one_is_not() {
+    fn token_verifies_only_with_its_key() {
         let pairs = [(SECRET, SECRET), (RSA_PRIVATE, RSA_PUBLIC), (ED_PRIVATE, ED_PUBLIC)];
         for (private, public) in pairs {
             let token = mint(&SigningKey::from_text(private).unwrap(), &grant(), NOW).unwrap();
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_another_secret_is_refused() {
+    fn token_of_another_secret_is_refused() {
         let foreign = SigningKey::from_text(&"f".repeat(32)).unwrap();
         let token = mint(&foreign, &grant(), NOW).unwrap();
         assert!(refusal(verify(&keys(SECRET), &Expect::default(), &token, NOW)).contains("signature"));
     }
 
     #[test]
-    fn a_token_that_was_tampered_with_is_refused() {
+    fn tampered_token_is_refused() {
         let token = mint(&SigningKey::from_text(SECRET).unwrap(), &grant(), NOW).unwrap();
         let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
         let claims = json!({"sub": "admin", "exp": NOW + 60}).to_string();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsigned_token_is_refused() {
+    fn unsigned_token_is_refused() {
         let claims = URL_SAFE_NO_PAD.encode(json!({"sub": "alice", "exp": NOW + 60}).to_string());
         for alg in ["none", "None", "", "HS512", "ES256"] {
             let header = URL_SAFE_NO_PAD.encode(json!({ "alg": alg }).to_string());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_is_not_a_secret() {
+    fn public_key_is_not_an_hmac_secret() {
         let header = Header::new(Algorithm::HS256);
         let claims = json!({"sub": "alice", "exp": NOW + 60});
         for secret in [RSA_PUBLIC, RSA_PUBLIC.trim()] {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_holds_until_it_expires_give_or_take_the_leeway() {
+    fn token_expires_after_leeway() {
         let token = mint(&SigningKey::from_text(SECRET).unwrap(), &grant(), NOW).unwrap();
         let at = |now| verify(&keys(SECRET), &Expect::default(), &token, now);
         assert!(at(NOW + 60 + LEEWAY_S - 1).is_ok());
@@ -319,14 +319,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_not_valid_before_its_time() {
+    fn token_is_invalid_before_nbf() {
         let claims = |nbf: u64| json!({"sub": "alice", "exp": NOW + 60, "nbf": nbf});
         assert!(with_claims(claims(NOW + LEEWAY_S)).is_ok());
         assert!(refusal(with_claims(claims(NOW + LEEWAY_S + 1))).contains("not valid yet"));
     }
 
     #[test]
-    fn a_token_must_expire_and_name_somebody() {
+    fn token_needs_exp_and_sub() {
         assert!(refusal(with_claims(json!({"sub": "alice"}))).contains("`exp`"));
         assert!(refusal(with_claims(json!({"exp": NOW + 60}))).contains("`sub`"));
         assert!(refusal(with_claims(json!({"sub": "", "exp": NOW + 60}))).contains("`sub` is empty"));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_come_as_words_or_as_lists_under_any_of_three_names() {
+    fn scopes_are_read_from_three_claims() {
         let scopes = |claim: &str, value: Value| {
             with_claims(json!({"sub": "alice", "exp": NOW + 60, claim: value})).unwrap().scopes
         };
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lists_the_conversations_of_its_person() {
+    fn token_lists_conversations() {
         let claimed = |claim: Value| {
             with_claims(json!({"sub": "alice", "exp": NOW + 60, "conversations": claim}))
                 .map(|caller| caller.conversations)
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_nobody_would_believe_is_not_made() {
+    fn oversized_token_is_not_minted() {
         let minted = |count: usize| {
             let names: Vec<String> = (0..count).map(|place| format!("{place:0128}")).collect();
             let conversations = Conversations::parse(names.iter().map(String::as_str)).unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_list_of_conversations_refuses_the_token_and_says_where() {
+    fn bad_conversations_claim_refuses_the_token() {
         for (claim, detail) in [
             (json!("c1"), "`conversations` is not a list"),
             (json!({"c1": true}), "`conversations` is not a list"),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_knows_when_its_token_expires() {
+    fn caller_carries_token_expiry() {
         let expires_at = |exp: Value| with_claims(json!({"sub": "alice", "exp": exp})).unwrap().expires_at;
         assert_eq!(expires_at(json!(NOW + 60)), Some(NOW + 60));
         assert_eq!(expires_at(json!(NOW as f64 + 0.5)), Some(NOW + 1));
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn issuer_and_audience_are_checked_where_they_are_expected() {
+    fn expected_issuer_and_audience_are_checked() {
         let expect = Expect { issuer: Some("idp".to_owned()), audience: Some("rollcall".to_owned()) };
         let check = |claims: Value| {
             let token = signed(&Header::default(), &claims);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_picked_by_its_id() {
+    fn key_is_selected_by_id() {
         let claims = json!({"sub": "alice", "exp": NOW + 60});
         let header = |id: &str| Header { kid: Some(id.to_owned()), ..Header::default() };
         let set = keys(&key_set());
@@ -431,14 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn a_critical_extension_is_refused() {
+    fn critical_extension_is_refused() {
         let header = Header { crit: Some(vec!["b64".to_owned()]), ..Header::default() };
         let token = signed(&header, &json!({"sub": "alice", "exp": NOW + 60}));
         assert!(refusal(verify(&keys(SECRET), &Expect::default(), &token, NOW)).contains("critical"));
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn malformed_token_is_refused() {
         let long = "a".repeat(MAX_TOKEN_BYTES + 1);
         for token in ["", ".", "..", "a.b", "a.b.c", "a.b.c.d", "e30.e30.e30", "=.=.=", &long] {
             refusal(verify(&keys(SECRET), &Expect::default(), token, NOW));
@@ -447,13 +447,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checking_a_token_never_panics(text in any::<String>(), parts in prop::array::uniform3("[A-Za-z0-9_-]{0,30}")) {
+        fn verifying_a_token_never_panics(text in any::<String>(), parts in prop::array::uniform3("[A-Za-z0-9_-]{0,30}")) {
             let _ = verify(&keys(SECRET), &Expect::default(), &text, NOW);
             let _ = verify(&keys(SECRET), &Expect::default(), &parts.join("."), NOW);
         }
 
         #[test]
-        fn reading_claims_never_panics(header in any::<Vec<u8>>(), claims in any::<Vec<u8>>(), now in any::<u64>()) {
+        fn parsing_claims_never_panics(header in any::<Vec<u8>>(), claims in any::<Vec<u8>>(), now in any::<u64>()) {
             let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(&claims));
             let _ = verify(&keys(SECRET), &Expect::default(), &format!("{message}.AAAA"), now);
             let sealed = format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));

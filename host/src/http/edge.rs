@@ -16,8 +16,8 @@ use hyper::body::{Bytes, Incoming};
 use rollcall_api::call::{Call, Departure, Reason, Settled};
 use rollcall_api::origins::{is_preflight, preflight, stamp};
 use rollcall_api::{
-    Access, BODY_TIMEOUT, Body, Function, LAST_EVENT_ID, Limits, Origins, Page, Problem, Query, ROLLCALL_USER, Reply,
-    Route, Unread, decode, identify, openapi, pages, responses, route,
+    Access, BODY_TIMEOUT, Body, BodyError, Function, LAST_EVENT_ID, Limits, Origins, Page, Problem, Query,
+    ROLLCALL_USER, Reply, Route, decode, identify, openapi, pages, responses, route,
 };
 use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
@@ -230,16 +230,16 @@ fn logged(error: Error) -> Error {
     error
 }
 
-async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes, Unread> {
+async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes, BodyError> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) {
-        return Err(Unread::TooLarge(limit));
+        return Err(BodyError::TooLarge(limit));
     }
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge(limit)),
-        Ok(Err(_)) => Err(Unread::Broken),
-        Err(_) => Err(Unread::TooSlow),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge(limit)),
+        Ok(Err(_)) => Err(BodyError::Incomplete),
+        Err(_) => Err(BodyError::Timeout),
     }
 }
 

@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rollcall_api::{Access, Limits, Since, events};
+use rollcall_api::{Access, EventId, Limits, events};
 use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
 use rollcall_functions::subscribe::Place;
@@ -145,14 +145,14 @@ impl Gateway {
     ///
     /// Everything published before is among it: everybody who is watched was read since, so that not even what was lost on
     /// the way is missing; less what a call takes between its decision and its publication, and what a crowd waits.
-    fn resume_point(&self, watcher: usize) -> Since {
+    fn resume_point(&self, watcher: usize) -> EventId {
         let crowd = Span(self.manners.crowd_interval.as_millis() as u64);
         let sure = self.sure_until.get().0.saturating_sub(SURELY_PUBLISHED.0 + crowd.0);
-        Since { version: sure * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
+        EventId { version: sure * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
     }
 
     /// Whether this may have come about after the resume point. Of whoever is hidden nobody learns.
-    fn is_since(&self, published: Option<&Published>, since: &Since) -> bool {
+    fn is_since(&self, published: Option<&Published>, since: &EventId) -> bool {
         let rules = &self.function_handles.platform.rules;
         published.is_none_or(|published| may_be_since(published, since.version, self.topics.now(), rules))
     }
@@ -179,7 +179,7 @@ impl Spectator {
         &self,
         users: Vec<UserId>,
         conversations: Vec<ConversationId>,
-        since: Option<Since>,
+        since: Option<EventId>,
     ) -> Result<String, Error> {
         let gateway = &self.gateway;
         let limit = gateway.function_handles.platform.rules.watch_limit;
@@ -206,7 +206,7 @@ impl Spectator {
         added: &Added,
         watching: u32,
         conversations: Vec<ConversationId>,
-        since: Option<Since>,
+        since: Option<EventId>,
     ) -> Result<String, Error> {
         let gateway = &self.gateway;
         // First listen, then read: what changes in between is heard.

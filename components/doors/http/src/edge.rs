@@ -4,7 +4,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, Method};
 use rollcall_api::origins::{is_preflight, preflight, stamp};
 use rollcall_api::{
-    Body, Function, Kind, LAST_EVENT_ID, Page, Problem, Query, ROLLCALL_USER, Route, Unread, decode, identify,
+    Body, BodyError, Function, Kind, LAST_EVENT_ID, Page, Problem, Query, ROLLCALL_USER, Route, decode, identify,
     responses, route,
 };
 use rollcall_core::Error;
@@ -40,7 +40,7 @@ pub(crate) async fn answer<D: Door>(
     setup: &Setup,
     head: &Head,
     around: Circumstances,
-    read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, Unread>,
+    read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Answer {
     let origin = setup.origin(&head.headers);
     if let (Some(origin), true) = (origin, is_preflight(&head.method, &head.headers)) {
@@ -64,7 +64,7 @@ async fn dispatch<D: Door>(
     setup: &Setup,
     head: &Head,
     around: Circumstances,
-    read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, Unread>,
+    read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Result<Answer, Problem> {
     match route(&head.method, &head.path)? {
         Route::Page(page) => self::page::<D>(page).await,
@@ -89,7 +89,7 @@ async fn function<D: Door>(
     function: Function<'_>,
     head: &Head,
     around: Circumstances,
-    read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, Unread>,
+    read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Result<Answer, Problem> {
     let query = Query::parse(function, head.query.as_deref())?;
     let access = setup.access(&head.headers)?;
@@ -179,7 +179,7 @@ mod tests {
         Head { method, path: path.to_owned(), query, headers }
     }
 
-    fn answered(settings: &[(&str, &str)], head: &Head, body: Result<&str, Unread>) -> Reply {
+    fn answered(settings: &[(&str, &str)], head: &Head, body: Result<&str, BodyError>) -> Reply {
         let setup = with(settings).unwrap();
         let around = Circumstances { now: || 1_700_000_000, retry_ms: || 1234 };
         let read = async |_limit| body.map(|body| body.as_bytes().to_vec());
@@ -228,7 +228,8 @@ mod tests {
     #[test]
     fn a_body_that_could_not_be_read_is_refused() {
         let head = request(Method::POST, "/v1/heartbeat?as=bob", &[]);
-        for (unread, status) in [(Unread::TooLarge(9), 413), (Unread::TooSlow, 400), (Unread::Broken, 400)] {
+        for (unread, status) in [(BodyError::TooLarge(9), 413), (BodyError::Timeout, 400), (BodyError::Incomplete, 400)]
+        {
             assert_eq!(answered(OPEN, &head, Err(unread)).status(), status);
         }
     }

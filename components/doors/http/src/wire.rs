@@ -7,7 +7,7 @@ use futures::future::{Either, select};
 use http::header::{CONTENT_LENGTH, HOST};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use rollcall_api::{BODY_TIMEOUT, Reply, Unread};
+use rollcall_api::{BODY_TIMEOUT, BodyError, Reply};
 use wasip3::http::types::{ErrorCode, Fields, Method as WasiMethod, Request, Response};
 use wasip3::wit_bindgen::{StreamResult, StreamWriter, spawn};
 use wasip3::{wit_future, wit_stream};
@@ -80,18 +80,18 @@ fn headers(lines: Vec<(String, Vec<u8>)>) -> HeaderMap {
     headers
 }
 
-async fn read(request: Request, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, Unread> {
+async fn read(request: Request, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, BodyError> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) {
-        return Err(Unread::TooLarge(limit));
+        return Err(BodyError::TooLarge(limit));
     }
     match within(BODY_TIMEOUT, collect(request, announced, limit)).await {
         Some(collected) => collected,
-        None => Err(Unread::TooSlow),
+        None => Err(BodyError::Timeout),
     }
 }
 
-async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Result<Vec<u8>, Unread> {
+async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Result<Vec<u8>, BodyError> {
     // Dropped, it says that the body was taken well.
     let (_taken, result) = wit_future::new(|| Ok(()));
     let (mut body, end) = Request::consume_body(request, result);
@@ -100,7 +100,7 @@ async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Re
         let (status, chunk) = body.read(Vec::with_capacity(CHUNK_BYTES)).await;
         bytes.extend(chunk);
         if bytes.len() > limit {
-            return Err(Unread::TooLarge(limit));
+            return Err(BodyError::TooLarge(limit));
         }
         // All that was announced is there: what could come after it, trailers, nobody reads. Waiting for them takes two turns of
         // the host's loop, of which a beat takes about ten in all.
@@ -114,7 +114,7 @@ async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Re
     }
     match end.await {
         Ok(_trailers) => Ok(bytes),
-        Err(_) => Err(Unread::Broken),
+        Err(_) => Err(BodyError::Incomplete),
     }
 }
 

@@ -52,7 +52,7 @@ fn read(stream: &str) -> (Vec<(String, String)>, String) {
 }
 
 #[test]
-fn a_pushed_presence_is_the_answer_about_one_person() {
+fn pushed_presence_equals_queried_presence() {
     let look_up = LookUp { viewer: None, users: vec![user("bob")], form: Form::One };
     for view in [Some(view(Some("lunch"))), None] {
         let pushed = presence(&user("bob"), view.as_ref());
@@ -61,7 +61,7 @@ fn a_pushed_presence_is_the_answer_about_one_person() {
 }
 
 #[test]
-fn typing_says_until_when_and_its_end_that_it_ended() {
+fn typing_event_carries_its_end() {
     let conversation = ConversationId::parse("c \"1\"").unwrap();
     let started = typing(&conversation, &user("bob"), Some(Time(5000)));
     assert_eq!(started, r#"{"conversation":"c \"1\"","user":"bob","typing":true,"until":5000}"#);
@@ -70,7 +70,7 @@ fn typing_says_until_when_and_its_end_that_it_ended() {
 }
 
 #[test]
-fn a_snapshot_holds_what_is_watched_and_whether_it_is_all() {
+fn snapshot_says_whether_it_resumed() {
     let (bob, eve) = (presence(&user("bob"), None), presence(&user("eve"), Some(&view(None))));
     let types = typing(&ConversationId::parse("c").unwrap(), &user("eve"), Some(Time(1)));
     let whole = snapshot([bob.as_str(), eve.as_str()].into_iter(), [types.as_str()].into_iter(), false);
@@ -81,7 +81,7 @@ fn a_snapshot_holds_what_is_watched_and_whether_it_is_all() {
 }
 
 #[test]
-fn a_problem_is_pushed_as_it_is_answered_and_an_end_as_a_socket_closes() {
+fn pushed_problem_equals_its_response() {
     let refused = Problem::invalid("op", "is missing");
     assert_eq!(problem(&refused).as_bytes(), refused.clone().into_reply().body());
     let expired = r#"{"code":4401,"reason":"the token expired: connect again with a fresh one"}"#;
@@ -90,7 +90,7 @@ fn a_problem_is_pushed_as_it_is_answered_and_an_end_as_a_socket_closes() {
 }
 
 #[test]
-fn an_event_on_a_stream_has_a_name_an_id_and_one_line_of_data() {
+fn sse_event_has_name_id_and_data() {
     assert_eq!(sse(PRESENCE, Some("17-0f"), "{}"), "event: presence\nid: 17-0f\ndata: {}\n\n");
     assert_eq!(sse(TYPING, None, r#"{"a":1}"#), "event: typing\ndata: {\"a\":1}\n\n");
     assert_eq!(sse_id("18"), "id: 18\n\n");
@@ -99,7 +99,7 @@ fn an_event_on_a_stream_has_a_name_an_id_and_one_line_of_data() {
 }
 
 #[test]
-fn an_event_on_a_socket_is_its_data_with_name_id_and_reference_in_front() {
+fn socket_event_prepends_name_id_and_ref() {
     let framed = socket(PRESENCE, Some("17"), None, r#"{"user":"bob"}"#);
     assert_eq!(framed, r#"{"event":"presence","id":"17","user":"bob"}"#);
     assert_eq!(socket(DONE, None, Some(u64::MAX), &done()), r#"{"event":"done","ref":18446744073709551615}"#);
@@ -108,7 +108,7 @@ fn an_event_on_a_socket_is_its_data_with_name_id_and_reference_in_front() {
 }
 
 #[test]
-fn no_data_has_a_member_that_the_frame_puts_in_front() {
+fn event_data_never_clashes_with_frame_members() {
     let conversation = ConversationId::parse("c").unwrap();
     let mut retry = Problem::invalid("a", "b");
     retry.retry_after_s = Some(1);
@@ -128,7 +128,7 @@ fn no_data_has_a_member_that_the_frame_puts_in_front() {
 }
 
 #[test]
-fn every_close_has_its_own_code_and_a_reason_that_fits_its_frame() {
+fn close_codes_are_unique_and_reasons_fit() {
     let all = Close::ALL;
     assert_eq!(all.iter().map(|close| close.code()).collect::<HashSet<_>>().len(), all.len());
     // A control frame holds 125 bytes, of which the code takes two.
@@ -137,7 +137,7 @@ fn every_close_has_its_own_code_and_a_reason_that_fits_its_frame() {
 
 proptest! {
     #[test]
-    fn nothing_written_by_a_person_breaks_out_of_a_stream(
+    fn user_text_cannot_break_sse_framing(
         text in any::<String>(),
         spiked in "[a\n\r\\x00: ]{0,20}(\n\nevent: presence\ndata: \\{\\}\n\n)?",
         id in any::<String>(),
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_written_by_a_person_breaks_out_of_a_socket_message(text in any::<String>(), reference in any::<Option<u64>>()) {
+    fn user_text_cannot_break_socket_framing(text in any::<String>(), reference in any::<Option<u64>>()) {
         let data = presence(&user("bob"), Some(&view(Some(&text))));
         let framed = value(&socket(&text, Some(&text), reference, &data));
         prop_assert_eq!(&framed["event"], &text);

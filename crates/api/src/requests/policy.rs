@@ -1,5 +1,5 @@
-//! Requests about who may see whom. A person decides for themselves, a service for anybody, and only an administrator
-//! restricts. Why somebody is hidden is not for viewers: a check is for services and administrators.
+//! Requests about policy. A user decides for themselves, a service for any user, and only an administrator restricts.
+//! The reason why a user is hidden is never shown to viewers: a check is for services and administrators.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::{USER, acting_for, apart, ids};
-use crate::body::{self, Field, Named, Presence, Shape, Word};
+use super::{USER, acting_for, ids, split_batch};
 use crate::call::{Call, Changes, List};
 use crate::caller::{Caller, Scope};
+use crate::json::{self, Field, FieldType, Named, Requirement, StringEnum};
 use crate::limits::MAX_CHANGES;
 use crate::problem::Problem;
 use crate::query::{Query, user_id};
@@ -22,9 +22,9 @@ pub(super) fn privacy(caller: &Caller, query: &Query<'_>) -> Result<Call, Proble
 }
 
 pub(super) fn put_privacy(caller: &Caller, body: &[u8]) -> Result<Call, Problem> {
-    let wire: WirePrivacy = body::read(body, PRIVACY)?;
-    let privacy = Privacy { presence: wire.presence.0, last_seen: wire.last_seen.0 };
-    Ok(Call::SetPrivacy { user: acting_for(caller, wire.user)?, privacy })
+    let request: PrivacyJson = json::read(body, PRIVACY)?;
+    let privacy = Privacy { presence: request.presence.0, last_seen: request.last_seen.0 };
+    Ok(Call::SetPrivacy { user: acting_for(caller, request.user)?, privacy })
 }
 
 pub(super) fn listed(caller: &Caller, list: List, query: &Query<'_>) -> Result<Call, Problem> {
@@ -33,7 +33,7 @@ pub(super) fn listed(caller: &Caller, list: List, query: &Query<'_>) -> Result<C
 
 pub(super) fn put_listed(caller: &Caller, list: List, other: &str, body: &[u8]) -> Result<Call, Problem> {
     let other = user_id("other", other)?;
-    let named = if body.trim_ascii().is_empty() { None } else { body::read::<WireOwner>(body, OWNER)?.user };
+    let named = if body.trim_ascii().is_empty() { None } else { json::read::<OwnerJson>(body, OWNER)?.user };
     let (owner, other) = two(acting_for(caller, named)?, other)?;
     Ok(Call::List { owner, other, list, listed: true })
 }
@@ -48,12 +48,11 @@ pub(super) fn restriction(caller: &Caller, user: &str) -> Result<Call, Problem> 
     Ok(Call::Restriction { user: account(caller, user)? })
 }
 
-/// There is nothing to say in the body. One that says something is refused all the same: whoever sends
-/// `{"restricted":false}` would otherwise get the opposite.
+/// The body has no fields. A field is still refused, or `{"restricted":false}` would do the opposite of what it says.
 pub(super) fn put_restriction(caller: &Caller, user: &str, body: &[u8]) -> Result<Call, Problem> {
     let user = account(caller, user)?;
     if !body.trim_ascii().is_empty() {
-        body::read::<WireNothing>(body, NOTHING)?;
+        json::read::<NothingJson>(body, NOTHING)?;
     }
     Ok(Call::SetRestriction { user, restricted: true })
 }
@@ -64,7 +63,7 @@ pub(super) fn delete_restriction(caller: &Caller, user: &str) -> Result<Call, Pr
 
 pub(super) fn check(caller: &Caller, body: &[u8]) -> Result<Call, Problem> {
     caller.needs_service_or_admin()?;
-    let WireCheck { viewer, subjects } = body::read(body, CHECK)?;
+    let CheckJson { viewer, subjects } = json::read(body, CHECK)?;
     let viewer = viewer.map(|viewer| id("viewer", viewer)).transpose()?;
     if subjects.is_empty() {
         return Err(Problem::invalid("subjects", "is empty"));
@@ -75,23 +74,23 @@ pub(super) fn check(caller: &Caller, body: &[u8]) -> Result<Call, Problem> {
 
 pub(super) fn changes(caller: &Caller, body: &[u8]) -> Result<Changes, Problem> {
     caller.needs(Scope::Service)?;
-    let WireChanges { changes } = body::read(body, CHANGES)?;
-    let (good, refused) = apart("changes", &changes, MAX_CHANGES, |item| change(caller, item.as_bytes()))?;
+    let ChangesJson { changes } = json::read(body, CHANGES)?;
+    let (good, refused) = split_batch("changes", &changes, MAX_CHANGES, |item| change(caller, item.as_bytes()))?;
     Ok(Changes { good, refused })
 }
 
-/// One change of a batch. It is read for what it is to do first, and then for what that takes.
+/// One change of a batch: parsed for its `op` first, then for the fields of that `op`.
 fn change(caller: &Caller, change: &[u8]) -> Result<Change, Problem> {
-    let WireChange { op } = body::read(change, CHANGE)?;
+    let ChangeJson { op } = json::read(change, CHANGE)?;
     match op.0 {
         Op::Block => pair(change).map(|(owner, other)| Change::Block(owner, other)),
         Op::Unblock => pair(change).map(|(owner, other)| Change::Unblock(owner, other)),
         Op::AddContact => pair(change).map(|(owner, other)| Change::AddContact(owner, other)),
         Op::RemoveContact => pair(change).map(|(owner, other)| Change::RemoveContact(owner, other)),
         Op::Privacy => {
-            let wire: WireSetting = body::read(change, SETTING)?;
-            let privacy = Privacy { presence: wire.presence.0, last_seen: wire.last_seen.0 };
-            Ok(Change::SetPrivacy(UserId::parse(wire.user)?, privacy))
+            let request: SettingJson = json::read(change, SETTING)?;
+            let privacy = Privacy { presence: request.presence.0, last_seen: request.last_seen.0 };
+            Ok(Change::SetPrivacy(UserId::parse(request.user)?, privacy))
         }
         Op::Restrict => changed_account(caller, change).map(Change::Restrict),
         Op::Unrestrict => changed_account(caller, change).map(Change::Unrestrict),
@@ -99,68 +98,69 @@ fn change(caller: &Caller, change: &[u8]) -> Result<Change, Problem> {
 }
 
 fn pair(change: &[u8]) -> Result<(UserId, UserId), Problem> {
-    let wire: WirePair = body::read(change, PAIR)?;
-    two(UserId::parse(wire.user)?, id("other", wire.other)?)
+    let request: PairJson = json::read(change, PAIR)?;
+    two(UserId::parse(request.user)?, id("other", request.other)?)
 }
 
 fn changed_account(caller: &Caller, change: &[u8]) -> Result<UserId, Problem> {
     caller.needs(Scope::Admin)?;
-    let wire: WireAccount = body::read(change, ACCOUNT)?;
-    Ok(UserId::parse(wire.user)?)
+    let request: AccountJson = json::read(change, ACCOUNT)?;
+    Ok(UserId::parse(request.user)?)
 }
 
-/// Whose settings the query is about.
+/// The user whose settings the query concerns.
 fn whose(caller: &Caller, query: &Query<'_>) -> Result<UserId, Problem> {
     acting_for(caller, query.text("user")?.map(Cow::into_owned))
 }
 
-/// Refuses to list somebody with themselves: everybody sees themselves, whatever is set.
+/// Refuses a user who lists themselves: users always see themselves.
 fn two(owner: UserId, other: UserId) -> Result<(UserId, UserId), Problem> {
     if owner == other {
-        return Err(Problem::invalid("other", "is the same person as the one whose list it is"));
+        return Err(Problem::invalid("other", "must not be the user who owns the list"));
     }
     Ok((owner, other))
 }
 
-/// The account of the path, for an administrator.
+/// The account named in the path; needs the scope `admin`.
 fn account(caller: &Caller, user: &str) -> Result<UserId, Problem> {
     caller.needs(Scope::Admin)?;
     user_id("user", user)
 }
 
-/// An id that a body has in another field than `user`.
+/// Parses an id from a field other than `user`.
 fn id(field: &str, text: String) -> Result<UserId, Problem> {
     UserId::parse(text).map_err(|invalid| Problem::invalid(field, invalid.rule))
 }
 
-impl Word for Audience {
-    const MEANINGS: &'static [(&'static str, Self)] =
+impl StringEnum for Audience {
+    const VARIANTS: &'static [(&'static str, Self)] =
         &[("everyone", Audience::Everyone), ("contacts", Audience::Contacts), ("nobody", Audience::Nobody)];
 }
 
 const AUDIENCES: &[&str] = &["everyone", "contacts", "nobody"];
 
-const fn audience(name: &'static str, presence: Presence) -> Field {
-    Field { name, shape: Shape::OneOf(AUDIENCES), presence }
+const fn audience(name: &'static str, requirement: Requirement) -> Field {
+    Field { name, kind: FieldType::OneOf(AUDIENCES), requirement }
 }
 
-const fn text(name: &'static str, presence: Presence) -> Field {
-    Field { name, shape: Shape::Text, presence }
+const fn text(name: &'static str, requirement: Requirement) -> Field {
+    Field { name, kind: FieldType::String, requirement }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WirePrivacy {
+struct PrivacyJson {
     user: Option<String>,
     presence: Named<Audience>,
     last_seen: Named<Audience>,
 }
 
-const PRIVACY: &[Field] = &[USER, audience("presence", Presence::Required), audience("last_seen", Presence::Required)];
+const PRIVACY: &[Field] =
+    &[USER, audience("presence", Requirement::Required), audience("last_seen", Requirement::Required)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireOwner {
+struct OwnerJson {
     user: Option<String>,
 }
 
@@ -168,32 +168,32 @@ const OWNER: &[Field] = &[USER];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireNothing {}
+struct NothingJson {}
 
 const NOTHING: &[Field] = &[];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireCheck {
+struct CheckJson {
     viewer: Option<String>,
     subjects: Vec<String>,
 }
 
 const CHECK: &[Field] = &[
-    text("viewer", Presence::Optional),
-    Field { name: "subjects", shape: Shape::Texts, presence: Presence::Required },
+    text("viewer", Requirement::Optional),
+    Field { name: "subjects", kind: FieldType::Strings, requirement: Requirement::Required },
 ];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireChanges<'a> {
+struct ChangesJson<'a> {
     #[serde(borrow)]
     changes: Vec<&'a RawValue>,
 }
 
-const CHANGES: &[Field] = &[Field { name: "changes", shape: Shape::List, presence: Presence::Required }];
+const CHANGES: &[Field] = &[Field { name: "changes", kind: FieldType::Array, requirement: Requirement::Required }];
 
-/// What a change is to do.
+/// The operation of a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
     Block,
@@ -205,8 +205,8 @@ enum Op {
     Unrestrict,
 }
 
-impl Word for Op {
-    const MEANINGS: &'static [(&'static str, Self)] = &[
+impl StringEnum for Op {
+    const VARIANTS: &'static [(&'static str, Self)] = &[
         ("block", Op::Block),
         ("unblock", Op::Unblock),
         ("add_contact", Op::AddContact),
@@ -219,41 +219,41 @@ impl Word for Op {
 
 const OP: Field = Field {
     name: "op",
-    shape: Shape::OneOf(&["block", "unblock", "add_contact", "remove_contact", "privacy", "restrict", "unrestrict"]),
-    presence: Presence::Required,
+    kind: FieldType::OneOf(&["block", "unblock", "add_contact", "remove_contact", "privacy", "restrict", "unrestrict"]),
+    requirement: Requirement::Required,
 };
 
-/// Any change: fields beside this one are the business of what it says.
+/// Any change: the other fields depend on `op`.
 #[derive(Deserialize)]
-struct WireChange {
+struct ChangeJson {
     op: Named<Op>,
 }
 
 const CHANGE: &[Field] = &[
     OP,
     USER,
-    text("other", Presence::Optional),
-    audience("presence", Presence::Optional),
-    audience("last_seen", Presence::Optional),
+    text("other", Requirement::Optional),
+    audience("presence", Requirement::Optional),
+    audience("last_seen", Requirement::Optional),
 ];
 
-/// It must name its user: a service that forgot to would otherwise change its own settings.
-const CHANGED: Field = text("user", Presence::Required);
+/// Required, or a service that forgot to name the user would change its own settings.
+const CHANGED: Field = text("user", Requirement::Required);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WirePair {
+struct PairJson {
     #[serde(rename = "op")]
     _op: IgnoredAny,
     user: String,
     other: String,
 }
 
-const PAIR: &[Field] = &[OP, CHANGED, text("other", Presence::Required)];
+const PAIR: &[Field] = &[OP, CHANGED, text("other", Requirement::Required)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireSetting {
+struct SettingJson {
     #[serde(rename = "op")]
     _op: IgnoredAny,
     user: String,
@@ -262,11 +262,11 @@ struct WireSetting {
 }
 
 const SETTING: &[Field] =
-    &[OP, CHANGED, audience("presence", Presence::Required), audience("last_seen", Presence::Required)];
+    &[OP, CHANGED, audience("presence", Requirement::Required), audience("last_seen", Requirement::Required)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireAccount {
+struct AccountJson {
     #[serde(rename = "op")]
     _op: IgnoredAny,
     user: String,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::call::List;
-use crate::caller::{Known, Scopes};
+use crate::caller::{Authentication, Scopes};
 use crate::conversations::Conversations;
 
 fn user(name: &str) -> UserId {
@@ -18,7 +18,7 @@ fn user(name: &str) -> UserId {
 fn caller(scopes: Scopes) -> Caller {
     let some = Conversations::parse(["c1", "c2"]).unwrap();
     let conversations = if scopes.has(Scope::Service) { Conversations::Any } else { some };
-    Caller { user: user("alice"), scopes, known: Known::ByToken, conversations, expires_at: Some(1000) }
+    Caller { user: user("alice"), scopes, authentication: Authentication::Token, conversations, expires_at: Some(1000) }
 }
 
 fn ask(scopes: Scopes, function: Function<'_>, query: &str, body: &str) -> Result<Call, Problem> {
@@ -44,7 +44,7 @@ fn refused(result: Result<Call, Problem>, status: u16, field: &str, rule: &str) 
 }
 
 #[test]
-fn a_beat_is_active_and_of_another_kind_unless_it_says_so() {
+fn beat_defaults_to_active_and_other() {
     let beat =
         Beat { user: user("alice"), device: DeviceId::parse("web-1").unwrap(), kind: DeviceKind::Other, active: true };
     assert_eq!(post(Function::Heartbeat, r#"{"device":"web-1"}"#), Ok(Call::Beat(beat.clone())));
@@ -54,20 +54,20 @@ fn a_beat_is_active_and_of_another_kind_unless_it_says_so() {
 }
 
 #[test]
-fn a_bad_beat_is_refused_by_field_and_rule() {
+fn bad_beat_names_field_and_rule() {
     let long = format!(r#"{{"device":"{}"}}"#, "x".repeat(129));
     for (body, field, rule) in [
         ("{}", "device", "is missing"),
         (r#"{"device":""}"#, "device", "is empty"),
         (long.as_str(), "device", "is longer than 128 bytes"),
         (r#"{"device":"a\u0000b"}"#, "device", "contains a control character"),
-        (r#"{"device":7}"#, "device", "is not a string"),
+        (r#"{"device":7}"#, "device", "must be a string"),
         (r#"{"device":"d","user":""}"#, "user", "is empty"),
         (r#"{"device":"d","user":"a\nb"}"#, "user", "contains a control character"),
-        (r#"{"device":"d","active":1}"#, "active", "is neither true nor false"),
-        (r#"{"device":"d","kind":"toaster"}"#, "kind", "is not one of web, mobile, desktop, other"),
-        (r#"{"device":"d","kind":{"web":null}}"#, "kind", "is not one of"),
-        (r#"{"device":"d","devcie":"e"}"#, "devcie", "is unknown"),
+        (r#"{"device":"d","active":1}"#, "active", "must be true or false"),
+        (r#"{"device":"d","kind":"toaster"}"#, "kind", "must be one of web, mobile, desktop, other"),
+        (r#"{"device":"d","kind":{"web":null}}"#, "kind", "must be one of"),
+        (r#"{"device":"d","devcie":"e"}"#, "devcie", "is not a known field"),
     ] {
         let body = body.replace('\n', "\\n");
         refused(post(Function::Heartbeat, &body), 400, field, rule);
@@ -75,7 +75,7 @@ fn a_bad_beat_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn only_a_service_acts_for_somebody_else() {
+fn only_service_acts_for_another_user() {
     let service = Scopes::NONE.with(Scope::Service);
     for (function, query, body) in [
         (Function::Heartbeat, "", r#"{"device":"d","user":"bob"}"#),
@@ -98,7 +98,7 @@ fn only_a_service_acts_for_somebody_else() {
 }
 
 #[test]
-fn in_a_batch_a_bad_beat_fails_alone_in_its_place() {
+fn bad_beat_in_batch_fails_alone() {
     let beats = json!({"beats": [
         {"user": "alice", "device": "a"},
         {"user": "bob", "device": "b"},
@@ -135,20 +135,20 @@ fn in_a_batch_a_bad_beat_fails_alone_in_its_place() {
 }
 
 #[test]
-fn a_batch_as_a_whole_must_be_a_list_of_some_but_not_too_many() {
+fn beat_batch_is_bounded() {
     let batch = |count: usize| json!({"beats": vec![json!({"user": "alice", "device": "d"}); count]}).to_string();
     let Ok(Call::Beats(full)) = post(Function::Heartbeats, &batch(1024)) else { panic!("refused") };
     assert_eq!((full.good.len(), full.refused.len()), (1024, 0));
-    refused(post(Function::Heartbeats, &batch(1025)), 400, "beats", "has 1025 items, more than 1024");
+    refused(post(Function::Heartbeats, &batch(1025)), 400, "beats", "has 1025 items; at most 1024 are allowed");
     refused(post(Function::Heartbeats, &batch(0)), 400, "beats", "is empty");
     refused(post(Function::Heartbeats, "{}"), 400, "beats", "is missing");
-    refused(post(Function::Heartbeats, r#"{"beats":{}}"#), 400, "beats", "is not a list");
-    refused(post(Function::Heartbeats, r#"{"beats":[],"x":1}"#), 400, "x", "is unknown");
+    refused(post(Function::Heartbeats, r#"{"beats":{}}"#), 400, "beats", "must be an array");
+    refused(post(Function::Heartbeats, r#"{"beats":[],"x":1}"#), 400, "x", "is not a known field");
     assert_eq!(refusal(post(Function::Heartbeats, r#"{"beats":[{]}"#)).0, 400);
 }
 
 #[test]
-fn a_departure_says_why() {
+fn departure_needs_a_reason() {
     let Ok(Call::Leave(departure)) = post(Function::Leave, r#"{"device":"d","reason":"dropped"}"#) else {
         panic!("refused")
     };
@@ -158,7 +158,7 @@ fn a_departure_says_why() {
 }
 
 #[test]
-fn a_status_is_a_choice_with_or_without_words() {
+fn status_has_optional_note() {
     let chosen = |body: &str| match post(Function::PutStatus, body) {
         Ok(Call::Choose(choice_request)) => choice_request,
         other => panic!("{other:?}"),
@@ -171,7 +171,7 @@ fn a_status_is_a_choice_with_or_without_words() {
 }
 
 #[test]
-fn a_bad_status_is_refused_by_field_and_rule() {
+fn bad_status_names_field_and_rule() {
     let long = |field: &str, length: usize| json!({"choice": "busy", field: "x".repeat(length)}).to_string();
     assert!(post(Function::PutStatus, &long("text", 140)).is_ok());
     for (body, field, rule) in [
@@ -180,8 +180,8 @@ fn a_bad_status_is_refused_by_field_and_rule() {
         (r#"{"choice":"busy","text":"a\tb"}"#.into(), "text", "contains a control character"),
         (r#"{"choice":"busy","for_s":0}"#.into(), "for_s", "is not between 1 and 31536000"),
         (r#"{"choice":"busy","for_s":31536001}"#.into(), "for_s", "is not between 1 and 31536000"),
-        (r#"{"choice":"busy","for_s":"1h"}"#.into(), "for_s", "is not a whole number between 1 and 31536000"),
-        (r#"{"choice":"online"}"#.into(), "choice", "is not one of auto, away, busy, invisible"),
+        (r#"{"choice":"busy","for_s":"1h"}"#.into(), "for_s", "must be a whole number between 1 and 31536000"),
+        (r#"{"choice":"online"}"#.into(), "choice", "must be one of auto, away, busy, invisible"),
         (r#"{"text":"x"}"#.into(), "choice", "is missing"),
     ] {
         refused(post(Function::PutStatus, &body), 400, field, rule);
@@ -189,14 +189,14 @@ fn a_bad_status_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn taking_the_status_back_is_choice_request_nothing() {
+fn deleting_status_chooses_auto() {
     let expected = ChoiceRequest { user: user("alice"), stance: Stance::Auto, for_s: None, note: None };
     assert_eq!(ask(Scopes::NONE, Function::DeleteStatus, "", ""), Ok(Call::Choose(expected)));
     refused(ask(Scopes::NONE, Function::DeleteStatus, "user=", ""), 400, "user", "is empty");
 }
 
 #[test]
-fn people_can_be_asked_about_in_four_ways() {
+fn presence_is_queried_in_four_ways() {
     let listed = |result: Result<Call, Problem>| match result {
         Ok(Call::LookUp(look_up)) => {
             let users: Vec<String> = look_up.users.into_iter().map(UserId::into_string).collect();
@@ -218,7 +218,7 @@ fn people_can_be_asked_about_in_four_ways() {
 }
 
 #[test]
-fn a_bad_id_refuses_the_whole_query_and_names_its_place() {
+fn bad_id_refuses_the_whole_query() {
     let long = "x".repeat(129);
     refused(ask(Scopes::NONE, Function::PresenceOne(""), "", ""), 400, "user", "is empty");
     refused(ask(Scopes::NONE, Function::PresenceOne(&long), "", ""), 400, "user", "is longer than 128 bytes");
@@ -227,28 +227,28 @@ fn a_bad_id_refuses_the_whole_query_and_names_its_place() {
     refused(ask(Scopes::NONE, Function::PresenceBatch, "user_ids=1,", ""), 400, "user_ids[1]", "is empty");
     refused(ask(Scopes::NONE, Function::PresenceBatch, "", ""), 400, "user_ids", "is missing");
     refused(post(Function::PresencePost, r#"{"users":["a","b","c",""]}"#), 400, "users[3]", "is empty");
-    refused(post(Function::PresencePost, r#"{"users":["a",null]}"#), 400, "users[1]", "is not a string");
+    refused(post(Function::PresencePost, r#"{"users":["a",null]}"#), 400, "users[1]", "must be a string");
     refused(post(Function::PresencePost, r#"{"users":[]}"#), 400, "users", "is empty");
     let many = |count: usize| json!({"users": vec!["a"; count]}).to_string();
     assert!(post(Function::PresencePost, &many(500)).is_ok());
-    refused(post(Function::PresencePost, &many(501)), 400, "users", "has 501 items, more than 500");
+    refused(post(Function::PresencePost, &many(501)), 400, "users", "has 501 items; at most 500 are allowed");
 }
 
 #[test]
-fn a_sweep_is_for_services_and_bounded() {
+fn sweep_needs_service_and_is_bounded() {
     let service = Scopes::NONE.with(Scope::Service);
     assert_eq!(refusal(post(Function::Sweep, "")).0, 403);
     assert_eq!(refusal(ask(Scopes::NONE.with(Scope::Admin), Function::Sweep, "", "")).0, 403);
     for (body, limit) in [("", None), (" \n", None), ("{}", None), (r#"{"limit":5}"#, Some(5))] {
         assert_eq!(ask(service, Function::Sweep, "", body), Ok(Call::Sweep(Sweep { limit })));
     }
-    refused(ask(service, Function::Sweep, "", r#"{"limit":0}"#), 400, "limit", "is not between 1 and 1024");
-    refused(ask(service, Function::Sweep, "", r#"{"limit":1025}"#), 400, "limit", "is not between 1 and 1024");
-    refused(ask(service, Function::Sweep, "", r#"{"limit":"all"}"#), 400, "limit", "is not a whole number");
+    refused(ask(service, Function::Sweep, "", r#"{"limit":0}"#), 400, "limit", "must be between 1 and 1024");
+    refused(ask(service, Function::Sweep, "", r#"{"limit":1025}"#), 400, "limit", "must be between 1 and 1024");
+    refused(ask(service, Function::Sweep, "", r#"{"limit":"all"}"#), 400, "limit", "must be a whole number");
 }
 
 #[test]
-fn a_body_over_the_limit_is_too_large() {
+fn body_over_the_limit_is_refused() {
     let limits = Limits::default();
     for function in WITH_BODIES {
         let padded = " ".repeat(function.body_limit(&limits) + 1);
@@ -257,7 +257,7 @@ fn a_body_over_the_limit_is_too_large() {
 }
 
 #[test]
-fn a_body_of_another_type_is_refused() {
+fn non_json_content_type_is_refused() {
     let ask = |content_type| {
         let body = Body { content_type, bytes: br#"{"device":"d"}"#, ..Body::default() };
         decode(Function::Heartbeat, &Query::default(), &caller(Scopes::NONE), body, &Limits::default())
@@ -271,7 +271,7 @@ fn a_body_of_another_type_is_refused() {
 }
 
 #[test]
-fn malformed_json_is_refused_and_says_where() {
+fn malformed_json_names_its_position() {
     for function in [Function::Heartbeat, Function::Heartbeats, Function::Leave, Function::PutStatus] {
         for body in ["", "{", "{]", "nonsense", "{\"device\" \"d\"}"] {
             let problem = post(function, body).unwrap_err();
@@ -281,12 +281,12 @@ fn malformed_json_is_refused_and_says_where() {
 }
 
 #[test]
-fn the_words_that_are_listed_are_the_words_that_are_read() {
-    fn words<T: Word>() -> Vec<&'static str> {
-        T::MEANINGS.iter().map(|(word, _)| *word).collect()
+fn listed_names_match_the_parser() {
+    fn words<T: StringEnum>() -> Vec<&'static str> {
+        T::VARIANTS.iter().map(|(word, _)| *word).collect()
     }
     let listed = |fields: &'static [Field], name: &str| match fields.iter().find(|field| field.name == name) {
-        Some(Field { shape: Shape::OneOf(words), .. }) => words.to_vec(),
+        Some(Field { kind: FieldType::OneOf(words), .. }) => words.to_vec(),
         _ => panic!("{name}"),
     };
     assert_eq!(listed(BEAT, "kind"), words::<DeviceKind>());
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn decoding_what_is_nearly_right_never_panics(
+    fn decoding_near_misses_never_panics(
         name in prop::sample::select(vec![
             "user", "device", "beats", "users", "choice", "text", "for_s", "limit", "reason", "presence", "viewer",
             "subjects", "changes", "op",
@@ -348,7 +348,7 @@ proptest! {
 }
 
 #[test]
-fn figures_and_people_are_for_administrators_alone() {
+fn stats_and_people_need_admin() {
     let admin = Scopes::NONE.with(Scope::Admin);
     assert_eq!(ask(admin, Function::Stats, "", ""), Ok(Call::Stats));
     assert_eq!(ask(admin, Function::Person("b%6Fb"), "", ""), Ok(Call::Person { user: user("bob") }));

@@ -6,14 +6,14 @@ use rollcall_core::policy::{Audience, Privacy, Ruling, Verdict};
 use rollcall_core::{Error, UserId};
 use serde::Serialize;
 
-use super::{answer, in_places, json};
+use super::{answer, in_places, json_reply};
 use crate::call::{Changes, List, Refused};
-use crate::problem::{Reply, WireError};
+use crate::problem::{ErrorJson, Reply};
 
 /// The answer about what a person lets others see, asked for or set.
 pub fn privacy(user: &UserId, privacy: Privacy) -> Reply {
     let Privacy { presence, last_seen } = privacy;
-    json(&WirePrivacy { user: user.as_str(), presence: audience(presence), last_seen: audience(last_seen) })
+    json_reply(&PrivacyJson { user: user.as_str(), presence: audience(presence), last_seen: audience(last_seen) })
 }
 
 /// The answer about whom a person listed, by rising id whatever the order they came in.
@@ -22,8 +22,8 @@ pub fn listed(user: &UserId, list: List, others: &[UserId]) -> Reply {
     let mut others: Vec<&str> = others.iter().map(UserId::as_str).collect();
     others.sort_unstable();
     match list {
-        List::Contacts => json(&WireContacts { user, contacts: others }),
-        List::Blocks => json(&WireBlocks { user, blocks: others }),
+        List::Contacts => json_reply(&ContactsJson { user, contacts: others }),
+        List::Blocks => json_reply(&BlocksJson { user, blocks: others }),
     }
 }
 
@@ -31,19 +31,19 @@ pub fn listed(user: &UserId, list: List, others: &[UserId]) -> Reply {
 pub fn list(owner: &UserId, other: &UserId, list: List, listed: bool) -> Reply {
     let (user, other) = (owner.as_str(), other.as_str());
     match list {
-        List::Contacts => json(&WireContact { user, other, contact: listed }),
-        List::Blocks => json(&WireBlock { user, other, blocked: listed }),
+        List::Contacts => json_reply(&ContactJson { user, other, contact: listed }),
+        List::Blocks => json_reply(&BlockJson { user, other, blocked: listed }),
     }
 }
 
 /// The answer about an account's restriction, asked for or set.
 pub fn restriction(user: &UserId, restricted: bool) -> Reply {
-    json(&WireRestriction { user: user.as_str(), restricted })
+    json_reply(&RestrictionJson { user: user.as_str(), restricted })
 }
 
 /// The answer to a check, in the order asked.
 pub fn check(verdicts: &[Verdict]) -> Reply {
-    json(&WireVerdicts {
+    json_reply(&VerdictsJson {
         verdicts: verdicts.iter().map(|verdict| ruling(verdict.presence)).collect(),
         last_seen: verdicts.iter().map(|verdict| verdict.last_seen).collect(),
     })
@@ -53,11 +53,11 @@ pub fn check(verdicts: &[Verdict]) -> Reply {
 /// failure of ours, in its place.
 pub fn changes<'a>(changes: &'a Changes, outcomes: &[Result<(), Error>]) -> Reply {
     let tried = (0..changes.good.len()).map(|place| match answer(outcomes, place) {
-        Ok(()) => WireChanged::Made { ok: true },
-        Err(problem) => WireChanged::Failed { error: problem.into_wire() },
+        Ok(()) => ChangedJson::Made { ok: true },
+        Err(problem) => ChangedJson::Failed { error: problem.into_json_body() },
     });
-    let refused = |refused: &'a Refused| WireChanged::Failed { error: refused.problem.wire() };
-    json(&WireChanges { outcomes: in_places(tried, &changes.refused, refused) })
+    let refused = |refused: &'a Refused| ChangedJson::Failed { error: refused.problem.json_body() };
+    json_reply(&ChangesJson { outcomes: in_places(tried, &changes.refused, refused) })
 }
 
 pub(super) fn audience(audience: Audience) -> &'static str {
@@ -78,60 +78,60 @@ fn ruling(ruling: Ruling) -> &'static str {
 }
 
 #[derive(Serialize)]
-struct WirePrivacy<'a> {
+struct PrivacyJson<'a> {
     user: &'a str,
     presence: &'static str,
     last_seen: &'static str,
 }
 
 #[derive(Serialize)]
-struct WireContacts<'a> {
+struct ContactsJson<'a> {
     user: &'a str,
     contacts: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
-struct WireBlocks<'a> {
+struct BlocksJson<'a> {
     user: &'a str,
     blocks: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
-struct WireContact<'a> {
+struct ContactJson<'a> {
     user: &'a str,
     other: &'a str,
     contact: bool,
 }
 
 #[derive(Serialize)]
-struct WireBlock<'a> {
+struct BlockJson<'a> {
     user: &'a str,
     other: &'a str,
     blocked: bool,
 }
 
 #[derive(Serialize)]
-struct WireRestriction<'a> {
+struct RestrictionJson<'a> {
     user: &'a str,
     restricted: bool,
 }
 
 #[derive(Serialize)]
-struct WireVerdicts {
+struct VerdictsJson {
     verdicts: Vec<&'static str>,
     last_seen: Vec<bool>,
 }
 
 #[derive(Serialize)]
-struct WireChanges<'a> {
-    outcomes: Vec<WireChanged<'a>>,
+struct ChangesJson<'a> {
+    outcomes: Vec<ChangedJson<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum WireChanged<'a> {
+enum ChangedJson<'a> {
     Made { ok: bool },
-    Failed { error: WireError<'a> },
+    Failed { error: ErrorJson<'a> },
 }
 
 #[cfg(test)]

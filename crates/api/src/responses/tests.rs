@@ -35,19 +35,19 @@ fn asked(users: &[&str], form: Form) -> LookUp {
 }
 
 #[test]
-fn a_beat_is_answered_with_the_next() {
+fn beat_response_has_next_beat() {
     let expected = r#"{"user":"bob","state":"online","version":1700000000000000,"next_beat_ms":30000}"#;
     assert_eq!(text(&heartbeat(&user("bob"), &STANDING)), expected);
 }
 
 #[test]
-fn a_departure_has_no_next_beat() {
+fn leave_response_has_no_next_beat() {
     let gone = Standing { state: State::Offline, ..STANDING };
     assert_eq!(text(&leave(&user("bob"), &gone)), r#"{"user":"bob","state":"offline","version":1700000000000000}"#);
 }
 
 #[test]
-fn a_status_shows_the_choice_as_it_is_kept() {
+fn status_response_shows_stored_choice() {
     let note = Note { text: "lunch".into(), emoji: "🍜".into(), until: Some(Time(5)) };
     let choice = Choice { stance: Stance::Busy, at: Time(1), until: Some(Time(5)), note: Some(note) };
     let chosen = Chosen { standing: Standing { state: State::Busy, ..STANDING }, choice };
@@ -62,7 +62,7 @@ fn a_status_shows_the_choice_as_it_is_kept() {
 }
 
 #[test]
-fn a_batch_is_answered_in_the_order_sent() {
+fn batch_response_keeps_request_order() {
     let device = DeviceId::parse("d").unwrap();
     let beat = |name| Beat { user: user(name), device: device.clone(), kind: DeviceKind::Web, active: true };
     let refused = |place, user, field: &str| Refused { place, user, problem: Problem::invalid(field, "is empty") };
@@ -92,7 +92,7 @@ fn a_batch_is_answered_in_the_order_sent() {
 }
 
 #[test]
-fn a_presence_is_written_with_all_its_members() {
+fn presence_has_all_members() {
     let expected = r#"{"user":"bob","state":"away","since":1000,"last_seen":2000,"version":7,"note":null}"#;
     let reply = look_up(&asked(&["bob"], Form::One), &[Ok(Some(view(State::Away)))]);
     assert_eq!(text(&reply), expected);
@@ -100,7 +100,7 @@ fn a_presence_is_written_with_all_its_members() {
 }
 
 #[test]
-fn only_ones_own_eyes_see_the_choice() {
+fn choice_is_shown_only_to_its_user() {
     let choice = Choice { stance: Stance::Invisible, at: Time(1), until: Some(Time(9)), note: None };
     let own = View { choice: Some(choice), ..view(State::Offline) };
     let reply = value(&look_up(&asked(&["bob"], Form::One), &[Ok(Some(own))]));
@@ -108,13 +108,13 @@ fn only_ones_own_eyes_see_the_choice() {
 }
 
 #[test]
-fn who_is_hidden_is_all_null_whoever_they_are() {
+fn hidden_user_is_all_null() {
     let expected = r#"{"user":"bob","state":null,"since":null,"last_seen":null,"version":null,"note":null}"#;
     assert_eq!(text(&look_up(&asked(&["bob"], Form::One), &[Ok(None)])), expected);
 }
 
 #[test]
-fn a_list_keeps_its_order_and_fails_in_place() {
+fn list_keeps_order_and_fails_in_place() {
     let views = [Ok(Some(view(State::Online))), Err(Error::Unavailable(1)), Ok(None)];
     let reply = value(&look_up(&asked(&["b", "c", "a"], Form::List), &views));
     let list = reply["presences"].as_array().unwrap();
@@ -124,7 +124,7 @@ fn a_list_keeps_its_order_and_fails_in_place() {
 }
 
 #[test]
-fn when_nobody_could_be_read_the_answer_is_the_failure() {
+fn list_fails_if_every_user_failed() {
     let away = || Err(Error::Unavailable(1));
     for (form, views) in [
         (Form::One, vec![away()]),
@@ -139,14 +139,14 @@ fn when_nobody_could_be_read_the_answer_is_the_failure() {
 }
 
 #[test]
-fn the_compact_form_maps_ids_to_states_in_the_order_asked() {
+fn compact_form_maps_ids_to_states() {
     let views = [Ok(Some(view(State::Online))), Ok(None), Ok(Some(view(State::Offline)))];
     let reply = look_up(&asked(&["2", "1", "3\""], Form::Compact), &views);
     assert_eq!(text(&reply), r#"{"2":"online","1":null,"3\"":"offline"}"#);
 }
 
 #[test]
-fn a_sign_of_typing_is_answered_with_how_long_it_lasts_and_its_end_without() {
+fn typing_response_has_ttl_only_when_typing() {
     let conversation = ConversationId::parse("c1").unwrap();
     let started = TypingUpdate { user: user("bob"), conversation, typing: true };
     let expected = r#"{"conversation":"c1","user":"bob","typing":true,"ttl_ms":5000}"#;
@@ -156,7 +156,7 @@ fn a_sign_of_typing_is_answered_with_how_long_it_lasts_and_its_end_without() {
 }
 
 #[test]
-fn typists_are_answered_with_until_when_they_type() {
+fn typists_response_has_expiry() {
     let conversation = ConversationId::parse("c1").unwrap();
     let expected = r#"{"conversation":"c1","typists":[{"user":"bob","until":1000},{"user":"eve","until":2000}]}"#;
     let (bob, eve) = (user("bob"), user("eve"));
@@ -165,7 +165,7 @@ fn typists_are_answered_with_until_when_they_type() {
 }
 
 #[test]
-fn a_sweep_is_answered_with_its_counts() {
+fn sweep_response_has_counts() {
     let settled = Settled { examined: 5, published: 1, rescheduled: 2, stale: 1, failed: 1 };
     assert_eq!(text(&sweep(&settled)), r#"{"examined":5,"published":1,"rescheduled":2,"stale":1,"failed":1}"#);
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::caller::{Known, Scopes};
+use crate::caller::{Authentication, Scopes};
 use crate::conversations::Conversations;
 
 /// Alice, who takes part in `c1` and `c2`.
@@ -15,7 +15,7 @@ fn alice() -> Caller {
     Caller {
         user: UserId::parse("alice").unwrap(),
         scopes: Scopes::NONE,
-        known: Known::ByToken,
+        authentication: Authentication::Token,
         conversations: Conversations::parse(["c1", "c2"]).unwrap(),
         expires_at: Some(1000),
     }
@@ -45,10 +45,10 @@ fn conversations(names: &[&str]) -> Vec<ConversationId> {
 }
 
 #[test]
-fn every_message_is_understood_as_documented() {
+fn every_documented_message_decodes() {
     assert_eq!(understood(r#"{"op":"beat","active":false}"#), Message::Beat { active: false });
     assert_eq!(understood(r#"{"op":"beat"}"#), Message::Beat { active: true });
-    let since = Some(Since { version: 5, digest: None });
+    let since = Some(EventId { version: 5, digest: None });
     let watch = r#"{"op":"watch","users":["b","a","b"],"conversations":["c2","c1","c2"],"since":"5"}"#;
     let expected = Message::Watch { users: users(&["b", "a"]), conversations: conversations(&["c2", "c1"]), since };
     assert_eq!(understood(watch), expected);
@@ -62,7 +62,7 @@ fn every_message_is_understood_as_documented() {
 }
 
 #[test]
-fn a_reference_is_repeated_with_what_was_understood_and_with_what_was_not() {
+fn ref_is_returned_on_success_and_error() {
     assert_eq!(decoded(r#"{"op":"leave","ref":18446744073709551615}"#).unwrap().0, Some(u64::MAX));
     assert_eq!(decoded(r#"{"op":"leave","ref":null}"#).unwrap().0, None);
     for text in [
@@ -79,28 +79,28 @@ fn a_reference_is_repeated_with_what_was_understood_and_with_what_was_not() {
 }
 
 #[test]
-fn a_bad_message_is_refused_by_field_and_rule() {
+fn bad_message_names_field_and_rule() {
     for (text, field, rule) in [
         (r#"{}"#, "op", "is missing"),
-        (r#"{"op":null}"#, "op", "is not one of beat, watch, unwatch, typing, leave, token"),
-        (r#"{"op":"dance"}"#, "op", "is not one of"),
+        (r#"{"op":null}"#, "op", "must be one of beat, watch, unwatch, typing, leave, token"),
+        (r#"{"op":"dance"}"#, "op", "must be one of"),
         (r#"{"op":"beat","op":"beat"}"#, "op", "is given twice"),
-        (r#"{"op":"beat","ref":"7"}"#, "ref", "is not a whole number"),
-        (r#"{"op":"beat","ref":-7}"#, "ref", "is not a whole number"),
-        (r#"{"op":"beat","ref":1.5}"#, "ref", "is not a whole number"),
-        (r#"{"op":"beat","active":1}"#, "active", "is neither true nor false"),
-        (r#"{"op":"beat","device":"d"}"#, "device", "is unknown"),
-        (r#"{"op":"leave","reason":"logout"}"#, "reason", "is unknown"),
+        (r#"{"op":"beat","ref":"7"}"#, "ref", "must be a whole number"),
+        (r#"{"op":"beat","ref":-7}"#, "ref", "must be a whole number"),
+        (r#"{"op":"beat","ref":1.5}"#, "ref", "must be a whole number"),
+        (r#"{"op":"beat","active":1}"#, "active", "must be true or false"),
+        (r#"{"op":"beat","device":"d"}"#, "device", "is not a known field"),
+        (r#"{"op":"leave","reason":"logout"}"#, "reason", "is not a known field"),
         (r#"{"op":"beat","users":["a"]}"#, "users", "does not belong to this `op`"),
         (r#"{"op":"unwatch","users":["a"],"since":"5"}"#, "since", "does not belong to this `op`"),
-        (r#"{"op":"watch"}"#, "users", "names nobody, and `conversations` names none"),
-        (r#"{"op":"unwatch","users":[],"conversations":[]}"#, "users", "names nobody"),
-        (r#"{"op":"watch","users":"a"}"#, "users", "is not a list"),
-        (r#"{"op":"watch","users":["a",5]}"#, "users[1]", "is not a string"),
+        (r#"{"op":"watch"}"#, "users", "is empty, and so is `conversations`"),
+        (r#"{"op":"unwatch","users":[],"conversations":[]}"#, "users", "is empty"),
+        (r#"{"op":"watch","users":"a"}"#, "users", "must be an array"),
+        (r#"{"op":"watch","users":["a",5]}"#, "users[1]", "must be a string"),
         (r#"{"op":"watch","users":["a",""]}"#, "users[1]", "is empty"),
         (r#"{"op":"watch","conversations":["c1",""]}"#, "conversations[1]", "is empty"),
-        (r#"{"op":"watch","users":["a"],"since":"soon"}"#, "since", "is not an id of an event"),
-        (r#"{"op":"watch","users":["a"],"since":5}"#, "since", "is not a string"),
+        (r#"{"op":"watch","users":["a"],"since":"soon"}"#, "since", "must be an event id"),
+        (r#"{"op":"watch","users":["a"],"since":5}"#, "since", "must be a string"),
         (r#"{"op":"typing","typing":true}"#, "conversation", "is missing"),
         (r#"{"op":"typing","conversation":"c1"}"#, "typing", "is missing"),
         (r#"{"op":"typing","conversation":"","typing":true}"#, "conversation", "is empty"),
@@ -111,9 +111,9 @@ fn a_bad_message_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn only_participants_type_in_and_watch_a_conversation() {
-    refused(r#"{"op":"typing","conversation":"c9","typing":false}"#, 403, "conversation", "is not among");
-    refused(r#"{"op":"watch","conversations":["c1","c9"]}"#, 403, "conversations[1]", "is not among");
+fn only_participants_type_in_and_watch_conversations() {
+    refused(r#"{"op":"typing","conversation":"c9","typing":false}"#, 403, "conversation", "is not listed");
+    refused(r#"{"op":"watch","conversations":["c1","c9"]}"#, 403, "conversations[1]", "is not listed");
     assert!(decoded(r#"{"op":"unwatch","conversations":["c9"]}"#).is_ok());
     let anywhere = Caller { conversations: Conversations::Any, ..alice() };
     let watch = r#"{"op":"watch","conversations":["c9"]}"#;
@@ -121,7 +121,7 @@ fn only_participants_type_in_and_watch_a_conversation() {
 }
 
 #[test]
-fn a_list_is_bounded_and_so_is_a_message() {
+fn lists_and_messages_are_bounded() {
     let limits = Limits { query_ids: 2, ..Limits::default() };
     for field in ["users", "conversations"] {
         let list = |count: usize| json!({"op": "watch", field: vec!["c1"; count]}).to_string();
@@ -135,27 +135,27 @@ fn a_list_is_bounded_and_so_is_a_message() {
 }
 
 #[test]
-fn what_is_no_object_is_refused() {
+fn message_must_be_an_object() {
     for text in ["", "{", "nonsense", "[]", "\"leave\"", "[\"leave\"]", "{\"op\":\"leave\"}x"] {
         assert_eq!(decoded(text).unwrap_err().1.status(), 400, "{text}");
     }
 }
 
 #[test]
-fn a_message_does_not_show_its_token() {
+fn debug_output_hides_the_token() {
     assert!(!format!("{:?}", understood(r#"{"op":"token","token":"hush"}"#)).contains("hush"));
     let shown = format!("{:?}", understood(r#"{"op":"watch","users":["bob"]}"#));
     assert!(shown.contains("bob"), "{shown}");
 }
 
 #[test]
-fn the_operations_and_fields_that_are_listed_are_those_that_are_read() {
+fn listed_ops_and_fields_match_the_parser() {
     let listed = match FIELDS.iter().find(|field| field.name == "op") {
-        Some(Field { shape: Shape::OneOf(words), .. }) => words.to_vec(),
+        Some(Field { kind: FieldType::OneOf(words), .. }) => words.to_vec(),
         _ => panic!("no op"),
     };
-    assert_eq!(listed, Op::MEANINGS.iter().map(|(word, _)| *word).collect::<Vec<_>>());
-    for (word, op) in Op::MEANINGS {
+    assert_eq!(listed, Op::VARIANTS.iter().map(|(word, _)| *word).collect::<Vec<_>>());
+    for (word, op) in Op::VARIANTS {
         let known = |name: &&str| FIELDS.iter().any(|field| field.name == *name);
         assert!(op.fields().iter().all(known), "{word}");
     }
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn decoding_what_is_nearly_right_never_panics_and_always_knows_the_reference(
+    fn decoding_never_panics_and_keeps_ref(
         op in prop::sample::select(vec!["beat", "watch", "unwatch", "typing", "leave", "token", "dance"]),
         name in prop::sample::select(vec!["active", "users", "conversations", "since", "conversation", "typing", "token"]),
         text in any::<String>(),

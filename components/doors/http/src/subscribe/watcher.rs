@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rollcall_api::call::View;
-use rollcall_api::{Since, events};
+use rollcall_api::{EventId, events};
 use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{ConversationId, Rules, State, Time, UserId};
 
@@ -29,7 +29,7 @@ impl Watcher {
     pub(super) fn new(
         everybody: Vec<Update>,
         rooms: impl IntoIterator<Item = (ConversationId, Vec<(UserId, Time)>)>,
-        since: Option<Since>,
+        since: Option<EventId>,
         rules: &Rules,
     ) -> (Self, String) {
         let heard = everybody.iter().map(|update| update.version).max().unwrap_or_default();
@@ -91,12 +91,12 @@ impl Watcher {
     /// From where to resume, here or at any other host: surely nothing from before is yet to come out.
     fn id(&self) -> String {
         let version = self.heard.saturating_sub(SURELY_PUBLISHED.0.saturating_mul(1000));
-        Since { version, digest: None }.to_string()
+        EventId { version, digest: None }.to_string()
     }
 }
 
 /// Whether a reader who has heard that much may not know this.
-fn is_since(view: Option<&View>, since: &Since, now: Time, rules: &Rules) -> bool {
+fn is_since(view: Option<&View>, since: &EventId, now: Time, rules: &Rules) -> bool {
     // Of whoever is hidden, and of when somebody left who hides that, nothing tells when it came about: it is told always.
     let Some(View { published, .. }) = view else { return true };
     let hides_when = published.state == State::Offline && published.last_seen.is_none();

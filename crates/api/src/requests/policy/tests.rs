@@ -6,7 +6,7 @@ use rollcall_core::MAX_ID_BYTES;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::caller::{Known, Scopes};
+use crate::caller::{Authentication, Scopes};
 use crate::conversations::Conversations;
 use crate::route::Function;
 use crate::{Body, Kind, Limits, decode};
@@ -20,7 +20,7 @@ fn user(name: &str) -> UserId {
 /// Bob, by a token with these scopes.
 fn bob(scopes: Scopes) -> Caller {
     let conversations = Conversations::NONE;
-    Caller { user: user("bob"), scopes, known: Known::ByToken, conversations, expires_at: Some(1000) }
+    Caller { user: user("bob"), scopes, authentication: Authentication::Token, conversations, expires_at: Some(1000) }
 }
 
 fn person() -> Caller {
@@ -37,7 +37,7 @@ fn admin() -> Caller {
 
 /// Bob, as he says, on a server without a key.
 fn by_word() -> Caller {
-    Caller { known: Known::ByWord, expires_at: None, ..bob(Scopes::ALL) }
+    Caller { authentication: Authentication::Unverified, expires_at: None, ..bob(Scopes::ALL) }
 }
 
 fn ask(caller: &Caller, function: Function<'_>, query: &str, body: &str) -> Result<Call, Problem> {
@@ -61,10 +61,10 @@ fn forbidden(result: Result<Call, Problem>, scope: &str) {
 }
 
 #[test]
-fn a_person_asks_for_and_sets_their_own_privacy() {
+fn user_reads_and_sets_own_privacy() {
     assert_eq!(ask(&person(), Function::Privacy, "", ""), Ok(Call::Privacy { user: user("bob") }));
-    for (presence, means) in Audience::MEANINGS {
-        for (last_seen, also_means) in Audience::MEANINGS {
+    for (presence, means) in Audience::VARIANTS {
+        for (last_seen, also_means) in Audience::VARIANTS {
             let body = json!({"presence": presence, "last_seen": last_seen}).to_string();
             let privacy = Privacy { presence: *means, last_seen: *also_means };
             let expected = Call::SetPrivacy { user: user("bob"), privacy };
@@ -74,19 +74,19 @@ fn a_person_asks_for_and_sets_their_own_privacy() {
 }
 
 #[test]
-fn a_bad_privacy_is_refused_by_field_and_rule() {
+fn bad_privacy_names_field_and_rule() {
     for (body, field, rule) in [
         ("{}", "presence", "is missing"),
         (r#"{"presence":"nobody"}"#, "last_seen", "is missing"),
         (r#"{"last_seen":"nobody"}"#, "presence", "is missing"),
-        (r#"{"presence":"friends","last_seen":"nobody"}"#, "presence", "is not one of everyone, contacts, nobody"),
-        (r#"{"presence":"nobody","last_seen":"Nobody"}"#, "last_seen", "is not one of everyone, contacts, nobody"),
-        (r#"{"presence":null,"last_seen":"nobody"}"#, "presence", "is not one of"),
-        (r#"{"presence":"nobody","last_seen":{"nobody":null}}"#, "last_seen", "is not one of"),
-        (r#"{"presence":"nobody","last_seen":"nobody","note":"nobody"}"#, "note", "is unknown"),
+        (r#"{"presence":"friends","last_seen":"nobody"}"#, "presence", "must be one of everyone, contacts, nobody"),
+        (r#"{"presence":"nobody","last_seen":"Nobody"}"#, "last_seen", "must be one of everyone, contacts, nobody"),
+        (r#"{"presence":null,"last_seen":"nobody"}"#, "presence", "must be one of"),
+        (r#"{"presence":"nobody","last_seen":{"nobody":null}}"#, "last_seen", "must be one of"),
+        (r#"{"presence":"nobody","last_seen":"nobody","note":"nobody"}"#, "note", "is not a known field"),
         (r#"{"presence":"nobody","presence":"nobody","last_seen":"nobody"}"#, "presence", "is given twice"),
         (r#"{"presence":"nobody","last_seen":"nobody","user":""}"#, "user", "is empty"),
-        (r#"{"presence":"nobody","last_seen":"nobody","user":7}"#, "user", "is not a string"),
+        (r#"{"presence":"nobody","last_seen":"nobody","user":7}"#, "user", "must be a string"),
     ] {
         refused(ask(&person(), Function::PutPrivacy, "", body), 400, field, rule);
     }
@@ -95,7 +95,7 @@ fn a_bad_privacy_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn a_list_is_asked_for_whole_and_changed_one_by_one() {
+fn lists_are_read_whole_and_changed_singly() {
     for list in BOTH {
         assert_eq!(ask(&person(), Function::Listed(list), "", ""), Ok(Call::Listed { user: user("bob"), list }));
         let expected = |listed| Call::List { owner: user("bob"), other: user("alice"), list, listed };
@@ -108,7 +108,7 @@ fn a_list_is_asked_for_whole_and_changed_one_by_one() {
 }
 
 #[test]
-fn ids_in_a_path_are_unescaped_and_checked() {
+fn path_ids_are_decoded_and_validated() {
     let long = "x".repeat(MAX_ID_BYTES + 1);
     for (path, id) in [("a%2Fb", "a/b"), ("%E5%90%8D%40x+1", "名@x+1"), ("%2E%2E", ".."), ("a%20b", "a b"), ("0", "0")]
     {
@@ -140,8 +140,8 @@ fn ids_in_a_path_are_unescaped_and_checked() {
 }
 
 #[test]
-fn nobody_lists_themselves() {
-    let rule = "is the same person";
+fn user_cannot_list_themselves() {
+    let rule = "must not be the user who owns the list";
     for list in BOTH {
         refused(ask(&person(), Function::PutListed(list, "bob"), "", ""), 400, "other", rule);
         refused(ask(&person(), Function::PutListed(list, "b%6Fb"), "", ""), 400, "other", rule);
@@ -155,12 +155,12 @@ fn nobody_lists_themselves() {
 }
 
 #[test]
-fn a_bad_body_or_query_of_a_list_is_refused_by_field_and_rule() {
+fn bad_list_request_names_field_and_rule() {
     for list in BOTH {
         let put = |body| ask(&person(), Function::PutListed(list, "alice"), "", body);
-        refused(put(r#"{"user":7}"#), 400, "user", "is not a string");
+        refused(put(r#"{"user":7}"#), 400, "user", "must be a string");
         refused(put(r#"{"user":""}"#), 400, "user", "is empty");
-        refused(put(r#"{"other":"eve"}"#), 400, "other", "is unknown; the fields are user");
+        refused(put(r#"{"other":"eve"}"#), 400, "other", "is not a known field; the fields are user");
         assert_eq!(put("{").unwrap_err().kind, Kind::Malformed);
         assert_eq!(put("[]").unwrap_err().kind, Kind::Invalid);
         for function in [Function::Listed(list), Function::DeleteListed(list, "alice")] {
@@ -173,7 +173,7 @@ fn a_bad_body_or_query_of_a_list_is_refused_by_field_and_rule() {
 }
 
 #[test]
-fn only_a_service_sets_and_sees_what_is_somebody_elses() {
+fn only_service_handles_another_users_settings() {
     let privacy = r#"{"user":"eve","presence":"nobody","last_seen":"nobody"}"#;
     let mut asked = vec![(Function::Privacy, "user=eve", ""), (Function::PutPrivacy, "", privacy)];
     for list in BOTH {
@@ -197,7 +197,7 @@ fn only_a_service_sets_and_sees_what_is_somebody_elses() {
 }
 
 #[test]
-fn only_an_administrator_sees_and_sets_a_restriction() {
+fn restrictions_need_admin() {
     let eve = || user("eve");
     for (function, expected) in [
         (Function::Restriction("eve"), Call::Restriction { user: eve() }),
@@ -217,20 +217,20 @@ fn only_an_administrator_sees_and_sets_a_restriction() {
 }
 
 #[test]
-fn a_restriction_has_nothing_to_say_in_its_body() {
+fn restriction_body_must_have_no_fields() {
     let put = |body| ask(&admin(), Function::PutRestriction("eve"), "", body);
     let expected = Call::SetRestriction { user: user("eve"), restricted: true };
     for body in ["", " ", "{}", " {} "] {
         assert_eq!(put(body), Ok(expected.clone()));
     }
-    refused(put(r#"{"restricted":false}"#), 400, "restricted", "is unknown; there are no fields here");
-    refused(put(r#"{"user":"eve"}"#), 400, "user", "is unknown");
+    refused(put(r#"{"restricted":false}"#), 400, "restricted", "is not a known field; there are none here");
+    refused(put(r#"{"user":"eve"}"#), 400, "user", "is not a known field");
     assert_eq!(put("{").unwrap_err().kind, Kind::Malformed);
     assert_eq!(put("null").unwrap_err().kind, Kind::Invalid);
 }
 
 #[test]
-fn a_check_is_for_services_and_administrators() {
+fn check_needs_service_or_admin() {
     let body = r#"{"viewer":"alice","subjects":["bob","名/1","bob"]}"#;
     forbidden(ask(&person(), Function::Check, "", body), "`service` or the scope `admin`");
     for caller in [service(), admin(), by_word()] {
@@ -245,25 +245,25 @@ fn a_check_is_for_services_and_administrators() {
 }
 
 #[test]
-fn a_bad_check_is_refused_by_field_and_rule() {
+fn bad_check_names_field_and_rule() {
     for (body, field, rule) in [
         ("{}", "subjects", "is missing"),
         (r#"{"subjects":[]}"#, "subjects", "is empty"),
-        (r#"{"subjects":null}"#, "subjects", "is not a list"),
-        (r#"{"subjects":"bob"}"#, "subjects", "is not a list"),
-        (r#"{"subjects":["bob",7]}"#, "subjects[1]", "is not a string"),
+        (r#"{"subjects":null}"#, "subjects", "must be an array"),
+        (r#"{"subjects":"bob"}"#, "subjects", "must be an array"),
+        (r#"{"subjects":["bob",7]}"#, "subjects[1]", "must be a string"),
         (r#"{"subjects":["bob",""]}"#, "subjects[1]", "is empty"),
         (r#"{"subjects":["a\u0007"]}"#, "subjects[0]", "contains a control character"),
         (r#"{"viewer":"","subjects":["bob"]}"#, "viewer", "is empty"),
-        (r#"{"viewer":7,"subjects":["bob"]}"#, "viewer", "is not a string"),
-        (r#"{"user":"alice","subjects":["bob"]}"#, "user", "is unknown; the fields are viewer, subjects"),
+        (r#"{"viewer":7,"subjects":["bob"]}"#, "viewer", "must be a string"),
+        (r#"{"user":"alice","subjects":["bob"]}"#, "user", "is not a known field; the fields are viewer, subjects"),
     ] {
         refused(ask(&service(), Function::Check, "", body), 400, field, rule);
     }
 }
 
 #[test]
-fn a_check_of_the_most_and_the_longest_subjects_fits_and_one_more_is_too_many() {
+fn largest_check_fits_and_one_more_fails() {
     let body = |count: usize| {
         let subjects: Vec<String> = (0..count).map(|place| format!("{place:0>MAX_ID_BYTES$}")).collect();
         json!({"viewer": "v".repeat(MAX_ID_BYTES), "subjects": subjects}).to_string()
@@ -273,7 +273,7 @@ fn a_check_of_the_most_and_the_longest_subjects_fits_and_one_more_is_too_many() 
     };
     assert_eq!((subjects.len(), subjects.iter().last().map(str::len)), (10_000, Some(128)));
     let more = ask(&service(), Function::Check, "", &body(MAX_SUBJECTS + 1));
-    refused(more, 400, "subjects", "has 10001 items, more than 10000");
+    refused(more, 400, "subjects", "has 10001 items; at most 10000 are allowed");
 }
 
 fn all_changes() -> Vec<(Value, Change)> {
@@ -302,54 +302,66 @@ fn batch(caller: &Caller, changes: &[Value]) -> Result<Changes, Problem> {
 }
 
 #[test]
-fn a_service_changes_many_things_and_restricts_only_as_an_administrator() {
-    let (wire, expected): (Vec<_>, Vec<_>) = all_changes().into_iter().unzip();
+fn batch_restricts_only_with_admin() {
+    let (sent, expected): (Vec<_>, Vec<_>) = all_changes().into_iter().unzip();
     for caller in [bob(Scopes::ALL), by_word()] {
-        assert_eq!(batch(&caller, &wire), Ok(Changes { good: expected.clone(), refused: Vec::new() }));
+        assert_eq!(batch(&caller, &sent), Ok(Changes { good: expected.clone(), refused: Vec::new() }));
     }
-    let Changes { good, refused } = batch(&service(), &wire).unwrap();
+    let Changes { good, refused } = batch(&service(), &sent).unwrap();
     assert_eq!(good.as_slice(), expected.get(..5).unwrap());
     let places = refused.iter().map(|refused| (refused.place, refused.problem.kind)).collect::<Vec<_>>();
     assert_eq!(places, [(5, Kind::Forbidden), (6, Kind::Forbidden)]);
     assert!(refused.iter().all(|refused| refused.problem.detail.contains("`admin`")));
     for caller in [person(), admin()] {
-        assert_eq!(batch(&caller, &wire).unwrap_err().detail, "this needs a token with the scope `service`");
+        assert_eq!(batch(&caller, &sent).unwrap_err().detail, "this needs a token with the scope `service`");
     }
 }
 
 #[test]
-fn in_a_batch_a_bad_change_fails_alone_in_its_place() {
+fn bad_change_in_batch_fails_alone() {
     let bad = [
         (json!({"user": "bob", "other": "alice"}), "op", "is missing"),
-        (json!({"op": "mute", "user": "bob", "other": "alice"}), "op", "is not one of block, unblock, add_contact"),
-        (json!({"op": {"block": null}, "user": "bob", "other": "alice"}), "op", "is not one of"),
+        (json!({"op": "mute", "user": "bob", "other": "alice"}), "op", "must be one of block, unblock, add_contact"),
+        (json!({"op": {"block": null}, "user": "bob", "other": "alice"}), "op", "must be one of"),
         (json!({"op": "block", "other": "alice"}), "user", "is missing"),
-        (json!({"op": "block", "user": null, "other": "alice"}), "user", "is not a string"),
+        (json!({"op": "block", "user": null, "other": "alice"}), "user", "must be a string"),
         (json!({"op": "block", "user": "", "other": "alice"}), "user", "is empty"),
         (json!({"op": "unblock", "user": "bob"}), "other", "is missing"),
-        (json!({"op": "add_contact", "user": "bob", "other": 7}), "other", "is not a string"),
+        (json!({"op": "add_contact", "user": "bob", "other": 7}), "other", "must be a string"),
         (json!({"op": "add_contact", "user": "bob", "other": "a\u{7}"}), "other", "contains a control character"),
-        (json!({"op": "remove_contact", "user": "bob", "other": "bob"}), "other", "is the same person"),
-        (json!({"op": "block", "user": "bob", "other": "alice", "presence": "nobody"}), "presence", "is unknown"),
+        (
+            json!({"op": "remove_contact", "user": "bob", "other": "bob"}),
+            "other",
+            "must not be the user who owns the list",
+        ),
+        (
+            json!({"op": "block", "user": "bob", "other": "alice", "presence": "nobody"}),
+            "presence",
+            "is not a known field",
+        ),
         (json!({"op": "privacy", "user": "bob", "presence": "nobody"}), "last_seen", "is missing"),
         (json!({"op": "privacy", "user": "bob", "last_seen": "nobody"}), "presence", "is missing"),
-        (json!({"op": "privacy", "user": "bob", "presence": "x", "last_seen": "nobody"}), "presence", "is not one of"),
+        (json!({"op": "privacy", "user": "bob", "presence": "x", "last_seen": "nobody"}), "presence", "must be one of"),
         (
             json!({"op": "privacy", "user": "bob", "presence": "nobody", "last_seen": "nobody", "other": "eve"}),
             "other",
-            "is unknown; the fields are op, user, presence, last_seen",
+            "is not a known field; the fields are op, user, presence, last_seen",
         ),
-        (json!({"op": "restrict", "user": "eve", "other": "bob"}), "other", "is unknown; the fields are op, user"),
+        (
+            json!({"op": "restrict", "user": "eve", "other": "bob"}),
+            "other",
+            "is not a known field; the fields are op, user",
+        ),
         (json!({"op": "unrestrict"}), "user", "is missing"),
         (json!({"op": "restrict", "user": "x".repeat(129)}), "user", "is longer than 128 bytes"),
         (json!(7), "", ""),
         (json!(["block", "bob", "alice"]), "", ""),
     ];
     let good = json!({"op": "block", "user": "bob", "other": "alice"});
-    let mut wire = vec![good.clone()];
-    wire.extend(bad.iter().map(|(change, ..)| change.clone()));
-    wire.push(good);
-    let Changes { good, refused } = batch(&bob(Scopes::ALL), &wire).unwrap();
+    let mut sent = vec![good.clone()];
+    sent.extend(bad.iter().map(|(change, ..)| change.clone()));
+    sent.push(good);
+    let Changes { good, refused } = batch(&bob(Scopes::ALL), &sent).unwrap();
     assert_eq!(good, vec![Change::Block(user("bob"), user("alice")); 2]);
     assert_eq!(refused.len(), bad.len());
     for ((place, refused), (change, field, rule)) in refused.iter().enumerate().zip(&bad) {
@@ -361,25 +373,25 @@ fn in_a_batch_a_bad_change_fails_alone_in_its_place() {
 }
 
 #[test]
-fn a_batch_of_changes_is_a_list_of_some_but_not_too_many() {
+fn change_batch_is_bounded() {
     let many = |count: usize| vec![json!({"op": "block", "user": "bob", "other": "alice"}); count];
     assert_eq!(batch(&service(), &many(MAX_CHANGES)).unwrap().good.len(), 1024);
     let post = |body: &str| ask(&service(), Function::Changes, "", body);
     let body = json!({"changes": many(MAX_CHANGES + 1)}).to_string();
-    refused(post(&body), 400, "changes", "has 1025 items, more than 1024");
+    refused(post(&body), 400, "changes", "has 1025 items; at most 1024 are allowed");
     refused(post(r#"{"changes":[]}"#), 400, "changes", "is empty");
     refused(post("{}"), 400, "changes", "is missing");
-    refused(post(r#"{"changes":{}}"#), 400, "changes", "is not a list");
-    refused(post(r#"{"changes":[],"user":"bob"}"#), 400, "user", "is unknown");
+    refused(post(r#"{"changes":{}}"#), 400, "changes", "must be an array");
+    refused(post(r#"{"changes":[],"user":"bob"}"#), 400, "user", "is not a known field");
     assert_eq!(post(r#"{"changes":[{]}"#).unwrap_err().kind, Kind::Malformed);
 }
 
 #[test]
-fn the_words_that_are_listed_are_the_words_that_are_read() {
-    fn words<T: Word>() -> Vec<&'static str> {
-        T::MEANINGS.iter().map(|(word, _)| *word).collect()
+fn listed_names_match_the_parser() {
+    fn words<T: StringEnum>() -> Vec<&'static str> {
+        T::VARIANTS.iter().map(|(word, _)| *word).collect()
     }
     assert_eq!(AUDIENCES, words::<Audience>());
-    let Shape::OneOf(ops) = OP.shape else { panic!("`op` is one of some words") };
+    let FieldType::OneOf(ops) = OP.kind else { panic!("`op` is one of some words") };
     assert_eq!(ops, words::<Op>());
 }

@@ -21,7 +21,7 @@ fn text(reply: &Reply) -> &str {
 }
 
 #[test]
-fn privacy_is_answered_by_its_two_audiences() {
+fn privacy_response_has_both_audiences() {
     let reply = privacy(&user("bob"), Privacy { presence: Audience::Everyone, last_seen: Audience::Contacts });
     assert_eq!(text(&reply), r#"{"user":"bob","presence":"everyone","last_seen":"contacts"}"#);
     let reply = privacy(&user("bob"), Privacy { presence: Audience::Nobody, last_seen: Audience::Everyone });
@@ -29,7 +29,7 @@ fn privacy_is_answered_by_its_two_audiences() {
 }
 
 #[test]
-fn a_list_is_answered_by_rising_id() {
+fn list_response_is_sorted() {
     let others = [user("eve"), user("Eve"), user("名/\"1\""), user("alice"), user("10"), user("9")];
     let reply = listed(&user("bob"), List::Contacts, &others);
     assert_eq!(text(&reply), r#"{"user":"bob","contacts":["10","9","Eve","alice","eve","名/\"1\""]}"#);
@@ -38,7 +38,7 @@ fn a_list_is_answered_by_rising_id() {
 }
 
 #[test]
-fn a_change_of_a_list_is_answered_with_how_it_is_now() {
+fn list_change_response_shows_new_value() {
     let answered = |kind, is| text(&list(&user("bob"), &user("alice"), kind, is)).to_owned();
     assert_eq!(answered(List::Contacts, true), r#"{"user":"bob","other":"alice","contact":true}"#);
     assert_eq!(answered(List::Contacts, false), r#"{"user":"bob","other":"alice","contact":false}"#);
@@ -47,13 +47,13 @@ fn a_change_of_a_list_is_answered_with_how_it_is_now() {
 }
 
 #[test]
-fn a_restriction_is_answered_with_how_it_is_now() {
+fn restriction_response_shows_new_value() {
     assert_eq!(text(&restriction(&user("bob"), true)), r#"{"user":"bob","restricted":true}"#);
     assert_eq!(text(&restriction(&user("bob"), false)), r#"{"user":"bob","restricted":false}"#);
 }
 
 #[test]
-fn a_check_is_answered_with_reasons_in_the_order_asked() {
+fn check_response_keeps_request_order() {
     let hidden = |presence| Verdict { presence, last_seen: false };
     let verdicts = [
         Verdict::OPEN,
@@ -70,7 +70,7 @@ fn a_check_is_answered_with_reasons_in_the_order_asked() {
 }
 
 #[test]
-fn a_batch_of_changes_is_answered_in_the_order_sent() {
+fn change_batch_response_keeps_request_order() {
     let refusal = |place, field: &str| Refused { place, user: None, problem: Problem::invalid(field, "is empty") };
     let changes = Changes {
         good: vec![Change::Restrict(user("a")), Change::Unrestrict(user("b")), Change::Restrict(user("c"))],
@@ -93,14 +93,14 @@ fn a_batch_of_changes_is_answered_in_the_order_sent() {
 }
 
 #[test]
-fn a_list_that_is_full_is_told_as_too_many_with_the_bound() {
+fn full_list_error_names_the_limit() {
     let full = || Error::TooMany(rollcall_core::policy::MAX_LISTED as u32);
     let problem = Problem::from(full());
     assert_eq!((problem.kind, problem.status().as_u16()), (Kind::TooMany, 400));
     let changes = Changes { good: vec![Change::Block(user("a"), user("b"))], refused: Vec::new() };
     let expected = concat!(
-        r#"{"outcomes":[{"error":{"title":"Too many","status":400,"#,
-        r#""detail":"this would be more than 10000, which is the most that there may be"}}]}"#
+        r#"{"outcomes":[{"error":{"title":"Too many items","status":400,"#,
+        r#""detail":"more than 10000 items, which is the limit"}}]}"#
     );
     assert_eq!(text(&super::changes(&changes, &[Err(full())])), expected);
 }

@@ -27,7 +27,7 @@ fn update(name: &str, published: Option<Published>, version: u64) -> Update {
 }
 
 fn begun(everybody: Vec<Update>, since: Option<u64>) -> (Watcher, String) {
-    let since = since.map(|version| Since { version, digest: None });
+    let since = since.map(|version| EventId { version, digest: None });
     Watcher::new(everybody, [], since, &Rules::STANDARD)
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rollcall_core::UserId;
 
 use super::*;
-use crate::caller::{Known, Scope, Scopes};
+use crate::caller::{Authentication, Scope, Scopes};
 use crate::conversations::Conversations;
 use crate::route::Function;
 use crate::{Body, decode};
@@ -22,7 +22,13 @@ fn conversation(name: &str) -> ConversationId {
 /// Alice, who takes part in `c1` and `c,2`.
 fn alice() -> Caller {
     let conversations = Conversations::parse(["c1", "c,2"]).unwrap();
-    Caller { user: user("alice"), scopes: Scopes::NONE, known: Known::ByToken, conversations, expires_at: Some(1000) }
+    Caller {
+        user: user("alice"),
+        scopes: Scopes::NONE,
+        authentication: Authentication::Token,
+        conversations,
+        expires_at: Some(1000),
+    }
 }
 
 /// A program that sees everybody.
@@ -59,7 +65,7 @@ fn refused(result: Result<Call, Problem>, status: u16, field: &str, rule: &str) 
 }
 
 #[test]
-fn a_subscription_lists_each_person_and_conversation_once() {
+fn subscription_is_deduplicated() {
     let subscribe = subscribed("users=b,a%2C1,b&conversations=c%2C2,c1,c1", None);
     assert_eq!(subscribe.users, [user("b"), user("a,1")]);
     assert_eq!(subscribe.conversations, [conversation("c,2"), conversation("c1")]);
@@ -69,7 +75,7 @@ fn a_subscription_lists_each_person_and_conversation_once() {
 }
 
 #[test]
-fn a_connection_is_a_sign_of_life_of_a_page_unless_it_says_otherwise() {
+fn connection_defaults_to_a_beating_web_device() {
     let plain = connected(&alice(), "");
     let (viewer, kind) = (Some(user("alice")), DeviceKind::Web);
     assert_eq!(plain, Connect { caller: alice(), viewer, device: None, kind, beats: true, active: true });
@@ -80,7 +86,7 @@ fn a_connection_is_a_sign_of_life_of_a_page_unless_it_says_otherwise() {
 }
 
 #[test]
-fn whoever_resumes_by_itself_says_nothing_about_its_person() {
+fn resuming_defaults_to_inactive() {
     assert!(!connected(&alice(), "active=false").active);
     let active = |query, id| subscribed(query, id).connect.active;
     assert!(active("users=b", None) && !active("users=b&active=false", None));
@@ -89,29 +95,29 @@ fn whoever_resumes_by_itself_says_nothing_about_its_person() {
 }
 
 #[test]
-fn a_program_that_sees_everybody_is_not_present() {
+fn service_connection_does_not_beat() {
     let connect = connected(&service(), "watch_only=false");
     assert_eq!((connect.viewer, connect.beats), (None, false));
-    let by_word = Caller { scopes: Scopes::ALL, known: Known::ByWord, ..alice() };
+    let by_word = Caller { scopes: Scopes::ALL, authentication: Authentication::Unverified, ..alice() };
     let connect = connected(&by_word, "");
     assert_eq!((connect.viewer, connect.beats), (Some(user("alice")), true));
 }
 
 #[test]
-fn what_a_browser_last_heard_wins_over_the_address() {
-    let since = |version, digest| Some(Since { version, digest });
+fn last_event_id_overrides_since() {
+    let since = |version, digest| Some(EventId { version, digest });
     assert_eq!(subscribed("users=b&since=5", None).since, since(5, None));
     assert_eq!(subscribed("users=b&since=5", Some("7-000000000000000a")).since, since(7, Some(10)));
     assert_eq!(subscribed("users=b", Some("7")).since, since(7, None));
     assert_eq!(subscribed("users=b&since=5", Some("")).since, since(5, None));
-    refused(ask(&alice(), Function::Subscribe, "users=b", Some("x")), 400, "Last-Event-ID", "is not an id of an event");
-    refused(ask(&alice(), Function::Subscribe, "users=b&since=", None), 400, "since", "is not an id of an event");
+    refused(ask(&alice(), Function::Subscribe, "users=b", Some("x")), 400, "Last-Event-ID", "must be an event id");
+    refused(ask(&alice(), Function::Subscribe, "users=b&since=", None), 400, "since", "must be an event id");
 }
 
 #[test]
-fn a_bad_subscription_or_socket_is_refused_by_field_and_rule() {
+fn bad_subscription_names_field_and_rule() {
     for (query, field, rule) in [
-        ("", "users", "names nobody, and `conversations` names none"),
+        ("", "users", "is empty, and so is `conversations`"),
         ("users=&conversations=c1", "users", "is empty"),
         ("users=a,,b", "users[1]", "is empty"),
         ("users=a&conversations=c1,%07", "conversations[1]", "contains a control character"),
@@ -121,10 +127,10 @@ fn a_bad_subscription_or_socket_is_refused_by_field_and_rule() {
     }
     for (query, field, rule) in [
         ("device=", "device", "is empty"),
-        ("kind=toaster", "kind", "is not one of web, mobile, desktop, other"),
-        ("active=1", "active", "is neither true nor false"),
-        ("watch_only=yes", "watch_only", "is neither true nor false"),
-        ("watch_only", "watch_only", "is neither true nor false"),
+        ("kind=toaster", "kind", "must be one of web, mobile, desktop, other"),
+        ("active=1", "active", "must be true or false"),
+        ("watch_only=yes", "watch_only", "must be true or false"),
+        ("watch_only", "watch_only", "must be true or false"),
     ] {
         refused(ask(&alice(), Function::Socket, query, None), 400, field, rule);
         let query = format!("users=a&{query}");
@@ -133,13 +139,18 @@ fn a_bad_subscription_or_socket_is_refused_by_field_and_rule() {
     refused(ask(&alice(), Function::Socket, "users=a", None), 400, "users", "is not a query key of this path");
     let many = |field: &str| format!("{field}={}", vec!["c1"; 501].join(","));
     for field in ["users", "conversations"] {
-        refused(ask(&alice(), Function::Subscribe, &many(field), None), 400, field, "has 501 items, more than 500");
+        refused(
+            ask(&alice(), Function::Subscribe, &many(field), None),
+            400,
+            field,
+            "has 501 items; at most 500 are allowed",
+        );
     }
 }
 
 #[test]
-fn the_kinds_that_are_listed_are_the_kinds_that_are_read() {
-    let listed = DeviceKind::MEANINGS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+fn listed_kinds_match_the_parser() {
+    let listed = DeviceKind::VARIANTS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     refused(ask(&alice(), Function::Socket, "kind=", None), 400, "kind", &listed);
 }
 
@@ -155,30 +166,30 @@ fn typing_starts_and_stops() {
     let bob = TypingUpdate { user: user("bob"), conversation: conversation("c1"), typing: true };
     assert_eq!(put(br#"{"user":"bob"}"#), Ok(Call::Type(bob)));
     assert!(put(b" \n").is_ok() && put(b"{}").is_ok());
-    refused(put(br#"{"typing":true}"#), 400, "typing", "is unknown");
-    refused(put(br#"{"user":5}"#), 400, "user", "is not a string");
+    refused(put(br#"{"typing":true}"#), 400, "typing", "is not a known field");
+    refused(put(br#"{"user":5}"#), 400, "user", "must be a string");
     refused(ask(&alice(), Function::PutTyping(""), "", None), 400, "conversation", "is empty");
     refused(ask(&alice(), Function::DeleteTyping("c1"), "user=", None), 400, "user", "is empty");
 }
 
 #[test]
-fn only_participants_type_ask_or_watch_whether_there_is_such_a_conversation_or_not() {
+fn only_participants_may_use_a_conversation() {
     let (c1, c9) = (conversation("c1"), conversation("c9"));
     let asked = ask(&alice(), Function::Typists("c1"), "", None);
     assert_eq!(asked, Ok(Call::Typists { viewer: Some(user("alice")), conversation: c1 }));
     for function in [Function::Typists("c9"), Function::PutTyping("c9"), Function::DeleteTyping("c9")] {
-        refused(ask(&alice(), function, "", None), 403, "conversation", "is not among the conversations");
+        refused(ask(&alice(), function, "", None), 403, "conversation", "is not listed in the `conversations`");
         assert!(ask(&service(), function, "", None).is_ok());
     }
     let watched = ask(&alice(), Function::Subscribe, "conversations=c1,c9", None);
-    refused(watched, 403, "conversations[1]", "is not among the conversations");
+    refused(watched, 403, "conversations[1]", "is not listed in the `conversations`");
     let asked = ask(&service(), Function::Typists("c9"), "", None);
     assert_eq!(asked, Ok(Call::Typists { viewer: None, conversation: c9 }));
 }
 
 proptest! {
     #[test]
-    fn decoding_never_panics_and_says_which_field(
+    fn decoding_never_panics_and_names_the_field(
         key in prop::sample::select(vec!["users", "conversations", "device", "kind", "watch_only", "since"]),
         value in "[a-z0-9,%-]{0,40}",
         header in any::<Option<String>>(),

@@ -1,8 +1,8 @@
-//! Reading JSON bodies: quickly when they are right, and with a name and a rule when they are not.
+//! Parses JSON bodies and messages, and names the field and the rule when one is wrong.
 //!
-//! A body is read straight into its struct. Only when that fails is it read again, member by member, against a list of
-//! what each field should be, because serde says what is wrong with a value but not in which field. A wrong request
-//! costs two readings; a right one costs nothing for it.
+//! A body is deserialized straight into its struct. serde says what is wrong with a value but not in which field, so
+//! only when that fails is the body parsed again, member by member, against a list of [`Field`]s. A wrong request costs
+//! two parses, a right one costs one.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,48 +15,43 @@ use serde_json::error::Category;
 use crate::problem::{Kind, Problem};
 use crate::query::echo;
 
-/// A field that a body may have.
+/// A field that a JSON object may have.
 pub(crate) struct Field {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// What it holds.
-    pub(crate) shape: Shape,
-    /// Whether it must be there.
-    pub(crate) presence: Presence,
+    pub(crate) kind: FieldType,
+    pub(crate) requirement: Requirement,
 }
 
-/// What a field holds.
-pub(crate) enum Shape {
-    /// A string.
-    Text,
-    /// True or false.
-    Flag,
-    /// A whole number between these, both included.
-    Whole(u32, u32),
-    /// A whole number, however large.
-    Count,
-    /// One of these words.
+/// The type of a field's value.
+pub(crate) enum FieldType {
+    String,
+    Bool,
+    /// A whole number in this range, both ends included.
+    Integer(u32, u32),
+    /// Any `u64`.
+    Unsigned,
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// A list of anything.
-    List,
-    /// A list of strings.
-    Texts,
+    /// An array of anything.
+    Array,
+    /// An array of strings.
+    Strings,
 }
 
-/// Whether a field must be there.
+/// Whether a field may be left out.
 #[derive(PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// It must.
+pub(crate) enum Requirement {
+    /// It must be there.
     Required,
-    /// It need not, and then has a default; but null it may not be.
+    /// It may be left out and then has a default. `null` is refused.
     Defaulted,
-    /// It need not, and null is the same as not being there.
+    /// It may be left out or `null`.
     Optional,
 }
 
-/// Reads a JSON object that has these fields.
+/// Parses a JSON object with these fields.
 pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], fields: &[Field]) -> Result<T, Problem> {
-    // A struct could also be read from an array, by position: nobody means that.
+    // serde would also fill a struct from an array, by position.
     match body.trim_ascii_start().first() {
         None => return Err(Problem::new(Kind::Malformed, "the body is empty; it must be a JSON object")),
         Some(b'{') => {}
@@ -68,13 +63,13 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], fields: &[Field]) -> 
     })
 }
 
-/// The text that an object has under this name, as far as it can be read at all.
-pub(crate) fn peek_text(object: &str, name: &str) -> Option<String> {
+/// The string member of this name, if the text is an object and has one.
+pub(crate) fn peek_string(object: &str, name: &str) -> Option<String> {
     peek(object, name)?.as_str().map(str::to_owned)
 }
 
-/// The whole number that an object has under this name, as far as it can be read at all.
-pub(crate) fn peek_count(object: &str, name: &str) -> Option<u64> {
+/// The `u64` member of this name, if the text is an object and has one.
+pub(crate) fn peek_unsigned(object: &str, name: &str) -> Option<u64> {
     peek(object, name)?.as_u64()
 }
 
@@ -90,79 +85,93 @@ fn not_an_object(body: &[u8]) -> Problem {
     }
 }
 
-/// serde's own words: they say what was expected, and at which line and column.
+/// serde's own message: it says what was expected, and at which line and column.
 fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(Kind::Malformed, format!("the body is not valid JSON: {error}"))
 }
 
-/// Finds the field that is to blame.
+/// Finds the field that caused serde's error.
 fn explain(body: &[u8], fields: &[Field], error: &serde_json::Error) -> Problem {
     let Members(members) = match serde_json::from_slice(body) {
         Ok(members) => members,
-        // The body is also broken further on, which comes first: it is not JSON at all.
+        // The body also has a syntax error further on, which takes precedence.
         Err(broken) => return malformed(&broken),
     };
-    let mut problem = blame(&members, fields)
-        .unwrap_or_else(|| Problem::new(Kind::Invalid, "the body does not have the form that this path takes"));
+    let mut problem = find_problem(&members, fields)
+        .unwrap_or_else(|| Problem::new(Kind::Invalid, "the body does not match the schema of this path"));
     problem.detail = format!("{} (line {}, column {})", problem.detail, error.line(), error.column());
     problem
 }
 
-fn blame(members: &[(String, Value)], fields: &[Field]) -> Option<Problem> {
+fn find_problem(members: &[(String, Value)], fields: &[Field]) -> Option<Problem> {
     for (place, (name, value)) in members.iter().enumerate() {
         let Some(field) = fields.iter().find(|field| field.name == name) else {
             let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
             let rule = if names.is_empty() {
-                "is unknown; there are no fields here".to_owned()
+                "is not a known field; there are none here".to_owned()
             } else {
-                format!("is unknown; the fields are {}", names.join(", "))
+                format!("is not a known field; the fields are {}", names.join(", "))
             };
             return Some(Problem::invalid(echo(name), rule));
         };
         if members.iter().take(place).any(|(earlier, _)| earlier == name) {
             return Some(Problem::invalid(name, "is given twice"));
         }
-        if value.is_null() && field.presence == Presence::Optional {
+        if value.is_null() && field.requirement == Requirement::Optional {
             continue;
         }
-        if let Some((place, rule)) = field.shape.broken_by(value) {
+        if let Some((place, rule)) = field.kind.violation(value) {
             return Some(Problem::invalid(format!("{name}{place}"), rule));
         }
     }
-    let missing =
-        |field: &&Field| field.presence == Presence::Required && !members.iter().any(|(name, _)| name == field.name);
+    let missing = |field: &&Field| {
+        field.requirement == Requirement::Required && !members.iter().any(|(name, _)| name == field.name)
+    };
     fields.iter().find(missing).map(|field| Problem::invalid(field.name, "is missing"))
 }
 
-impl Shape {
-    /// The rule that the value breaks, and where within it.
-    fn broken_by(&self, value: &Value) -> Option<(String, String)> {
-        let whole = |rule: &str| Some((String::new(), rule.to_owned()));
+impl FieldType {
+    /// The rule that the value breaks, and the index within the value if it is an array.
+    fn violation(&self, value: &Value) -> Option<(String, String)> {
+        let must_be = |expected: &str| Some((String::new(), format!("must be {expected}, found {}", describe(value))));
         match self {
-            Shape::Text if !value.is_string() => whole("is not a string"),
-            Shape::Flag if !value.is_boolean() => whole("is neither true nor false"),
-            Shape::Whole(min, max) => {
+            FieldType::String if !value.is_string() => must_be("a string"),
+            FieldType::Bool if !value.is_boolean() => must_be("true or false"),
+            FieldType::Integer(min, max) => {
                 let fits = |number| (u64::from(*min)..=u64::from(*max)).contains(&number);
                 if value.as_u64().is_some_and(fits) {
                     return None;
                 }
-                whole(&format!("is not a whole number between {min} and {max}"))
+                must_be(&format!("a whole number between {min} and {max}"))
             }
-            Shape::Count if !value.is_u64() => whole("is not a whole number"),
-            Shape::OneOf(words) if !value.as_str().is_some_and(|word| words.contains(&word)) => {
-                whole(&format!("is not one of {}", words.join(", ")))
+            FieldType::Unsigned if !value.is_u64() => must_be("a whole number"),
+            FieldType::OneOf(names) if !value.as_str().is_some_and(|name| names.contains(&name)) => {
+                must_be(&format!("one of {}", names.join(", ")))
             }
-            Shape::List | Shape::Texts if !value.is_array() => whole("is not a list"),
-            Shape::Texts => {
-                let place = value.as_array()?.iter().position(|element| !element.is_string())?;
-                Some((format!("[{place}]"), "is not a string".to_owned()))
+            FieldType::Array | FieldType::Strings if !value.is_array() => must_be("an array"),
+            FieldType::Strings => {
+                let (place, element) =
+                    value.as_array()?.iter().enumerate().find(|(_, element)| !element.is_string())?;
+                Some((format!("[{place}]"), format!("must be a string, found {}", describe(element))))
             }
-            Shape::Text | Shape::Flag | Shape::Count | Shape::OneOf(_) | Shape::List => None,
+            FieldType::String | FieldType::Bool | FieldType::Unsigned | FieldType::OneOf(_) | FieldType::Array => None,
         }
     }
 }
 
-/// The members of an object in their order, duplicates and all: a map would keep quiet about those.
+/// A value as an error names it: a number or a string itself, the type of anything else.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => format!("`{}`", echo(text)),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// The members of an object in order, duplicates included; a map would drop those.
 struct Members(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -187,32 +196,32 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// A value that JSON writes as one of a few words.
-pub(crate) trait Word: Copy + 'static {
-    /// The words, and what they mean.
-    const MEANINGS: &'static [(&'static str, Self)];
+/// An enum that JSON writes as a string.
+pub(crate) trait StringEnum: Copy + 'static {
+    /// Every name with its variant.
+    const VARIANTS: &'static [(&'static str, Self)];
 
-    /// What this word means.
-    fn meaning(text: &str) -> Option<Self> {
-        Self::MEANINGS.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning)
+    /// The variant of this name.
+    fn from_name(text: &str) -> Option<Self> {
+        Self::VARIANTS.iter().find(|(name, _)| *name == text).map(|(_, variant)| *variant)
     }
 }
 
-/// A [`Word`], read. An enum that serde derives could also be read from an object: nobody means that either.
+/// A [`StringEnum`] parsed by name. serde's derive would also accept an object.
 pub(crate) struct Named<T>(pub(crate) T);
 
-impl<'de, T: Word> Deserialize<'de> for Named<T> {
+impl<'de, T: StringEnum> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text<T>(PhantomData<T>);
-        impl<T: Word> Visitor<'_> for Text<T> {
+        impl<T: StringEnum> Visitor<'_> for Text<T> {
             type Value = Named<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a known word")
+                f.write_str("a known name")
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Named<T>, E> {
-                T::meaning(text).map(Named).ok_or_else(|| E::custom("unknown word"))
+                T::from_name(text).map(Named).ok_or_else(|| E::custom("unknown name"))
             }
         }
         deserializer.deserialize_str(Text(PhantomData)).map_err(D::Error::custom)
@@ -239,11 +248,11 @@ mod tests {
     }
 
     const FIELDS: &[Field] = &[
-        Field { name: "name", shape: Shape::Text, presence: Presence::Required },
-        Field { name: "flag", shape: Shape::Flag, presence: Presence::Defaulted },
-        Field { name: "count", shape: Shape::Whole(1, 9), presence: Presence::Optional },
-        Field { name: "list", shape: Shape::Texts, presence: Presence::Optional },
-        Field { name: "large", shape: Shape::Count, presence: Presence::Optional },
+        Field { name: "name", kind: FieldType::String, requirement: Requirement::Required },
+        Field { name: "flag", kind: FieldType::Bool, requirement: Requirement::Defaulted },
+        Field { name: "count", kind: FieldType::Integer(1, 9), requirement: Requirement::Optional },
+        Field { name: "list", kind: FieldType::Strings, requirement: Requirement::Optional },
+        Field { name: "large", kind: FieldType::Unsigned, requirement: Requirement::Optional },
     ];
 
     fn refusal(body: &str) -> (Kind, Option<String>, String) {
@@ -252,19 +261,23 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_field_is_named_with_its_rule_and_place() {
+    fn error_names_field_rule_and_place() {
         for (body, field, rule) in [
             (r#"{}"#, "name", "is missing"),
-            (r#"{"name":5}"#, "name", "is not a string"),
-            (r#"{"name":null}"#, "name", "is not a string"),
-            (r#"{"name":"a","flag":"yes"}"#, "flag", "is neither true nor false"),
-            (r#"{"name":"a","flag":null}"#, "flag", "is neither true nor false"),
-            (r#"{"name":"a","count":-1}"#, "count", "is not a whole number between 1 and 9"),
-            (r#"{"name":"a","count":1.5}"#, "count", "is not a whole number between 1 and 9"),
-            (r#"{"name":"a","list":"b"}"#, "list", "is not a list"),
-            (r#"{"name":"a","list":["b",5]}"#, "list[1]", "is not a string"),
-            (r#"{"name":"a","nmae":"b"}"#, "nmae", "is unknown; the fields are name, flag, count, list, large"),
-            (r#"{"name":"a","large":1.5}"#, "large", "is not a whole number"),
+            (r#"{"name":5}"#, "name", "must be a string, found 5"),
+            (r#"{"name":null}"#, "name", "must be a string, found null"),
+            (r#"{"name":"a","flag":"yes"}"#, "flag", "must be true or false, found `yes`"),
+            (r#"{"name":"a","flag":null}"#, "flag", "must be true or false, found null"),
+            (r#"{"name":"a","count":-1}"#, "count", "must be a whole number between 1 and 9, found -1"),
+            (r#"{"name":"a","count":1.5}"#, "count", "must be a whole number between 1 and 9, found 1.5"),
+            (r#"{"name":"a","list":"b"}"#, "list", "must be an array, found `b`"),
+            (r#"{"name":"a","list":["b",[]]}"#, "list[1]", "must be a string, found an array"),
+            (
+                r#"{"name":"a","nmae":"b"}"#,
+                "nmae",
+                "is not a known field; the fields are name, flag, count, list, large",
+            ),
+            (r#"{"name":"a","large":{}}"#, "large", "must be a whole number, found an object"),
             (r#"{"name":"a","name":"b"}"#, "name", "is given twice"),
         ] {
             let (kind, named, detail) = refusal(body);
@@ -275,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_malformed_and_says_where() {
+    fn invalid_json_is_malformed_with_its_position() {
         for body in ["{", "{\"name\":", "nonsense", "{\"name\":\"a\"} x", "{\"name\":5,]", "\u{feff}{}"] {
             let (kind, field, detail) = refusal(body);
             assert_eq!((kind, field), (Kind::Malformed, None), "{body}");
@@ -288,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_no_object_is_refused_even_if_its_values_would_fit() {
+    fn json_other_than_an_object_is_refused() {
         for body in ["[\"a\",true]", "\"a\"", "5", "null"] {
             let (kind, _, detail) = refusal(body);
             assert_eq!(kind, Kind::Invalid);
@@ -297,18 +310,18 @@ mod tests {
     }
 
     #[test]
-    fn a_long_foreign_name_is_not_repeated_in_full() {
+    fn long_unknown_name_is_cut_in_the_error() {
         let (_, field, _) = refusal(&format!("{{\"{}\":1}}", "x".repeat(10_000)));
         assert_eq!(field.unwrap().len(), 64);
     }
 
     proptest! {
         #[test]
-        fn reading_never_panics(bytes in any::<Vec<u8>>(), text in "[\\[\\]{}\",:a-z0-9 .-]{0,60}") {
+        fn parsing_never_panics(bytes in any::<Vec<u8>>(), text in "[\\[\\]{}\",:a-z0-9 .-]{0,60}") {
             let _ = read::<Sample>(&bytes, FIELDS);
             let _ = read::<Sample>(text.as_bytes(), FIELDS);
             let _ = read::<Sample>(format!("{{\"name\":{text}}}").as_bytes(), FIELDS);
-            let _ = (peek_text(&text, "name"), peek_count(&text, "name"));
+            let _ = (peek_string(&text, "name"), peek_unsigned(&text, "name"));
         }
     }
 }

@@ -41,7 +41,7 @@ fn answered_with(session: &Session, moment: &Moment, state: State, change: fn(&m
 }
 
 #[test]
-fn what_nobody_could_say_is_null() {
+fn unknown_values_are_null() {
     let answer = answered_with(&Session::default(), &Moment::at(NOW), State::Offline, |person| {
         (person.archived, person.privacy) = (None, None);
         (person.contacts, person.blocks) = (None, None);
@@ -53,7 +53,7 @@ fn what_nobody_could_say_is_null() {
 }
 
 #[test]
-fn a_person_of_whom_nothing_is_kept_is_answered_all_the_same() {
+fn unknown_user_gets_an_empty_person() {
     let answer = answered(&Session::default(), &Moment::at(NOW), State::Offline);
     let expected = json!({
         "user": "bob", "now": 100_000, "record": null, "state": "offline", "choice": null, "devices": [],
@@ -64,7 +64,7 @@ fn a_person_of_whom_nothing_is_kept_is_answered_all_the_same() {
 }
 
 #[test]
-fn what_a_person_hides_is_shown_to_an_administrator() {
+fn admin_sees_what_a_user_hides() {
     let note = Note { text: "deep work".to_owned(), emoji: String::new(), until: Some(Time(200_000)) };
     let choice = Choice { stance: Stance::Invisible, at: Time(90_000), until: Some(Time(300_000)), note: None };
     let published = Published {
@@ -94,7 +94,7 @@ fn what_a_person_hides_is_shown_to_an_administrator() {
 }
 
 #[test]
-fn a_choice_that_ended_is_none() {
+fn expired_choice_is_null() {
     let choice = Choice { stance: Stance::Busy, at: Time(1), until: Some(NOW), note: None };
     let session = Session { choice: Some(choice), next: Next::Evict(Time(200_000)), ..Session::default() };
     let answer = answered(&session, &Moment::at(NOW), State::Offline);
@@ -102,14 +102,14 @@ fn a_choice_that_ended_is_none() {
 }
 
 #[test]
-fn a_pardoned_device_lives_until_the_outage_grace_ends() {
+fn device_lives_until_outage_grace_ends() {
     let session = Session { devices: vec![device("web-1", 50_000, 95_000)], ..Session::default() };
     let pardoned = Moment { now: NOW, outage_grace: Some(OutageGrace { since: Time(90_000), until: Time(145_000) }) };
     assert_eq!(answered(&session, &pardoned, State::Online)["devices"][0]["expires_at"], 145_000);
 }
 
 #[test]
-fn figures_are_written_as_they_are_read() {
+fn stats_serialise_and_parse_back() {
     let histogram = Histogram { count: 3, sum_ms: 1.5, buckets: vec![(Some(0.001), 1), (Some(4.0), 3), (None, 3)] };
     let figures = Stats {
         people: PeopleStats { here: None },

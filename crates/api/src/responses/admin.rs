@@ -11,7 +11,7 @@ use rollcall_core::{Device, DeviceKind, Moment, Next, Published, Session, Stance
 use serde::{Deserialize, Serialize};
 
 use super::policy::audience;
-use super::{WireChoice, WireNote, json, ms, state_name};
+use super::{ChoiceJson, NoteJson, json_reply, ms, state_name};
 use crate::problem::Reply;
 
 /// What a host counted, and how it is.
@@ -179,7 +179,7 @@ pub struct Histogram {
 
 /// The answer about what a host counted.
 pub fn stats(stats: &Stats) -> Reply {
-    json(stats)
+    json_reply(stats)
 }
 
 /// Everything that is known about one person.
@@ -222,19 +222,19 @@ pub fn person(person: &Person<'_>) -> Reply {
     let choice = session.choice.as_ref().filter(|choice| choice.stance_at(moment.now) != Stance::Auto);
     // A device that logged out is kept for a moment, dead from the start: to everybody it is gone.
     let devices = session.devices.iter().filter(|device| device.expires_at >= device.beat_at);
-    json(&WirePerson {
+    json_reply(&PersonJson {
         user: person.user.as_str(),
         now: ms(moment.now),
-        record: session.published.as_ref().map(WireRecord::new),
+        record: session.published.as_ref().map(RecordJson::new),
         state: state_name(person.state),
-        choice: choice.map(WireChoice::new),
-        devices: devices.map(|device| WireDevice::new(device, moment)).collect(),
+        choice: choice.map(ChoiceJson::new),
+        devices: devices.map(|device| DeviceJson::new(device, moment)).collect(),
         deadline: match session.next {
             Next::Settle(at) => Some(ms(at)),
             Next::Evict(_) | Next::Nothing => None,
         },
         archived_last_seen: person.archived.map(ms),
-        privacy: person.privacy.map(|privacy| WireAudiences {
+        privacy: person.privacy.map(|privacy| AudiencesJson {
             presence: audience(privacy.presence),
             last_seen: audience(privacy.last_seen),
         }),
@@ -255,16 +255,16 @@ fn kind_name(kind: DeviceKind) -> &'static str {
 }
 
 #[derive(Serialize)]
-struct WirePerson<'a> {
+struct PersonJson<'a> {
     user: &'a str,
     now: u64,
-    record: Option<WireRecord<'a>>,
+    record: Option<RecordJson<'a>>,
     state: &'static str,
-    choice: Option<WireChoice>,
-    devices: Vec<WireDevice<'a>>,
+    choice: Option<ChoiceJson>,
+    devices: Vec<DeviceJson<'a>>,
     deadline: Option<u64>,
     archived_last_seen: Option<u64>,
-    privacy: Option<WireAudiences>,
+    privacy: Option<AudiencesJson>,
     restricted: bool,
     contacts: Option<usize>,
     blocks: Option<usize>,
@@ -272,28 +272,28 @@ struct WirePerson<'a> {
 }
 
 #[derive(Serialize)]
-struct WireRecord<'a> {
+struct RecordJson<'a> {
     state: &'static str,
     since: Option<u64>,
     last_seen: Option<u64>,
     version: u64,
-    note: Option<WireNote<'a>>,
+    note: Option<NoteJson<'a>>,
 }
 
-impl<'a> WireRecord<'a> {
+impl<'a> RecordJson<'a> {
     fn new(published: &'a Published) -> Self {
         Self {
             state: state_name(published.state),
             since: published.since.map(ms),
             last_seen: published.last_seen.map(ms),
             version: published.version,
-            note: published.note.as_ref().map(WireNote::new),
+            note: published.note.as_ref().map(NoteJson::new),
         }
     }
 }
 
 #[derive(Serialize)]
-struct WireDevice<'a> {
+struct DeviceJson<'a> {
     device: &'a str,
     kind: &'static str,
     beat_at: u64,
@@ -301,7 +301,7 @@ struct WireDevice<'a> {
     expires_at: u64,
 }
 
-impl<'a> WireDevice<'a> {
+impl<'a> DeviceJson<'a> {
     /// An outage grace that is in force is counted in.
     fn new(device: &'a Device, moment: &Moment) -> Self {
         Self {
@@ -315,7 +315,7 @@ impl<'a> WireDevice<'a> {
 }
 
 #[derive(Serialize)]
-struct WireAudiences {
+struct AudiencesJson {
     presence: &'static str,
     last_seen: &'static str,
 }

@@ -1,20 +1,20 @@
-//! Requests to watch and to type. Only who takes part in a conversation may type in it or see who does.
+//! Requests to watch and to type. Only participants of a conversation may type in it or see who is typing.
 
 use std::borrow::Cow;
 
 use rollcall_core::{ConversationId, DeviceId, DeviceKind};
 use serde::Deserialize;
 
-use super::{USER, acting_for, once_each};
+use super::{USER, acting_for, deduplicated};
 use crate::Limits;
-use crate::body::{self, Field, Word};
-use crate::call::{Call, Connect, Since, Subscribe, TypingUpdate};
+use crate::call::{Call, Connect, EventId, Subscribe, TypingUpdate};
 use crate::caller::Caller;
+use crate::json::{self, Field, StringEnum};
 use crate::problem::Problem;
-use crate::query::{Query, conversation_id};
+use crate::query::{Query, conversation_id, echo};
 
-/// The rule that `users` breaks where neither people nor conversations are named.
-pub(crate) const NOTHING_WATCHED: &str = "names nobody, and `conversations` names none: one of both is needed";
+/// The rule that `users` breaks if neither users nor conversations are named.
+pub(crate) const NOTHING_WATCHED: &str = "is empty, and so is `conversations`; name at least one user or conversation";
 
 pub(super) fn subscribe(
     caller: &Caller,
@@ -28,10 +28,10 @@ pub(super) fn subscribe(
     if users.is_empty() && conversations.is_empty() {
         return Err(Problem::invalid("users", NOTHING_WATCHED));
     }
-    take_part(caller, &conversations)?;
-    let (users, conversations) = (once_each(users), once_each(conversations));
+    require_conversations(caller, &conversations)?;
+    let (users, conversations) = (deduplicated(users), deduplicated(conversations));
     let since = since(last_event_id, query)?;
-    // A program that resumes by itself says nothing about its person.
+    // A client that resumes on its own is no sign that the user is active.
     let active = flag(query, "active")?.unwrap_or(since.is_none());
     Ok(Subscribe { connect: Connect { active, ..connect }, users, conversations, since })
 }
@@ -45,16 +45,20 @@ pub(super) fn connect(caller: &Caller, query: &Query<'_>) -> Result<Connect, Pro
     Ok(Connect { caller: caller.clone(), viewer, device, kind, beats, active })
 }
 
-/// Refuses a list with a conversation in which the caller takes no part, and names its place.
-pub(crate) fn take_part(caller: &Caller, conversations: &[ConversationId]) -> Result<(), Problem> {
+/// Refuses a list with a conversation the caller does not take part in, and names its index.
+pub(crate) fn require_conversations(caller: &Caller, conversations: &[ConversationId]) -> Result<(), Problem> {
     let mut listed = conversations.iter().enumerate();
-    listed.try_for_each(|(place, conversation)| caller.takes_part(&format!("conversations[{place}]"), conversation))
+    listed.try_for_each(|(place, conversation)| {
+        caller.require_conversation(&format!("conversations[{place}]"), conversation)
+    })
 }
 
-/// What opens a connection that stays is a page, unless it says so.
+/// Streams and sockets default to `web`: browsers open most of them.
 fn kind(query: &Query<'_>) -> Result<DeviceKind, Problem> {
-    let Some(word) = query.text("kind")? else { return Ok(DeviceKind::Web) };
-    DeviceKind::meaning(&word).ok_or_else(|| Problem::invalid("kind", "is not one of web, mobile, desktop, other"))
+    let Some(name) = query.text("kind")? else { return Ok(DeviceKind::Web) };
+    DeviceKind::from_name(&name).ok_or_else(|| {
+        Problem::invalid("kind", format!("must be one of web, mobile, desktop, other, found `{}`", echo(&name)))
+    })
 }
 
 fn flag(query: &Query<'_>, name: &'static str) -> Result<Option<bool>, Problem> {
@@ -62,11 +66,11 @@ fn flag(query: &Query<'_>, name: &'static str) -> Result<Option<bool>, Problem> 
         None => Ok(None),
         Some("false") => Ok(Some(false)),
         Some("true") => Ok(Some(true)),
-        Some(_) => Err(Problem::invalid(name, "is neither true nor false")),
+        Some(other) => Err(Problem::invalid(name, format!("must be true or false, found `{}`", echo(other)))),
     }
 }
 
-fn since(last_event_id: Option<&str>, query: &Query<'_>) -> Result<Option<Since>, Problem> {
+fn since(last_event_id: Option<&str>, query: &Query<'_>) -> Result<Option<EventId>, Problem> {
     let (field, text) = match (last_event_id.filter(|id| !id.is_empty()), query.text("since")?) {
         (Some(id), _) => ("Last-Event-ID", Cow::Borrowed(id)),
         (None, Some(text)) => ("since", text),
@@ -76,32 +80,32 @@ fn since(last_event_id: Option<&str>, query: &Query<'_>) -> Result<Option<Since>
 }
 
 pub(super) fn typists(caller: &Caller, conversation: &str) -> Result<Call, Problem> {
-    let conversation = taken_part(caller, conversation)?;
+    let conversation = joined_conversation(caller, conversation)?;
     Ok(Call::Typists { viewer: caller.viewer().cloned(), conversation })
 }
 
 pub(super) fn put_typing(caller: &Caller, conversation: &str, body: &[u8]) -> Result<TypingUpdate, Problem> {
-    let conversation = taken_part(caller, conversation)?;
-    let named = if body.trim_ascii().is_empty() { None } else { body::read::<WireTyping>(body, TYPING)?.user };
+    let conversation = joined_conversation(caller, conversation)?;
+    let named = if body.trim_ascii().is_empty() { None } else { json::read::<TypingJson>(body, TYPING)?.user };
     Ok(TypingUpdate { user: acting_for(caller, named)?, conversation, typing: true })
 }
 
 pub(super) fn delete_typing(caller: &Caller, conversation: &str, query: &Query<'_>) -> Result<TypingUpdate, Problem> {
-    let conversation = taken_part(caller, conversation)?;
+    let conversation = joined_conversation(caller, conversation)?;
     let named = query.text("user")?.map(Cow::into_owned);
     Ok(TypingUpdate { user: acting_for(caller, named)?, conversation, typing: false })
 }
 
-/// The conversation of the path, if the caller takes part in it.
-fn taken_part(caller: &Caller, conversation: &str) -> Result<ConversationId, Problem> {
+/// The conversation named in the path; the caller must take part in it.
+fn joined_conversation(caller: &Caller, conversation: &str) -> Result<ConversationId, Problem> {
     let conversation = conversation_id("conversation", conversation)?;
-    caller.takes_part("conversation", &conversation)?;
+    caller.require_conversation("conversation", &conversation)?;
     Ok(conversation)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireTyping {
+struct TypingJson {
     user: Option<String>,
 }
 
