@@ -11,7 +11,7 @@ use crate::recorder::{Event, Published};
 const SKEW_MS: u64 = 150;
 
 /// An offline event may be so late, by the promise.
-pub const GHOST_BOUND_MS: u64 = 1000;
+pub const OFFLINE_BOUND_MS: u64 = 1000;
 
 /// From a request to its answer, in Unix milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +63,9 @@ pub struct History {
     /// Beats that were acknowledged.
     pub beats: Vec<AcknowledgedBeat>,
     /// Beats that failed: they may have been kept or not.
-    pub unsure: Vec<RequestSpan>,
+    pub unacknowledged: Vec<RequestSpan>,
     /// Departures, acknowledged or not.
-    pub departures: Vec<RequestSpan>,
+    pub leaves: Vec<RequestSpan>,
     /// Whether they ever chose how to be seen. Then only their end is known.
     pub chooses: bool,
 }
@@ -76,7 +76,7 @@ pub fn now_ms() -> u64 {
 }
 
 /// Every transition is published exactly once: no version comes twice or falls, and nothing is said twice in a row.
-pub fn repetitions(heard: &Published) -> Vec<String> {
+pub fn duplicate_events(heard: &Published) -> Vec<String> {
     let mut wrong = Vec::new();
     for (user, events) in heard {
         for (before, after) in events.iter().zip(events.iter().skip(1)) {
@@ -92,7 +92,7 @@ pub fn repetitions(heard: &Published) -> Vec<String> {
 }
 
 /// People who turned offline, each with how long after their beat that was decided, in milliseconds.
-pub fn silences(heard: &Published) -> impl Iterator<Item = (&str, &Event, u64)> {
+pub fn offline_transitions(heard: &Published) -> impl Iterator<Item = (&str, &Event, u64)> {
     heard.iter().flat_map(|(user, events)| {
         let pairs = events.iter().zip(events.iter().skip(1));
         let ended = pairs.filter(|(before, after)| before.state != "offline" && after.state == "offline");
@@ -103,15 +103,15 @@ pub fn silences(heard: &Published) -> impl Iterator<Item = (&str, &Event, u64)> 
 }
 
 /// Whoever was declared offline too late, for a life of `alive_ms`.
-pub fn ghosts(heard: &Published, alive_ms: u64) -> Vec<String> {
-    let late = silences(heard).filter(|(.., after)| *after > alive_ms + GHOST_BOUND_MS);
+pub fn late_offlines(heard: &Published, alive_ms: u64) -> Vec<String> {
+    let late = offline_transitions(heard).filter(|(.., after)| *after > alive_ms + OFFLINE_BOUND_MS);
     late.map(|(user, event, after)| format!("{user}: a ghost, offline {after} ms after the last beat: {event:?}"))
         .collect()
 }
 
 impl History {
     /// What is wrong with what was published about this person, who is silent by now. `complete`: everything was heard.
-    pub fn disagreements(&self, events: &[Event], alive_ms: u64, complete: bool) -> Vec<String> {
+    pub fn violations(&self, events: &[Event], alive_ms: u64, complete: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         if complete {
             wrong.extend(self.unpublished(events));
@@ -127,7 +127,11 @@ impl History {
     /// The newest beat that was acknowledged, and those after it of which nobody knows.
     fn last_beats(&self) -> impl Iterator<Item = RequestSpan> + '_ {
         let newest = self.beats.last().map(|told| told.during);
-        let after = self.unsure.iter().copied().filter(move |unsure| newest.is_none_or(|n| unsure.answered >= n.sent));
+        let after = self
+            .unacknowledged
+            .iter()
+            .copied()
+            .filter(move |unacknowledged| newest.is_none_or(|n| unacknowledged.answered >= n.sent));
         newest.into_iter().chain(after)
     }
 
@@ -151,8 +155,8 @@ impl History {
         let pairs = self.beats.iter().zip(self.beats.iter().skip(1));
         let silent = pairs.filter(|(before, after)| {
             let (from, to) = (before.during.answered, after.during.sent);
-            let beat_between = self.unsure.iter().any(|beat| beat.sent < to && beat.answered > from);
-            to.saturating_sub(from) > alive_ms + GHOST_BOUND_MS + SKEW_MS && !beat_between
+            let beat_between = self.unacknowledged.iter().any(|beat| beat.sent < to && beat.answered > from);
+            to.saturating_sub(from) > alive_ms + OFFLINE_BOUND_MS + SKEW_MS && !beat_between
         });
         let unnoticed = silent.filter(|(_, after)| after.version / 1000 + SKEW_MS < after.during.sent);
         let lines =
@@ -166,7 +170,7 @@ impl History {
         let mut wrong = Vec::new();
         for event in events.iter().filter(|event| event.state == "offline") {
             let (at, last_seen) = (event.at_ms(), event.last_seen.unwrap_or(0));
-            let known = self.beats.iter().map(|told| told.during).chain(self.unsure.iter().copied());
+            let known = self.beats.iter().map(|told| told.during).chain(self.unacknowledged.iter().copied());
             if !known.into_iter().any(|beat| beat.may_be(last_seen)) {
                 wrong.push(format!("last seen when there was no beat: {event:?}"));
             }
@@ -180,8 +184,7 @@ impl History {
             if let Some(told) = ignored {
                 wrong.push(format!("offline in spite of a beat: {event:?}, but {told:?}"));
             }
-            let left =
-                self.departures.iter().any(|left| left.answered + SKEW_MS >= last_seen && left.sent <= at + SKEW_MS);
+            let left = self.leaves.iter().any(|left| left.answered + SKEW_MS >= last_seen && left.sent <= at + SKEW_MS);
             if at < last_seen + alive_ms && !left {
                 wrong.push(format!("offline too early: {event:?}"));
             }
@@ -191,7 +194,7 @@ impl History {
 
     /// The end: offline, since the last beat.
     fn wrong_end(&self, last: Option<&Event>) -> Option<String> {
-        if self.beats.is_empty() && self.unsure.is_empty() {
+        if self.beats.is_empty() && self.unacknowledged.is_empty() {
             return last.map(|event| format!("published, and never beat: {event:?}"));
         }
         let is_right = last.is_some_and(|event| {
@@ -231,19 +234,19 @@ mod tests {
 
     fn wrong(history: &History, events: &[Event]) -> Vec<String> {
         let heard = Published::from([("bob".to_owned(), events.to_vec())]);
-        let mut wrong = repetitions(&heard);
-        wrong.extend(ghosts(&heard, ALIVE_MS));
-        wrong.extend(history.disagreements(events, ALIVE_MS, true));
+        let mut wrong = duplicate_events(&heard);
+        wrong.extend(late_offlines(&heard, ALIVE_MS));
+        wrong.extend(history.violations(events, ALIVE_MS, true));
         wrong
     }
 
     #[test]
-    fn what_is_right_is_not_complained_about() {
+    fn correct_history_has_no_violations() {
         assert_eq!(wrong(&history(), &published()), Vec::<String>::new());
     }
 
     #[test]
-    fn each_kind_of_wrong_is_noticed() {
+    fn each_kind_of_violation_is_reported() {
         let online = || published().remove(0);
         let cases: [(&str, Vec<Event>); 8] = [
             ("said twice", vec![online(), event("online", 10_006, 10_005), event("offline", 12_700, 11_005)]),
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_that_nobody_noticed_is_noticed() {
+    fn missing_offline_event_is_reported() {
         let mut history = history();
         history.beats.push(told(15_000, 10_005));
         let events = [event("online", 10_005, 10_005), event("offline", 16_600, 15_005)];
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_that_came_while_offline_was_being_decided_is_noticed_if_it_is_ignored() {
+    fn beat_ignored_by_concurrent_offline_is_reported() {
         let mut history = history();
         // It found the record of before, so it was kept before the offline record was.
         history.beats.push(told(12_690, 10_005));
@@ -279,15 +282,15 @@ mod tests {
     }
 
     #[test]
-    fn whoever_left_may_be_offline_at_once_and_an_unsure_beat_may_be_the_last() {
+    fn logout_and_unacknowledged_beats_are_allowed_for() {
         let mut history = history();
-        history.departures.push(RequestSpan { sent: 11_200, answered: 11_210 });
+        history.leaves.push(RequestSpan { sent: 11_200, answered: 11_210 });
         assert_eq!(
             wrong(&history, &[event("online", 10_005, 10_005), event("offline", 11_205, 11_005)]),
             Vec::<String>::new()
         );
-        history.departures.clear();
-        history.unsure.push(RequestSpan { sent: 12_000, answered: 12_010 });
+        history.leaves.clear();
+        history.unacknowledged.push(RequestSpan { sent: 12_000, answered: 12_010 });
         for (at, last_seen) in [(12_700, 11_005), (13_600, 12_005)] {
             let events = [event("online", 10_005, 10_005), event("offline", at, last_seen)];
             assert_eq!(wrong(&history, &events), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! A way to Redis on which messages can get lost without anybody noticing: connections stay open, commands are answered,
+//! A proxy to Redis on which messages can get lost without anybody noticing: connections stay open, commands are answered,
 //! and what is published does not arrive. So it is where a server drops what a slow subscriber does not take, or fails
 //! over between a publication and its delivery.
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// What a server calls what was published.
 const MESSAGES: [&[u8]; 3] = [b"$7\r\nmessage\r\n", b"$8\r\npmessage\r\n", b"$8\r\nsmessage\r\n"];
 
-/// The way.
+/// The proxy.
 pub struct LossyProxy {
     port: u16,
     state: Arc<State>,
@@ -19,22 +19,22 @@ pub struct LossyProxy {
 #[derive(Default)]
 struct State {
     is_dropping: AtomicBool,
-    lost: AtomicUsize,
+    dropped: AtomicUsize,
 }
 
 impl LossyProxy {
-    /// A way to the Redis at this port.
-    pub fn before(port: u16) -> Self {
+    /// A proxy to the Redis at this port.
+    pub fn to(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let way = Self { port: listener.local_addr().expect("an address").port(), state: Arc::default() };
-        let state = Arc::clone(&way.state);
+        let proxy = Self { port: listener.local_addr().expect("an address").port(), state: Arc::default() };
+        let state = Arc::clone(&proxy.state);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
                 carry(client, server, &state).expect("two sockets");
             }
         });
-        way
+        proxy
     }
 
     /// The address as a store takes it.
@@ -47,9 +47,9 @@ impl LossyProxy {
         self.state.is_dropping.store(is_dropping, Ordering::SeqCst);
     }
 
-    /// How many were lost.
-    pub fn lost(&self) -> usize {
-        self.state.lost.load(Ordering::SeqCst)
+    /// How many were dropped.
+    pub fn dropped(&self) -> usize {
+        self.state.dropped.load(Ordering::SeqCst)
     }
 }
 
@@ -80,7 +80,7 @@ fn pass_on(from: &mut BufReader<TcpStream>, to: &mut TcpStream, state: &State) -
         let kind = reply.get(4..).unwrap_or_default();
         let is_message = MESSAGES.iter().any(|message| kind.starts_with(message));
         if is_message && state.is_dropping.load(Ordering::SeqCst) {
-            state.lost.fetch_add(1, Ordering::SeqCst);
+            state.dropped.fetch_add(1, Ordering::SeqCst);
         } else {
             to.write_all(&reply)?;
         }
@@ -118,10 +118,10 @@ mod tests {
     use crate::resp::{Reply, hear, say};
 
     #[test]
-    fn messages_are_lost_and_nothing_else() {
+    fn proxy_drops_published_messages_only() {
         let redis = Redis::start().expect("a Redis");
-        let way = LossyProxy::before(redis.port());
-        let mut line = TcpStream::connect(("127.0.0.1", way.port)).expect("a way");
+        let proxy = LossyProxy::to(redis.port());
+        let mut line = TcpStream::connect(("127.0.0.1", proxy.port)).expect("a proxy");
         line.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a socket");
         let mut answers = BufReader::new(line.try_clone().expect("a socket"));
         let mut answer = |line: &mut TcpStream, words: &[&str]| {
@@ -129,12 +129,12 @@ mod tests {
             hear(&mut answers).expect("an answer")
         };
         assert!(matches!(answer(&mut line, &["SUBSCRIBE", "news"]), Reply::List(_)));
-        way.set_dropping(true);
+        proxy.set_dropping(true);
         assert_eq!(redis.ask(&["PUBLISH", "news", "lost"]).expect("a number"), "1");
         let pong = Reply::List(vec![Reply::Text("pong".to_owned()), Reply::Text(String::new())]);
         assert_eq!(answer(&mut line, &["PING"]), pong);
-        assert_eq!(way.lost(), 1);
-        way.set_dropping(false);
+        assert_eq!(proxy.dropped(), 1);
+        proxy.set_dropping(false);
         assert_eq!(redis.ask(&["PUBLISH", "news", "heard"]).expect("a number"), "1");
         let Reply::List(message) = hear(&mut answers).expect("a message") else { panic!("no message") };
         assert_eq!(message.last().and_then(Reply::text), Some("heard"));

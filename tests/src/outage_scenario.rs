@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::history::{GHOST_BOUND_MS, ghosts, now_ms, repetitions};
+use crate::history::{OFFLINE_BOUND_MS, duplicate_events, late_offlines, now_ms};
 use crate::{Client, Event, Host, Published, Recorder, eventually};
 
 /// How often those who stay beat: six times in the life of a beat, so that a busy machine does not make them silent.
@@ -32,8 +32,8 @@ pub struct OutageScenario {
     pub hosts: Vec<Host>,
     /// What is heard.
     pub recorder: Recorder,
-    stayers: Vec<String>,
-    goers: Vec<String>,
+    beating_users: Vec<String>,
+    silent_users: Vec<String>,
     ended: Arc<AtomicBool>,
     beating: Option<JoinHandle<()>>,
 }
@@ -61,20 +61,20 @@ impl OutageScenario {
         let mut arguments = ARGUMENTS.to_vec();
         arguments.extend(["--store", store, "--log", "warn"]);
         let hosts: Vec<Host> = (0..2).map(|_| Host::start(&arguments)).collect();
-        let (stayers, goers) = names();
+        let (beating_users, silent_users) = names();
         let ended = Arc::new(AtomicBool::new(false));
         let beating = std::thread::spawn({
             let clients: Vec<Client> = hosts.iter().map(|host| host.client("edge")).collect();
-            let (stayers, ended) = (stayers.clone(), Arc::clone(&ended));
+            let (beating_users, ended) = (beating_users.clone(), Arc::clone(&ended));
             move || {
                 for client in clients.iter().cycle().take_while(|_| !ended.load(Ordering::SeqCst)) {
-                    beat(client, &stayers);
+                    beat(client, &beating_users);
                     std::thread::sleep(BEAT_EVERY);
                 }
             }
         });
-        let scenario = Self { hosts, recorder, stayers, goers, ended, beating: Some(beating) };
-        for user in &scenario.stayers {
+        let scenario = Self { hosts, recorder, beating_users, silent_users, ended, beating: Some(beating) };
+        for user in &scenario.beating_users {
             scenario.recorder.until(user, "online", NOTICED);
         }
         scenario
@@ -82,7 +82,7 @@ impl OutageScenario {
 
     /// Those who go beat for the last time.
     pub fn last_beats(&self) {
-        let outcomes = beat(&self.hosts[0].client("edge"), &self.goers);
+        let outcomes = beat(&self.hosts[0].client("edge"), &self.silent_users);
         let states: Vec<&Value> = outcomes.iter().map(|outcome| &outcome["state"]).collect();
         assert!(states.iter().all(|state| **state == "online"), "{states:?}");
     }
@@ -113,21 +113,21 @@ impl OutageScenario {
         for host in &self.hosts {
             let client = host.client("edge");
             eventually("the store is back", BACK, || {
-                let outcomes = beat(&client, &self.stayers);
-                outcomes.len() == self.stayers.len() && outcomes.iter().all(|outcome| outcome["error"].is_null())
+                let outcomes = beat(&client, &self.beating_users);
+                outcomes.len() == self.beating_users.len() && outcomes.iter().all(|outcome| outcome["error"].is_null())
             });
         }
         now_ms()
     }
 
-    /// Those who went are declared offline; see [`OutageScenario::are_declared`].
-    pub fn goers_are_declared(&self, outage: Outage) {
-        self.are_declared(&self.goers, outage);
+    /// Those who went are declared offline; see [`OutageScenario::go_offline`].
+    pub fn silent_users_go_offline(&self, outage: Outage) {
+        self.go_offline(&self.silent_users, outage);
     }
 
     /// These are declared offline: not before they had their time after the store was back, and no later than the bound
     /// after that. What was said of them before the outage does not count.
-    pub fn are_declared<'a>(&self, users: impl IntoIterator<Item = &'a String>, outage: Outage) {
+    pub fn go_offline<'a>(&self, users: impl IntoIterator<Item = &'a String>, outage: Outage) {
         let Outage { struck, mended, back } = outage;
         for user in users {
             let mut said = None;
@@ -137,13 +137,13 @@ impl OutageScenario {
             });
             let at = said.unwrap().at_ms();
             assert!(at >= mended + ALIVE_MS, "{user}: too early, at {at}: {outage:?}");
-            assert!(at <= back + ALIVE_MS + GHOST_BOUND_MS, "{user}: too late, at {at}: {outage:?}");
+            assert!(at <= back + ALIVE_MS + OFFLINE_BOUND_MS, "{user}: too late, at {at}: {outage:?}");
         }
     }
 
     /// Nothing was published about those who went after this instant.
-    pub fn goers_are_forgotten(&self, since: u64) {
-        for user in &self.goers {
+    pub fn no_events_of_silent_users(&self, since: u64) {
+        for user in &self.silent_users {
             let after: Vec<Event> = self.recorder.of(user).into_iter().filter(|event| event.at_ms() > since).collect();
             assert!(after.is_empty(), "{user}: {after:?}");
         }
@@ -151,23 +151,23 @@ impl OutageScenario {
 
     /// Those who stayed were never declared offline; now they go, and are declared so in time. Nothing was said twice.
     pub fn end(mut self) {
-        for (user, events) in self.recorder.heard().iter().filter(|(user, _)| self.stayers.contains(user)) {
+        for (user, events) in self.recorder.heard().iter().filter(|(user, _)| self.beating_users.contains(user)) {
             assert!(events.iter().all(|event| event.state == "online"), "{user} was here all the time: {events:?}");
         }
         self.ended.store(true, Ordering::SeqCst);
         self.beating.take().unwrap().join().unwrap();
         let ended = now_ms();
-        for user in &self.stayers {
-            self.recorder.until(user, "offline", Duration::from_millis(ALIVE_MS + GHOST_BOUND_MS + 2000));
+        for user in &self.beating_users {
+            self.recorder.until(user, "offline", Duration::from_millis(ALIVE_MS + OFFLINE_BOUND_MS + 2000));
         }
         let heard = self.recorder.heard();
-        assert_eq!(repetitions(&heard), Vec::<String>::new());
+        assert_eq!(duplicate_events(&heard), Vec::<String>::new());
         let ends: Published = heard
             .iter()
-            .filter(|(user, _)| self.stayers.contains(user))
+            .filter(|(user, _)| self.beating_users.contains(user))
             .map(|(user, events)| (user.clone(), events.clone()))
             .collect();
-        assert_eq!(ghosts(&ends, ALIVE_MS), Vec::<String>::new());
+        assert_eq!(late_offlines(&ends, ALIVE_MS), Vec::<String>::new());
         let late = ends.values().map(|events| events.last().unwrap().at_ms()).max().unwrap_or(ended);
         println!("offline {} ms after the last beat was taken", late.saturating_sub(ended));
         for host in self.hosts.drain(..) {

@@ -27,7 +27,7 @@ impl Client {
     }
 
     /// Sets who may see the state, and who when this person was last here.
-    pub fn let_see(&self, presence: &str, last_seen: &str) {
+    pub fn set_privacy(&self, presence: &str, last_seen: &str) {
         taken(&self.put("/v1/privacy", json!({ "presence": presence, "last_seen": last_seen })));
     }
 

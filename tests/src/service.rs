@@ -45,21 +45,21 @@ impl Service {
     }
 
     /// Tries something on the embedded store and on two hosts with a Redis.
-    pub fn everywhere(arguments: &[&str], claim: impl Fn(&Self)) {
+    pub fn on_each_store(arguments: &[&str], claim: impl Fn(&Self)) {
         for service in [Self::embedded, Self::redis] {
             let service = service(arguments);
             claim(&service);
-            service.end();
+            service.stop();
         }
     }
 
     /// Where the watchers are.
-    pub fn here(&self) -> &Host {
+    pub fn first(&self) -> &Host {
         self.hosts.first().expect("a host")
     }
 
     /// Where those are whom they watch.
-    pub fn there(&self) -> &Host {
+    pub fn last(&self) -> &Host {
         self.hosts.last().expect("a host")
     }
 
@@ -69,7 +69,7 @@ impl Service {
     }
 
     /// Ends it in good order.
-    pub fn end(self) {
+    pub fn stop(self) {
         self.hosts.into_iter().for_each(Host::stop);
     }
 }

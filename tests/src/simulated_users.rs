@@ -84,7 +84,7 @@ pub fn flap(people: &mut [Person], hosts: &[Client], lasting: Duration) {
 }
 
 /// Whoever chose takes that back and beats once more: from then on their end is like anybody's.
-pub fn come_out(people: &mut [Person], host: &Client) {
+pub fn clear_choices(people: &mut [Person], host: &Client) {
     let mut driver = Driver { hosts: vec![host.clone()], turn: 0 };
     let mut choosers: Vec<&mut Person> = people.iter_mut().filter(|person| person.history.chooses).collect();
     for person in &choosers {
@@ -135,7 +135,7 @@ impl Driver {
         for (index, person) in people.iter_mut().enumerate() {
             match told(during, &outcomes[index]) {
                 Some(told) => person.history.beats.push(told),
-                None => person.history.unsure.push(during),
+                None => person.history.unacknowledged.push(during),
             }
         }
     }
@@ -145,7 +145,7 @@ impl Driver {
         let host = self.host().as_user(&person.name);
         let (during, answer) = RequestSpan::of(|| host.try_send("POST", "/v1/leave", Some(body.as_bytes())));
         expected(answer);
-        person.history.departures.push(during);
+        person.history.leaves.push(during);
     }
 
     fn choose(&mut self, person: &Person, wish: &Value) {

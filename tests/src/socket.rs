@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket};
 use crate::watcher::{Ending, EventQueue, Incoming, ResumePoint, WatchEvent};
 use crate::{Answer, Host};
 
-/// A socket. Dropping it breaks its connection without a farewell.
+/// A socket. Dropping it breaks its connection without a closed.
 #[derive(Debug)]
 pub struct Socket {
     line: EventQueue,

@@ -57,9 +57,9 @@ impl Relation {
             Self::Restricted => host.client("admin").restrict(subject),
             Self::BlockedViewer => subject_asks.block(VIEWER),
             Self::BlockedByViewer => viewer.block(subject),
-            Self::Nobody => subject_asks.let_see("nobody", "nobody"),
-            Self::NoContact => subject_asks.let_see("contacts", "everyone"),
-            Self::LastSeenHidden => subject_asks.let_see("everyone", "nobody"),
+            Self::Nobody => subject_asks.set_privacy("nobody", "nobody"),
+            Self::NoContact => subject_asks.set_privacy("contacts", "everyone"),
+            Self::LastSeenHidden => subject_asks.set_privacy("everyone", "nobody"),
         }
     }
 
@@ -72,7 +72,7 @@ impl Relation {
             Self::BlockedViewer => subject_asks.unblock(VIEWER),
             Self::BlockedByViewer => viewer.unblock(subject),
             Self::NoContact => subject_asks.add_contact(VIEWER),
-            Self::Nobody | Self::LastSeenHidden => subject_asks.let_see("everyone", "everyone"),
+            Self::Nobody | Self::LastSeenHidden => subject_asks.set_privacy("everyone", "everyone"),
         }
     }
 }
@@ -147,15 +147,15 @@ pub fn name(relation: Relation, life: SubjectState) -> String {
 /// Everybody of the table, as they are to be. The service has [`EVICT_AFTER`]; relations are in force where the viewer is.
 pub fn populate(service: &Service) {
     for (relation, life) in everybody() {
-        relation.apply(service.here(), &name(relation, life));
+        relation.apply(service.first(), &name(relation, life));
     }
     let archived = || service.hosts.iter().map(|host| host.metric("rollcall_archived_total")).sum::<f64>();
     for relation in Relation::ALL {
-        SubjectState::Archived.live(service.there(), &name(relation, SubjectState::Archived));
+        SubjectState::Archived.live(service.last(), &name(relation, SubjectState::Archived));
     }
     eventually("they are long gone", Duration::from_secs(30), || archived() >= Relation::ALL.len() as f64);
     for (relation, life) in everybody().filter(|(_, life)| *life != SubjectState::Archived) {
-        life.live(service.there(), &name(relation, life));
+        life.live(service.last(), &name(relation, life));
     }
 }
 

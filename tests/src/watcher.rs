@@ -15,7 +15,7 @@ use crate::{Host, Socket, Stream};
 /// Telling takes milliseconds; a busy machine is given more.
 pub const DELIVERY: Duration = Duration::from_secs(10);
 
-/// Somebody whom a watcher watches beside those whom a test is about: see [`EventQueue::up_to_now`].
+/// Somebody whom a watcher watches beside those whom a test is about: see [`EventQueue::events_so_far`].
 pub const FENCE: &str = "fence";
 
 /// Something that a watcher was told.
@@ -143,14 +143,14 @@ impl EventQueue {
     }
 
     /// The next that is told.
-    pub fn next_told(&mut self) -> WatchEvent {
+    pub fn next_event(&mut self) -> WatchEvent {
         let told = self.try_next(DELIVERY);
         told.unwrap_or_else(|| panic!("nothing was told within {DELIVERY:?}; the line: {:?}", self.ending))
     }
 
     /// Waits until something is told, and leaves it to be taken.
     fn wait(&mut self) {
-        let told = self.next_told();
+        let told = self.next_event();
         self.passed.push_front(told);
     }
 
@@ -171,7 +171,7 @@ impl EventQueue {
 
     /// The snapshot, which comes first.
     pub fn snapshot(&mut self) -> Value {
-        let told = self.next_told();
+        let told = self.next_event();
         assert_eq!(told.event, "snapshot", "{told:?}");
         told.data
     }
@@ -197,7 +197,7 @@ impl EventQueue {
 
     /// Everything that was told of what happened before this call. Somebody whom the watcher watches, [`FENCE`], does
     /// something, and whatever is told before that is all there is: so a claim that nothing was told needs no waiting.
-    pub fn up_to_now(&mut self, host: &Host) -> Vec<WatchEvent> {
+    pub fn events_so_far(&mut self, host: &Host) -> Vec<WatchEvent> {
         let fence = host.client(FENCE);
         let word = format!("now {}", now_ms());
         assert_eq!(fence.beat("web").status, 200);

@@ -93,7 +93,7 @@ pub struct Delivery {
 
 /// A connection that ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Farewell {
+pub struct ClosedConnection {
     /// The watcher, by its place in the plan.
     pub connection: usize,
     /// The close code of a socket.
@@ -108,7 +108,7 @@ pub struct Received {
     /// Every event, in order.
     pub deliveries: Vec<Delivery>,
     /// Every end, in order.
-    pub farewells: Vec<Farewell>,
+    pub closed: Vec<ClosedConnection>,
     /// Why anybody could not connect.
     pub failures: Vec<String>,
 }
@@ -139,8 +139,8 @@ pub struct WatcherPool {
 
 impl WatcherPool {
     /// Connects everybody and waits until each has its snapshot.
-    pub fn gather(plan: Plan, within: Duration) -> Self {
-        let pool = Self::launch(plan);
+    pub fn connect(plan: Plan, within: Duration) -> Self {
+        let pool = Self::start(plan);
         pool.until(&format!("{} watchers are connected", pool.size), within, |tally| {
             tally.count(|delivery| delivery.kind == Kind::Snapshot) >= pool.size
         });
@@ -148,7 +148,7 @@ impl WatcherPool {
     }
 
     /// Lets everybody connect, and waits for nobody.
-    pub fn launch(plan: Plan) -> Self {
+    pub fn start(plan: Plan) -> Self {
         let size = plan.paths.len();
         allow_descriptors(size + 300);
         let tally = Arc::<Mutex<Received>>::default();
@@ -180,7 +180,7 @@ impl WatcherPool {
     }
 
     /// Waits until everybody was told this version, and answers when the last was.
-    pub fn until_all_told(&self, version: u64, within: Duration) -> Instant {
+    pub fn until_all_received(&self, version: u64, within: Duration) -> Instant {
         let told = |delivery: &Delivery| delivery.kind == Kind::Presence && delivery.version == version;
         self.until(&format!("{} watchers are told", self.size), within, |tally| tally.count(told) >= self.size);
         let tally = self.tally();
@@ -255,21 +255,21 @@ impl Flight {
 
     /// Watches until the connection ends, and comes back if the plan says so.
     async fn stay(&self, plan: &Plan, connection: usize) -> Result<()> {
-        let mut farewell = self.visit(plan, plan.address, connection).await?;
-        while let (Some(rejoin), Some(after_ms)) = (plan.rejoin, farewell.after_ms) {
+        let mut closed = self.visit(plan, plan.address, connection).await?;
+        while let (Some(rejoin), Some(after_ms)) = (plan.rejoin, closed.after_ms) {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            farewell = self.visit(plan, rejoin, connection).await?;
+            closed = self.visit(plan, rejoin, connection).await?;
         }
         Ok(())
     }
 
-    async fn visit(&self, plan: &Plan, address: SocketAddr, connection: usize) -> Result<Farewell> {
+    async fn visit(&self, plan: &Plan, address: SocketAddr, connection: usize) -> Result<ClosedConnection> {
         let turn = self.handshakes.acquire().await.map_err(Error::other)?;
         let stream = connect(address).await?;
         stream.set_nodelay(true)?;
         write(&stream, opening(plan.transport, &address.to_string(), &plan.paths[connection]).as_bytes()).await?;
         let mut reader = Reader::new(plan.transport);
-        let mut farewell = Farewell { connection, code: None, after_ms: None };
+        let mut closed = ClosedConnection { connection, code: None, after_ms: None };
         let mut turn = Some(turn);
         loop {
             stream.readable().await?;
@@ -290,12 +290,12 @@ impl Flight {
                             Piece::Head(status) => refusal = Some(status),
                             Piece::Event(text) => {
                                 let after = reader::number(text, "\"after_ms\":");
-                                farewell.after_ms = after.or(farewell.after_ms);
+                                closed.after_ms = after.or(closed.after_ms);
                                 self.note(connection, text);
                             }
                             Piece::Ping(payload) => replies.push(masked(10, payload)),
                             Piece::Close(code) => {
-                                farewell.code = Some(code);
+                                closed.code = Some(code);
                                 replies.push(masked(8, &code.to_be_bytes()));
                             }
                         });
@@ -314,8 +314,8 @@ impl Flight {
                 let _ = write(&stream, &reply).await;
             }
             if count == 0 {
-                self.tally().farewells.push(farewell);
-                return Ok(farewell);
+                self.tally().closed.push(closed);
+                return Ok(closed);
             }
         }
     }

@@ -29,7 +29,7 @@ const STEP: Duration = Duration::from_secs(60);
 const GONE: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_page_watches_types_and_leaves_by_a_web_socket() {
+fn page_watches_types_and_leaves_over_websocket() {
     let host = Host::start(&[]);
     let mut tab = Tab::open(&host, "scene=socket");
     let watching = tab.reaches("alice watches bob");
@@ -43,13 +43,13 @@ fn a_page_watches_types_and_leaves_by_a_web_socket() {
 }
 
 #[test]
-fn a_page_of_another_origin_uses_the_whole_api() {
+fn cross_origin_page_uses_whole_api() {
     let host = Host::start(&[]);
     Tab::open(&host, "scene=calls").reaches("the end").go_on("");
 }
 
 #[test]
-fn a_page_that_watches_events_notices_no_restart() {
+fn event_stream_page_survives_restart() {
     // The browser comes back within a third of the interval; Bob, whose page does so too, has all of the tolerance.
     let times = ["--interval", "1s", "--tolerance", "10s"];
     let data = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ fn a_page_that_watches_events_notices_no_restart() {
 }
 
 #[test]
-fn a_page_may_be_reloaded_and_whoever_closes_it_is_gone_after_the_grace() {
+fn reload_keeps_online_closing_ends_after_grace() {
     let host = Host::start(&["--grace", "5s"]);
     let people = ["alice", "carol", "erin", "frank"];
     let mut dana = Transport::Events.watch(&host, "dana", &format!("{},{FENCE}", people.join(",")));
@@ -78,13 +78,13 @@ fn a_page_may_be_reloaded_and_whoever_closes_it_is_gone_after_the_grace() {
     killed.reaches("both are here").go_on("");
     reloaded.reaches("both are here").go_on("reload");
     let reload = reloaded.reaches("both are here");
-    let told = dana.up_to_now(&host);
+    let told = dana.events_so_far(&host);
     assert_eq!(people.map(|user| states(&told, user)), [["online"]; 4], "a reload is no event: {told:?}");
 
     // Once these are gone, whatever the reload broke off before would be over, too.
     drop(killed);
     both_go(&mut dana, ["erin", "frank"]);
-    assert_eq!(dana.up_to_now(&host), [], "nor is one after the grace");
+    assert_eq!(dana.events_so_far(&host), [], "nor is one after the grace");
     reload.go_on("go elsewhere");
     both_go(&mut dana, ["alice", "carol"]);
     drop(reloaded);

@@ -174,7 +174,7 @@ fn event(line: &str) -> Value {
 }
 
 #[test]
-fn changes_are_printed_as_they_come_and_looking_makes_nobody_online() {
+fn watch_prints_changes_without_going_online() {
     let host = Host::start(&[]);
     let looking = Looking::at(&host, &["watch", "bob", "eve", "--as", "alice", "--typing", "room-1"]);
     let first = looking.until("the snapshot", |line| line.ends_with("  eve  offline"));
@@ -193,7 +193,7 @@ fn changes_are_printed_as_they_come_and_looking_makes_nobody_online() {
 }
 
 #[test]
-fn events_for_scripts_are_what_a_socket_is_told() {
+fn json_output_equals_socket_events() {
     let host = Host::start(&[]);
     let looking = Looking::at(&host, &["watch", "bob", "--json"]);
     let snapshot = event(&looking.until("the snapshot", |_| true)[0]);
@@ -208,7 +208,7 @@ fn events_for_scripts_are_what_a_socket_is_told() {
 }
 
 #[test]
-fn a_restart_of_the_host_is_survived_and_what_changed_meanwhile_is_told() {
+fn watch_survives_host_restart_and_catches_up() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start_in(folder.path(), &["--drain", "1s"]);
     let address = host.address().to_owned();
@@ -230,7 +230,7 @@ fn a_restart_of_the_host_is_survived_and_what_changed_meanwhile_is_told() {
 }
 
 #[test]
-fn a_host_that_refuses_ends_it_with_its_own_words() {
+fn watch_ends_with_the_host_refusal() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key(), "--watch-limit", "2"]);
     let token = issuer.token("alice", &[]);
@@ -250,7 +250,7 @@ fn a_host_that_refuses_ends_it_with_its_own_words() {
 }
 
 #[test]
-fn a_token_in_the_environment_is_shown() {
+fn token_from_environment_is_sent() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key()]);
     let mut looking = command(&["top", "--once", "--json", "--url", host.base()]);
@@ -259,7 +259,7 @@ fn a_token_in_the_environment_is_shown() {
 }
 
 #[test]
-fn top_prints_what_happened_between_two_looks() {
+fn top_prints_rates_between_samples() {
     let host = Host::start(&[]);
     let beating = host.client("bob");
     let looking = Looking::at(&host, &["top", "--once", "--json"]);
@@ -281,7 +281,7 @@ fn top_prints_what_happened_between_two_looks() {
 }
 
 #[test]
-fn a_host_that_is_away_is_waited_for_except_once() {
+fn watch_waits_for_host_except_once_mode() {
     let mut looking = command(&["top", "--once", "--url", "http://127.0.0.1:1"]);
     let output = looking.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -303,7 +303,7 @@ fn a_host_that_is_away_is_waited_for_except_once() {
 }
 
 #[test]
-fn a_terminal_shows_a_table_and_is_left_as_it_was() {
+fn terminal_shows_table_and_is_restored() {
     let host = Host::start(&[]);
     let mut terminal = Terminal::of(&host, "watch bob eve --as alice");
     terminal.shows(OPENED);
@@ -316,7 +316,7 @@ fn a_terminal_shows_a_table_and_is_left_as_it_was() {
 }
 
 #[test]
-fn a_terminal_shows_what_a_host_does() {
+fn top_shows_host_activity() {
     let host = Host::start(&[]);
     let mut terminal = Terminal::of(&host, "top");
     terminal.shows(OPENED);

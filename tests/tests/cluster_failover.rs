@@ -27,17 +27,17 @@ fn node_of(cluster: &Cluster, user: &str) -> usize {
 }
 
 #[test]
-fn a_promoted_replica_goes_on_for_its_people_and_the_others_notice_nothing() {
+fn promoted_replica_takes_over_without_events() {
     let mut cluster = Cluster::start().unwrap();
-    let (stayers, goers) = names();
-    let everybody: Vec<String> = stayers.iter().chain(&goers).cloned().collect();
+    let (beating_users, silent_users) = names();
+    let everybody: Vec<String> = beating_users.iter().chain(&silent_users).cloned().collect();
     let recorder = Recorder::on_cluster(&cluster, &everybody);
     let scenario = OutageScenario::begin(&cluster.url(), recorder);
-    let victim = node_of(&cluster, &stayers[0]);
-    let served: Vec<&String> = stayers.iter().filter(|user| node_of(&cluster, user) == victim).collect();
+    let victim = node_of(&cluster, &beating_users[0]);
+    let served: Vec<&String> = beating_users.iter().filter(|user| node_of(&cluster, user) == victim).collect();
     let (struck_goers, spared_goers): (Vec<&String>, Vec<&String>) =
-        goers.iter().partition(|user| node_of(&cluster, user) == victim);
-    let other = stayers.iter().find(|user| node_of(&cluster, user) != victim).unwrap();
+        silent_users.iter().partition(|user| node_of(&cluster, user) == victim);
+    let other = beating_users.iter().find(|user| node_of(&cluster, user) != victim).unwrap();
     assert!(served.len() > 5, "the victim has people: {}", served.len());
 
     let beaten = now_ms();
@@ -61,9 +61,9 @@ fn a_promoted_replica_goes_on_for_its_people_and_the_others_notice_nothing() {
     }
     let back = scenario.until_back();
     assert_ne!(node_of(&cluster, served[0]), victim, "the replica took over");
-    scenario.are_declared(struck_goers, Outage { struck, mended, back });
+    scenario.go_offline(struck_goers, Outage { struck, mended, back });
     // Those whose master was there all the time may be gone before anybody knew of an outage, but not before their time.
-    scenario.are_declared(spared_goers, Outage { struck, mended: beaten - CLOCKS_DIFFER_MS, back });
+    scenario.go_offline(spared_goers, Outage { struck, mended: beaten - CLOCKS_DIFFER_MS, back });
     assert!(scenario.hosts.iter().all(|host| host.metric("rollcall_redis_reconnects_total") >= 1.0));
     scenario.end();
 }

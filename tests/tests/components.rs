@@ -164,7 +164,7 @@ async fn told(feed: &mut Feed) -> (String, State, u64) {
 }
 
 #[test]
-fn subscribe_feeds_what_changes_and_resumes() {
+fn subscribe_feeds_changes_and_resumes() {
     on_a_worker(Rules::default(), &[], async |bench| {
         bench.function_handles.beat(beat("bob", "web")).await.unwrap();
         bench.clock.advance(Span::seconds(20));
@@ -200,7 +200,7 @@ fn subscribe_feeds_what_changes_and_resumes() {
 }
 
 #[test]
-fn subscribe_feeds_a_slow_reader_only_the_newest() {
+fn subscribe_gives_slow_reader_the_newest_only() {
     on_a_worker(Rules::default(), &[], async |bench| {
         let mut feed = bench.function_handles.feed(None, vec![user("bob")], None).await.unwrap();
         let mut last = bench.function_handles.beat(beat("bob", "web")).await.unwrap().version;

@@ -36,7 +36,7 @@ fn names<'a>(resolve: &Resolve, items: impl Iterator<Item = (&'a WorldKey, &'a W
 }
 
 #[test]
-fn what_is_plugged_in_is_no_longer_imported_and_what_it_needs_is() {
+fn plugged_function_replaces_its_import() {
     let (needs, _) = shape("restriction-check");
     for asking in ASKING {
         let (alone, exports) = shape(asking);
@@ -51,7 +51,7 @@ fn what_is_plugged_in_is_no_longer_imported_and_what_it_needs_is() {
 }
 
 #[test]
-fn a_composed_function_decides_as_one_that_the_host_links() {
+fn composed_function_decides_like_linked_one() {
     let composed = ASKING.map(|name| (name, format!("composed/{name}")));
     let composed: Vec<(&str, &str)> = composed.iter().map(|(name, file)| (*name, file.as_str())).collect();
     for replace in [&composed[..], &[]] {

@@ -29,18 +29,18 @@ fn beats_taken(service: &Service) -> f64 {
 }
 
 #[test]
-fn who_is_connected_is_here_without_beating() {
-    Service::everywhere(&BRISK, |service| {
+fn connected_user_is_online_without_beats() {
+    Service::on_each_store(&BRISK, |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{FENCE}"));
+            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
             alice.snapshot();
             let before = beats_taken(service);
-            let connected = transport.watch_as(service.there(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
+            let connected = transport.watch_as(service.last(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
             alice.presence(&bob, "online");
             // As many as no single beat outlives.
             eventually("the host beats for it", Duration::from_secs(10), || beats_taken(service) >= before + 4.0);
-            assert_eq!(states(&alice.up_to_now(service.there()), &bob), Vec::<&str>::new(), "here all the time");
+            assert_eq!(states(&alice.events_so_far(service.last()), &bob), Vec::<&str>::new(), "here all the time");
             drop(connected);
             alice.presence(&bob, "offline");
         }
@@ -48,13 +48,13 @@ fn who_is_connected_is_here_without_beating() {
 }
 
 #[test]
-fn a_broken_connection_is_forgiven_for_the_grace_and_no_longer() {
-    Service::everywhere(&["--interval", "6s", "--tolerance", "2s", "--grace", "1s"], |service| {
+fn broken_connection_lasts_exactly_the_grace() {
+    Service::on_each_store(&["--interval", "6s", "--tolerance", "2s", "--grace", "1s"], |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(service.here(), "alice", &bob);
+            let mut alice = transport.watch(service.first(), "alice", &bob);
             alice.snapshot();
-            let connected = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
+            let connected = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
             alice.presence(&bob, "online");
             let broken = now_ms();
             drop(connected);
@@ -66,36 +66,36 @@ fn a_broken_connection_is_forgiven_for_the_grace_and_no_longer() {
 }
 
 #[test]
-fn whoever_says_goodbye_is_gone_at_once() {
-    Service::everywhere(&[], |service| {
-        let mut alice = Transport::Events.watch(service.here(), "alice", &format!("bob,{FENCE}"));
-        let mut tab = Socket::open(service.there(), "bob", "device=tab");
+fn leave_is_offline_at_once() {
+    Service::on_each_store(&[], |service| {
+        let mut alice = Transport::Events.watch(service.first(), "alice", &format!("bob,{FENCE}"));
+        let mut tab = Socket::open(service.last(), "bob", "device=tab");
         alice.presence("bob", "online");
         tab.send(&json!({ "op": "leave" }));
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
         alice.presence("bob", "offline");
 
         // The phone first: whoever is told that Bob is here then knows that it is the phone that keeps him so.
-        let phone = Socket::open(service.here(), "bob", "");
+        let phone = Socket::open(service.first(), "bob", "");
         alice.presence("bob", "online");
-        let mut tab = Socket::open(service.there(), "bob", "device=tab");
+        let mut tab = Socket::open(service.last(), "bob", "device=tab");
         tab.send(&json!({ "op": "leave" }));
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
-        assert_eq!(alice.up_to_now(service.there()), [], "the phone is still here");
+        assert_eq!(alice.events_so_far(service.last()), [], "the phone is still here");
         drop(phone);
     });
 }
 
 #[test]
-fn a_reload_never_flickers() {
+fn reload_causes_no_offline_event() {
     let arguments = ["--interval", "2s", "--tolerance", "1s", "--grace", "2500ms"];
-    Service::everywhere(&arguments, |service| {
+    Service::on_each_store(&arguments, |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
             let open = |host: &Host| transport.watch_as(host, &bob, "device=tab", &[("users", "alice")]);
-            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{FENCE}"));
+            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
             alice.snapshot();
-            let mut page = open(service.here());
+            let mut page = open(service.first());
             page.snapshot();
             alice.presence(&bob, "online");
             for turn in 0..4 {
@@ -114,7 +114,7 @@ fn a_reload_never_flickers() {
             // Longer than any grace that was begun above.
             let reloaded = now_ms();
             eventually("every grace has ended", Duration::from_secs(5), || now_ms() > reloaded + 3200);
-            assert_eq!(alice.up_to_now(service.there()), [], "nobody noticed");
+            assert_eq!(alice.events_so_far(service.last()), [], "nobody noticed");
             drop(page);
             alice.presence(&bob, "offline");
         }
@@ -122,7 +122,7 @@ fn a_reload_never_flickers() {
 }
 
 #[test]
-fn who_only_watches_is_not_here() {
+fn watch_only_connection_is_not_online() {
     let host = Host::start(&[]);
     let mut alice = Transport::Events.watch(&host, "alice", &format!("bob,{FENCE}"));
     alice.snapshot();
@@ -130,20 +130,20 @@ fn who_only_watches_is_not_here() {
     let mut socket = Socket::open(&host, "bob", "watch_only=true");
     let refusal = socket.refused(&json!({ "op": "beat" }));
     assert_eq!(refusal["status"], 403, "{refusal}");
-    assert_eq!(alice.up_to_now(&host), []);
+    assert_eq!(alice.events_so_far(&host), []);
     assert_eq!(host.client("alice").state("bob"), "offline");
     host.stop();
 }
 
 #[test]
-fn activity_brings_back_whoever_is_idle() {
-    Service::everywhere(&["--idle-after", "400ms"], |service| {
-        let mut alice = Transport::Socket.watch(service.here(), "alice", &format!("bob,{FENCE}"));
-        let mut bob = Socket::open(service.there(), "bob", "");
+fn activity_brings_idle_user_back() {
+    Service::on_each_store(&["--idle-after", "400ms"], |service| {
+        let mut alice = Transport::Socket.watch(service.first(), "alice", &format!("bob,{FENCE}"));
+        let mut bob = Socket::open(service.last(), "bob", "");
         alice.presence("bob", "online");
         alice.presence("bob", "away");
         bob.done(&json!({ "op": "beat", "active": false }));
-        assert_eq!(alice.up_to_now(service.there()), [], "alive, and still idle");
+        assert_eq!(alice.events_so_far(service.last()), [], "alive, and still idle");
         bob.done(&json!({ "op": "beat", "active": true }));
         alice.presence("bob", "online");
         alice.presence("bob", "away");
@@ -153,12 +153,12 @@ fn activity_brings_back_whoever_is_idle() {
 }
 
 #[test]
-fn whoever_comes_back_by_itself_is_as_idle_as_before() {
-    Service::everywhere(&["--idle-after", "400ms"], |service| {
+fn automatic_reconnect_keeps_idleness() {
+    Service::on_each_store(&["--idle-after", "400ms"], |service| {
         for transport in Transport::BOTH {
             let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{FENCE}"));
-            let mut tab = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
+            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
+            let mut tab = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
             tab.snapshot();
             alice.presence(&bob, "online");
             alice.presence(&bob, "away");
@@ -169,17 +169,17 @@ fn whoever_comes_back_by_itself_is_as_idle_as_before() {
                 Transport::Events => format!("device=tab&since={since}"),
                 Transport::Socket => "device=tab&active=false".to_owned(),
             };
-            let mut tab = transport.watch_as(service.here(), &bob, &how, &[("users", "alice")]);
+            let mut tab = transport.watch_as(service.first(), &bob, &how, &[("users", "alice")]);
             tab.snapshot();
-            assert_eq!(states(&alice.up_to_now(service.there()), &bob), Vec::<&str>::new(), "nobody noticed");
-            let _tab = transport.watch_as(service.here(), &bob, "device=tab&active=true", &[("users", "alice")]);
+            assert_eq!(states(&alice.events_so_far(service.last()), &bob), Vec::<&str>::new(), "nobody noticed");
+            let _tab = transport.watch_as(service.first(), &bob, "device=tab&active=true", &[("users", "alice")]);
             alice.presence(&bob, "online");
         }
     });
 }
 
 #[test]
-fn a_connection_alone_does_not_keep_anybody_active() {
+fn open_connection_is_not_activity() {
     let host = Host::start(&["--interval", "500ms", "--tolerance", "500ms", "--idle-after", "1s"]);
     let mut alice = Transport::Events.watch(&host, "alice", &format!("bob,{FENCE}"));
     let _bob = Socket::open(&host, "bob", "");
@@ -189,17 +189,17 @@ fn a_connection_alone_does_not_keep_anybody_active() {
     eventually("the host beats for it", Duration::from_secs(10), || {
         host.metric("rollcall_heartbeats_total") >= before + 4.0
     });
-    let told: Vec<WatchEvent> = alice.up_to_now(&host);
+    let told: Vec<WatchEvent> = alice.events_so_far(&host);
     assert_eq!(states(&told, "bob"), Vec::<&str>::new(), "a beat of the host is not a use of the device");
     host.stop();
 }
 
 #[test]
-fn a_farewell_is_the_last_word_however_much_was_said_before() {
-    Service::everywhere(&[], |service| {
+fn leave_wins_over_earlier_messages() {
+    Service::on_each_store(&[], |service| {
         let users: Vec<String> = (0..40).map(|index| format!("h{index}")).collect();
         for user in &users {
-            let mut socket = Socket::open(service.here(), user, "device=tab");
+            let mut socket = Socket::open(service.first(), user, "device=tab");
             for _ in 0..10 {
                 socket.send(&json!({ "op": "beat" }));
             }
@@ -212,7 +212,7 @@ fn a_farewell_is_the_last_word_however_much_was_said_before() {
 
 /// Waits until all of these are gone, which no device is by itself so soon.
 fn all_are_gone(service: &Service, users: &[String]) {
-    let viewer = service.there().client("viewer");
+    let viewer = service.last().client("viewer");
     eventually("everybody is gone", Duration::from_secs(3), || {
         let presences = viewer.post("/v1/presence", json!({ "users": users })).json["presences"].clone();
         presences.as_array().unwrap().iter().all(|presence| presence["state"] == "offline")
@@ -220,19 +220,19 @@ fn all_are_gone(service: &Service, users: &[String]) {
 }
 
 #[test]
-fn whoever_comes_and_goes_at_once_is_gone() {
-    Service::everywhere(&[], |service| {
+fn connect_and_leave_at_once_ends_offline() {
+    Service::on_each_store(&[], |service| {
         let users: Vec<String> = (0..300).map(|index| format!("g{index}")).collect();
         let plan = Plan {
             transport: Transport::Socket,
-            address: service.here().address().parse().unwrap(),
+            address: service.first().address().parse().unwrap(),
             rejoin: None,
             paths: users.iter().map(|user| format!("/v1/socket?device=tab&as={user}")).collect(),
             messages: vec![r#"{"op":"leave"}"#.to_owned(); users.len()],
         };
-        let pool = WatcherPool::launch(plan);
-        pool.until("everybody has left", Duration::from_secs(20), |tally| tally.farewells.len() == users.len());
-        assert!(pool.tally().farewells.iter().all(|farewell| farewell.code == Some(1000)));
+        let pool = WatcherPool::start(plan);
+        pool.until("everybody has left", Duration::from_secs(20), |tally| tally.closed.len() == users.len());
+        assert!(pool.tally().closed.iter().all(|closed| closed.code == Some(1000)));
         all_are_gone(service, &users);
     });
 }

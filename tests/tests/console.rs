@@ -93,7 +93,7 @@ fn figures_move(hosts: &[&Host]) {
 }
 
 #[test]
-fn figures_move_with_what_happens() {
+fn stats_follow_activity() {
     let host = Host::brisk(&[]);
     let about = &stats(&host)["host"];
     assert_eq!(
@@ -105,7 +105,7 @@ fn figures_move_with_what_happens() {
 }
 
 #[test]
-fn figures_move_on_redis_and_people_are_counted_in_the_whole_store() {
+fn redis_stats_move_and_count_whole_store() {
     let mut server = Redis::start().unwrap();
     let url = server.url();
     let hosts = [Host::brisk(&["--store", &url]), Host::brisk(&["--store", &url])];
@@ -127,7 +127,7 @@ fn figures_move_on_redis_and_people_are_counted_in_the_whole_store() {
 }
 
 #[test]
-fn heartbeats_of_connections_that_stay_are_counted() {
+fn long_lived_connections_count_heartbeats() {
     let host = Host::brisk(&[]);
     let _socket = Socket::open(&host, "bob", "device=tab");
     let _stream = Stream::subscribe(&host, "eve", "users=bob&device=tab");
@@ -136,7 +136,7 @@ fn heartbeats_of_connections_that_stay_are_counted() {
 }
 
 #[test]
-fn everything_about_a_person_is_shown_to_an_administrator() {
+fn administrator_sees_everything_about_a_user() {
     for store in [None, Some(Redis::start().unwrap())] {
         let url = store.as_ref().map_or_else(|| "memory".to_owned(), Redis::url);
         let host = Host::start(&["--store", &url]);
@@ -183,7 +183,7 @@ fn everything_about_a_person_is_shown_to_an_administrator() {
 }
 
 #[test]
-fn the_archive_remembers_who_is_gone() {
+fn archive_keeps_last_seen_of_offline_users() {
     let host = Host::brisk(&[]);
     assert_eq!(host.client("bob").beat("web").status, 200);
     let seen = person(&host, "bob")["record"]["last_seen"].clone();
@@ -192,7 +192,7 @@ fn the_archive_remembers_who_is_gone() {
 }
 
 #[test]
-fn an_archive_that_is_away_leaves_a_gap_and_no_more() {
+fn archive_outage_nulls_only_its_field() {
     let mut server = Postgres::start().unwrap();
     let archive = server.url(&server.database().unwrap());
     let host = Host::brisk(&["--archive", &archive]);
@@ -210,7 +210,7 @@ fn an_archive_that_is_away_leaves_a_gap_and_no_more() {
 }
 
 #[test]
-fn a_crowd_is_counted_everywhere() {
+fn crowd_counts_watchers_of_all_hosts() {
     let server = Redis::start().unwrap();
     let url = server.url();
     let hosts = [0, 1].map(|_| Host::start(&["--store", &url, "--crowd", "1", "--workers", "1"]));
@@ -225,7 +225,7 @@ fn a_crowd_is_counted_everywhere() {
 }
 
 #[test]
-fn only_an_administrator_sees_figures_and_people() {
+fn only_administrators_see_stats_and_people() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key()]);
     for path in ["/v1/stats", "/v1/people/bob"] {
@@ -253,7 +253,7 @@ fn bound(answer: &Answer, kept: &str) {
 }
 
 #[test]
-fn the_console_is_served_and_bound() {
+fn console_is_served_with_strict_csp() {
     let host = Host::start(&[]);
     let client = host.client("anybody");
     let page = client.get("/");
@@ -279,7 +279,7 @@ fn the_console_is_served_and_bound() {
 }
 
 #[test]
-fn a_page_is_asked_about_before_it_is_sent_again() {
+fn console_files_are_revalidated_by_etag() {
     let host = Host::start(&[]);
     let tag = host.client("anybody").get("/").header("etag").expect("a tag").to_owned();
     let known = Client::with_header(host.base(), "If-None-Match", &tag).get("/");
@@ -295,7 +295,7 @@ fn a_page_is_asked_about_before_it_is_sent_again() {
 }
 
 #[test]
-fn without_a_key_a_page_is_let_in_only_if_its_origin_is_written_out() {
+fn open_host_admits_only_listed_origins() {
     let asked = |host: &Host, origin: &str| {
         let answer = Client::with_header(host.base(), "Origin", origin).get("/v1/presence/bob?as=alice");
         (answer.status, answer.header("access-control-allow-origin").map(str::to_owned))

@@ -15,7 +15,7 @@ use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, Watcher};
 use rollcall_tests::{Answer, Client, Host, component};
 use serde_json::{Value, json};
 
-/// A team mate of alice's whose doings mark the end of what was told: see [`up_to_now`].
+/// A team mate of alice's whose doings mark the end of what was told: see [`events_so_far`].
 const MATE: &str = "red/fence";
 
 fn host(further: &[&str]) -> Host {
@@ -36,7 +36,7 @@ fn seen(client: &Client, user: &str) -> Value {
 }
 
 /// What was told until a team mate does something that is told for certain.
-fn up_to_now(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<WatchEvent> {
+fn events_so_far(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<WatchEvent> {
     let mate = host.client(MATE);
     assert_eq!(mate.beat("web").status, 200);
     assert_eq!(mate.put("/v1/status", json!({ "choice": "busy", "text": format!("round {round}") })).status, 200);
@@ -46,7 +46,7 @@ fn up_to_now(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<WatchEvent> 
 }
 
 #[test]
-fn team_mates_see_each_other_in_queries_and_others_do_not() {
+fn only_team_mates_see_each_other_in_queries() {
     let host = host(&[]);
     for user in ["red/alice", "red/bob", "blue/eve", "loner"] {
         assert_eq!(host.client(user).beat("web").status, 200);
@@ -74,7 +74,7 @@ fn team_mates_see_each_other_in_queries_and_others_do_not() {
 }
 
 #[test]
-fn team_mates_are_told_of_each_other_and_others_are_not() {
+fn only_team_mates_get_each_others_events() {
     let host = host(&["--workers", "2"]);
     for (transport, round) in Transport::BOTH.into_iter().zip(0..) {
         let names = [format!("red/bob{round}"), format!("blue/eve{round}")];
@@ -88,7 +88,7 @@ fn team_mates_are_told_of_each_other_and_others_are_not() {
             assert_eq!(host.client(name).beat("web").status, 200);
             assert_eq!(host.client(name).send("PUT", "/v1/typing/lunch", None).status, 200);
         }
-        let told = up_to_now(&mut alice, &host, round);
+        let told = events_so_far(&mut alice, &host, round);
         assert!(!told.is_empty() && told.iter().all(|told| told.data["user"] == *names[0]), "{told:#?}");
         let mut events: Vec<&str> = told.iter().map(|told| told.event.as_str()).collect();
         events.sort_unstable();
@@ -103,7 +103,7 @@ fn team_mates_are_told_of_each_other_and_others_are_not() {
 }
 
 #[test]
-fn a_policy_without_settings_refuses_to_be_set() {
+fn policy_without_settings_rejects_changes() {
     let host = host(&[]);
     let alice = host.client("red/alice");
     let refused = |answer: Answer| {

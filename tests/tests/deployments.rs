@@ -382,7 +382,7 @@ fn on_wasi() {
 }
 
 #[test]
-fn on_wasi_whoever_comes_at_once_shares_instances_and_their_connections() {
+fn concurrent_wasi_requests_share_instances_and_connections() {
     const PEOPLE: usize = 48;
     const BEATS: usize = 40;
     let server = redis();
@@ -412,7 +412,7 @@ fn on_wasi_whoever_comes_at_once_shares_instances_and_their_connections() {
 }
 
 #[test]
-fn on_wasi_a_redis_that_is_away_is_said_to_be_and_is_found_again() {
+fn wasi_reports_lost_redis_and_reconnects() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
     let place = Deployment::wasi(&server.url(), Settings::brisk());
@@ -462,14 +462,14 @@ fn on_spin() {
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
-fn on_spin_that_connects_itself() {
+fn on_spin_with_its_own_redis() {
     let server = redis();
     scenario(&Deployment::spin_that_connects(server.port(), Settings::brisk()));
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
-fn on_spin_a_lost_redis_ends_everything_and_a_supervisor_brings_it_back() {
+fn supervised_spin_recovers_from_lost_redis() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
     let place = Deployment::supervised_spin(server.port(), Settings::brisk());

@@ -57,7 +57,7 @@ fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 #[test]
-fn nothing_else_is_deployed() {
+fn dist_contains_nothing_else() {
     let mut found = BTreeSet::new();
     for folder in ["spin", "spin-redis", "spin-sqlite", "wasi"] {
         for entry in std::fs::read_dir(root().join("dist").join(folder)).unwrap() {
@@ -68,7 +68,7 @@ fn nothing_else_is_deployed() {
 }
 
 #[test]
-fn the_functions_inside_are_those_of_the_host_to_the_byte() {
+fn dist_functions_are_byte_identical_to_hosts() {
     for (folder, name, _) in deployed() {
         let whole = std::fs::read(file(folder, name)).unwrap();
         for function in inside(name) {
@@ -80,7 +80,7 @@ fn the_functions_inside_are_those_of_the_host_to_the_byte() {
 }
 
 #[test]
-fn whatever_is_imported_is_what_the_platform_provides() {
+fn imports_are_all_provided_by_the_platform() {
     for (folder, name, provided) in deployed() {
         let (imports, exports) = names(folder, name);
         for import in imports.iter().filter(|import| *import != TYPES) {

@@ -46,7 +46,7 @@ fn shape(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 #[test]
-fn table_of_components_tells_what_they_import_and_export() {
+fn component_table_lists_imports_and_exports() {
     let rows = table("The components");
     let named: BTreeSet<&str> = rows.iter().flat_map(|row| row[0].iter().map(String::as_str)).collect();
     assert_eq!(named, FUNCTIONS.into(), "every function has a row");
@@ -57,7 +57,7 @@ fn table_of_components_tells_what_they_import_and_export() {
 }
 
 #[test]
-fn table_of_errors_has_every_case() {
+fn error_table_has_every_case() {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
     let types = resolve.packages[package].interfaces["types"];
@@ -70,7 +70,7 @@ fn table_of_errors_has_every_case() {
 }
 
 #[test]
-fn version_told_is_the_version_of_the_contract() {
+fn documented_version_is_the_contract_version() {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
     let name = resolve.packages[package].name.to_string();

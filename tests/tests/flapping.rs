@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rollcall_servers::redis::Redis;
-use rollcall_tests::history::{ghosts, repetitions, silences};
-use rollcall_tests::simulated_users::{Person, come_out, flap, people};
+use rollcall_tests::history::{duplicate_events, late_offlines, offline_transitions};
+use rollcall_tests::simulated_users::{Person, clear_choices, flap, people};
 use rollcall_tests::{Client, Host, Published, Recorder, eventually};
 use serde_json::{Value, json};
 
@@ -79,14 +79,18 @@ impl Scene {
     fn play(&self, seed: u64) {
         let mut people = people(PEOPLE, seed);
         flap(&mut people, &self.clients(), LASTING);
-        come_out(&mut people, &self.hosts[0].client("edge"));
+        clear_choices(&mut people, &self.hosts[0].client("edge"));
         self.until_all_are_gone(&people);
         let heard = self.recorder.heard();
         assert_eq!(self.recorder.lines(), 1, "the recorder heard everything");
         self.check(&people, &heard);
-        let lags: Vec<u64> = silences(&heard).map(|(.., after)| after.saturating_sub(ALIVE_MS)).collect();
+        let lags: Vec<u64> = offline_transitions(&heard).map(|(.., after)| after.saturating_sub(ALIVE_MS)).collect();
         let events: usize = heard.values().map(Vec::len).sum();
-        println!("{events} events, {} silences, the latest by {} ms", lags.len(), lags.iter().max().unwrap());
+        println!(
+            "{events} events, {} offline_transitions, the latest by {} ms",
+            lags.len(),
+            lags.iter().max().unwrap()
+        );
         assert!(events > PEOPLE * 4, "they did flap");
     }
 
@@ -100,12 +104,12 @@ impl Scene {
     }
 
     fn check(&self, people: &[Person], heard: &Published) {
-        let mut wrong = repetitions(heard);
-        wrong.extend(ghosts(heard, ALIVE_MS));
+        let mut wrong = duplicate_events(heard);
+        wrong.extend(late_offlines(heard, ALIVE_MS));
         let none = Vec::new();
         for person in people {
             let events = heard.get(&person.name).unwrap_or(&none);
-            let found = person.history.disagreements(events, ALIVE_MS, true);
+            let found = person.history.violations(events, ALIVE_MS, true);
             wrong.extend(found.into_iter().map(|what| format!("{}: {what}", person.name)));
         }
         for host in &self.hosts {
@@ -137,7 +141,7 @@ fn everybody(viewer: &Client, people: &[Person]) -> HashMap<String, Value> {
 }
 
 #[test]
-fn two_hosts_with_notifications_publish_every_transition_exactly_once() {
+fn two_hosts_publish_once_with_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::open(2, "both");
     scene.play(1);
@@ -146,7 +150,7 @@ fn two_hosts_with_notifications_publish_every_transition_exactly_once() {
 }
 
 #[test]
-fn four_hosts_without_notifications_publish_every_transition_exactly_once() {
+fn four_hosts_publish_once_without_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::open(4, "sweep");
     scene.play(2);
@@ -159,7 +163,7 @@ fn four_hosts_without_notifications_publish_every_transition_exactly_once() {
 }
 
 #[test]
-fn two_hosts_with_half_of_the_notifications_lost_publish_every_transition_exactly_once() {
+fn two_hosts_publish_once_losing_half_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::open(2, "both");
     let ended = AtomicBool::new(false);
@@ -177,7 +181,7 @@ fn two_hosts_with_half_of_the_notifications_lost_publish_every_transition_exactl
 }
 
 #[test]
-fn four_hosts_one_of_which_is_killed_publish_every_transition_exactly_once() {
+fn four_hosts_publish_once_with_one_killed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut scene = Scene::open(4, "both");
     let victim = scene.hosts.pop().unwrap();
@@ -189,10 +193,10 @@ fn four_hosts_one_of_which_is_killed_publish_every_transition_exactly_once() {
         scope.spawn(|| victim.kill());
         flap(&mut people, &clients, LASTING / 2);
     });
-    come_out(&mut people, &scene.hosts[0].client("edge"));
+    clear_choices(&mut people, &scene.hosts[0].client("edge"));
     scene.until_all_are_gone(&people);
-    let unsure = people.iter().map(|person| person.history.unsure.len()).sum::<usize>();
-    assert!(unsure > 0, "somebody was cut off");
+    let unacknowledged = people.iter().map(|person| person.history.unacknowledged.len()).sum::<usize>();
+    assert!(unacknowledged > 0, "somebody was cut off");
     scene.check(&people, &scene.recorder.heard());
     scene.hosts.into_iter().for_each(Host::stop);
 }

@@ -33,7 +33,7 @@ fn choose(client: &Client, text: &str) -> u64 {
 }
 
 #[test]
-fn ten_thousand_watchers_are_told_and_nobody_else_waits_for_it() {
+fn ten_thousand_watcher_fan_out_delays_no_request() {
     let _alone = ALONE.lock();
     allow_descriptors(12_000);
     let host = Host::start(&["--crowd", "100000"]);
@@ -41,7 +41,7 @@ fn ten_thousand_watchers_are_told_and_nobody_else_waits_for_it() {
     [&star, &bob].into_iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     let began = Instant::now();
     let plan = |transport| Plan::watching(transport, host.address(), "star", 5000);
-    let swarms = Transport::BOTH.map(|transport| WatcherPool::gather(plan(transport), GATHERED));
+    let pools = Transport::BOTH.map(|transport| WatcherPool::connect(plan(transport), GATHERED));
     println!("10,000 watchers connected after {:?}", began.elapsed());
     assert_eq!(host.metric("rollcall_watchers"), 10_000.0);
     let mut alice = Transport::Events.watch(&host, "alice", "bob");
@@ -52,17 +52,17 @@ fn ten_thousand_watchers_are_told_and_nobody_else_waits_for_it() {
     choose(&bob, "in the audience");
     alice.presence("bob", "busy");
     let bob_told = Instant::now();
-    let last = swarms.iter().map(|pool| pool.until_all_told(version, GATHERED)).max().unwrap();
+    let last = pools.iter().map(|pool| pool.until_all_received(version, GATHERED)).max().unwrap();
     println!("all told after {:?}, bob's watcher after {:?}", last - changed, bob_told - changed);
     assert!(bob_told < last, "ten thousand went before one");
-    for pool in &swarms {
+    for pool in &pools {
         let tally = pool.tally();
         let told = tally.count(|delivery| delivery.kind == Kind::Presence);
         assert!((pool.size()..=3 * pool.size()).contains(&told), "{told}: each once, or twice, or thrice");
         assert!(tally.newest(pool.size()).iter().all(|newest| *newest == version), "the newest is the last");
-        assert!(tally.farewells.is_empty(), "nobody was sent away");
+        assert!(tally.closed.is_empty(), "nobody was sent away");
     }
-    drop(swarms);
+    drop(pools);
     rollcall_tests::eventually("everybody is gone", Duration::from_secs(30), || {
         host.metric("rollcall_watchers") == 1.0
     });
@@ -70,21 +70,21 @@ fn ten_thousand_watchers_are_told_and_nobody_else_waits_for_it() {
 }
 
 #[test]
-fn a_crowd_is_told_the_newest_and_not_everything() {
+fn crowd_gets_newest_state_only() {
     let _alone = ALONE.lock();
     let host = Host::start(&["--crowd", "1000", "--crowd-interval", "1s", "--workers", "1"]);
     let star = host.client("star");
     assert_eq!(star.beat("web").status, 200);
     let plan = |transport| Plan::watching(transport, host.address(), "star", 600);
-    let swarms = Transport::BOTH.map(|transport| WatcherPool::gather(plan(transport), GATHERED));
+    let pools = Transport::BOTH.map(|transport| WatcherPool::connect(plan(transport), GATHERED));
     let mut alice = Transport::Socket.watch(&host, "alice", "bob");
     alice.snapshot();
     let began = Instant::now();
     let newest = (0..100).fold(0, |_, turn| choose(&star, &format!("turn {turn}")));
     assert_eq!(host.client("bob").beat("web").status, 200);
     alice.presence("bob", "online");
-    for pool in &swarms {
-        pool.until_all_told(newest, Duration::from_secs(10));
+    for pool in &pools {
+        pool.until_all_received(newest, Duration::from_secs(10));
         let tally = pool.tally();
         assert!(tally.newest(pool.size()).iter().all(|version| *version == newest), "the newest is the last");
         let told = tally.count(|delivery| delivery.kind == Kind::Presence);
@@ -96,20 +96,20 @@ fn a_crowd_is_told_the_newest_and_not_everything() {
 }
 
 #[test]
-fn a_crowd_is_told_of_what_was_lost_too() {
+fn crowd_learns_of_lost_messages() {
     let _alone = ALONE.lock();
     let redis = Redis::start().unwrap();
-    let way = LossyProxy::before(redis.port());
-    let (deaf, direct) = (way.url(), redis.url());
+    let proxy = LossyProxy::to(redis.port());
+    let (deaf, direct) = (proxy.url(), redis.url());
     let here = Host::start(&["--store", &deaf, "--recheck", "500ms", "--workers", "1"]);
     let there = Host::start(&["--store", &direct]);
     let star = there.client("star");
     assert_eq!(star.beat("web").status, 200);
     // More than are told in one go.
-    let pool = WatcherPool::gather(Plan::watching(Transport::Events, here.address(), "star", 1500), GATHERED);
-    way.set_dropping(true);
-    pool.until_all_told(choose(&star, "lost"), Duration::from_secs(10));
-    assert!(way.lost() >= 1, "it was not lost");
+    let pool = WatcherPool::connect(Plan::watching(Transport::Events, here.address(), "star", 1500), GATHERED);
+    proxy.set_dropping(true);
+    pool.until_all_received(choose(&star, "lost"), Duration::from_secs(10));
+    assert!(proxy.dropped() >= 1, "it was not lost");
     drop(pool);
     [here, there].into_iter().for_each(Host::stop);
 }
@@ -137,12 +137,12 @@ fn circle(transport: Transport, address: &str, rejoin: &str, count: usize) -> Pl
 /// since then that anybody is offline.
 fn all_come_back(transport: Transport, pool: &WatcherPool, since: Instant) {
     let size = pool.size();
-    pool.until("everybody was sent away", GATHERED, |tally| tally.farewells.len() >= size);
+    pool.until("everybody was sent away", GATHERED, |tally| tally.closed.len() >= size);
     pool.until("everybody is back", GATHERED, |tally| tally.count(|one| one.kind == Kind::Snapshot) >= 2 * size);
     let tally = pool.tally();
     let code = (transport == Transport::Socket).then_some(1012);
-    assert!(tally.farewells.iter().all(|one| one.code == code), "{:?}", tally.farewells.first());
-    let delays: BTreeSet<u64> = tally.farewells.iter().filter_map(|farewell| farewell.after_ms).collect();
+    assert!(tally.closed.iter().all(|one| one.code == code), "{:?}", tally.closed.first());
+    let delays: BTreeSet<u64> = tally.closed.iter().filter_map(|closed| closed.after_ms).collect();
     assert!(delays.len() > size / 8, "spread out: {} different delays", delays.len());
     let offline = tally.count(|delivery| delivery.offline && delivery.at > since);
     assert_eq!(offline, 0, "so many were told that somebody is offline");
@@ -163,40 +163,40 @@ fn all_are_here(transport: Transport, pool: &WatcherPool, viewer: &Client) {
 const CALM: [&str; 4] = ["--interval", "6s", "--tolerance", "4s"];
 
 #[test]
-fn a_deploy_sends_everybody_to_the_next_host_and_is_no_event() {
+fn deploy_moves_watchers_without_events() {
     let _alone = ALONE.lock();
     let mut service = Service::redis(&CALM);
     let watched: Vec<String> =
         (0..10).flat_map(|index| [format!("Socket-{index}"), format!("Events-{index}")]).collect();
-    let mut observer = Transport::Events.watch(service.there(), "observer", &watched.join(","));
+    let mut observer = Transport::Events.watch(service.last(), "observer", &watched.join(","));
     observer.snapshot();
-    let (from, to) = (service.here().address(), service.there().address());
-    let swarms = Transport::BOTH.map(|way| (way, WatcherPool::gather(circle(way, from, to, 1000), GATHERED)));
-    swarms.iter().for_each(|(way, pool)| all_are_here(*way, pool, &service.there().client("viewer")));
+    let (from, to) = (service.first().address(), service.last().address());
+    let pools = Transport::BOTH.map(|way| (way, WatcherPool::connect(circle(way, from, to, 1000), GATHERED)));
+    pools.iter().for_each(|(way, pool)| all_are_here(*way, pool, &service.last().client("viewer")));
     let told = Instant::now();
     service.hosts.remove(0).stop();
-    swarms.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
+    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
     let told = told_so_far(&mut observer);
     assert!(told.iter().all(|told| told.state() == "online"), "{told:#?}");
-    drop(swarms);
-    service.end();
+    drop(pools);
+    service.stop();
 }
 
 #[test]
-fn an_embedded_host_that_restarts_is_no_event_for_those_who_come_back() {
+fn embedded_restart_causes_no_events_for_returners() {
     let _alone = ALONE.lock();
     let data = tempfile::tempdir().unwrap();
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let mut arguments = CALM.to_vec();
     arguments.extend(["--listen", &address]);
     let host = Host::start_in(data.path(), &arguments);
-    let swarms = Transport::BOTH.map(|way| (way, WatcherPool::gather(circle(way, &address, &address, 1000), GATHERED)));
-    swarms.iter().for_each(|(way, pool)| all_are_here(*way, pool, &host.client("viewer")));
+    let pools = Transport::BOTH.map(|way| (way, WatcherPool::connect(circle(way, &address, &address, 1000), GATHERED)));
+    pools.iter().for_each(|(way, pool)| all_are_here(*way, pool, &host.client("viewer")));
     let told = Instant::now();
     host.stop();
     let host = Host::start_in(data.path(), &arguments);
-    swarms.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
-    drop(swarms);
+    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
+    drop(pools);
     host.stop();
 }
 

@@ -69,7 +69,7 @@ fn names(count: usize) -> Vec<String> {
 /// So many people who are here by the other host, and the clients by which they are.
 fn people(service: &Service, count: usize) -> (Vec<String>, Vec<Client>) {
     let users = names(count);
-    let clients: Vec<Client> = users.iter().map(|user| service.there().client(user)).collect();
+    let clients: Vec<Client> = users.iter().map(|user| service.last().client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     (users, clients)
 }
@@ -88,17 +88,17 @@ fn all_say(watchers: &mut [(Watcher, Belief)], users: &[String], text: &str, wit
 }
 
 #[test]
-fn a_killed_host_takes_its_connections_along_and_others_are_told() {
+fn killed_host_users_go_offline_elsewhere() {
     let mut service = Service::redis(&BRISK);
     let bobs = Transport::BOTH.map(|transport| {
         let bob = format!("bob-{transport:?}");
-        let mut watcher = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
+        let mut watcher = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
         watcher.snapshot();
         (bob, watcher)
     });
     let names: Vec<&str> = bobs.iter().map(|(bob, _)| bob.as_str()).collect();
-    service.there().client("carol").beat("web");
-    let mut alices = Transport::BOTH.map(|t| t.watch(service.here(), "alice", &format!("{},carol", names.join(","))));
+    service.last().client("carol").beat("web");
+    let mut alices = Transport::BOTH.map(|t| t.watch(service.first(), "alice", &format!("{},carol", names.join(","))));
     for alice in &mut alices {
         let states = alice.snapshot()["presences"]
             .as_array()
@@ -125,14 +125,14 @@ fn a_killed_host_takes_its_connections_along_and_others_are_told() {
     for (_, mut bob) in bobs {
         bob.ending(Duration::from_secs(5));
     }
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
+fn killed_redis_connections_cause_no_watcher_events() {
     let service = Service::redis(&[]);
     let (users, clients) = people(&service, 12);
-    let mut watchers = watchers(service.here(), &users);
+    let mut watchers = watchers(service.first(), &users);
     let redis = service.redis.as_ref().unwrap();
     for kind in ["pubsub", "normal"] {
         let (mut turn, mut all_taken) = (0, 0);
@@ -154,15 +154,15 @@ fn connections_that_redis_cuts_off_are_no_event_for_watchers() {
         }
         all_say(&mut watchers, &users, &last, REPAIRED);
     }
-    assert!(service.here().metric("rollcall_topics_missed_total") >= 1.0, "it was noticed");
-    service.end();
+    assert!(service.first().metric("rollcall_topics_missed_total") >= 1.0, "it was noticed");
+    service.stop();
 }
 
 #[test]
-fn a_redis_that_restarts_is_no_event_for_watchers() {
+fn restarted_redis_causes_no_watcher_events() {
     let mut service = Service::durable_redis(&[]);
     let (users, clients) = people(&service, 12);
-    let mut watchers = watchers(service.here(), &users);
+    let mut watchers = watchers(service.first(), &users);
     clients.iter().for_each(|client| assert!(choose(client, "before")));
     all_say(&mut watchers, &users, "before", REPAIRED);
     for turn in 0..2 {
@@ -176,14 +176,14 @@ fn a_redis_that_restarts_is_no_event_for_watchers() {
         }
         all_say(&mut watchers, &users, &last, REPAIRED);
     }
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_redis_that_hangs_is_no_event_for_watchers() {
+fn hung_redis_causes_no_watcher_events() {
     let mut service = Service::redis(&[]);
     let (users, clients) = people(&service, 12);
-    let mut watchers = watchers(service.here(), &users);
+    let mut watchers = watchers(service.first(), &users);
     service.server().pause().unwrap();
     eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
     service.server().resume().unwrap();
@@ -191,29 +191,29 @@ fn a_redis_that_hangs_is_no_event_for_watchers() {
         eventually("a change is taken", REPAIRED, || choose(client, "resumed"));
     }
     all_say(&mut watchers, &users, "resumed", REPAIRED);
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_redis_that_comes_back_empty_is_told_of_everybody_who_is_connected() {
+fn empty_redis_relearns_connected_users() {
     let mut service = Service::redis(&BRISK);
     let bobs = Transport::BOTH.map(|transport| {
         let bob = format!("bob-{transport:?}");
-        let mut watcher = transport.watch_as(service.there(), &bob, "device=tab", &[("users", "alice")]);
+        let mut watcher = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
         watcher.snapshot();
         (bob, watcher)
     });
     let names: Vec<String> = bobs.iter().map(|(bob, _)| bob.clone()).collect();
-    let mut alices = Transport::BOTH.map(|transport| transport.watch(service.here(), "alice", &names.join(",")));
+    let mut alices = Transport::BOTH.map(|transport| transport.watch(service.first(), "alice", &names.join(",")));
     for alice in &mut alices {
         alice.snapshot();
     }
-    let client = service.there().client("carol");
+    let client = service.last().client("carol");
     service.server().kill();
     eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
     service.server().restart().unwrap();
     eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
-    let viewer = service.here().client("viewer");
+    let viewer = service.first().client("viewer");
     // Away, if they have not used it since: that they did before is lost.
     let is_here = |state: &str| ["online", "away"].contains(&state);
     let state = |bob: &String| viewer.get(&format!("/v1/presence/{bob}")).json["state"].clone();
@@ -229,14 +229,14 @@ fn a_redis_that_comes_back_empty_is_told_of_everybody_who_is_connected() {
             left.retain(|bob| !told.is_of(bob) || !is_here(told.state()));
         }
     }
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_cluster_that_fails_over_is_no_event_for_watchers() {
+fn cluster_failover_causes_no_watcher_events() {
     let mut service = Service::cluster(&[]);
     let (users, clients) = people(&service, 16);
-    let mut watchers = watchers(service.here(), &users);
+    let mut watchers = watchers(service.first(), &users);
     clients.iter().for_each(|client| assert!(choose(client, "before")));
     all_say(&mut watchers, &users, "before", REPAIRED);
     service.cluster.as_mut().unwrap().kill(0).unwrap();
@@ -246,17 +246,17 @@ fn a_cluster_that_fails_over_is_no_event_for_watchers() {
     all_say(&mut watchers, &users, "after", REPAIRED);
     clients.iter().for_each(|client| assert!(choose(client, "long after")));
     all_say(&mut watchers, &users, "long after", REPAIRED);
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn whoever_subscribes_while_the_store_is_away_is_told_to_come_back() {
+fn subscribing_during_outage_says_retry() {
     let mut service = Service::durable_redis(&[]);
-    let mut socket = rollcall_tests::Socket::open(service.here(), "alice", "watch_only=true");
+    let mut socket = rollcall_tests::Socket::open(service.first(), "alice", "watch_only=true");
     service.server().kill();
-    let client = service.here().client("bob");
+    let client = service.first().client("bob");
     eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
-    let answer = rollcall_tests::Stream::try_subscribe(service.here(), "alice", "users=bob").unwrap_err();
+    let answer = rollcall_tests::Stream::try_subscribe(service.first(), "alice", "users=bob").unwrap_err();
     assert_eq!((answer.status, answer.header("retry-after").is_some()), (503, true), "{}", answer.text);
     let watch = json!({ "op": "watch", "users": ["bob"] });
     assert_eq!(socket.refused(&watch)["status"], 503);
@@ -264,14 +264,14 @@ fn whoever_subscribes_while_the_store_is_away_is_told_to_come_back() {
     eventually("it can be watched again", REPAIRED, || socket.ask(&watch).event == "snapshot");
     eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
     socket.presence("bob", "online");
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn messages_that_are_lost_unnoticed_are_found_by_the_recheck() {
+fn recheck_finds_silently_lost_messages() {
     let redis = Redis::start().unwrap();
-    let way = LossyProxy::before(redis.port());
-    let (deaf, direct) = (way.url(), redis.url());
+    let proxy = LossyProxy::to(redis.port());
+    let (deaf, direct) = (proxy.url(), redis.url());
     let here = Host::start(&["--store", &deaf, "--recheck", "500ms"]);
     let there = Host::start(&["--store", &direct]);
     let users = names(5);
@@ -282,12 +282,12 @@ fn messages_that_are_lost_unnoticed_are_found_by_the_recheck() {
     all_say(&mut watchers, &users, "heard", REPAIRED);
     assert_eq!(here.metric("rollcall_repaired_total"), 0.0);
 
-    way.set_dropping(true);
+    proxy.set_dropping(true);
     clients.iter().for_each(|client| assert!(choose(client, "lost")));
     all_say(&mut watchers, &users, "lost", REPAIRED);
-    assert!(way.lost() >= users.len(), "{} were lost", way.lost());
+    assert!(proxy.dropped() >= users.len(), "{} were lost", proxy.dropped());
     assert!(here.metric("rollcall_repaired_total") >= users.len() as f64, "found without a word");
-    way.set_dropping(false);
+    proxy.set_dropping(false);
     clients.iter().for_each(|client| assert!(choose(client, "heard again")));
     all_say(&mut watchers, &users, "heard again", REPAIRED);
     [here, there].into_iter().for_each(Host::stop);
@@ -365,7 +365,7 @@ fn newest(host: &Host, users: &[String]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn one_that_does_not_read_costs_nothing_and_is_told_the_newest_when_it_does() {
+fn slow_reader_is_bounded_and_gets_newest() {
     let host = Host::start(&["--workers", "1"]);
     let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
@@ -399,7 +399,7 @@ fn one_that_does_not_read_costs_nothing_and_is_told_the_newest_when_it_does() {
 }
 
 #[test]
-fn one_that_never_reads_is_closed_in_the_end() {
+fn reader_that_never_reads_is_closed() {
     // The system gives up on it after ten seconds where beats are frequent, and the host after twenty where they are not.
     let hosts = [Host::start(&["--interval", "1s", "--tolerance", "1s"]), Host::start(&[])];
     let users = names(10);
@@ -425,7 +425,7 @@ fn one_that_never_reads_is_closed_in_the_end() {
 }
 
 #[test]
-fn one_that_does_not_read_cannot_keep_a_host_from_ending() {
+fn stalled_reader_cannot_block_shutdown() {
     let host = Host::start(&["--drain", "1s"]);
     let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();

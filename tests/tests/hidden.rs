@@ -36,8 +36,8 @@ const WAYS: [(&str, Way); 11] = [
     ("GET /presence/batch", |host, name| {
         said(&host.client(VIEWER).get(&format!("/presence/batch?user_ids={name}")), name)
     }),
-    ("a stream's snapshot", |host, name| told(&Transport::Events.watch(host, VIEWER, name).next_told(), name)),
-    ("a socket's snapshot", |host, name| told(&Transport::Socket.watch(host, VIEWER, name).next_told(), name)),
+    ("a stream's snapshot", |host, name| told(&Transport::Events.watch(host, VIEWER, name).next_event(), name)),
+    ("a socket's snapshot", |host, name| told(&Transport::Socket.watch(host, VIEWER, name).next_event(), name)),
     ("a stream's snapshot since ever", |host, name| since_by_stream(host, name, "1")),
     ("a stream's snapshot since a second ago", |host, name| since_by_stream(host, name, &ago(1_000))),
     ("a stream's snapshot since a minute ago", |host, name| since_by_stream(host, name, &ago(60_000))),
@@ -51,7 +51,7 @@ fn ago(ms: u64) -> String {
 }
 
 fn since_by_stream(host: &Host, name: &str, since: &str) -> String {
-    told(&Stream::subscribe(host, VIEWER, &format!("watch_only=true&users={name}&since={since}")).next_told(), name)
+    told(&Stream::subscribe(host, VIEWER, &format!("watch_only=true&users={name}&since={since}")).next_event(), name)
 }
 
 fn since_by_socket(host: &Host, name: &str, since: &str) -> String {
@@ -65,7 +65,7 @@ fn said(answer: &Answer, name: &str) -> String {
     format!("{} {headers:?} {}", answer.status, answer.text).replace(name, ANYBODY)
 }
 
-/// Everything of an event but its id, which has the time of day in it: see [`ids_tell_nothing_of_the_hidden`].
+/// Everything of an event but its id, which has the time of day in it: see [`event_ids_reveal_nothing_about_hidden_users`].
 fn told(told: &WatchEvent, name: &str) -> String {
     format!("{} {}", told.event, told.data).replace(name, ANYBODY)
 }
@@ -80,17 +80,17 @@ fn answers(host: &Host, ask: Way, relation: Relation, lives: &[SubjectState]) ->
 }
 
 #[test]
-fn every_way_to_ask_answers_the_same_of_all_who_are_hidden() {
-    Service::everywhere(&SETTINGS, |service| {
+fn all_hidden_subjects_get_identical_answers() {
+    Service::on_each_store(&SETTINGS, |service| {
         populate(service);
         for (way, ask) in WAYS {
             for relation in Relation::hiding() {
-                let answers = answers(service.here(), ask, relation, &SubjectState::ALL);
+                let answers = answers(service.first(), ask, relation, &SubjectState::ALL);
                 assert_eq!(answers.len(), 1, "{way}, {relation:?}: {answers:#?}");
                 let answer = answers.keys().next().unwrap();
                 assert!(!answer.contains("deep work") && !answer.contains("line"), "{way}, {relation:?}: {answer}");
             }
-            let seen = answers(service.here(), ask, Relation::None, &SubjectState::ALL);
+            let seen = answers(service.first(), ask, Relation::None, &SubjectState::ALL);
             // Nothing may have happened since then.
             let late = ["second ago", "moment ago", "tomorrow"].iter().any(|late| way.ends_with(late));
             assert!(late || seen.len() >= 2, "{way}: what shows does differ, or nothing is proven: {seen:#?}");
@@ -99,21 +99,21 @@ fn every_way_to_ask_answers_the_same_of_all_who_are_hidden() {
 }
 
 #[test]
-fn where_only_last_seen_is_hidden_nothing_tells_when_it_was() {
-    Service::everywhere(&SETTINGS, |service| {
+fn hidden_last_seen_leaks_no_time() {
+    Service::on_each_store(&SETTINGS, |service| {
         populate(service);
         for (way, ask) in WAYS {
-            let gone = answers(service.here(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
+            let gone = answers(service.first(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
             assert_eq!(gone.len(), 1, "{way}: {gone:#?}");
         }
-        let seen = |life| service.here().client(VIEWER).presence(&name(Relation::LastSeenHidden, life));
+        let seen = |life| service.first().client(VIEWER).presence(&name(Relation::LastSeenHidden, life));
         let gone = json!({ "user": name(Relation::LastSeenHidden, SubjectState::JustOffline), "state": "offline", "since": null,
             "last_seen": null, "version": 0, "note": null });
         assert_eq!(seen(SubjectState::JustOffline), gone);
         let busy = seen(SubjectState::Busy);
         assert_eq!((&busy["state"], &busy["note"]["text"]), (&json!("busy"), &json!("deep work")), "the rest shows");
         assert_eq!(busy["last_seen"], Value::Null);
-        let known = service.here().client(VIEWER).presence(&name(Relation::None, SubjectState::JustOffline));
+        let known = service.first().client(VIEWER).presence(&name(Relation::None, SubjectState::JustOffline));
         assert!(known["last_seen"].is_u64(), "of others it is told: {known}");
     });
 }
@@ -133,22 +133,22 @@ fn until_read_again() {
 }
 
 #[test]
-fn nothing_that_the_hidden_do_is_told() {
+fn hidden_users_cause_no_events() {
     let settings = [&SETTINGS[..], &["--recheck", "100ms"]].concat();
-    Service::everywhere(&settings, |service| {
+    Service::on_each_store(&settings, |service| {
         populate(service);
         let mut watchers: Vec<_> = Relation::ALL
             .into_iter()
             .flat_map(|relation| {
-                Transport::BOTH.map(|transport| (relation, transport, watch(transport, service.here(), relation)))
+                Transport::BOTH.map(|transport| (relation, transport, watch(transport, service.first(), relation)))
             })
             .collect();
         for relation in Relation::ALL {
-            SubjectState::ALL.iter().for_each(|life| life.turn(service.there(), &name(relation, *life)));
+            SubjectState::ALL.iter().for_each(|life| life.turn(service.last(), &name(relation, *life)));
         }
         until_read_again();
         for (relation, transport, watcher) in &mut watchers {
-            let told = watcher.up_to_now(service.there());
+            let told = watcher.events_so_far(service.last());
             match relation {
                 Relation::None => assert_eq!(told.len(), SubjectState::ALL.len(), "what shows is told: {told:#?}"),
                 Relation::LastSeenHidden => {
@@ -166,8 +166,8 @@ fn nothing_that_the_hidden_do_is_told() {
 }
 
 #[test]
-fn nobody_sees_the_hidden_type() {
-    Service::everywhere(&SETTINGS, |service| {
+fn typing_of_hidden_user_is_hidden() {
+    Service::on_each_store(&SETTINGS, |service| {
         populate(service);
         let types = |life: &SubjectState| !matches!(life, SubjectState::Unknown | SubjectState::Invisible);
         for relation in Relation::ALL {
@@ -175,23 +175,23 @@ fn nobody_sees_the_hidden_type() {
             let rooms: Vec<String> = SubjectState::ALL.iter().map(|life| room(*life)).collect();
             let rooms = [("users", FENCE), ("conversations", &*rooms.join(","))];
             let mut watchers = Transport::BOTH.map(|transport| {
-                let mut watcher = transport.watch_as(service.here(), VIEWER, "watch_only=true", &rooms);
+                let mut watcher = transport.watch_as(service.first(), VIEWER, "watch_only=true", &rooms);
                 watcher.snapshot();
                 watcher
             });
             for life in SubjectState::ALL.iter().filter(|life| types(life)) {
-                let typist = service.there().client(&name(relation, *life));
+                let typist = service.last().client(&name(relation, *life));
                 assert_eq!(typist.send("PUT", &format!("/v1/typing/{}", room(*life)), None).status, 200);
             }
             let ask: Way = |host, name| said(&host.client(VIEWER).get(&format!("/v1/typing/room-of-{name}")), name);
-            let answers = answers(service.here(), ask, relation, &SubjectState::ALL);
+            let answers = answers(service.first(), ask, relation, &SubjectState::ALL);
             let shows = matches!(relation, Relation::None | Relation::LastSeenHidden);
             assert_eq!(answers.len() > 1, shows, "{relation:?}: {answers:#?}");
             for (watcher, transport) in watchers.iter_mut().zip(Transport::BOTH) {
-                let told = watcher.up_to_now(service.there());
+                let told = watcher.events_so_far(service.last());
                 let expected = if shows { SubjectState::ALL.iter().filter(|life| types(life)).count() } else { 0 };
                 assert_eq!(told.len(), expected, "{relation:?} by {transport:?}: {told:#?}");
-                let newcomer = transport.watch_as(service.here(), VIEWER, "watch_only=true", &rooms).snapshot();
+                let newcomer = transport.watch_as(service.first(), VIEWER, "watch_only=true", &rooms).snapshot();
                 assert_eq!(newcomer["typing"].as_array().unwrap().len(), expected, "{relation:?}: {newcomer}");
             }
         }
@@ -207,13 +207,13 @@ fn digest(told: &WatchEvent) -> String {
 }
 
 #[test]
-fn ids_tell_nothing_of_the_hidden() {
-    Service::everywhere(&SETTINGS, |service| {
+fn event_ids_reveal_nothing_about_hidden_users() {
+    Service::on_each_store(&SETTINGS, |service| {
         for relation in Relation::ALL {
             let subject = name(relation, SubjectState::Online);
-            relation.apply(service.here(), &subject);
-            let client = service.there().client(&subject);
-            let id = |transport: Transport| digest(&transport.watch(service.here(), VIEWER, &subject).next_told());
+            relation.apply(service.first(), &subject);
+            let client = service.last().client(&subject);
+            let id = |transport: Transport| digest(&transport.watch(service.first(), VIEWER, &subject).next_event());
             let (mut ids, mut gone_ids) = (Vec::new(), Vec::new());
             for transport in Transport::BOTH {
                 gone_ids.push(id(transport));
@@ -222,7 +222,7 @@ fn ids_tell_nothing_of_the_hidden() {
                     ids.push(id(transport));
                     assert_eq!(client.put("/v1/status", json!({ "choice": "busy" })).status, 200);
                     ids.push(id(transport));
-                    leave(service.there(), &subject);
+                    leave(service.last(), &subject);
                     gone_ids.push(id(transport));
                 }
             }
@@ -244,8 +244,8 @@ fn ids_tell_nothing_of_the_hidden() {
 }
 
 #[test]
-fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
-    Service::everywhere(&SETTINGS, |service| {
+fn resume_reveals_nothing_about_hidden_users() {
+    Service::on_each_store(&SETTINGS, |service| {
         populate(service);
         let resume = |transport: Transport, relation: Relation, id: &str| {
             let names =
@@ -254,11 +254,11 @@ fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
                 Transport::Events => {
                     let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", id)];
                     let path = format!("/v1/subscribe?watch_only=true&users={names}");
-                    Stream::get(service.here().address(), &path, &headers).unwrap().next_told()
+                    Stream::get(service.first().address(), &path, &headers).unwrap().next_event()
                 }
                 Transport::Socket => {
                     let users: Value = names.split(',').collect();
-                    let mut socket = Socket::open(service.here(), VIEWER, "watch_only=true");
+                    let mut socket = Socket::open(service.first(), VIEWER, "watch_only=true");
                     socket.ask(&json!({ "op": "watch", "users": users, "since": id }))
                 }
             };
@@ -269,10 +269,10 @@ fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
             for relation in Relation::ALL {
                 let names =
                     format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
-                let id = transport.watch(service.here(), VIEWER, &names).next_told().id.unwrap();
+                let id = transport.watch(service.first(), VIEWER, &names).next_event().id.unwrap();
                 let idle = resume(transport, relation, &id);
-                SubjectState::Online.turn(service.there(), &name(relation, SubjectState::Online));
-                SubjectState::JustOffline.turn(service.there(), &name(relation, SubjectState::JustOffline));
+                SubjectState::Online.turn(service.last(), &name(relation, SubjectState::Online));
+                SubjectState::JustOffline.turn(service.last(), &name(relation, SubjectState::JustOffline));
                 let busy = resume(transport, relation, &id);
                 match relation {
                     Relation::None | Relation::LastSeenHidden => {
@@ -280,10 +280,10 @@ fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
                     }
                     _ => assert_eq!(idle, busy, "{relation:?} by {transport:?}"),
                 }
-                leave(service.there(), &name(relation, SubjectState::JustOffline));
+                leave(service.last(), &name(relation, SubjectState::JustOffline));
                 let wish = json!({ "choice": "auto" });
                 assert_eq!(
-                    service.there().client(&name(relation, SubjectState::Online)).put("/v1/status", wish).status,
+                    service.last().client(&name(relation, SubjectState::Online)).put("/v1/status", wish).status,
                     200
                 );
             }
@@ -292,17 +292,17 @@ fn coming_back_tells_nothing_of_what_the_hidden_did_meanwhile() {
 }
 
 #[test]
-fn whoever_was_seen_online_and_left_meanwhile_is_told_to_be_gone_though_last_seen_is_hidden() {
-    Service::everywhere(&SETTINGS, |service| {
-        let bob = service.there().client("bob");
-        service.here().client("bob").let_see("everyone", "nobody");
+fn resume_reports_offline_though_last_seen_hidden() {
+    Service::on_each_store(&SETTINGS, |service| {
+        let bob = service.last().client("bob");
+        service.first().client("bob").set_privacy("everyone", "nobody");
         assert_eq!(bob.beat("web").status, 200);
-        let snapshot = Transport::Events.watch(service.here(), VIEWER, "bob").next_told();
+        let snapshot = Transport::Events.watch(service.first(), VIEWER, "bob").next_event();
         assert_eq!(snapshot.data["presences"][0]["state"], "online");
-        leave(service.there(), "bob");
+        leave(service.last(), "bob");
         let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", snapshot.id.as_deref().unwrap())];
         let path = "/v1/subscribe?watch_only=true&users=bob";
-        let back = Stream::get(service.here().address(), path, &headers).unwrap().snapshot();
+        let back = Stream::get(service.first().address(), path, &headers).unwrap().snapshot();
         let gone = json!([{ "user": "bob", "state": "offline", "since": null, "last_seen": null, "version": 0,
             "note": null }]);
         assert_eq!((&back["resumed"], &back["presences"]), (&json!(true), &gone));
@@ -310,36 +310,36 @@ fn whoever_was_seen_online_and_left_meanwhile_is_told_to_be_gone_though_last_see
 }
 
 #[test]
-fn whoever_is_invisible_and_hides_their_last_seen_can_come_and_go_unnoticed() {
+fn invisible_user_hiding_last_seen_is_undetectable() {
     let settings = [&SETTINGS[..], &["--recheck", "100ms"]].concat();
-    Service::everywhere(&settings, |service| {
-        let bob = service.there().client("bob");
-        service.here().client("bob").let_see("everyone", "nobody");
+    Service::on_each_store(&settings, |service| {
+        let bob = service.last().client("bob");
+        service.first().client("bob").set_privacy("everyone", "nobody");
         let mut watchers = Transport::BOTH.map(|transport| {
-            let mut watcher = transport.watch(service.here(), VIEWER, &format!("bob,{FENCE}"));
+            let mut watcher = transport.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
             watcher.snapshot();
             watcher
         });
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        let before = digest(&Transport::Events.watch(service.here(), VIEWER, "bob").next_told());
+        let before = digest(&Transport::Events.watch(service.first(), VIEWER, "bob").next_event());
         for _ in 0..3 {
             assert_eq!(bob.beat("web").status, 200);
             until_read_again();
-            leave(service.there(), "bob");
+            leave(service.last(), "bob");
             until_read_again();
         }
         assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200, "while he is not here");
         assert_eq!(bob.send("DELETE", "/v1/status", None).status, 200);
         until_read_again();
         for watcher in &mut watchers {
-            assert_eq!(watcher.up_to_now(service.there()), [], "an end that looks like the one before is none");
+            assert_eq!(watcher.events_so_far(service.last()), [], "an end that looks like the one before is none");
         }
-        assert_eq!(digest(&Transport::Events.watch(service.here(), VIEWER, "bob").next_told()), before);
+        assert_eq!(digest(&Transport::Events.watch(service.first(), VIEWER, "bob").next_event()), before);
     });
 }
 
 #[test]
-fn an_archive_that_is_away_does_not_tell_the_hidden_apart() {
+fn archive_outage_does_not_reveal_hidden_users() {
     let mut server = Postgres::start().unwrap();
     let database = server.database().unwrap();
     let archive = server.url(&database);
@@ -349,13 +349,13 @@ fn an_archive_that_is_away_does_not_tell_the_hidden_apart() {
     server.kill();
     for (way, ask) in WAYS {
         for relation in Relation::hiding() {
-            let answers = answers(service.here(), ask, relation, &SubjectState::ALL);
+            let answers = answers(service.first(), ask, relation, &SubjectState::ALL);
             assert_eq!(answers.len(), 1, "{way}, {relation:?}: {answers:#?}");
         }
-        let gone = answers(service.here(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
+        let gone = answers(service.first(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
         assert_eq!(gone.len(), 1, "{way}: {gone:#?}");
     }
     let refused =
-        service.here().client(VIEWER).get(&format!("/v1/presence/{}", name(Relation::None, SubjectState::Archived)));
+        service.first().client(VIEWER).get(&format!("/v1/presence/{}", name(Relation::None, SubjectState::Archived)));
     assert_eq!(refused.status, 503, "it is away indeed: {}", refused.text);
 }

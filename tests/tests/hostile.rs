@@ -33,27 +33,27 @@ fn assert_fails_alone(how: &str) {
 }
 
 #[test]
-fn a_trap_fails_its_own_call() {
+fn trap_fails_only_its_call() {
     assert_fails_alone("trap");
 }
 
 #[test]
-fn an_endless_loop_fails_its_own_call() {
+fn endless_loop_fails_only_its_call() {
     assert_fails_alone("loop");
 }
 
 #[test]
-fn over_allocation_fails_its_own_call() {
+fn over_allocation_fails_only_its_call() {
     assert_fails_alone("hoard");
 }
 
 #[test]
-fn a_call_that_never_ends_fails_its_own_call() {
+fn endless_call_fails_alone() {
     assert_fails_alone("hang");
 }
 
 #[test]
-fn other_calls_go_on_while_one_component_traps_again_and_again() {
+fn other_calls_continue_while_component_traps() {
     let host = Host::start(&["--component", &hostile(), "--workers", "1"]);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn refusal(name: &str, file: &str) -> String {
 }
 
 #[test]
-fn a_component_whose_world_does_not_fit_is_refused_by_name() {
+fn component_with_wrong_world_is_rejected_by_name() {
     let (heartbeat, query) = (component("heartbeat").display().to_string(), component("query").display().to_string());
     let said = refusal("query", &heartbeat);
     assert!(said.contains("rollcall:presence/query"), "names the missing export: {said}");
@@ -107,7 +107,7 @@ fn a_component_whose_world_does_not_fit_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_that_is_no_component_is_refused() {
+fn file_that_is_no_component_is_rejected() {
     let data = tempfile::tempdir().unwrap();
     let file = data.path().join("not.wasm");
     std::fs::write(&file, "this is a text").unwrap();
@@ -116,7 +116,7 @@ fn a_file_that_is_no_component_is_refused() {
 }
 
 #[test]
-fn a_replaced_component_serves() {
+fn replaced_component_serves_calls() {
     let file = component("query").display().to_string();
     let host = Host::start(&["--component", &format!("query={file}")]);
     let bob = host.client("bob");

@@ -153,7 +153,7 @@ fn busy_hosts(redis: &Redis) -> (Host, Host) {
 }
 
 #[test]
-fn every_metric_that_is_watched_is_exported_with_its_labels() {
+fn watched_metrics_exist_with_their_labels() {
     let expressions = expressions();
     let watched: BTreeSet<&str> = expressions.iter().flat_map(|text| names_in(text)).collect();
     let foreign: Vec<_> =
@@ -194,7 +194,7 @@ fn every_alert_is_explained() {
 }
 
 #[test]
-fn every_file_is_readable_as_what_it_is() {
+fn every_file_parses_as_its_format() {
     let (mut yaml, mut json) = (0, 0);
     for path in files() {
         if path.ends_with(".yaml") || path.ends_with(".yml") {
@@ -209,7 +209,7 @@ fn every_file_is_readable_as_what_it_is() {
 }
 
 #[test]
-fn every_path_that_is_asked_is_served() {
+fn every_requested_path_is_served() {
     let deployment = document("kubernetes/deployment.yaml");
     let app = document("spinkube/spinapp.yaml");
     let probes = [&deployment, &app].into_iter().flat_map(|manifest| all(manifest, "httpGet"));
@@ -241,7 +241,7 @@ fn number_after(text: &str, word: &str) -> u64 {
 }
 
 #[test]
-fn everybody_names_the_port_on_which_the_image_listens() {
+fn all_files_name_the_image_port() {
     let dockerfile = text("Dockerfile");
     let port = number_after(&dockerfile, "ROLLCALL_LISTEN=0.0.0.0:");
     assert_eq!(number_after(&dockerfile, "EXPOSE"), port);
@@ -289,7 +289,7 @@ fn settings(values: &Value) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_value_of_a_variable_is_taken() {
+fn every_variable_value_is_accepted() {
     let compose = document("compose.yaml");
     let config = document("kubernetes/configmap.yaml");
     for settings in [settings(&compose["services"]["rollcall"]["environment"]), settings(&config["data"])] {
@@ -300,7 +300,7 @@ fn every_value_of_a_variable_is_taken() {
 }
 
 #[test]
-fn every_flag_is_one_of_its_command() {
+fn every_flag_belongs_to_its_command() {
     let (serve, token) = (help("serve"), help("token"));
     let mut count = 0;
     for path in files() {
@@ -321,7 +321,7 @@ fn every_flag_is_one_of_its_command() {
 }
 
 #[test]
-fn every_file_that_is_mounted_or_read_exists() {
+fn every_mounted_or_read_file_exists() {
     let compose = document("compose.yaml");
     let sources = compose["services"].as_object().unwrap().values().filter_map(|service| service["volumes"].as_array());
     let sources: Vec<_> = sources.flatten().filter_map(|volume| volume.as_str()?.split(':').next()).collect();
@@ -343,7 +343,7 @@ fn every_file_that_is_mounted_or_read_exists() {
 }
 
 #[test]
-fn grafana_finds_its_dashboard_and_the_dashboard_its_data() {
+fn grafana_finds_dashboard_and_data_source() {
     let providers = document("grafana/provisioning/dashboards/rollcall.yaml");
     let folder = providers["providers"][0]["options"]["path"].as_str().unwrap().to_owned();
     let mount = format!("./grafana/dashboard.json:{folder}/dashboard.json:ro");
@@ -364,7 +364,7 @@ fn objects() -> Vec<Value> {
 }
 
 #[test]
-fn what_kubernetes_objects_refer_to_is_there() {
+fn kubernetes_references_resolve() {
     let objects = objects();
     let labels = |object: &Value| object["spec"]["template"]["metadata"]["labels"].clone();
     let pods: Vec<Value> = objects.iter().map(labels).filter(Value::is_object).collect();
@@ -400,7 +400,7 @@ fn what_kubernetes_objects_refer_to_is_there() {
 }
 
 #[test]
-fn nobody_is_killed_before_the_drain_has_ended() {
+fn stop_timeouts_exceed_the_drain() {
     let compose = document("compose.yaml");
     let host = &compose["services"]["rollcall"];
     let seconds = |value: &Value| number(value.as_str().unwrap());
@@ -423,13 +423,13 @@ fn directives(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn redis_in_kubernetes_is_set_up_as_it_is_everywhere() {
+fn kubernetes_redis_matches_shipped_configuration() {
     let manifest = &documents("kubernetes/redis.yaml")[0];
     assert_eq!(directives(manifest["data"]["redis.conf"].as_str().unwrap()), directives(&text("redis.conf")));
 }
 
 #[test]
-fn a_host_is_content_with_the_redis_that_we_set_up() {
+fn shipped_redis_setup_causes_no_warnings() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port().unwrap().to_string();
     let mut command = Command::new("redis-server");
@@ -457,7 +457,7 @@ fn a_host_is_content_with_the_redis_that_we_set_up() {
 }
 
 #[test]
-fn variables_for_spin_are_those_of_its_manifest() {
+fn spin_variables_match_its_manifest() {
     let manifest = std::fs::read_to_string(root().join("spin.toml")).unwrap();
     let (_, variables) = manifest.split_once("[variables]\n").expect("a manifest with variables");
     let variables = variables.split("\n[").next().unwrap();
@@ -490,7 +490,7 @@ fn sweep_of_the_job(url: &str, token: &Path) -> String {
 }
 
 #[test]
-fn whoever_calls_the_sweep_is_let_in_by_its_token_and_fails_without_scope() {
+fn sweep_caller_needs_token_with_scope() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key()]);
     let folder = tempfile::tempdir().unwrap();

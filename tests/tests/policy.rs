@@ -24,10 +24,10 @@ fn refused(answer: &Answer, status: u16, kind: &str, field: Option<&str>) {
 }
 
 #[test]
-fn what_is_set_can_be_asked_for_and_taken_back_and_twice_is_as_good_as_once() {
-    Service::everywhere(&[], |service| {
-        let bob = service.here().client("bob");
-        let there = service.there().client("bob");
+fn settings_are_readable_revocable_and_idempotent() {
+    Service::on_each_store(&[], |service| {
+        let bob = service.first().client("bob");
+        let there = service.last().client("bob");
         let privacy = |presence, last_seen| json!({ "user": "bob", "presence": presence, "last_seen": last_seen });
         answer(&bob.get("/v1/privacy"), &privacy("everyone", "everyone"));
         for presence in ["contacts", "nobody", "everyone"] {
@@ -60,7 +60,7 @@ fn what_is_set_can_be_asked_for_and_taken_back_and_twice_is_as_good_as_once() {
                 json!({ "user": "carol", "other": "dave", is: false })
             });
         }
-        let admin = service.here().client("admin");
+        let admin = service.first().client("admin");
         for user in ["mallory", "7", "4294967295", "4294967296", "007", "a%20name%2Fwith%20%C3%BC"] {
             let named = user.replace("%20", " ").replace("%2F", "/").replace("%C3%BC", "ü");
             let path = format!("/v1/restrictions/{user}");
@@ -80,7 +80,7 @@ fn what_is_set_can_be_asked_for_and_taken_back_and_twice_is_as_good_as_once() {
 }
 
 #[test]
-fn a_number_is_not_the_name_that_looks_like_it() {
+fn numeric_id_differs_from_lookalike_name() {
     let host = Host::start(&[]);
     let admin = host.client("admin");
     admin.restrict("7");
@@ -94,14 +94,14 @@ fn a_number_is_not_the_name_that_looks_like_it() {
 }
 
 #[test]
-fn a_check_says_why_and_asks_about_ten_thousand_at_once() {
-    Service::everywhere(&[], |service| {
-        let admin = service.here().client("admin");
-        let client = |user: &str| service.here().client(user);
+fn check_gives_reasons_for_ten_thousand_subjects() {
+    Service::on_each_store(&[], |service| {
+        let admin = service.first().client("admin");
+        let client = |user: &str| service.first().client(user);
         admin.restrict("mallory");
         client("bob").block("alice");
-        client("carol").let_see("contacts", "everyone");
-        client("dave").let_see("everyone", "contacts");
+        client("carol").set_privacy("contacts", "everyone");
+        client("dave").set_privacy("everyone", "contacts");
         let asked = ["alice", "mallory", "bob", "carol", "dave", "nobody", "bob"];
         let body = json!({ "viewer": "alice", "subjects": asked });
         let verdicts = ["allowed", "restricted", "blocked", "private", "allowed", "allowed", "blocked"];
@@ -133,9 +133,9 @@ fn a_check_says_why_and_asks_about_ten_thousand_at_once() {
 }
 
 #[test]
-fn one_bad_change_of_a_batch_fails_alone() {
-    Service::everywhere(&[], |service| {
-        let backend = service.here().client("backend");
+fn bad_change_in_batch_fails_alone() {
+    Service::on_each_store(&[], |service| {
+        let backend = service.first().client("backend");
         let changes = json!([
             { "op": "block", "user": "bob", "other": "alice" },
             { "op": "block", "user": "bob", "other": "bob" },
@@ -167,7 +167,7 @@ fn one_bad_change_of_a_batch_fails_alone() {
         ] {
             assert_eq!(backend.ruling(viewer, subject), ruling, "{viewer}, {subject}");
         }
-        answer(&service.there().client("dave").get("/v1/contacts"), &json!({ "user": "dave", "contacts": [] }));
+        answer(&service.last().client("dave").get("/v1/contacts"), &json!({ "user": "dave", "contacts": [] }));
         let many: Vec<Value> = (0..1025).map(|_| json!({ "op": "restrict", "user": "x" })).collect();
         refused(&backend.post("/v1/policy", json!({ "changes": many })), 400, "too-many", Some("changes"));
         assert_eq!(backend.ruling("alice", "x"), "allowed", "none of them");
@@ -178,14 +178,14 @@ fn one_bad_change_of_a_batch_fails_alone() {
 }
 
 #[test]
-fn nobody_lists_more_than_ten_thousand() {
-    Service::everywhere(&[], |service| {
-        let backend = service.here().client("backend");
+fn contact_and_block_lists_are_bounded() {
+    Service::on_each_store(&[], |service| {
+        let backend = service.first().client("backend");
         for (path, list, op) in [("/v1/blocks", "blocks", "block"), ("/v1/contacts", "contacts", "add_contact")] {
             let changes: Vec<Value> =
                 (0..10_000).map(|n| json!({ "op": op, "user": "bob", "other": format!("other{n}") })).collect();
             changes.chunks(1000).for_each(|changes| backend.change(changes));
-            let bob = service.there().client("bob");
+            let bob = service.last().client("bob");
             assert_eq!(bob.get(path).json[list].as_array().unwrap().len(), 10_000);
             refused(&bob.send("PUT", &format!("{path}/one-more"), None), 400, "too-many", None);
             let batch = backend.post(
@@ -212,7 +212,7 @@ fn nobody_lists_more_than_ten_thousand() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_its_name() {
+fn invalid_policy_requests_name_the_field() {
     let host = Host::start(&[]);
     let bob = host.client("bob");
     let long = "x".repeat(129);
@@ -246,7 +246,7 @@ fn what_makes_no_sense_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_person_changes_their_own_a_service_anybodys_and_only_an_administrator_restricts() {
+fn scopes_decide_who_changes_which_policy() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key()]);
     let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &issuer.token(user, scopes));
@@ -305,7 +305,7 @@ fn a_person_changes_their_own_a_service_anybodys_and_only_an_administrator_restr
 }
 
 #[test]
-fn everybody_sees_themselves_and_a_service_all_but_the_restricted() {
+fn users_see_themselves_services_see_all_unrestricted() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key()]);
     let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &issuer.token(user, scopes));
@@ -313,9 +313,9 @@ fn everybody_sees_themselves_and_a_service_all_but_the_restricted() {
     for user in ["bob", "carol", "dave", "mallory"] {
         assert_eq!(client(user, &[]).beat("web").status, 200);
     }
-    client("bob", &[]).let_see("nobody", "nobody");
+    client("bob", &[]).set_privacy("nobody", "nobody");
     client("carol", &[]).block("backend");
-    client("dave", &[]).let_see("everyone", "nobody");
+    client("dave", &[]).set_privacy("everyone", "nobody");
     admin.restrict("mallory");
     for user in ["bob", "carol", "dave", "mallory"] {
         let own = client(user, &[]).presence(user);
@@ -335,7 +335,7 @@ fn everybody_sees_themselves_and_a_service_all_but_the_restricted() {
 }
 
 #[test]
-fn what_was_answered_is_kept_however_the_host_ends() {
+fn acknowledged_policy_survives_stop_and_kill() {
     let folder = tempfile::tempdir().unwrap();
     let starts = |round: u32| {
         let host = Host::start_in(folder.path(), &["--workers", "2"]);
@@ -358,7 +358,7 @@ fn what_was_answered_is_kept_however_the_host_ends() {
     for round in 0..4 {
         let host = starts(round);
         let carol = host.client(&format!("carol{round}"));
-        carol.let_see("contacts", "nobody");
+        carol.set_privacy("contacts", "nobody");
         carol.add_contact("alice");
         host.client("admin").restrict(&round.to_string());
         host.client("admin").restrict(&format!("mallory{round}"));

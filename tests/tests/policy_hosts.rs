@@ -70,31 +70,31 @@ fn is_in_force(host: &Host, people: usize) -> bool {
 }
 
 #[test]
-fn a_change_on_one_host_is_in_force_on_the_other_whether_that_has_loaded_or_not() {
+fn change_holds_on_other_host_warm_or_cold() {
     let service = Service::redis(&["--workers", "2"]);
-    let alice = service.here().client(VIEWER);
+    let alice = service.first().client(VIEWER);
     for loaded in [false, true] {
         if loaded {
             service.hosts.iter().for_each(until_loaded);
         }
         for relation in Relation::hiding() {
             let bob = format!("bob-{relation:?}-{loaded}");
-            assert_eq!(service.there().client(&bob).beat("web").status, 200);
+            assert_eq!(service.last().client(&bob).beat("web").status, 200);
             assert_eq!(alice.state(&bob), "online");
-            relation.apply(service.there(), &bob);
+            relation.apply(service.last(), &bob);
             eventually(&format!("{bob} is hidden"), EVERYWHERE, || alice.state(&bob) == "null");
             let late = Host::start(&["--store", &service.redis.as_ref().unwrap().url(), "--workers", "1"]);
             assert_eq!(late.client(VIEWER).state(&bob), "null", "a host that comes later knows it from the start");
-            relation.revoke(service.there(), &bob);
+            relation.revoke(service.last(), &bob);
             eventually(&format!("{bob} is shown"), EVERYWHERE, || alice.state(&bob) == "online");
             eventually(&format!("{bob} is shown"), EVERYWHERE, || late.client(VIEWER).state(&bob) == "online");
         }
     }
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_host_that_comes_back_asks_redis_only_for_what_it_missed() {
+fn returning_host_reads_only_missed_changes() {
     let redis = Redis::start().unwrap();
     let url = redis.url();
     let folder = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn a_host_that_comes_back_asks_redis_only_for_what_it_missed() {
 }
 
 #[test]
-fn a_copy_that_is_damaged_or_of_another_store_is_not_believed() {
+fn damaged_or_foreign_copy_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (Redis::start().unwrap(), Redis::start().unwrap());
     let start = |redis: &Redis| {
@@ -159,10 +159,10 @@ fn a_copy_that_is_damaged_or_of_another_store_is_not_believed() {
 }
 
 #[test]
-fn a_change_whose_hint_is_lost_is_in_force_a_moment_later() {
+fn change_with_lost_hint_is_enforced_shortly() {
     let redis = Redis::start().unwrap();
-    let way = LossyProxy::before(redis.port());
-    let (url, deaf) = (redis.url(), way.url());
+    let proxy = LossyProxy::to(redis.port());
+    let (url, deaf) = (redis.url(), proxy.url());
     let [there, here] = [&url, &deaf].map(|url| Host::start(&["--store", url, "--workers", "2"]));
     for loaded in [false, true] {
         if loaded {
@@ -175,51 +175,51 @@ fn a_change_whose_hint_is_lost_is_in_force_a_moment_later() {
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         });
-        way.set_dropping(true);
+        proxy.set_dropping(true);
         there.client(&bob).block(VIEWER);
         eventually("it is in force", EVERYWHERE, || here.client(VIEWER).state(&bob) == "null");
         for watcher in &mut watchers {
             let told = watcher.until("hidden is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
             assert_eq!(told.data["state"], Value::Null);
         }
-        way.set_dropping(false);
+        proxy.set_dropping(false);
     }
-    assert!(way.lost() > 0, "hints were lost indeed");
+    assert!(proxy.dropped() > 0, "hints were lost indeed");
 }
 
 #[test]
-fn a_host_that_slept_through_more_than_the_log_keeps_reads_everything_anew() {
+fn host_behind_the_trimmed_log_reloads() {
     let service = Service::redis(&["--workers", "1", "--log", "info"]);
     service.hosts.iter().for_each(until_loaded);
-    assert_eq!(service.there().client("bob").beat("web").status, 200);
-    let mut alice = Transport::Events.watch(service.here(), VIEWER, "bob");
+    assert_eq!(service.last().client("bob").beat("web").status, 200);
+    let mut alice = Transport::Events.watch(service.first(), VIEWER, "bob");
     assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
     let signal = |name: &str| {
-        let pid = service.here().pid().to_string();
+        let pid = service.first().pid().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     };
     signal("-STOP");
-    service.there().client("bob").block(VIEWER);
+    service.last().client("bob").block(VIEWER);
     // A log per group keeps 50,000 changes, and one person's changes are all in one.
     let changes: Vec<Value> = (0..1000)
         .map(|n| json!({ "op": if n % 2 == 0 { "block" } else { "unblock" }, "user": "bob", "other": "dave" }))
         .collect();
     for _ in 0..52 {
-        service.there().client("backend").change(&changes);
+        service.last().client("backend").change(&changes);
     }
     signal("-CONT");
     let told = alice.until("hidden is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
     assert_eq!(told.data["state"], Value::Null);
-    until_loaded(service.here());
+    until_loaded(service.first());
     // Of the first load, when nobody had set anything, nothing was said.
-    assert_eq!(service.here().log().matches("holds in memory").count(), 1, "{}", service.here().log());
-    assert_eq!(service.here().client("x").ruling(VIEWER, "bob"), "blocked");
-    assert_eq!(service.here().client("x").ruling("dave", "bob"), "allowed");
-    service.end();
+    assert_eq!(service.first().log().matches("holds in memory").count(), 1, "{}", service.first().log());
+    assert_eq!(service.first().client("x").ruling(VIEWER, "bob"), "blocked");
+    assert_eq!(service.first().client("x").ruling("dave", "bob"), "allowed");
+    service.stop();
 }
 
 #[test]
-fn after_a_storm_of_changes_everybody_agrees() {
+fn hosts_agree_after_concurrent_policy_changes() {
     let service = Service::redis(&["--workers", "2"]);
     let url = service.redis.as_ref().unwrap().url();
     let cold = Host::start(&["--store", &url, "--workers", "1", "--policy-memory", "0"]);
@@ -266,20 +266,20 @@ fn after_a_storm_of_changes_everybody_agrees() {
         });
     }
     drop(watchers);
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_redis_that_was_emptied_hides_nobody_any_more() {
+fn emptied_redis_hides_no_user() {
     let service = Service::redis(&["--workers", "2"]);
     service.hosts.iter().for_each(until_loaded);
-    settle(service.there(), 400);
-    service.there().client("bob").block(VIEWER);
+    settle(service.last(), 400);
+    service.last().client("bob").block(VIEWER);
     for host in &service.hosts {
         eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
         eventually("so is the block", EVERYWHERE, || host.client("x").ruling(VIEWER, "bob") == "blocked");
     }
-    let mut alice = Transport::Events.watch(service.here(), VIEWER, &format!("bob,{FENCE}"));
+    let mut alice = Transport::Events.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
     assert_eq!(alice.snapshot()["presences"][0]["state"], Value::Null);
     for round in 0..4 {
         assert_eq!(service.redis.as_ref().unwrap().ask(&["FLUSHALL"]).unwrap(), "OK");
@@ -296,14 +296,14 @@ fn a_redis_that_was_emptied_hides_nobody_any_more() {
         service.hosts[round % 2].client("bob").block(VIEWER);
         alice.until("so is what is set anew", LOADED, |told| told.is_of("bob") && told.data["state"].is_null());
     }
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_redis_that_is_killed_and_keeps_its_data_keeps_who_may_see_whom() {
+fn killed_durable_redis_keeps_policy() {
     let mut service = Service::durable_redis(&["--workers", "2"]);
     service.hosts.iter().for_each(until_loaded);
-    settle(service.there(), 400);
+    settle(service.last(), 400);
     for host in &service.hosts {
         eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
     }
@@ -325,9 +325,9 @@ fn a_redis_that_is_killed_and_keeps_its_data_keeps_who_may_see_whom() {
         assert_eq!(alice.state("name3"), "null");
         assert!(is_in_force(host, 400));
     }
-    service.there().client("carol").block(VIEWER);
-    eventually("changes are heard again", EVERYWHERE, || service.here().client(VIEWER).state("carol") == "null");
-    service.end();
+    service.last().client("carol").block(VIEWER);
+    eventually("changes are heard again", EVERYWHERE, || service.first().client(VIEWER).state("carol") == "null");
+    service.stop();
 }
 
 /// Waits until every replica has all that its master has.
@@ -346,7 +346,7 @@ fn until_replicated(cluster: &Cluster) {
 }
 
 #[test]
-fn a_failover_keeps_who_may_see_whom() {
+fn failover_keeps_policy() {
     let cluster = Cluster::start().unwrap();
     let url = cluster.url();
     let arguments = ["--store", &url, "--workers", "1"];
@@ -382,7 +382,7 @@ fn a_failover_keeps_who_may_see_whom() {
 }
 
 #[test]
-fn a_host_without_memory_for_it_enforces_all_the_same() {
+fn host_without_policy_memory_still_enforces() {
     let redis = Redis::start().unwrap();
     let url = redis.url();
     let start = |memory: &str| Host::start(&["--store", &url, "--workers", "2", "--policy-memory", memory]);
@@ -421,7 +421,7 @@ fn a_host_without_memory_for_it_enforces_all_the_same() {
 }
 
 #[test]
-fn hosts_that_start_together_read_no_more_than_each_needs_and_enforce_from_the_start() {
+fn hosts_starting_together_read_once_and_enforce() {
     let redis = Redis::start().unwrap();
     let url = redis.url();
     let arguments = ["--store", &url, "--workers", "2"];
@@ -470,7 +470,7 @@ fn exported(store: &str, folder: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
+fn running_hosts_enforce_import_and_export_returns_it() {
     let service = Service::redis(&["--workers", "2"]);
     service.hosts.iter().for_each(until_loaded);
     let store = service.redis.as_ref().unwrap().url();
@@ -479,8 +479,8 @@ fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
         std::fs::write(folder.path().join(name), bytes).unwrap();
         folder.path().join(name).display().to_string()
     };
-    assert_eq!(service.there().client("7").beat("web").status, 200);
-    let mut alice = Transport::Events.watch(service.here(), VIEWER, "7");
+    assert_eq!(service.last().client("7").beat("web").status, 200);
+    let mut alice = Transport::Events.watch(service.first(), VIEWER, "7");
     assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
 
     let ids = write("ids.txt", b"# banned\n7\nmallory\n\n  4294967295  \n4294967296\n70000\n\xc3\xbcber\n007\n");
@@ -525,11 +525,11 @@ fn an_import_is_enforced_by_running_hosts_and_an_export_gives_it_back() {
     assert_ne!(told.data["state"], Value::Null);
     assert!(all.remove("7") && all.remove("mallory"));
     agree(&all, &["7", "mallory", "12345"]);
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_file_with_bad_lines_is_refused_by_their_numbers_and_changes_nothing() {
+fn import_rejects_bad_lines_by_number_atomically() {
     let redis = Redis::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ids.txt");
@@ -547,7 +547,7 @@ fn a_file_with_bad_lines_is_refused_by_their_numbers_and_changes_nothing() {
 }
 
 #[test]
-fn an_embedded_store_is_imported_into_while_its_host_is_down() {
+fn import_into_embedded_store_while_host_down() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data").display().to_string();
     let file = folder.path().join("ids.txt");

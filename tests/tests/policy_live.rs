@@ -18,8 +18,8 @@ use rollcall_tests::{Client, Host, Service, Socket, Stream, TokenIssuer, eventua
 use serde_json::{Value, json};
 
 /// On several workers that each ask their own instance of the policy, or all the same one, and from host to host.
-fn everywhere(claim: impl Fn(&Service)) {
-    let stages: [fn() -> Service; 5] = [
+fn on_each_setup(claim: impl Fn(&Service)) {
+    let setups: [fn() -> Service; 5] = [
         || Service::embedded(&["--workers", "4", "--typing-ttl", "30s"]),
         || Service::embedded(&["--workers", "4", "--policy-instances", "1", "--typing-ttl", "30s"]),
         || Service::embedded(&["--workers", "2", "--policy-memory", "0", "--typing-ttl", "30s"]),
@@ -27,10 +27,10 @@ fn everywhere(claim: impl Fn(&Service)) {
         || Service::embedded(&["--workers", "2", "--crowd", "1", "--crowd-interval", "200ms", "--typing-ttl", "30s"]),
         || Service::redis(&["--workers", "2", "--typing-ttl", "30s"]),
     ];
-    for service in stages {
-        let service = service();
+    for setup in setups {
+        let service = setup();
         claim(&service);
-        service.end();
+        service.stop();
     }
 }
 
@@ -77,52 +77,52 @@ fn lasting(mut presence: Value) -> Value {
 }
 
 #[test]
-fn whoever_may_no_longer_see_is_told_so_and_hears_nothing_until_they_may_again() {
-    everywhere(|service| {
+fn watcher_losing_visibility_gets_hidden_then_silence() {
+    on_each_setup(|service| {
         for relation in Relation::hiding() {
             let bob = format!("bob-{relation:?}");
-            beat(service.there(), &bob);
-            let mut watchers = watch(service.here(), &bob);
-            relation.apply(service.there(), &bob);
+            beat(service.last(), &bob);
+            let mut watchers = watch(service.first(), &bob);
+            relation.apply(service.last(), &bob);
             for alice in &mut watchers {
                 assert_eq!(next_of(alice, &bob), hidden(&bob), "{relation:?}, though he did nothing");
             }
-            assert_eq!(service.here().client(VIEWER).presence(&bob), hidden(&bob), "{relation:?}");
-            choose(service.there(), &bob, "busy");
-            leave(service.there(), &bob);
-            beat(service.there(), &bob);
-            choose(service.there(), &bob, "away");
+            assert_eq!(service.first().client(VIEWER).presence(&bob), hidden(&bob), "{relation:?}");
+            choose(service.last(), &bob, "busy");
+            leave(service.last(), &bob);
+            beat(service.last(), &bob);
+            choose(service.last(), &bob, "away");
             for alice in &mut watchers {
-                assert_eq!(alice.up_to_now(service.there()), [], "{relation:?}");
+                assert_eq!(alice.events_so_far(service.last()), [], "{relation:?}");
             }
-            relation.revoke(service.there(), &bob);
+            relation.revoke(service.last(), &bob);
             for alice in &mut watchers {
                 let back = next_of(alice, &bob);
                 assert_eq!((&back["state"], &back["note"]["text"]), (&json!("away"), &json!("a note")), "{relation:?}");
-                assert_eq!(lasting(back), lasting(service.here().client(VIEWER).presence(&bob)), "{relation:?}");
+                assert_eq!(lasting(back), lasting(service.first().client(VIEWER).presence(&bob)), "{relation:?}");
             }
-            choose(service.there(), &bob, "auto");
+            choose(service.last(), &bob, "auto");
             for alice in &mut watchers {
                 assert_eq!(next_of(alice, &bob)["state"], "online", "{relation:?}");
-                assert_eq!(alice.up_to_now(service.there()), [], "{relation:?}: once");
+                assert_eq!(alice.events_so_far(service.last()), [], "{relation:?}: once");
             }
         }
     });
 }
 
 #[test]
-fn whoever_watched_before_somebody_was_ever_visible_is_told_as_soon_as_they_are() {
-    everywhere(|service| {
+fn early_watcher_sees_subject_once_visible() {
+    on_each_setup(|service| {
         for relation in Relation::hiding() {
             let bob = format!("bob-{relation:?}");
-            relation.apply(service.here(), &bob);
-            beat(service.there(), &bob);
+            relation.apply(service.first(), &bob);
+            beat(service.last(), &bob);
             let mut watchers = Transport::BOTH.map(|transport| {
-                let mut watcher = transport.watch(service.here(), VIEWER, &format!("{bob},{FENCE}"));
+                let mut watcher = transport.watch(service.first(), VIEWER, &format!("{bob},{FENCE}"));
                 assert_eq!(watcher.snapshot()["presences"][0], hidden(&bob));
                 watcher
             });
-            relation.revoke(service.there(), &bob);
+            relation.revoke(service.last(), &bob);
             for alice in &mut watchers {
                 assert_eq!(next_of(alice, &bob)["state"], "online", "{relation:?}");
             }
@@ -131,36 +131,36 @@ fn whoever_watched_before_somebody_was_ever_visible_is_told_as_soon_as_they_are(
 }
 
 #[test]
-fn a_block_hides_both_from_each_other_and_nobody_from_themselves() {
-    everywhere(|service| {
+fn block_hides_both_sides_but_never_oneself() {
+    on_each_setup(|service| {
         let watch = |viewer: &str, users: &str, transport: Transport| {
-            let mut watcher = transport.watch(service.here(), viewer, &format!("{users},{FENCE}"));
+            let mut watcher = transport.watch(service.first(), viewer, &format!("{users},{FENCE}"));
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         };
         for (transport, bob) in Transport::BOTH.into_iter().zip(["bob", "ben"]) {
-            beat(service.there(), VIEWER);
-            beat(service.there(), bob);
+            beat(service.last(), VIEWER);
+            beat(service.last(), bob);
             let mut alice_watches = watch(VIEWER, bob, transport);
             let mut bob_watches = watch(bob, VIEWER, transport);
             let mut own = [watch(bob, bob, transport), watch(VIEWER, VIEWER, transport)];
-            let blocker = service.there().client(bob);
+            let blocker = service.last().client(bob);
             blocker.block(VIEWER);
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
             assert_eq!(next_of(&mut bob_watches, VIEWER), hidden(VIEWER));
             // Each blocked the other: one of them alone does not lift it.
-            service.there().client(VIEWER).block(bob);
+            service.last().client(VIEWER).block(bob);
             blocker.unblock(VIEWER);
-            assert_eq!(alice_watches.up_to_now(service.there()), []);
-            assert_eq!(bob_watches.up_to_now(service.there()), []);
-            service.there().client(VIEWER).unblock(bob);
+            assert_eq!(alice_watches.events_so_far(service.last()), []);
+            assert_eq!(bob_watches.events_so_far(service.last()), []);
+            service.last().client(VIEWER).unblock(bob);
             assert_eq!(next_of(&mut alice_watches, bob)["state"], "online");
             assert_eq!(next_of(&mut bob_watches, VIEWER)["state"], "online");
-            service.there().client("admin").restrict(bob);
+            service.last().client("admin").restrict(bob);
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
-            service.there().client("admin").unrestrict(bob);
+            service.last().client("admin").unrestrict(bob);
             for own in &mut own {
-                assert_eq!(own.up_to_now(service.there()), [], "what others may see is no news of oneself");
+                assert_eq!(own.events_so_far(service.last()), [], "what others may see is no news of oneself");
             }
         }
     });
@@ -184,21 +184,21 @@ fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
 }
 
 #[test]
-fn whoever_was_away_meanwhile_is_told_when_they_come_back() {
-    everywhere(|service| {
+fn resuming_watcher_learns_of_policy_change() {
+    on_each_setup(|service| {
         for relation in Relation::hiding() {
             for transport in Transport::BOTH {
                 let bob = format!("bob-{relation:?}-{transport:?}");
-                beat(service.there(), &bob);
+                beat(service.last(), &bob);
                 let watch = || {
-                    let mut watcher = transport.watch(service.here(), VIEWER, &format!("{bob},{FENCE}"));
+                    let mut watcher = transport.watch(service.first(), VIEWER, &format!("{bob},{FENCE}"));
                     (watcher.snapshot()["presences"][0]["state"].clone(), watcher.last_id().unwrap())
                 };
                 let (state, seen) = watch();
                 assert_eq!(state, "online");
-                relation.apply(service.here(), &bob);
+                relation.apply(service.first(), &bob);
                 assert_eq!(
-                    resume(transport, service.here(), &bob, &seen),
+                    resume(transport, service.first(), &bob, &seen),
                     hidden(&bob),
                     "{relation:?} by {transport:?}"
                 );
@@ -206,8 +206,8 @@ fn whoever_was_away_meanwhile_is_told_when_they_come_back() {
                 assert_eq!(state, Value::Null);
                 // As if it had heard of everything until much later: whoever is shown again was as they are for long.
                 let unseen = unseen.split_once('-').map(|(_, digest)| format!("{}-{digest}", u64::MAX)).unwrap();
-                relation.revoke(service.here(), &bob);
-                let back = resume(transport, service.here(), &bob, &unseen);
+                relation.revoke(service.first(), &bob);
+                let back = resume(transport, service.first(), &bob, &unseen);
                 assert_eq!(back["state"], "online", "{relation:?} by {transport:?}");
             }
         }
@@ -215,15 +215,15 @@ fn whoever_was_away_meanwhile_is_told_when_they_come_back() {
 }
 
 #[test]
-fn contacts_come_and_go() {
-    everywhere(|service| {
-        let bob = service.there().client("bob");
-        beat(service.there(), "bob");
-        let mut watchers = watch(service.here(), "bob");
+fn contacts_gain_and_lose_visibility() {
+    on_each_setup(|service| {
+        let bob = service.last().client("bob");
+        beat(service.last(), "bob");
+        let mut watchers = watch(service.first(), "bob");
         let mut told = |expected: Value| {
             watchers.iter_mut().for_each(|alice| assert_eq!(next_of(alice, "bob")["state"], expected));
         };
-        bob.let_see("contacts", "everyone");
+        bob.set_privacy("contacts", "everyone");
         told(Value::Null);
         for _ in 0..3 {
             bob.add_contact(VIEWER);
@@ -231,46 +231,46 @@ fn contacts_come_and_go() {
             bob.remove_contact(VIEWER);
             told(Value::Null);
         }
-        bob.let_see("everyone", "everyone");
+        bob.set_privacy("everyone", "everyone");
         told(json!("online"));
         bob.add_contact(VIEWER);
         bob.remove_contact(VIEWER);
         bob.block("somebody-else");
-        bob.let_see("everyone", "everyone");
+        bob.set_privacy("everyone", "everyone");
         for alice in &mut watchers {
-            assert_eq!(alice.up_to_now(service.there()), [], "what changes nothing for her is no news");
+            assert_eq!(alice.events_so_far(service.last()), [], "what changes nothing for her is no news");
         }
     });
 }
 
 #[test]
-fn when_somebody_was_last_seen_is_hidden_and_shown_again() {
-    everywhere(|service| {
-        let bob = service.there().client("bob");
-        beat(service.there(), "bob");
-        let mut watchers = watch(service.here(), "bob");
-        leave(service.there(), "bob");
+fn last_seen_is_hidden_and_shown_again() {
+    on_each_setup(|service| {
+        let bob = service.last().client("bob");
+        beat(service.last(), "bob");
+        let mut watchers = watch(service.first(), "bob");
+        leave(service.last(), "bob");
         let mut known = Value::Null;
         for alice in &mut watchers {
             known = next_of(alice, "bob");
             assert!(known["last_seen"].is_u64() && known["since"].is_u64(), "{known}");
         }
-        bob.let_see("everyone", "nobody");
+        bob.set_privacy("everyone", "nobody");
         let timeless = json!({ "user": "bob", "state": "offline", "since": null, "last_seen": null, "version": 0,
             "note": null });
         for alice in &mut watchers {
             assert_eq!(next_of(alice, "bob"), timeless);
         }
-        beat(service.there(), "bob");
+        beat(service.last(), "bob");
         for alice in &mut watchers {
             let online = next_of(alice, "bob");
             assert_eq!((&online["state"], &online["last_seen"]), (&json!("online"), &Value::Null), "{online}");
         }
-        leave(service.there(), "bob");
+        leave(service.last(), "bob");
         for alice in &mut watchers {
             assert_eq!(next_of(alice, "bob"), timeless);
         }
-        bob.let_see("everyone", "everyone");
+        bob.set_privacy("everyone", "everyone");
         for alice in &mut watchers {
             let shown = next_of(alice, "bob");
             assert!(shown["last_seen"].as_u64() > known["last_seen"].as_u64(), "{shown} is later than {known}");
@@ -280,15 +280,15 @@ fn when_somebody_was_last_seen_is_hidden_and_shown_again() {
 }
 
 #[test]
-fn a_note_of_somebody_gone_is_told_when_only_its_end_moves() {
-    Service::everywhere(&[], |service| {
+fn offline_note_update_with_new_end_is_pushed() {
+    Service::on_each_store(&[], |service| {
         for (bob, last_seen) in [("bob", "everyone"), ("ben", "nobody")] {
-            service.here().client(bob).let_see("everyone", last_seen);
-            let mut alice = Transport::Events.watch(service.here(), VIEWER, bob);
+            service.first().client(bob).set_privacy("everyone", last_seen);
+            let mut alice = Transport::Events.watch(service.first(), VIEWER, bob);
             alice.snapshot();
             for seconds in [100, 5000] {
                 let wish = json!({ "choice": "auto", "text": "lunch", "for_s": seconds });
-                let until = service.there().client(bob).put("/v1/status", wish).json["until"].clone();
+                let until = service.last().client(bob).put("/v1/status", wish).json["until"].clone();
                 assert!(until.is_u64());
                 assert_eq!(next_of(&mut alice, bob)["note"]["until"], until, "{bob}");
             }
@@ -304,32 +304,32 @@ fn typing(line: &mut EventQueue, user: &str, typing: bool) {
 }
 
 #[test]
-fn typing_stops_and_begins_with_being_seen() {
-    everywhere(|service| {
+fn typing_follows_visibility() {
+    on_each_setup(|service| {
         for relation in Relation::hiding() {
             let (bob, room) = (format!("bob-{relation:?}"), format!("room-{relation:?}"));
-            beat(service.there(), &bob);
+            beat(service.last(), &bob);
             let typing_update = || {
-                let answer = service.there().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
+                let answer = service.last().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
                 assert_eq!(answer.status, 200, "{}", answer.text);
             };
             let mut watchers = Transport::BOTH.map(|transport| {
                 let watched = [("users", FENCE), ("conversations", &*room)];
-                let mut watcher = transport.watch_as(service.here(), VIEWER, "watch_only=true", &watched);
+                let mut watcher = transport.watch_as(service.first(), VIEWER, "watch_only=true", &watched);
                 watcher.snapshot();
                 watcher
             });
             typing_update();
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
-            relation.apply(service.there(), &bob);
+            relation.apply(service.last(), &bob);
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, false));
             typing_update();
             for alice in &mut watchers {
-                assert_eq!(alice.up_to_now(service.there()), [], "{relation:?}");
+                assert_eq!(alice.events_so_far(service.last()), [], "{relation:?}");
             }
-            let typists = service.here().client(VIEWER).get(&format!("/v1/typing/{room}"));
+            let typists = service.first().client(VIEWER).get(&format!("/v1/typing/{room}"));
             assert_eq!(typists.json["typists"], json!([]), "{relation:?}");
-            relation.revoke(service.there(), &bob);
+            relation.revoke(service.last(), &bob);
             watchers.iter_mut().for_each(|alice| typing(alice, &bob, true));
         }
     });
@@ -356,14 +356,14 @@ fn while_flipping<T>(host: &Host, user: &str, claim: impl FnOnce() -> T) -> (T, 
 }
 
 #[test]
-fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() {
-    everywhere(|service| {
-        beat(service.there(), "bob");
-        let mut watchers = watch(service.here(), "bob");
-        let alice = service.here().client(VIEWER);
+fn no_event_follows_an_acknowledged_block() {
+    on_each_setup(|service| {
+        beat(service.last(), "bob");
+        let mut watchers = watch(service.first(), "bob");
+        let alice = service.first().client(VIEWER);
         // The host where she watches is the one that answers for her.
-        let blocker = service.here().client("bob");
-        let (_, flips) = while_flipping(service.there(), "bob", || {
+        let blocker = service.first().client("bob");
+        let (_, flips) = while_flipping(service.last(), "bob", || {
             for round in 0..8 {
                 blocker.block(VIEWER);
                 for _ in 0..5 {
@@ -371,7 +371,11 @@ fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() 
                 }
                 for watcher in &mut watchers {
                     until_seen(watcher, "bob", false);
-                    assert_eq!(watcher.up_to_now(service.here()), [], "round {round}: hidden is the last that is told");
+                    assert_eq!(
+                        watcher.events_so_far(service.first()),
+                        [],
+                        "round {round}: hidden is the last that is told"
+                    );
                 }
                 blocker.unblock(VIEWER);
                 for watcher in &mut watchers {
@@ -384,16 +388,16 @@ fn once_a_block_is_answered_nothing_of_the_blocker_comes_however_much_they_do() 
 }
 
 #[test]
-fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
-    everywhere(|service| {
-        beat(service.there(), "bob");
-        let blocker = service.here().client("bob");
-        while_flipping(service.there(), "bob", || {
+fn watcher_arriving_during_change_ends_correct() {
+    on_each_setup(|service| {
+        beat(service.last(), "bob");
+        let blocker = service.first().client("bob");
+        while_flipping(service.last(), "bob", || {
             for round in 0..6 {
                 let is_blocked = round % 2 == 0;
                 let watchers: Vec<Watcher> = std::thread::scope(|scope| {
                     let come = |transport: Transport| {
-                        scope.spawn(move || transport.watch(service.here(), VIEWER, &format!("bob,{FENCE}")))
+                        scope.spawn(move || transport.watch(service.first(), VIEWER, &format!("bob,{FENCE}")))
                     };
                     let coming: Vec<_> = Transport::BOTH.into_iter().cycle().take(8).map(come).collect();
                     if is_blocked {
@@ -407,7 +411,7 @@ fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
                     if watcher.snapshot()["presences"][0]["state"].is_null() != is_blocked {
                         until_seen(&mut watcher, "bob", !is_blocked);
                     }
-                    let told = watcher.up_to_now(service.here());
+                    let told = watcher.events_so_far(service.first());
                     let is_otherwise = |state: &&str| state.is_empty() != is_blocked;
                     assert_eq!(states(&told, "bob").into_iter().find(is_otherwise), None, "round {round}: {told:?}");
                 }
@@ -417,46 +421,46 @@ fn whoever_comes_while_it_changes_ends_up_with_the_truth() {
 }
 
 #[test]
-fn a_service_that_watches_is_told_of_restrictions_and_of_nothing_else() {
+fn watching_service_sees_restrictions_only() {
     let issuer = TokenIssuer::default();
     let key = issuer.key();
     let service = Service::embedded(&["--workers", "2", "--token-key", &key]);
-    let client = |user: &str, scopes: &[&str]| Client::with_token(service.here().base(), &issuer.token(user, scopes));
+    let client = |user: &str, scopes: &[&str]| Client::with_token(service.first().base(), &issuer.token(user, scopes));
     let bob = client("bob", &[]);
     assert_eq!(bob.beat("web").status, 200);
     let path = format!("/v1/subscribe?users=bob&watch_only=true&token={}", issuer.token("backend", &["service"]));
-    let mut backend = Stream::get(service.here().address(), &path, &[]).unwrap();
+    let mut backend = Stream::get(service.first().address(), &path, &[]).unwrap();
     assert_eq!(backend.snapshot()["presences"][0]["state"], "online");
     bob.block("backend");
-    bob.let_see("nobody", "nobody");
+    bob.set_privacy("nobody", "nobody");
     assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
     assert_eq!(next_of(&mut backend, "bob")["state"], "busy", "the first that it is told");
     client("root", &["admin"]).restrict("bob");
     assert_eq!(next_of(&mut backend, "bob"), hidden("bob"));
     client("root", &["admin"]).unrestrict("bob");
     assert_eq!(next_of(&mut backend, "bob")["state"], "busy");
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_crowd_is_told_of_one_restriction() {
+fn crowd_is_told_of_restriction() {
     let service = Service::redis(&["--workers", "2"]);
-    beat(service.there(), "bob");
+    beat(service.last(), "bob");
     let mut crowd: Vec<Watcher> = (0..60)
         .map(|index| {
             let transport = Transport::BOTH[index % 2];
-            let mut watcher = transport.watch(service.here(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
+            let mut watcher = transport.watch(service.first(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         })
         .collect();
-    service.there().client("admin").restrict("bob");
+    service.last().client("admin").restrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob"), hidden("bob")));
-    let mut own = Transport::Events.watch(service.here(), "bob", "bob");
+    let mut own = Transport::Events.watch(service.first(), "bob", "bob");
     assert_eq!(own.snapshot()["presences"][0]["state"], "online", "he himself sees nothing of it");
-    service.there().client("admin").unrestrict("bob");
+    service.last().client("admin").unrestrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob")["state"], "online"));
-    let checks = || service.here().metric("rollcall_policy_checks_total");
+    let checks = || service.first().metric("rollcall_policy_checks_total");
     eventually("it was counted", Duration::from_secs(5), || checks() >= 120.0);
-    service.end();
+    service.stop();
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rollcall_servers::Postgres;
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::history::{ghosts, now_ms, repetitions};
+use rollcall_tests::history::{duplicate_events, late_offlines, now_ms};
 use rollcall_tests::{Host, Recorder, eventually, root};
 use serde_json::json;
 
@@ -52,7 +52,7 @@ fn works(hosts: [&Host; 2], recorder: &Recorder, user: &str) {
     assert_eq!(states, ["online", "busy", "online", "offline", "online", "offline"]);
     assert_eq!(hosts[0].client("viewer").presence(user)["last_seen"], json!(events[5].last_seen));
     let heard = recorder.heard();
-    assert_eq!((repetitions(&heard), ghosts(&heard, ALIVE_MS)), (Vec::new(), Vec::new()));
+    assert_eq!((duplicate_events(&heard), late_offlines(&heard, ALIVE_MS)), (Vec::new(), Vec::new()));
 }
 
 fn archived_by(host: &Host) -> bool {
@@ -82,14 +82,14 @@ fn last_seen_is_known_everywhere(store: &str, archive: &str, sessions_left: impl
 }
 
 #[test]
-fn last_seen_in_redis_is_known_to_every_host() {
+fn redis_last_seen_is_shared_by_hosts() {
     let server = Redis::start().unwrap();
     let left = || !server.ask(&["--scan", "--pattern", "rc:{*}:user:*"]).unwrap().is_empty();
     last_seen_is_known_everywhere(&server.url(), "with-store", left);
 }
 
 #[test]
-fn last_seen_in_postgres_is_known_to_every_host_and_survives_an_empty_redis() {
+fn postgres_last_seen_is_shared_and_survives_redis() {
     let mut server = Redis::start().unwrap();
     let database = Postgres::shared().unwrap().database().unwrap();
     let archive = Postgres::shared().unwrap().url(&database);
@@ -103,7 +103,7 @@ fn last_seen_in_postgres_is_known_to_every_host_and_survives_an_empty_redis() {
 }
 
 #[test]
-fn a_password_and_the_least_rights_are_enough() {
+fn password_and_minimal_acl_suffice() {
     let server = Redis::start().unwrap();
     allow(&server, &least_rights());
     let url = server.url().replace("redis://", "redis://rollcall:password@");
@@ -120,7 +120,7 @@ fn a_password_and_the_least_rights_are_enough() {
 }
 
 #[test]
-fn without_the_right_to_configure_the_sweep_alone_is_still_right() {
+fn sweep_suffices_without_config_permission() {
     let server = Redis::start().unwrap();
     allow(&server, &least_rights());
     allow(&server, &["ACL", "SETUSER", "rollcall", "-config|get", "-config|set"].map(str::to_owned));
@@ -137,7 +137,7 @@ fn without_the_right_to_configure_the_sweep_alone_is_still_right() {
 }
 
 #[test]
-fn a_wrong_password_is_refused_at_start_and_never_shown() {
+fn wrong_password_fails_start_without_leaking() {
     let server = Redis::with(Options { password: Some("right-s3cret".to_owned()), ..Options::default() }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let url = server.url();
@@ -155,7 +155,7 @@ fn a_wrong_password_is_refused_at_start_and_never_shown() {
 }
 
 #[test]
-fn metrics_tell_what_was_noticed_how_and_how_late() {
+fn metrics_show_notice_source_and_lag() {
     let server = Redis::start().unwrap();
     let url = server.url();
     let recorder = Recorder::on(server.port());
@@ -187,7 +187,7 @@ fn clock_shim(folder: &std::path::Path) -> String {
 }
 
 #[test]
-fn a_host_whose_clock_is_an_hour_off_harms_nobody() {
+fn host_clock_an_hour_off_is_harmless() {
     let server = Redis::start().unwrap();
     let url = server.url();
     let recorder = Recorder::on(server.port());

@@ -30,33 +30,34 @@ fn names(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn one_too_many_is_refused_and_changes_nothing() {
-    Service::everywhere(&[], |service| {
+fn exceeding_a_limit_changes_nothing() {
+    Service::on_each_store(&[], |service| {
         let too_many = "urn:rollcall:problem:too-many";
         let users = names(21);
-        let answer = Stream::try_subscribe(service.here(), "alice", &format!("users={}", users.join(","))).unwrap_err();
+        let answer =
+            Stream::try_subscribe(service.first(), "alice", &format!("users={}", users.join(","))).unwrap_err();
         assert_eq!((answer.status, &answer.json["type"]), (400, &json!(too_many)), "{}", answer.text);
         assert!(answer.text.contains("20"), "it says how many may be: {}", answer.text);
 
-        let mut alice = Socket::open(service.here(), "alice", "watch_only=true");
+        let mut alice = Socket::open(service.first(), "alice", "watch_only=true");
         let watch = |users: &[String]| json!({ "op": "watch", "users": users });
         assert_eq!(alice.refused(&watch(&users))["type"], too_many);
-        assert_eq!(service.here().metric("rollcall_watched_people"), 0.0, "none of the twenty-one");
+        assert_eq!(service.first().metric("rollcall_watched_people"), 0.0, "none of the twenty-one");
         let first: Vec<String> = users[..19].iter().cloned().chain([FENCE.to_owned()]).collect();
         assert_eq!(alice.ask(&watch(&first)).data["presences"].as_array().unwrap().len(), 20);
         assert_eq!(alice.refused(&watch(&users[19..]))["type"], too_many);
-        assert_eq!(service.here().metric("rollcall_watched_people"), 20.0, "neither of the two");
+        assert_eq!(service.first().metric("rollcall_watched_people"), 20.0, "neither of the two");
         assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "who is watched already is none more");
 
-        service.there().client("u20").beat("web");
-        service.there().client("u18").beat("web");
-        let told = alice.up_to_now(service.there());
+        service.last().client("u20").beat("web");
+        service.last().client("u18").beat("web");
+        let told = alice.events_so_far(service.last());
         assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec!["online"], vec![]));
         alice.done(&json!({ "op": "unwatch", "users": ["u18"] }));
         assert_eq!(alice.ask(&watch(&users[20..])).data["presences"][0]["state"], "online");
-        service.there().client("u18").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
-        service.there().client("u20").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
-        let told = alice.up_to_now(service.there());
+        service.last().client("u18").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+        service.last().client("u20").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
+        let told = alice.events_so_far(service.last());
         assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec![], vec!["offline"]));
 
         let rooms = names(21);
@@ -65,13 +66,13 @@ fn one_too_many_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn whoever_is_watched_no_longer_costs_nothing() {
-    Service::everywhere(&[], |service| {
-        let mut alice = Socket::open(service.here(), "alice", "watch_only=true");
-        let other = Stream::subscribe(service.here(), "other", "users=bob&conversations=c1&watch_only=true");
+fn unwatched_users_release_their_topics() {
+    Service::on_each_store(&[], |service| {
+        let mut alice = Socket::open(service.first(), "alice", "watch_only=true");
+        let other = Stream::subscribe(service.first(), "other", "users=bob&conversations=c1&watch_only=true");
         alice.ask(&json!({ "op": "watch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));
         let watched = || {
-            let metric = |name: &str| service.here().metric(name);
+            let metric = |name: &str| service.first().metric(name);
             (metric("rollcall_watchers"), metric("rollcall_watched_people"), metric("rollcall_watched_conversations"))
         };
         assert_eq!(watched().0, 2.0);
@@ -84,7 +85,7 @@ fn whoever_is_watched_no_longer_costs_nothing() {
 }
 
 #[test]
-fn what_makes_no_sense_is_answered_and_too_much_of_it_ends_the_socket() {
+fn repeated_invalid_messages_close_the_socket() {
     let host = Host::start(&[]);
     let mut alice = Socket::open(&host, "alice", "");
     for (message, field) in [
@@ -105,7 +106,7 @@ fn what_makes_no_sense_is_answered_and_too_much_of_it_ends_the_socket() {
     }
     for text in ["", "{", "[]", "7", "null", "{\"op\":\"beat\",\"ref\":-1}", "{\"op\":\"beat\",\"ref\":\"one\"}"] {
         alice.say(Message::text(text));
-        let answer = alice.next_told();
+        let answer = alice.next_event();
         assert_eq!((answer.event.as_str(), &answer.data["status"]), ("error", &json!(400)), "{text}: {answer:?}");
         assert_eq!(answer.reference, None);
     }
@@ -118,7 +119,7 @@ fn what_makes_no_sense_is_answered_and_too_much_of_it_ends_the_socket() {
 }
 
 #[test]
-fn messages_that_no_client_should_send_end_the_socket_with_the_reason() {
+fn protocol_violations_close_with_a_reason() {
     let host = Host::start(&[]);
     let code = |message: Message| {
         let mut socket = Socket::open(&host, "alice", "");
@@ -164,7 +165,7 @@ fn raw(host: &Host, bytes: &[u8]) -> Option<u16> {
 }
 
 #[test]
-fn a_flood_of_messages_ends_the_socket_and_nobody_elses() {
+fn message_flood_closes_only_that_socket() {
     let host = Host::start(&[]);
     let (mut flood, mut other) = (Socket::open(&host, "alice", ""), Socket::open(&host, "bob", ""));
     for _ in 0..400 {
@@ -177,10 +178,10 @@ fn a_flood_of_messages_ends_the_socket_and_nobody_elses() {
 }
 
 #[test]
-fn whoever_answers_no_ping_is_not_kept_alive() {
-    Service::everywhere(&["--interval", "1s", "--tolerance", "500ms", "--grace", "200ms"], |service| {
-        let mut alice = Transport::Events.watch(service.here(), "alice", "mute");
-        let code = raw(service.there(), &[]);
+fn unanswered_pings_end_the_heartbeat() {
+    Service::on_each_store(&["--interval", "1s", "--tolerance", "500ms", "--grace", "200ms"], |service| {
+        let mut alice = Transport::Events.watch(service.first(), "alice", "mute");
+        let code = raw(service.last(), &[]);
         assert_eq!(code, Some(4408));
         alice.presence("mute", "online");
         alice.presence("mute", "offline");
@@ -188,7 +189,7 @@ fn whoever_answers_no_ping_is_not_kept_alive() {
 }
 
 #[test]
-fn a_page_that_is_not_of_this_machine_opens_no_socket() {
+fn foreign_origin_cannot_open_a_socket() {
     let host = Host::start(&[]);
     let open = |headers: &[(&str, &str)]| Socket::get(host.address(), "/v1/socket?as=alice", headers);
     assert_eq!(open(&[("Origin", "http://elsewhere.example")]).unwrap_err().status, 403);
@@ -217,7 +218,7 @@ fn open(host: &Host, token: &str) -> Socket {
 }
 
 #[test]
-fn a_connection_ends_with_its_token_unless_a_fresh_one_comes() {
+fn connection_ends_with_token_unless_renewed() {
     let folder = tempfile::tempdir().unwrap();
     let key = secret(folder.path());
     let host = Host::brisk(&["--token-key", &key]);
@@ -241,7 +242,7 @@ fn a_connection_ends_with_its_token_unless_a_fresh_one_comes() {
 }
 
 #[test]
-fn a_conversation_is_for_those_who_take_part() {
+fn conversation_requires_membership_in_token() {
     let folder = tempfile::tempdir().unwrap();
     let key = secret(folder.path());
     let host = Host::start(&["--token-key", &key]);
@@ -275,11 +276,11 @@ fn a_conversation_is_for_those_who_take_part() {
 }
 
 #[test]
-fn a_client_of_another_stack_does_all_of_it() {
-    Service::everywhere(&["--typing-ttl", "1s"], |service| {
+fn python_client_uses_the_whole_socket_api() {
+    Service::on_each_store(&["--typing-ttl", "1s"], |service| {
         let script = root().join("tests/python/watcher.py");
         let mut python = Command::new("/usr/bin/python3");
-        let run = python.arg(script).args([service.here().address(), service.there().address()]).output().unwrap();
+        let run = python.arg(script).args([service.first().address(), service.last().address()]).output().unwrap();
         let said = String::from_utf8_lossy(&run.stderr);
         assert!(
             run.status.success(),

@@ -35,7 +35,7 @@ fn until_away_since(struck: u64) {
 }
 
 #[test]
-fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
+fn killed_durable_redis_causes_no_presence_events() {
     let mut server = Redis::with(Options { durable: true, ..Options::default() }).unwrap();
     let scenario = begin(&server);
     scenario.last_beats();
@@ -47,7 +47,7 @@ fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
     server.restart().unwrap();
     let back = scenario.until_back();
     assert!(scenario.hosts.iter().all(|host| host.metric("rollcall_outage_grace") == 1.0), "everybody is pardoned");
-    scenario.goers_are_declared(Outage { struck, mended, back });
+    scenario.silent_users_go_offline(Outage { struck, mended, back });
     for host in &scenario.hosts {
         assert!(host.metric("rollcall_redis_reconnects_total") >= 1.0);
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0);
@@ -57,7 +57,7 @@ fn a_redis_that_is_killed_and_keeps_its_data_is_no_event_for_those_who_stay() {
 }
 
 #[test]
-fn a_redis_that_comes_back_with_an_old_snapshot_outage_graces_all_who_are_alive_in_it() {
+fn old_redis_snapshot_gives_its_users_outage_grace() {
     let mut server = Redis::start().unwrap();
     let scenario = begin(&server);
     scenario.last_beats();
@@ -76,12 +76,12 @@ fn a_redis_that_comes_back_with_an_old_snapshot_outage_graces_all_who_are_alive_
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "old is not lost");
     }
     // Those who went are alive in the snapshot, so they go once more.
-    scenario.goers_are_declared(Outage { struck, mended, back });
+    scenario.silent_users_go_offline(Outage { struck, mended, back });
     scenario.end();
 }
 
 #[test]
-fn a_redis_that_comes_back_empty_is_told_anew_of_those_who_stay_and_invents_nothing() {
+fn empty_redis_relearns_beating_users_only() {
     let mut server = Redis::start().unwrap();
     let scenario = begin(&server);
     scenario.last_beats();
@@ -95,12 +95,12 @@ fn a_redis_that_comes_back_empty_is_told_anew_of_those_who_stay_and_invents_noth
         assert!(host.log().contains("lost its data"), "{}", host.log());
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 1.0);
     }
-    scenario.goers_are_forgotten(struck);
+    scenario.no_events_of_silent_users(struck);
     scenario.end();
 }
 
 #[test]
-fn a_redis_that_hangs_is_given_up_in_time_and_outage_graces_everybody() {
+fn hung_redis_times_out_and_gives_outage_grace() {
     let server = Redis::start().unwrap();
     let scenario = begin(&server);
     scenario.last_beats();
@@ -111,12 +111,12 @@ fn a_redis_that_hangs_is_given_up_in_time_and_outage_graces_everybody() {
     scenario.until_refused();
     let back = scenario.until_back();
     assert!(sleeper.wait().unwrap().success());
-    scenario.goers_are_declared(Outage { struck, mended: struck + ASLEEP_MS, back });
+    scenario.silent_users_go_offline(Outage { struck, mended: struck + ASLEEP_MS, back });
     scenario.end();
 }
 
 #[test]
-fn cut_connections_are_no_event_for_anybody() {
+fn killed_redis_connections_cause_no_presence_events() {
     let server = Redis::start().unwrap();
     let scenario = begin(&server);
     let mut struck = 0;
@@ -133,12 +133,12 @@ fn cut_connections_are_no_event_for_anybody() {
         }
     }
     let back = scenario.until_back();
-    scenario.goers_are_declared(Outage { struck, mended: struck, back });
+    scenario.silent_users_go_offline(Outage { struck, mended: struck, back });
     scenario.end();
 }
 
 #[test]
-fn a_full_redis_is_an_outage_that_says_what_to_do() {
+fn full_redis_is_an_outage_and_logged() {
     let server = Redis::start().unwrap();
     let scenario = begin(&server);
     scenario.last_beats();
@@ -153,12 +153,12 @@ fn a_full_redis_is_an_outage_that_says_what_to_do() {
     let mended = now_ms();
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     let back = scenario.until_back();
-    scenario.goers_are_declared(Outage { struck, mended, back });
+    scenario.silent_users_go_offline(Outage { struck, mended, back });
     scenario.end();
 }
 
 #[test]
-fn those_who_expired_while_every_host_was_dead_are_declared_within_a_second_of_the_first_host() {
+fn first_host_back_publishes_overdue_offline_in_time() {
     let server = Redis::start().unwrap();
     let recorder = Recorder::on(server.port());
     let url = server.url();

@@ -56,12 +56,12 @@ fn typists(host: &Host, viewer: &str, conversation: &str) -> Vec<String> {
 }
 
 #[test]
-fn typing_is_told_to_the_others_until_it_stops() {
-    Service::everywhere(&["--typing-ttl", "30s"], |service| {
+fn typing_reaches_other_participants_until_stopped() {
+    Service::on_each_store(&["--typing-ttl", "30s"], |service| {
         for transport in Transport::BOTH {
             let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, service.here(), "alice", &room);
-            let mut bob = Socket::open(service.there(), "bob", "");
+            let mut alice = listen(transport, service.first(), "alice", &room);
+            let mut bob = Socket::open(service.last(), "bob", "");
             bob.ask(&json!({ "op": "watch", "users": [FENCE], "conversations": [room] }));
             let before = now_ms();
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": true }));
@@ -71,56 +71,56 @@ fn typing_is_told_to_the_others_until_it_stops() {
             assert!((29_900..=31_000).contains(&(until_ms - before)), "{until_ms}, {} ms from then", until_ms - before);
             assert!(told.id.is_some());
 
-            let newcomer = transport.listen(service.here(), "carol", &room).snapshot();
+            let newcomer = transport.listen(service.first(), "carol", &room).snapshot();
             assert_eq!(newcomer["typing"], json!([told.data]), "whoever comes later sees it");
-            assert_eq!(typists(service.here(), "alice", &room), ["bob"]);
-            assert_eq!(typists(service.here(), "bob", &room), Vec::<String>::new(), "nobody is told of themselves");
+            assert_eq!(typists(service.first(), "alice", &room), ["bob"]);
+            assert_eq!(typists(service.first(), "bob", &room), Vec::<String>::new(), "nobody is told of themselves");
 
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": false }));
             assert_eq!(until(&mut alice, "bob", false).data["until"], Value::Null);
-            assert_eq!(typists(service.here(), "alice", &room), Vec::<String>::new());
-            assert_eq!(bob.up_to_now(service.there()), [], "nobody is told of themselves");
+            assert_eq!(typists(service.first(), "alice", &room), Vec::<String>::new());
+            assert_eq!(bob.events_so_far(service.last()), [], "nobody is told of themselves");
         }
     });
 }
 
 #[test]
-fn typing_by_request_is_told_just_the_same() {
-    Service::everywhere(&["--typing-ttl", "30s"], |service| {
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.here(), "alice", "c1"));
-        let answer = put(service.there(), "bob", "c1");
+fn typing_over_http_reaches_watchers() {
+    Service::on_each_store(&["--typing-ttl", "30s"], |service| {
+        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
+        let answer = put(service.last(), "bob", "c1");
         let expected = json!({ "conversation": "c1", "user": "bob", "typing": true, "ttl_ms": 30_000 });
         assert_eq!(answer, expected);
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", true)));
-        put(service.there(), "carol", "c1");
+        put(service.last(), "carol", "c1");
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "carol", true)));
-        assert_eq!(typists(service.here(), "alice", "c1"), ["bob", "carol"]);
-        assert_eq!(delete(service.there(), "bob", "c1")["typing"], false);
+        assert_eq!(typists(service.first(), "alice", "c1"), ["bob", "carol"]);
+        assert_eq!(delete(service.last(), "bob", "c1")["typing"], false);
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", false)));
-        assert_eq!(typists(service.here(), "alice", "c1"), ["carol"]);
-        let set = service.there().client("backend").put("/v1/typing/c1", json!({ "user": "dave" }));
+        assert_eq!(typists(service.first(), "alice", "c1"), ["carol"]);
+        let set = service.last().client("backend").put("/v1/typing/c1", json!({ "user": "dave" }));
         assert_eq!((set.status, &set.json["user"]), (200, &json!("dave")), "{}", set.text);
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "dave", true)));
         let long = "x".repeat(129);
-        let answer = service.here().client("bob").send("PUT", &format!("/v1/typing/{long}"), None);
+        let answer = service.first().client("bob").send("PUT", &format!("/v1/typing/{long}"), None);
         assert_eq!((answer.status, &answer.json["field"]), (400, &json!("conversation")), "{}", answer.text);
     });
 }
 
 #[test]
-fn a_sign_without_an_end_ends_by_itself() {
-    Service::everywhere(&["--typing-ttl", "1s"], |service| {
+fn typing_signal_expires_on_its_own() {
+    Service::on_each_store(&["--typing-ttl", "1s"], |service| {
         for transport in Transport::BOTH {
             let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, service.here(), "alice", &room);
-            put(service.there(), "bob", &room);
+            let mut alice = listen(transport, service.first(), "alice", &room);
+            put(service.last(), "bob", &room);
             let ends = until(&mut alice, "bob", true).data["until"].as_u64().unwrap();
             let told = until(&mut alice, "bob", false);
             assert!(told.at_ms + 50 >= ends, "{} ms too early", ends.saturating_sub(told.at_ms));
-            assert_eq!(typists(service.here(), "alice", &room), Vec::<String>::new());
-            assert_eq!(alice.up_to_now(service.there()), [], "once is enough");
+            assert_eq!(typists(service.first(), "alice", &room), Vec::<String>::new());
+            assert_eq!(alice.events_so_far(service.last()), [], "once is enough");
 
-            let mut bob = Socket::open(service.there(), "bob", "");
+            let mut bob = Socket::open(service.last(), "bob", "");
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": true }));
             until(&mut alice, "bob", true);
             drop(bob);
@@ -130,19 +130,19 @@ fn a_sign_without_an_end_ends_by_itself() {
 }
 
 #[test]
-fn who_goes_on_typing_is_told_to_until_they_stop() {
-    Service::everywhere(&["--typing-ttl", "2s"], |service| {
+fn continued_typing_is_extended_until_stopped() {
+    Service::on_each_store(&["--typing-ttl", "2s"], |service| {
         for transport in Transport::BOTH {
             let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, service.here(), "alice", &room);
+            let mut alice = listen(transport, service.first(), "alice", &room);
             let began = now_ms();
             let mut typing_updates = 0;
             eventually("bob typed for longer than a sign lasts", Duration::from_secs(10), || {
                 typing_updates += 1;
-                put(service.there(), "bob", &room);
+                put(service.last(), "bob", &room);
                 now_ms() > began + 3500
             });
-            let told = alice.up_to_now(service.there());
+            let told = alice.events_so_far(service.last());
             assert!(told.iter().all(|told| told.data["typing"] == true), "without a pause: {told:#?}");
             let ends: Vec<u64> = told.iter().map(|told| told.data["until"].as_u64().unwrap()).collect();
             assert!(ends.len() >= 2 && ends.is_sorted_by(|one, other| one < other), "each later: {ends:?}");
@@ -157,13 +157,13 @@ fn who_goes_on_typing_is_told_to_until_they_stop() {
 }
 
 #[test]
-fn many_typing_updates_are_few_words_and_the_last_is_the_truth() {
-    Service::everywhere(&["--typing-ttl", "30s"], |service| {
+fn typing_bursts_are_conflated_to_the_last() {
+    Service::on_each_store(&["--typing-ttl", "30s"], |service| {
         for transport in Transport::BOTH {
             for last in [true, false] {
                 let room = format!("room-{transport:?}-{last}");
-                let mut alice = listen(transport, service.here(), "alice", &room);
-                let mut bob = Socket::open(service.there(), "bob", "");
+                let mut alice = listen(transport, service.first(), "alice", &room);
+                let mut bob = Socket::open(service.last(), "bob", "");
                 let began = now_ms();
                 for turn in 0..20 {
                     let typing = (turn % 2 == 0) ^ last;
@@ -173,46 +173,46 @@ fn many_typing_updates_are_few_words_and_the_last_is_the_truth() {
                 // Whatever waits is told within a second; then it is quiet.
                 let settled = now_ms();
                 eventually("what waited was told", Duration::from_secs(5), || now_ms() > settled + 1500);
-                let told = alice.up_to_now(service.there());
+                let told = alice.events_so_far(service.last());
                 let most = took as usize / 1000 + 2;
                 assert!((1..=most).contains(&told.len()), "at most {most}: {told:#?}");
                 assert_eq!(told.last().unwrap().data["typing"], last, "{told:#?}");
-                assert_eq!(typists(service.here(), "alice", &room).is_empty(), !last);
+                assert_eq!(typists(service.first(), "alice", &room).is_empty(), !last);
             }
         }
     });
 }
 
 #[test]
-fn typing_says_nothing_about_being_here() {
-    Service::everywhere(&[], |service| {
-        let mut alice = Transport::Events.watch(service.here(), "alice", &format!("bob,{FENCE}"));
+fn typing_is_not_presence() {
+    Service::on_each_store(&[], |service| {
+        let mut alice = Transport::Events.watch(service.first(), "alice", &format!("bob,{FENCE}"));
         alice.snapshot();
-        put(service.there(), "bob", "c1");
-        assert_eq!(alice.up_to_now(service.there()), []);
-        assert_eq!(service.here().client("alice").state("bob"), "offline");
+        put(service.last(), "bob", "c1");
+        assert_eq!(alice.events_so_far(service.last()), []);
+        assert_eq!(service.first().client("alice").state("bob"), "offline");
     });
 }
 
 #[test]
-fn nobody_sees_an_invisible_person_type() {
-    Service::everywhere(&["--typing-ttl", "30s"], |service| {
-        let bob = service.there().client("bob");
+fn typing_of_invisible_user_is_hidden() {
+    Service::on_each_store(&["--typing-ttl", "30s"], |service| {
+        let bob = service.last().client("bob");
         assert_eq!(bob.beat("web").status, 200);
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.here(), "alice", "c1"));
+        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        assert_eq!(put(service.there(), "bob", "c1")["typing"], true, "bob is told what anybody is told");
-        let mut socket = Socket::open(service.there(), "bob", "");
+        assert_eq!(put(service.last(), "bob", "c1")["typing"], true, "bob is told what anybody is told");
+        let mut socket = Socket::open(service.last(), "bob", "");
         socket.done(&json!({ "op": "typing", "conversation": "c1", "typing": true }));
         for watcher in &mut watchers {
-            assert_eq!(watcher.up_to_now(service.there()), []);
+            assert_eq!(watcher.events_so_far(service.last()), []);
         }
-        assert_eq!(typists(service.here(), "alice", "c1"), Vec::<String>::new());
+        assert_eq!(typists(service.first(), "alice", "c1"), Vec::<String>::new());
         assert_eq!(bob.put("/v1/status", json!({ "choice": "auto" })).status, 200);
-        put(service.there(), "bob", "c1");
+        put(service.last(), "bob", "c1");
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", true)));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        put(service.there(), "bob", "c1");
+        put(service.last(), "bob", "c1");
         watchers.iter_mut().for_each(|watcher| drop(until(watcher, "bob", false)));
     });
 }

@@ -18,7 +18,7 @@ use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::{Value, json};
 
 /// By the promise: a beat lives for 1.5 s, and the end of it is told at most a second later.
-const GHOST_BOUND_MS: u64 = 2500;
+const OFFLINE_BOUND_MS: u64 = 2500;
 
 /// What a busy machine may add to what is promised of an idle one.
 const BUSY_MS: u64 = 1000;
@@ -56,49 +56,49 @@ fn shown(snapshot: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_watcher_is_told_what_happens_in_order_and_nothing_else() {
-    Service::everywhere(&[], |service| {
+fn watcher_gets_changes_in_order_without_extras() {
+    Service::on_each_store(&[], |service| {
         for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(service.here(), "alice", &format!("{user},{FENCE}"));
+            let mut alice = transport.watch(service.first(), "alice", &format!("{user},{FENCE}"));
             let snapshot = alice.snapshot();
             assert_eq!((&snapshot["resumed"], shown(&snapshot)[0]), (&json!(false), (user, "offline")));
-            beat(service.there(), user);
+            beat(service.last(), user);
             let online = alice.presence(user, "online");
             assert_eq!(without(&online.data, &["last_seen"]), without(&seen(service, user), &["last_seen"]));
             assert!(online.id.is_some(), "every event says where to resume: {online:?}");
 
-            service.there().client(user).beat("phone");
-            service.there().client(user).beat("web");
-            assert_eq!(alice.up_to_now(service.there()), [], "a second device, or another beat, is no news");
+            service.last().client(user).beat("phone");
+            service.last().client(user).beat("web");
+            assert_eq!(alice.events_so_far(service.last()), [], "a second device, or another beat, is no news");
             let note = json!({ "choice": "busy", "text": "data: \u{2028}id: 1", "emoji": "📅" });
-            choose(service.there(), user, note);
-            choose(service.there(), user, json!({ "choice": "auto" }));
-            leave(service.there(), user, "web");
-            leave(service.there(), user, "phone");
+            choose(service.last(), user, note);
+            choose(service.last(), user, json!({ "choice": "auto" }));
+            leave(service.last(), user, "web");
+            leave(service.last(), user, "phone");
             let told = alice.until("offline is told", Duration::from_secs(5), |told| told.state() == "offline");
             assert_eq!(states(&told, user).last(), Some(&"offline"));
             let mut versions: Vec<u64> = told.iter().map(WatchEvent::version).collect();
             versions.insert(0, online.version());
             assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
-            assert_eq!(alice.up_to_now(service.there()), []);
+            assert_eq!(alice.events_so_far(service.last()), []);
         }
     });
 }
 
 fn seen(service: &Service, user: &str) -> Value {
-    service.here().client("alice").presence(user)
+    service.first().client("alice").presence(user)
 }
 
 #[test]
-fn every_state_is_told_to_one_who_keeps_up() {
-    Service::everywhere(&[], |service| {
+fn fast_watcher_gets_every_state() {
+    Service::on_each_store(&[], |service| {
         for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(service.here(), "alice", user);
+            let mut alice = transport.watch(service.first(), "alice", user);
             alice.snapshot();
-            beat(service.there(), user);
+            beat(service.last(), user);
             alice.presence(user, "online");
             choose(
-                service.there(),
+                service.last(),
                 user,
                 json!({ "choice": "busy", "text": "in a \"meeting\"\u{2028}until \\n ten", "emoji": "📅" }),
             );
@@ -106,80 +106,80 @@ fn every_state_is_told_to_one_who_keeps_up() {
             assert_eq!(busy.data["note"]["text"], "in a \"meeting\"\u{2028}until \\n ten");
             assert_eq!(busy.data["note"]["emoji"], "📅");
             assert_eq!(without(&busy.data, &["last_seen"]), without(&seen(service, user), &["last_seen"]));
-            choose(service.there(), user, json!({ "choice": "away" }));
+            choose(service.last(), user, json!({ "choice": "away" }));
             alice.presence(user, "away");
-            choose(service.there(), user, json!({ "choice": "auto" }));
+            choose(service.last(), user, json!({ "choice": "auto" }));
             alice.presence(user, "online");
-            leave(service.there(), user, "web");
+            leave(service.last(), user, "web");
             alice.presence(user, "offline");
         }
     });
 }
 
 #[test]
-fn an_end_without_a_word_is_told_within_the_ghost_bound() {
-    Service::everywhere(&BRISK, |service| {
+fn missed_beats_push_offline_within_bound() {
+    Service::on_each_store(&BRISK, |service| {
         for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(service.here(), "alice", user);
-            beat(service.there(), user);
+            let mut alice = transport.watch(service.first(), "alice", user);
+            beat(service.last(), user);
             let last_beat = alice.presence(user, "online").data["last_seen"].as_u64().unwrap();
             let offline = alice.presence(user, "offline");
             assert_eq!(offline.data["last_seen"], last_beat, "the beat, not when it was noticed");
             let late = offline.at_ms - last_beat;
-            assert!((1500..=GHOST_BOUND_MS + BUSY_MS).contains(&late), "told {late} ms after the last beat");
+            assert!((1500..=OFFLINE_BOUND_MS + BUSY_MS).contains(&late), "told {late} ms after the last beat");
         }
     });
 }
 
 #[test]
-fn an_invisible_person_looks_offline_in_every_event_and_snapshot() {
-    Service::everywhere(&[], |service| {
+fn invisible_user_looks_offline_to_watchers() {
+    Service::on_each_store(&[], |service| {
         for transport in Transport::BOTH {
             let names = ["bob", "carol"].map(|name| format!("{name}-{transport:?}"));
             let [bob, carol] = names.each_ref().map(String::as_str);
-            let mut alice = transport.watch(service.here(), "alice", &format!("{bob},{carol},{FENCE}"));
+            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{carol},{FENCE}"));
             for user in [bob, carol] {
-                beat(service.there(), user);
+                beat(service.last(), user);
                 alice.presence(user, "online");
             }
-            choose(service.there(), bob, json!({ "choice": "invisible" }));
+            choose(service.last(), bob, json!({ "choice": "invisible" }));
             let hidden = alice.presence(bob, "offline");
-            leave(service.there(), carol, "web");
+            leave(service.last(), carol, "web");
             let gone = alice.presence(carol, "offline");
             let times = ["user", "since", "last_seen", "version"];
             assert_eq!(without(&hidden.data, &times), without(&gone.data, &times));
 
-            beat(service.there(), bob);
-            service.there().client(bob).beat("phone");
-            choose(service.there(), bob, json!({ "choice": "invisible" }));
-            assert_eq!(alice.up_to_now(service.there()), [], "nothing that an invisible person does shows");
-            let snapshot = transport.watch(service.here(), "dave", &format!("{bob},{carol}")).snapshot();
+            beat(service.last(), bob);
+            service.last().client(bob).beat("phone");
+            choose(service.last(), bob, json!({ "choice": "invisible" }));
+            assert_eq!(alice.events_so_far(service.last()), [], "nothing that an invisible person does shows");
+            let snapshot = transport.watch(service.first(), "dave", &format!("{bob},{carol}")).snapshot();
             let [hidden, gone] = [0, 1].map(|place| snapshot["presences"][place].clone());
             assert_eq!(without(&hidden, &times), without(&gone, &times));
             assert_eq!(hidden["version"] == 0, gone["version"] == 0, "{snapshot}");
 
-            choose(service.there(), bob, json!({ "choice": "auto" }));
+            choose(service.last(), bob, json!({ "choice": "auto" }));
             alice.presence(bob, "online");
-            choose(service.there(), bob, json!({ "choice": "invisible" }));
+            choose(service.last(), bob, json!({ "choice": "invisible" }));
             alice.presence(bob, "offline");
-            choose(service.there(), bob, json!({ "choice": "busy" }));
+            choose(service.last(), bob, json!({ "choice": "busy" }));
             assert_eq!(alice.presence(bob, "busy").data.get("choice"), None, "a choice is for one's own eyes");
         }
     });
 }
 
 #[test]
-fn one_sees_more_of_oneself_than_others_do() {
-    Service::everywhere(&[], |service| {
+fn users_see_their_own_choice() {
+    Service::on_each_store(&[], |service| {
         for transport in Transport::BOTH {
             let user = format!("self-{transport:?}");
-            let mut own = transport.watch(service.here(), &user, &user);
+            let mut own = transport.watch(service.first(), &user, &user);
             own.snapshot();
-            beat(service.there(), &user);
+            beat(service.last(), &user);
             own.presence(&user, "online");
-            choose(service.there(), &user, json!({ "choice": "busy" }));
+            choose(service.last(), &user, json!({ "choice": "busy" }));
             assert_eq!(own.presence(&user, "busy").data["choice"]["choice"], "busy");
-            choose(service.there(), &user, json!({ "choice": "invisible" }));
+            choose(service.last(), &user, json!({ "choice": "invisible" }));
             let is_hidden = |told: &WatchEvent| told.data["choice"]["choice"] == "invisible";
             own.until("one's own hiding is told", Duration::from_secs(5), is_hidden);
         }
@@ -187,30 +187,30 @@ fn one_sees_more_of_oneself_than_others_do() {
 }
 
 #[test]
-fn on_a_cluster_people_of_every_node_are_told_of() {
+fn cluster_watcher_gets_users_of_every_node() {
     let service = Service::cluster(&["--typing-ttl", "1s"]);
     let users: Vec<String> = (0..18).map(|index| format!("u{index}")).collect();
     for transport in Transport::BOTH {
         let watched = [("users", &*users.join(",")), ("conversations", "c1")];
-        let mut alice = transport.watch_as(service.here(), "alice", "watch_only=true", &watched);
+        let mut alice = transport.watch_as(service.first(), "alice", "watch_only=true", &watched);
         assert_eq!(alice.snapshot()["presences"].as_array().unwrap().len(), users.len());
         for user in &users {
-            beat(service.there(), user);
+            beat(service.last(), user);
             alice.presence(user, "online");
         }
-        assert_eq!(service.there().client("u0").send("PUT", "/v1/typing/c1", None).status, 200);
+        assert_eq!(service.last().client("u0").send("PUT", "/v1/typing/c1", None).status, 200);
         alice.until("typing is told", Duration::from_secs(5), |told| told.data["typing"] == true);
         alice.until("its end is told", Duration::from_secs(5), |told| told.data["typing"] == false);
         for user in &users {
-            leave(service.there(), user, "web");
+            leave(service.last(), user, "web");
             alice.presence(user, "offline");
         }
     }
-    service.end();
+    service.stop();
 }
 
 #[test]
-fn a_stream_is_plain_http_with_the_right_names() {
+fn event_stream_is_plain_http_with_named_errors() {
     let host = Host::start(&[]);
     let answer = Stream::try_subscribe(&host, "alice", "").unwrap_err();
     assert_eq!((answer.status, &answer.json["field"]), (400, &json!("users")), "{}", answer.text);
@@ -252,15 +252,15 @@ fn resume(transport: Transport, host: &Host, users: &str, since: &str) -> Value 
 }
 
 #[test]
-fn whoever_comes_back_is_told_only_what_changed() {
-    Service::everywhere(&["--recheck", "200ms", "--crowd-interval", "0ms"], |service| {
+fn resume_delivers_only_differences() {
+    Service::on_each_store(&["--recheck", "200ms", "--crowd-interval", "0ms"], |service| {
         let users = ["ann", "ben", "cat", "dan"];
         let list = users.join(",");
-        users.iter().for_each(|user| beat(service.there(), user));
+        users.iter().for_each(|user| beat(service.last(), user));
         let known = now_ms();
         eventually("what was told is surely published", Duration::from_secs(20), || now_ms() > known + SURELY_HEARD_MS);
         for (transport, word) in Transport::BOTH.into_iter().zip(["one", "two"]) {
-            let mut alice = transport.watch(service.here(), "alice", &list);
+            let mut alice = transport.watch(service.first(), "alice", &list);
             assert_eq!(shown(&alice.snapshot()).len(), users.len());
             let since = alice.last_id().unwrap();
             drop(alice);
@@ -269,13 +269,13 @@ fn whoever_comes_back_is_told_only_what_changed() {
                 assert_eq!((&resumed["resumed"], shown(&resumed)), (&json!(true), vec![]), "nothing changed");
             }
             if word == "one" {
-                choose(service.there(), "ben", json!({ "choice": "busy", "text": word }));
+                choose(service.last(), "ben", json!({ "choice": "busy", "text": word }));
                 for host in &service.hosts {
                     let resumed = resume(transport, host, &list, &since);
                     assert_eq!(shown(&resumed), [("ben", "busy")], "one changed");
                 }
             }
-            users.iter().for_each(|user| choose(service.there(), user, json!({ "choice": "away", "text": word })));
+            users.iter().for_each(|user| choose(service.last(), user, json!({ "choice": "away", "text": word })));
             for host in &service.hosts {
                 let resumed = resume(transport, host, &list, &since);
                 assert_eq!(shown(&resumed), users.map(|user| (user, "away")), "all changed");
@@ -285,16 +285,16 @@ fn whoever_comes_back_is_told_only_what_changed() {
 }
 
 #[test]
-fn a_version_is_a_place_to_resume_from() {
-    Service::everywhere(&[], |service| {
+fn version_works_as_resume_point() {
+    Service::on_each_store(&[], |service| {
         let versions = ["ann", "ben", "cat"].map(|user| {
             // Each in a millisecond of its own, or they would have the same version.
             let before = now_ms();
             eventually("time passes", Duration::from_secs(1), || now_ms() > before);
-            service.there().client(user).beat("web").json["version"].as_u64()
+            service.last().client(user).beat("web").json["version"].as_u64()
         });
         let since = versions[1].unwrap().to_string();
-        let mut alice = Stream::subscribe(service.here(), "alice", &format!("users=ann,ben,cat&since={since}"));
+        let mut alice = Stream::subscribe(service.first(), "alice", &format!("users=ann,ben,cat&since={since}"));
         let snapshot = alice.snapshot();
         let expected = vec![("ben", "online"), ("cat", "online")];
         assert_eq!(
@@ -302,16 +302,16 @@ fn a_version_is_a_place_to_resume_from() {
             (&json!(true), expected),
             "that version, and what came after"
         );
-        choose(service.there(), "ann", json!({ "choice": "busy" }));
+        choose(service.last(), "ann", json!({ "choice": "busy" }));
         alice.presence("ann", "busy");
     });
 }
 
 #[test]
-fn a_state_that_ended_while_nobody_looked_is_in_what_is_resumed() {
-    Service::everywhere(&BRISK, |service| {
-        beat(service.there(), "bob");
-        let mut alice = Transport::Events.watch(service.here(), "alice", "bob");
+fn resume_includes_state_that_expired_unwatched() {
+    Service::on_each_store(&BRISK, |service| {
+        beat(service.last(), "bob");
+        let mut alice = Transport::Events.watch(service.first(), "alice", "bob");
         assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
         let since = alice.last_id().unwrap();
         drop(alice);
@@ -325,7 +325,7 @@ fn a_state_that_ended_while_nobody_looked_is_in_what_is_resumed() {
 }
 
 #[test]
-fn a_restart_is_nothing_to_be_told_of() {
+fn host_restart_resumes_without_events() {
     let data = tempfile::tempdir().unwrap();
     let host = Host::start_in(data.path(), &[]);
     beat(&host, "bob");
@@ -333,7 +333,7 @@ fn a_restart_is_nothing_to_be_told_of() {
     assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
     let since = alice.last_id().unwrap();
     host.stop();
-    let reconnect = alice.next_told();
+    let reconnect = alice.next_event();
     assert_eq!(reconnect.event, "reconnect");
     assert_eq!(alice.retry_ms(), reconnect.data["after_ms"].as_u64(), "a browser waits as long");
     alice.ending(Duration::from_secs(5));
@@ -346,21 +346,22 @@ fn a_restart_is_nothing_to_be_told_of() {
 }
 
 #[test]
-fn whatever_happens_while_one_subscribes_is_told() {
-    Service::everywhere(&[], |service| {
+fn changes_during_subscribe_are_delivered() {
+    Service::on_each_store(&[], |service| {
         std::thread::scope(|scope| {
             let flapping = scope.spawn(|| {
                 for turn in 0..150 {
-                    choose(service.there(), "bob", json!({ "choice": "busy", "text": format!("turn {turn}") }));
+                    choose(service.last(), "bob", json!({ "choice": "busy", "text": format!("turn {turn}") }));
                 }
             });
-            beat(service.there(), "bob");
+            beat(service.last(), "bob");
             let mut watchers = Vec::new();
             while !flapping.is_finished() && watchers.len() < 60 {
                 let transport = Transport::BOTH[watchers.len() % 2];
-                watchers.push(transport.watch(service.here(), &format!("w{}", watchers.len()), "bob"));
+                watchers.push(transport.watch(service.first(), &format!("w{}", watchers.len()), "bob"));
             }
             flapping.join().unwrap();
+            assert!(watchers.len() >= 4, "only {} subscribed meanwhile", watchers.len());
             let newest = seen(service, "bob")["version"].as_u64().unwrap();
             for watcher in &mut watchers {
                 assert!(ends_at(watcher, newest), "a watcher missed the last state");

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_read_from_the_line_of_the_name() {
+    fn ids_are_parsed_from_the_named_line() {
         let passwd =
             "root:x:0:0:root:/:/bin/sh\npostgres2:x:7:8::/:\npostgres:x:101:104:,,,:/var/lib/postgresql:/bin/bash\n";
         assert_eq!(ids_of("postgres", passwd), Some((101, 104)));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_server_comes_back_with_what_it_kept_and_leaves_nothing_behind() -> Result<()> {
+    fn killed_postgres_restarts_and_cleans_up() -> Result<()> {
         let mut server = Postgres::start()?;
         let database = server.database()?;
         server.sql(&database, "CREATE TABLE kept (x int); INSERT INTO kept VALUES (7)")?;

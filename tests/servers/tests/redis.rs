@@ -14,7 +14,7 @@ fn is_running(id: u32) -> bool {
 }
 
 #[test]
-fn a_server_answers_and_ends_with_its_value() {
+fn server_answers_and_stops_on_drop() {
     let server = Redis::start().unwrap();
     assert_eq!(server.ask(&["SET", "a", "1"]).unwrap(), "OK");
     let (id, folder) = (server.process_id().unwrap(), server.folder().to_owned());
@@ -24,7 +24,7 @@ fn a_server_answers_and_ends_with_its_value() {
 }
 
 #[test]
-fn a_killed_server_comes_back_with_or_without_its_data() {
+fn killed_redis_restarts_with_or_without_data() {
     for durable in [true, false] {
         let mut server =
             Redis::with(Options { durable, password: Some("secret".to_owned()), ..Options::default() }).unwrap();
@@ -40,13 +40,13 @@ fn a_killed_server_comes_back_with_or_without_its_data() {
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why() {
+fn failed_start_returns_the_log() {
     let error = Redis::with(Options { args: vec!["--no-such-setting".to_owned()], ..Options::default() }).unwrap_err();
     assert!(format!("{error:#}").contains("no-such-setting"), "{error:#}");
 }
 
 #[test]
-fn a_cluster_is_together_within_seconds_and_fails_over() {
+fn cluster_forms_and_fails_over() {
     let started = Instant::now();
     let mut cluster = Cluster::start().unwrap();
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());

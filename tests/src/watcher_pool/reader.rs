@@ -18,7 +18,7 @@ pub enum Piece<'a> {
     Event(&'a str),
     /// A ping, to be answered with the same.
     Ping(&'a [u8]),
-    /// The host's farewell, by its code.
+    /// The host's closed, by its code.
     Close(u16),
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_parts_is_read_as_what_comes_at_once() {
+    fn split_input_parses_like_whole_input() {
         let events = b"HTTP/1.1 200 OK\r\na: b\r\n\r\nevent: presence\nid: 1\ndata: {\"version\":7}\n\nid: 2\n\n:\n\n";
         let mut frames = b"HTTP/1.1 101 Switching Protocols\r\n\r\n\x81\x02{}\x89\x01x".to_vec();
         frames.extend([0x81, 126, 1, 0]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_are_found_in_either_framing() {
+    fn names_and_numbers_parse_in_both_framings() {
         let (sse, socket) = ("event: typing\nid: 1\ndata: {}\n\n", r#"{"event":"presence","id":"9","version":12}"#);
         assert_eq!((word(sse), word(socket)), ("typing", "presence"));
         assert_eq!((number(sse, "\"version\":"), number(socket, "\"version\":")), (None, Some(12)));

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lag_is_the_version_less_the_deadline() {
+    fn lag_is_version_minus_deadline() {
         let beat_ms = 1_700_000_000_000_u64;
         let presence = serde_json::json!({
             "user": "bob", "state": "offline", "last_seen": beat_ms, "version": (beat_ms + 30_025) * 1000,

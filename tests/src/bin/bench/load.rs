@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_ends_where_its_length_says() -> Result<()> {
+    fn response_ends_at_content_length() -> Result<()> {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nyes";
         assert_eq!(extent(answer)?, Some((64, 67)));
         for cut in 0..answer.len() {

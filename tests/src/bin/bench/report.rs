@@ -199,13 +199,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_mean_something() {
+    fn numbers_keep_significant_digits() {
         let texts = [1_234_567.8, 999.4, 12.34, 1.234, 0.5].map(number);
         assert_eq!(texts, ["1,234,568", "999", "12.3", "1.23", "0.50"]);
     }
 
     #[test]
-    fn a_table_says_whether_the_target_was_met() {
+    fn table_shows_whether_goal_was_met() {
         let mut section = Section::new("speed", &["what", "ratio"]);
         section.row(["a".to_owned(), "1.20".to_owned()], Goal::AtMost(1.5), 1.2);
         section.row(["b".to_owned(), "0.50".to_owned()], Goal::AtLeast(0.6), 0.5);

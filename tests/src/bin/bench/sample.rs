@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_moment_of_the_machine_does_not_move_the_ratio() {
+    fn slow_slice_does_not_move_the_ratio() {
         let mut comparison = Comparison::default();
         for pace in [1.0, 1.1, 9.0, 1.2, 1.0] {
             comparison.push(3.0 * pace, 2.0 * pace);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_values_that_were_there() {
+    fn quantiles_are_observed_values() {
         let sorted: Vec<f64> = (0..=100).map(f64::from).collect();
         assert_eq!((quantile(&sorted, 0.5), quantile(&sorted, 0.99), quantile(&[], 0.5)), (50.0, 99.0, 0.0));
     }

@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<Section> {
     for transport in [Transport::Events, Transport::Socket] {
         let host = super::host(&[]);
         let plan = Plan::watching(transport, host.address(), "star", WATCHERS);
-        let pool = WatcherPool::gather(plan, Duration::from_secs(120));
+        let pool = WatcherPool::connect(plan, Duration::from_secs(120));
         let star = host.client("star");
         star.beat("d");
         let mut took = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<Section> {
             let choice = if round % 2 == 0 { "busy" } else { "auto" };
             let answer = star.put("/v1/status", json!({ "choice": choice }));
             let version = answer.json.get("version").and_then(Value::as_u64).with_context(|| answer.text.clone())?;
-            let last = pool.until_all_told(version, Duration::from_secs(30));
+            let last = pool.until_all_received(version, Duration::from_secs(30));
             // The first warms up and does not count.
             if round > 0 {
                 took.push(last.saturating_duration_since(sent).as_secs_f64());

@@ -44,7 +44,7 @@ fn measure(transport: Transport, count: usize, manner: &str) -> Result<f64> {
     let variables = [("MIMALLOC_ALLOW_THP", "0")];
     let host = Host::try_start_with(Path::new("none"), &super::QUIET, &variables).map_err(anyhow::Error::msg)?;
     let gather = |first: usize, count: usize| {
-        WatcherPool::gather(plan(transport, host.address(), first, count, manner), Duration::from_secs(180))
+        WatcherPool::connect(plan(transport, host.address(), first, count, manner), Duration::from_secs(180))
     };
     let _before = gather(0, BEFORE);
     let before = resident_bytes(host.pid())?;

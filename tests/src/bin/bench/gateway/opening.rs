@@ -20,9 +20,9 @@ pub(crate) fn run() -> Result<Section> {
     for (name, arguments) in [("embedded", vec![]), ("Redis", vec!["--store", store.as_str()])] {
         for transport in [Transport::Events, Transport::Socket] {
             let host = super::host(&arguments);
-            let _warm = WatcherPool::gather(plan(transport, &host, 0, 500), Duration::from_secs(60));
+            let _warm = WatcherPool::connect(plan(transport, &host, 0, 500), Duration::from_secs(60));
             let (cpu, began) = (cpu_us(host.pid())?, Instant::now());
-            let _swarm = WatcherPool::gather(plan(transport, &host, 500, WATCHERS), Duration::from_secs(120));
+            let _pool = WatcherPool::connect(plan(transport, &host, 500, WATCHERS), Duration::from_secs(120));
             let took = began.elapsed().as_secs_f64();
             let each = (cpu_us(host.pid())? - cpu) / WATCHERS as f64;
             let rate = WATCHERS as f64 / took;

@@ -51,7 +51,7 @@ fn measure(section: &mut Section, setting: &str, watched: &Host, beaten: &Host) 
     let half = CONNECTIONS / 2;
     let swarms = [Transport::Events, Transport::Socket].map(|transport| {
         let first = if transport == Transport::Events { 0 } else { half };
-        WatcherPool::gather(plan(transport, watched, first, half), Duration::from_secs(120))
+        WatcherPool::connect(plan(transport, watched, first, half), Duration::from_secs(120))
     });
     let client = beaten.client("edge");
     let mut next = 0;

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_false_positives_are_further_down() {
+    fn fewer_false_positives_plot_lower() {
         let rates = [0.1, 0.01, 0.001].map(y);
         assert!(rates.is_sorted() && rates.first() < rates.last());
         assert_eq!(line(&[(12.0, 0.1)]), format!("M{:.1} {:.1}", x(12.0), y(0.1)));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_restricted() -> Result<()> {
+    fn populations_restrict_the_given_count() -> Result<()> {
         for count in [1, 7, 8, 65_535, 65_536, 100_001] {
             assert_eq!(restricted(in_a_row(count))?, count);
             assert_eq!(restricted(scattered(1000, count))?, count);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_blocks_themselves() {
+    fn no_user_blocks_themselves() {
         assert!((0..1000).all(|index| blocked_by(index, 10) != index % 10));
     }
 }

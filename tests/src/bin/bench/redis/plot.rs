@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_ends_where_nobody_is_told_any_more() {
+    fn curve_ends_where_notifications_stop() {
         let half: Vec<f64> = (0..100).map(|index| if index < 50 { 10.0 } else { f64::INFINITY }).collect();
         assert!(line(&half).ends_with(&format!("V{:.1}", y(0.5))));
         assert!(drawn(&[("both", half)]).contains(">both</text>"));
