@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures what is shipped, never a debug build.
+//! `cargo xtask bench`: measures the release build.
 
 use anyhow::Result;
 
@@ -6,12 +6,12 @@ use crate::build::{self, Profile};
 use crate::workspace::Workspace;
 use crate::{dist, process, setup};
 
-/// Builds for release and hands over to the `bench` binary of the tests, with its arguments as they are.
+/// Builds for release, then runs the `bench` binary of the tests with these arguments.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     setup::run(workspace)?;
     build::run(workspace, Profile::Release)?;
     dist::run(workspace)?;
-    build::yardsticks(workspace)?;
+    build::baselines(workspace)?;
     let mut bench = process::cargo(&workspace.root);
     bench.args(["run", "--release", "-p", "rollcall-tests", "--bin", "bench", "--"]).args(args);
     process::announce(&process::line(&bench));

@@ -1,10 +1,10 @@
 //! `cargo xtask build`: functions to components, components to machine code, and the binary that embeds both.
 //!
-//! The order is forced: the `rollcall` binary embeds what the `precompile` binary makes of the components. So
-//! `precompile`, and the library that it shares with `rollcall`, must compile without any component being there.
+//! The `rollcall` binary embeds the output of the `precompile` binary. So `precompile`, and the library that it shares with
+//! `rollcall`, must compile before there is any component.
 //!
-//! A file is written only when its bytes change. Cargo looks at times, and a component that was built again to the same
-//! bytes must not make it build the host again.
+//! A file is written only when its bytes change. Cargo compares times: a component that was rebuilt to the same bytes must
+//! not make cargo rebuild the host.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ use crate::process::{self, announce};
 use crate::web;
 use crate::workspace::{Package, Workspace, selection};
 
-/// The target of functions: with no operating system beneath, they can import nothing but the contract.
+/// The target of functions. It has no operating system, so they can import nothing but the contract.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// The target of doors and adapters, which are there to deal with an operating system.
@@ -29,18 +29,18 @@ pub(crate) const WASI_TARGET: &str = "wasm32-wasip2";
 /// The cargo profile of components.
 const WASM_PROFILE: &str = "guest";
 
-/// The function that says who may see whom.
+/// The function that decides visibility.
 const CHECK: &str = "restriction-check";
 
-/// The functions that ask it.
-const ASKING: [&str; 3] = ["query", "subscribe", "typing"];
+/// The functions that import it.
+const IMPORTERS: [&str; 3] = ["query", "subscribe", "typing"];
 
 /// How native code is built. Components are the same in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// For people at work and for tests.
+    /// For development and tests.
     Dev,
-    /// As it is shipped and measured.
+    /// For deployment and benchmarks.
     Release,
 }
 
@@ -53,15 +53,15 @@ impl Profile {
     }
 }
 
-/// Builds everything that `rollcall` consists of, and `rollcall`.
+/// Builds the components, the console and the `rollcall` binary.
 pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
     if !binary(workspace, profile, "precompile").exists() {
         announce("the first build takes about ten minutes on 2 cores: it compiles wasmtime");
     }
     let components = functions(workspace)?;
-    aside(workspace, &workspace.examples(), "examples")?;
+    in_folder(workspace, &workspace.examples(), "examples")?;
     compose(workspace, &components)?;
-    // Before anything of the host is compiled, which embeds it.
+    // Before the host, which embeds it.
     web::build(workspace)?;
     announce("host: precompile");
     cargo_build(workspace, profile, "precompile")?;
@@ -76,17 +76,17 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
 /// Builds the functions.
 pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let functions = workspace.functions();
-    ensure!(!functions.is_empty(), "there is no function in components/: nothing to build");
-    apart(workspace, functions, WASM_TARGET)
+    ensure!(!functions.is_empty(), "no package in components/ is a function");
+    by_features(workspace, functions, WASM_TARGET)
 }
 
 /// Builds doors and adapters.
 pub(crate) fn connectors(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    apart(workspace, workspace.connectors(), WASI_TARGET)
+    by_features(workspace, workspace.connectors(), WASI_TARGET)
 }
 
-/// Builds these, those that spawn apart from the others.
-fn apart(workspace: &Workspace, packages: Vec<&Package>, target: &str) -> Result<Vec<PathBuf>> {
+/// Builds the packages that spawn tasks and those that do not with one cargo call each: cargo unifies features within a call.
+fn by_features(workspace: &Workspace, packages: Vec<&Package>, target: &str) -> Result<Vec<PathBuf>> {
     let (spawning, plain): (Vec<_>, Vec<_>) = packages.into_iter().partition(|package| package.spawns);
     let mut built = Vec::new();
     for group in [plain, spawning].iter().filter(|group| !group.is_empty()) {
@@ -95,13 +95,13 @@ fn apart(workspace: &Workspace, packages: Vec<&Package>, target: &str) -> Result
     Ok(built)
 }
 
-/// Builds the hostile components of the tests, if there are any.
+/// Builds the hostile components for the tests.
 pub(crate) fn guests(workspace: &Workspace) -> Result<()> {
-    aside(workspace, &workspace.guests(), "guests")
+    in_folder(workspace, &workspace.guests(), "guests")
 }
 
-/// Builds the hosts that are not ours and that the tests deploy to. Each by itself: what it asks of wasmtime is not to be
-/// in the wasmtime of our host.
+/// Builds the other hosts that the tests deploy to. Each in its own cargo call, so that the features it needs of wasmtime are
+/// not turned on in the wasmtime of our host.
 pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
     for package in workspace.other_hosts() {
         announce(&format!("another host: {}", package.short_name()));
@@ -110,30 +110,30 @@ pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Builds what the functions are measured against.
-pub(crate) fn yardsticks(workspace: &Workspace) -> Result<()> {
-    components(workspace, &workspace.yardsticks(), &workspace.components.join("yardsticks"), WASI_TARGET).map(drop)
+/// Builds the component that the functions are measured against.
+pub(crate) fn baselines(workspace: &Workspace) -> Result<()> {
+    components(workspace, &workspace.baselines(), &workspace.components.join("yardsticks"), WASI_TARGET).map(drop)
 }
 
-/// Builds components that are not part of the binary, if there are any, into a folder beside those that are.
-fn aside(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
+/// Builds components that the binary does not embed into a folder of their own.
+fn in_folder(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
     if !packages.is_empty() {
         components(workspace, packages, &workspace.components.join(folder), WASM_TARGET)?;
     }
     Ok(())
 }
 
-/// Writes each function that asks who may see whom with the answer plugged in, for hosts that do not link components.
+/// Composes each function that imports the visibility check with it, for hosts that do not link components.
 fn compose(workspace: &Workspace, components: &[PathBuf]) -> Result<()> {
     let named = |name: &str| components.iter().find(|path| path.file_stem().is_some_and(|stem| stem == name));
     let Some(check) = named(CHECK) else { return Ok(()) };
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let check = read(check)?;
-    for asks in ASKING.into_iter().filter_map(named) {
-        let asking = read(asks)?;
-        let composed = composed(&[Part { name: CHECK, bytes: &check }, Part { name: "what asks it", bytes: &asking }]);
-        let composed = composed.with_context(|| format!("{CHECK} cannot be plugged into {}", asks.display()))?;
-        let file = asks.file_name().with_context(|| format!("{} is no file", asks.display()))?;
+    for path in IMPORTERS.into_iter().filter_map(named) {
+        let importer = read(path)?;
+        let parts = [Part { name: CHECK, bytes: &check }, Part { name: "its importer", bytes: &importer }];
+        let composed = composed(&parts).with_context(|| format!("cannot compose {CHECK} and {}", path.display()))?;
+        let file = path.file_name().with_context(|| format!("{} is not a file", path.display()))?;
         write_if_changed(&workspace.components.join("composed").join(file), &composed)?;
     }
     Ok(())
@@ -153,7 +153,7 @@ fn cargo_build(workspace: &Workspace, profile: Profile, name: &str) -> Result<()
     process::run(&mut cargo)
 }
 
-/// Builds these packages and puts each as a component into the folder, named after its own folder.
+/// Builds these packages and writes each as a component to `folder`, named after the folder of the package.
 pub(crate) fn components(
     workspace: &Workspace,
     packages: &[&Package],
@@ -174,23 +174,23 @@ fn component(workspace: &Workspace, package: &Package, folder: &Path, target: &s
     })?;
     let file = workspace.target.join(target).join(WASM_PROFILE).join(library).with_extension("wasm");
     let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    // For the target with an operating system the linker makes the component.
+    // On this target the linker writes a component.
     let component = if target == WASI_TARGET { Ok(bytes) } else { encode(&bytes) };
-    let component = component.with_context(|| format!("{} does not become a component", package.name))?;
+    let component = component.with_context(|| format!("cannot make a component of {}", package.name))?;
     let path = folder.join(package.short_name()).with_extension("wasm");
     write_if_changed(&path, &component)?;
     Ok(path)
 }
 
-/// Wraps a core module that carries its world in a custom section, as `wit-bindgen` leaves it there.
+/// Makes a component of a core module, whose world `wit-bindgen` left in a custom section.
 fn encode(module: &[u8]) -> Result<Vec<u8>> {
     ComponentEncoder::default().validate(true).module(module)?.encode()
 }
 
-/// Compiles `x.wasm` to `x.cwasm` beside it, unless that was done since either the component or the compiler changed.
+/// Compiles `x.wasm` to `x.cwasm` beside it, unless neither the component nor the precompiler changed since.
 ///
-/// The precompiler is linked anew whenever the host changes, and then nearly always gives the same bytes. So a stamp of
-/// its own says when this was last done, and the `.cwasm` keeps its time for as long as it keeps its bytes.
+/// The precompiler is linked again whenever the host changes, and nearly always writes the same bytes. So the time of the last
+/// run is kept in a stamp file, and the `.cwasm` keeps its own time as long as its bytes stay the same.
 fn precompile(precompiler: &Path, component: &Path) -> Result<()> {
     let compiled = component.with_extension("cwasm");
     let stamp = component.with_extension("stamp");
@@ -205,14 +205,14 @@ fn precompile(precompiler: &Path, component: &Path) -> Result<()> {
     fs::write(&stamp, []).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// Whether the file is there and at least as new as all of those.
-fn is_newer(file: &Path, those: &[&Path]) -> Result<bool> {
+/// Whether the file exists and is at least as new as all inputs.
+fn is_newer(file: &Path, inputs: &[&Path]) -> Result<bool> {
     if !file.exists() {
         return Ok(false);
     }
     let written = modified(file)?;
-    for other in those {
-        if modified(other)? > written {
+    for input in inputs {
+        if modified(input)? > written {
             return Ok(false);
         }
     }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn module_that_lacks_what_its_world_exports_is_refused() -> Result<()> {
+    fn module_without_its_worlds_exports_is_refused() -> Result<()> {
         let mut resolve = Resolve::default();
         let package = resolve.push_source("bell.wit", "package test:bell; world bell { export toll: func(); }")?;
         let world = resolve.select_world(&[package], Some("bell"))?;

@@ -1,9 +1,9 @@
-//! `cargo xtask ci`: all that must be green before a change goes in, the cheap checks first.
+//! `cargo xtask ci`: everything that must pass before a change is merged, the cheap checks first.
 //!
-//! It stops at the first step that fails: what comes after would cost minutes and say less.
+//! It stops at the first step that fails.
 //!
-//! All but the functions is linted while it is compiled, not before: `cargo clippy` would go through wasmtime and everything else that
-//! we depend on a second time, which on a fresh machine takes longer than all the tests.
+//! All but the functions is linted while it is compiled: a separate `cargo clippy` would check wasmtime and all other
+//! dependencies once more, which on a fresh machine takes longer than all the tests.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::build::{self, Profile, WASM_TARGET};
 use crate::workspace::{Workspace, selection};
 use crate::{dist, infra, process, publish, servers, setup, test, tidy, web};
 
-/// A step's name and what it does.
+/// The name of a step and its action.
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 
-/// Runs every step and prints how long each took.
+/// Runs every step and prints the time of each.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let workspace = &workspace.linted();
     let steps: [Step<'_>; 12] = [
@@ -25,13 +25,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         ("tidy: files", &|| tidy::files(workspace)),
         ("web", &|| web::build(workspace).and_then(|()| web::check(workspace))),
         ("build", &|| build::run(workspace, Profile::Dev)),
-        ("dist", &|| dist::run(workspace).and_then(|()| build::yardsticks(workspace))),
+        ("dist", &|| dist::run(workspace).and_then(|()| build::baselines(workspace))),
         ("tidy: example config", &|| tidy::example(workspace)),
         ("clippy: functions", &|| clippy_functions(workspace)),
-        ("tests: compile", &|| test::compile(workspace, &[])),
+        ("tests: compile", &|| test::compile_all(workspace)),
         ("infra", &|| infra::run(workspace)),
         ("publish: dry run", &|| publish::run(workspace, true, None)),
-        ("tests", &|| test::suites(workspace, &[])),
+        ("tests", &|| test::run_all(workspace)),
     ];
     let mut times = Vec::new();
     let outcome = steps.iter().try_for_each(|(name, step)| timed(name, step, &mut times));
@@ -48,7 +48,7 @@ fn timed(name: &str, step: &dyn Fn() -> Result<()>, times: &mut Vec<(String, Dur
     outcome
 }
 
-/// Apart from the build, so that linting leaves the bytes of a function alone. Hardly anything stands below them.
+/// Lints the functions in a build of their own, so that linting does not change their bytes. They have few dependencies.
 fn clippy_functions(workspace: &Workspace) -> Result<()> {
     let packages = [workspace.functions(), workspace.guests(), workspace.examples()].concat();
     let mut cargo = process::cargo_for_wasm(&workspace.root);
@@ -58,7 +58,7 @@ fn clippy_functions(workspace: &Workspace) -> Result<()> {
 
 fn table(times: &[(String, Duration)]) -> String {
     let total = times.iter().map(|(_, time)| *time).sum();
-    let rows = times.iter().map(|(name, time)| (name.as_str(), *time)).chain([("in all", total)]);
+    let rows = times.iter().map(|(name, time)| (name.as_str(), *time)).chain([("total", total)]);
     rows.map(|(name, time)| format!("{:>8.1} s  {name}", time.as_secs_f64())).collect::<Vec<_>>().join("\n")
 }
 
@@ -75,8 +75,8 @@ mod tests {
     }
 
     #[test]
-    fn table_ends_with_the_sum() {
+    fn table_ends_with_total() {
         let times = [("fmt".to_owned(), Duration::from_millis(1_500)), ("test".to_owned(), Duration::from_secs(60))];
-        assert_eq!(table(&times), "     1.5 s  fmt\n    60.0 s  test\n    61.5 s  in all");
+        assert_eq!(table(&times), "     1.5 s  fmt\n    60.0 s  test\n    61.5 s  total");
     }
 }

@@ -1,4 +1,4 @@
-//! Puts components together into one file, so that a host need not link them.
+//! Composes components into one, so that a host need not link them.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,22 @@ use anyhow::{Context, Result};
 use wac_graph::types::Package;
 use wac_graph::{CompositionGraph, EncodeOptions, NodeId, PackageId};
 
-/// A component by the name under which errors speak of it.
+/// A component and its name in errors.
 pub(crate) struct Part<'a> {
-    /// As people know it: `adapters/spin-redis`.
+    /// For example `adapters/spin-redis`.
     pub(crate) name: &'a str,
     /// The component.
     pub(crate) bytes: &'a [u8],
 }
 
-/// One component of several. Each of them is instantiated once, in order, and whatever it imports is what the last of those
-/// before it exports under that name; what none exports stays an import of the whole. The whole exports what the last
-/// exports.
+/// Composes components. Each is instantiated once, in order. An import is satisfied by the nearest earlier component that
+/// exports it; otherwise it stays an import of the result. The result exports what the last component exports.
 pub(crate) fn composed(parts: &[Part<'_>]) -> Result<Vec<u8>> {
     let mut graph = CompositionGraph::new();
     let mut exports: HashMap<String, NodeId> = HashMap::new();
     let mut last = Vec::new();
     for (place, part) in parts.iter().enumerate() {
-        let about = || format!("{} does not fit to what comes before it", part.name);
+        let about = || format!("{} does not fit the components before it", part.name);
         let (package, instance) = instantiate(&mut graph, place, part)?;
         for import in names(&graph, package, Side::Imports) {
             if let Some(export) = exports.get(&import) {
@@ -42,16 +41,16 @@ pub(crate) fn composed(parts: &[Part<'_>]) -> Result<Vec<u8>> {
     Ok(graph.encode(EncodeOptions::default())?)
 }
 
-/// The same component may be there twice, so its place is a part of the name that the graph knows it by.
+/// The same component may occur twice, so its position is part of its name in the graph.
 fn instantiate(graph: &mut CompositionGraph, place: usize, part: &Part<'_>) -> Result<(PackageId, NodeId)> {
     let name = format!("rollcall:part{place}");
     let package = Package::from_bytes(&name, None, part.bytes.to_vec(), graph.types_mut());
-    let package = package.with_context(|| format!("{} is no component that can be composed", part.name))?;
+    let package = package.with_context(|| format!("{} is not a component that can be composed", part.name))?;
     let package = graph.register_package(package)?;
     Ok((package, graph.instantiate(package)))
 }
 
-/// Which side of a component.
+/// Imports or exports of a component.
 #[derive(Clone, Copy)]
 enum Side {
     Imports,

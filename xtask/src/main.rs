@@ -1,7 +1,7 @@
-//! `cargo xtask`: everything one does with this repository, one command each.
+//! `cargo xtask`: the commands of this repository.
 //!
-//! A thin front: it reads the command line and hands over to the module of the same name. Each command does first what
-//! it needs — a missing target is added, a stale component is built — so none has to be run before another.
+//! It parses the command line and calls the module of the same name. Each command first does what it depends on: it adds a
+//! missing target, builds a stale component. So no command has to be run before another.
 
 use std::process::ExitCode;
 
@@ -28,15 +28,15 @@ mod tidy;
 mod web;
 mod workspace;
 
-/// What stands below the list of commands.
+/// Printed below the list of commands.
 const AFTER_HELP: &str = "\
 Start here:
   cargo xtask serve                build what is missing, then run `rollcall serve`
   cargo xtask test                 build what is missing, then run every test
-  cargo xtask test second_device   only the tests whose name contains that
-  cargo xtask test --spin          on Spin too, if there is a `spin` on the PATH
-  cargo xtask test --wasmtime      under `wasmtime serve` too, which is compiled first
-  cargo xtask ci                   all that must be green before a change goes in
+  cargo xtask test second_device   only the tests whose name contains `second_device`
+  cargo xtask test --spin          also the tests on Spin; `spin` must be on the PATH
+  cargo xtask test --wasmtime      also the tests under `wasmtime serve`, which is compiled first
+  cargo xtask ci                   everything that must pass before a change is merged
 
 The first build takes about ten minutes on 2 cores: it compiles wasmtime.";
 
@@ -50,50 +50,51 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Add the Rust targets that are missing and look for a C compiler
+    /// Add missing Rust targets and check that there is a C compiler
     Setup,
     /// Build the functions and the `rollcall` binary that embeds them
     Build {
-        /// Optimised, as it is shipped
+        /// Build with optimisations, for deployment
         #[arg(long)]
         release: bool,
     },
-    /// Build what is deployed to Spin and to other hosts into `dist/`, and not the `rollcall` binary
+    /// Build only what is deployed to Spin and other hosts, into `dist/`
     Dist,
     /// Build, then run `rollcall serve` with these arguments
     Serve {
-        /// Given to `rollcall serve` as they are
+        /// Arguments of `rollcall serve`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Build, then run the tests
     Test {
-        /// Given to `cargo test` as they are: part of a name, `-p rollcall-core`, `-- --nocapture`
+        /// Arguments of `cargo test`: part of a test name, `-p rollcall-core`, `-- --nocapture`; `-j` limits how many test
+        /// binaries run at once
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Build for release, then measure
+    /// Build for release, then run the benchmarks
     Bench {
-        /// Given to the bench as they are: the names of what to measure; all by default
+        /// Names of benchmarks; all by default
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Check what is in infra/ with the tools that it is meant for
+    /// Check infra/ with promtool, systemd-analyze and schema checkers
     Infra,
-    /// Build, then make the contract and all components ready to be published
+    /// Build, then write the contract and all components as an OCI image layout
     Publish {
-        /// Build and check everything, say what there is, and stop
+        /// Write and check the layout, list its contents, and stop
         #[arg(long)]
         dry_run: bool,
-        /// Send it there: a registry, and perhaps a path in it
+        /// Push to this registry, with an optional path
         #[arg(long, value_name = "REGISTRY", conflicts_with = "dry_run")]
         to: Option<String>,
     },
     /// Write docs/API.md from the OpenAPI document
     Reference,
-    /// Check the house rules that neither the compiler nor clippy knows
+    /// Check the house rules that neither the compiler nor clippy checks
     Tidy,
-    /// Format, tidy, build, clippy, infra, publishing and tests, the cheap ones first
+    /// Run every check: format, tidy, build, clippy, infra, publish, tests
     Ci,
 }
 
@@ -137,7 +138,7 @@ fn run(task: Task) -> Result<()> {
     }
 }
 
-/// The arguments after the subcommand, untouched: clap swallows a leading `--`, which `cargo test` needs to see.
+/// The arguments after the subcommand, unparsed: clap drops a leading `--`, which `test` needs.
 fn after_subcommand() -> Vec<String> {
     std::env::args().skip(2).collect()
 }
@@ -149,12 +150,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_is_well_formed() {
+    fn command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn flags_of_the_program_pass_through_serve() -> Result<()> {
+    fn serve_passes_flags_to_program() -> Result<()> {
         let cli = Cli::try_parse_from(["cargo xtask", "serve", "--listen", "127.0.0.1:0"])?;
         assert!(matches!(cli.task, Task::Serve { args } if args == ["--listen", "127.0.0.1:0"]));
         Ok(())

@@ -1,7 +1,6 @@
-//! How xtask starts other programs: where, with which environment, and what it says when one fails.
+//! Starts other programs: in which folder, with which environment, and with which error if one fails.
 //!
-//! Nothing here captures what a program prints unless the caller asks for it: a build that takes minutes shows its
-//! progress.
+//! Output is captured only if the caller asks for it: a build that takes minutes shows its progress.
 
 use std::env;
 use std::path::Path;
@@ -9,32 +8,37 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// What `cargo run` sets to describe xtask itself. Handed on, it would look to build scripts like a change and make
-/// cargo rebuild what `cargo build` by hand had built.
+/// Prefixes of the variables that `cargo run` sets to describe xtask. To build scripts they would look like a change, and
+/// cargo would rebuild what `cargo build` had built.
 const ABOUT_XTASK: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_NAME", "CARGO_PRIMARY_"];
 
-/// Flags meant for native code, as people and CI set them: `-C target-cpu=native`, sanitizers, other linkers.
+/// Variables with flags for native code: `-C target-cpu=native`, sanitizers, other linkers.
 const NATIVE_FLAGS: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"];
 
-/// Says on stderr what comes next.
+/// Prints on stderr what comes next.
 pub(crate) fn announce(what: &str) {
     eprintln!("==> {what}");
 }
 
-/// The cargo that runs us, in the root of the workspace.
+/// The cargo that runs xtask, in the root of the workspace.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
+    without_package_variables(&mut command);
+    command
+}
+
+/// Removes the variables by which `cargo run` describes xtask.
+pub(crate) fn without_package_variables(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(|name| ABOUT_XTASK.iter().any(|prefix| name.starts_with(prefix))) {
             command.env_remove(name);
         }
     }
-    command
 }
 
-/// The same for code that becomes wasm: the same source must give the same bytes, whatever the caller's flags.
+/// The same for wasm, without native flags: the same source must give the same bytes.
 pub(crate) fn cargo_for_wasm(root: &Path) -> Command {
     let mut command = cargo(root);
     for name in NATIVE_FLAGS {
@@ -43,14 +47,14 @@ pub(crate) fn cargo_for_wasm(root: &Path) -> Command {
     command
 }
 
-/// Has clippy compile the packages of the workspace, and rustc all others: what `cargo clippy` does, but for a build. Its
-/// arguments go by the environment, each with the same odd words after it.
+/// Compiles the packages of the workspace with clippy, and all others with rustc, as `cargo clippy` does for a check. Clippy
+/// reads its arguments from the environment, each followed by a fixed separator.
 pub(crate) fn lint(cargo: &mut Command) {
     cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     cargo.env("CLIPPY_ARGS", ["-D", "warnings"].map(|arg| format!("{arg}__CLIPPY_HACKERY__")).concat());
 }
 
-/// Runs to the end, with our stdio; anything but success is an error that names the command.
+/// Runs a command to its end, with xtask's own stdio. The error names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("could not start {}", line(command)))?;
     if !status.success() {
@@ -59,7 +63,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and answers what it printed; its stderr is ours.
+/// Runs a command to its end and returns its stdout. Its stderr is xtask's own.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(std::process::Stdio::inherit())
@@ -68,10 +72,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     if !output.status.success() {
         bail!("{} failed: {}", line(command), output.status);
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{} printed something that is not UTF-8", line(command)))
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed text that is not UTF-8", line(command)))
 }
 
-/// The command as one would type it, with the program's name instead of its path.
+/// The command as it is typed, with the program's name instead of its path.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy());
@@ -98,7 +102,7 @@ mod tests {
     fn wasm_is_built_without_native_flags() {
         let command = cargo_for_wasm(Path::new("."));
         for name in NATIVE_FLAGS {
-            assert!(command.get_envs().any(|(key, value)| key == name && value.is_none()), "{name} is passed on");
+            assert!(command.get_envs().any(|(key, value)| key == name && value.is_none()), "{name} is inherited");
         }
     }
 }

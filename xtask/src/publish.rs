@@ -1,11 +1,10 @@
-//! `cargo xtask publish`: makes ready what others fetch, and sends it where it is told to.
+//! `cargo xtask publish`: writes the contract and the components as OCI artifacts, and pushes them to a registry.
 //!
-//! Published are the contract, as one binary package of WIT, every function by itself, and every component of `dist/`. All
-//! of them lie in one OCI image layout ([`layout`]), from which any tool copies to any registry; the contract lies beside it
-//! as a file, for tools that take files.
+//! Published are the contract as a binary WIT package, every function, and every component of `dist/`. They are written to one
+//! OCI image layout ([`layout`]), which any OCI tool can copy to a registry. The contract is also written as a file.
 //!
-//! It works on what is built. Everything that was written is read back and checked before anything is said of it, let alone
-//! sent; and what was sent is asked back, because some tools compress or rewrite what they copy.
+//! The layout is read back and checked before anything is pushed. After a push the manifest is fetched and its digest compared,
+//! because some tools compress or rewrite what they copy.
 
 mod layout;
 
@@ -24,23 +23,23 @@ use crate::workspace::Workspace;
 
 use layout::{Artifact, Layout, Stored, digest};
 
-/// What everything is published under: the namespace of the contract, which registries of WIT look under.
+/// The namespace of all artifacts: that of the contract, as WIT registries expect.
 const NAMESPACE: &str = "rollcall";
 
-/// The version of the components; the contract has one of its own.
+/// The version of the components; the contract has its own.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What the components are licensed under.
+/// The license of the components.
 const LICENSE: &str = env!("CARGO_PKG_LICENSE");
 
-/// Where `wkg` looks for what is said about the contract, and so do we.
+/// The metadata of the contract; `wkg` reads the same file.
 const METADATA: &str = "wkg.toml";
 
-/// What stands for the registry in a command that is shown.
+/// Placeholder for the registry in printed commands.
 const SOME_REGISTRY: &str = "REGISTRY";
 
-/// Makes everything ready and checks it. With `to`, a registry and perhaps a path in it, sends it there as well; without,
-/// shows the commands that would. A dry run says what there is, and stops.
+/// Writes and checks the layout. With `to`, a registry with an optional path, also pushes it; without, prints the commands for
+/// that. A dry run lists the artifacts and stops.
 pub(crate) fn run(workspace: &Workspace, dry_run: bool, to: Option<&str>) -> Result<()> {
     let folder = workspace.target.join("publish");
     let contract = contract(&workspace.root)?;
@@ -48,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace, dry_run: bool, to: Option<&str>) -> Res
     let mut artifacts = vec![contract];
     artifacts.extend(components(&workspace.components, "", 1)?);
     let functions = artifacts.len() - 1;
-    ensure!(functions > 0, "there is no component in {}: run `cargo xtask build`", workspace.components.display());
+    ensure!(functions > 0, "no component in {}: run `cargo xtask build`", workspace.components.display());
     artifacts.extend(components(&workspace.root.join("dist"), "", usize::MAX)?);
     announce(&format!("publish: the contract, {functions} functions, {} deployments", artifacts.len() - 1 - functions));
 
@@ -56,18 +55,18 @@ pub(crate) fn run(workspace: &Workspace, dry_run: bool, to: Option<&str>) -> Res
     if let Some(contract) = artifacts.first() {
         write(&folder.join(file), &contract.bytes)?;
     }
-    let stored = layout.read_back().context("what was just written does not read back as it should")?;
+    let stored = layout.read_back().context("the written layout is not valid")?;
     ensure!(stored.len() == artifacts.len(), "{} of {} artifacts read back", stored.len(), artifacts.len());
     println!("{}", table(&stored));
     match to {
         _ if dry_run => Ok(()),
         Some(registry) => {
-            let without = "sending needs skopeo; `wkg oci push` sends single components without it";
-            process::output(Command::new("skopeo").arg("--version")).context(without)?;
-            stored.iter().try_for_each(|artifact| send(&layout, artifact, registry))
+            let advice = "pushing needs skopeo; `wkg oci push` pushes single components without it";
+            process::output(Command::new("skopeo").arg("--version")).context(advice)?;
+            stored.iter().try_for_each(|artifact| push(&layout, artifact, registry))
         }
         None => {
-            println!("\nTo send them, `cargo xtask publish --to {SOME_REGISTRY}`, or by hand:\n");
+            println!("\nTo push them, run `cargo xtask publish --to {SOME_REGISTRY}`, or by hand:\n");
             for artifact in &stored {
                 println!("{}", process::line(&copy(&layout, artifact, SOME_REGISTRY)).trim_matches('`'));
             }
@@ -76,12 +75,12 @@ pub(crate) fn run(workspace: &Workspace, dry_run: bool, to: Option<&str>) -> Res
     }
 }
 
-/// The contract as a binary package, named and versioned as it says itself.
+/// The contract as a binary WIT package, with the name and version in its source.
 fn contract(root: &Path) -> Result<Artifact> {
     let mut resolve = Resolve::default();
     let (id, _) = resolve.push_dir(root.join("wit"))?;
-    let name = &resolve.packages.get(id).context("the contract is no package")?.name;
-    ensure!(name.namespace == NAMESPACE, "the contract is of the namespace `{}`, not `{NAMESPACE}`", name.namespace);
+    let name = &resolve.packages.get(id).context("the contract is not a package")?.name;
+    ensure!(name.namespace == NAMESPACE, "the contract has the namespace `{}`, expected `{NAMESPACE}`", name.namespace);
     let version = name.version.as_ref().context("the contract has no version")?.to_string();
     let metadata = Metadata::read(&root.join(METADATA))?;
     let bytes = wit_component::encode(&resolve, id)?;
@@ -94,7 +93,7 @@ fn contract(root: &Path) -> Result<Artifact> {
     })
 }
 
-/// What `wkg.toml` says about the contract.
+/// The metadata of the contract in `wkg.toml`.
 #[derive(Debug, PartialEq, Eq)]
 struct Metadata {
     description: String,
@@ -104,12 +103,12 @@ struct Metadata {
 impl Metadata {
     fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is not as it should be", file.display()))
+        Self::parse(&text).with_context(|| format!("{} is not valid", file.display()))
     }
 
     fn parse(text: &str) -> Result<Self> {
         let manifest: Table = text.parse()?;
-        let metadata = manifest.get("metadata").context("there is no `[metadata]`")?;
+        let metadata = manifest.get("metadata").context("`[metadata]` is missing")?;
         let field = |name: &str| {
             let value = metadata.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
             value.map(str::to_owned).with_context(|| format!("`[metadata]` has no `{name}`"))
@@ -118,8 +117,8 @@ impl Metadata {
     }
 }
 
-/// The components in a folder, and in the folders below it down to so many levels. One in a folder below is named after
-/// that too: `spin-heartbeat`.
+/// The components in a folder and its subfolders, down to `levels`. The name of a subfolder becomes a prefix:
+/// `spin-heartbeat`.
 fn components(folder: &Path, prefix: &str, levels: usize) -> Result<Vec<Artifact>> {
     let mut artifacts = Vec::new();
     if levels == 0 || !folder.exists() {
@@ -127,7 +126,7 @@ fn components(folder: &Path, prefix: &str, levels: usize) -> Result<Vec<Artifact
     }
     for path in entries(folder)? {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
-        let name = format!("{prefix}{}", stem.with_context(|| format!("{} has an odd name", path.display()))?);
+        let name = format!("{prefix}{}", stem.with_context(|| format!("the name of {} is not UTF-8", path.display()))?);
         if path.is_dir() {
             artifacts.extend(components(&path, &format!("{name}-"), levels - 1)?);
         } else if path.extension().is_some_and(|extension| extension == "wasm") {
@@ -139,7 +138,7 @@ fn components(folder: &Path, prefix: &str, levels: usize) -> Result<Vec<Artifact
     Ok(artifacts)
 }
 
-/// What is in a folder, in the order of names.
+/// The contents of a folder, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let about = || format!("cannot list {}", folder.display());
     let entries = fs::read_dir(folder).with_context(about)?;
@@ -148,7 +147,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// When the newest change was made, for the artifacts to carry: the same sources give the same digests, whoever publishes.
+/// The time of the last commit, which the artifacts carry: the same sources give the same digests.
 fn created(root: &Path) -> Result<String> {
     let mut git = Command::new("git");
     git.current_dir(root).env("TZ", "UTC");
@@ -160,17 +159,17 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Copies an artifact to a registry, and asks it back.
-fn send(layout: &Layout, artifact: &Stored, registry: &str) -> Result<()> {
+/// Copies an artifact to a registry and compares the digest of what arrived.
+fn push(layout: &Layout, artifact: &Stored, registry: &str) -> Result<()> {
     process::run(&mut copy(layout, artifact, registry))?;
     let mut inspect = Command::new("skopeo");
     inspect.args(["inspect", "--raw"]).args(is_loopback(registry).then_some("--tls-verify=false"));
     let arrived = digest(process::output(inspect.arg(address(artifact, registry)))?.as_bytes());
-    ensure!(arrived == artifact.digest, "{} was sent as {} and arrived as {arrived}", artifact.name, artifact.digest);
+    ensure!(arrived == artifact.digest, "{} was pushed as {} and arrived as {arrived}", artifact.name, artifact.digest);
     Ok(())
 }
 
-/// The command that copies an artifact as it is: of other digests nobody could say what they are.
+/// The command that copies an artifact without changing its digest.
 fn copy(layout: &Layout, artifact: &Stored, registry: &str) -> Command {
     let mut skopeo = Command::new("skopeo");
     skopeo.args(["copy", "--preserve-digests"]).args(is_loopback(registry).then_some("--dest-tls-verify=false"));
@@ -182,7 +181,7 @@ fn address(artifact: &Stored, registry: &str) -> String {
     format!("docker://{}/{NAMESPACE}/{}:{}", registry.trim_end_matches('/'), artifact.name, artifact.version)
 }
 
-/// A registry on this machine is a trial, and speaks plain HTTP.
+/// A registry on this machine is for tests, and uses plain HTTP.
 fn is_loopback(registry: &str) -> bool {
     let host = registry.split('/').next().unwrap_or_default();
     let without_port = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -191,7 +190,7 @@ fn is_loopback(registry: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// One line each: its name and version, the digest to pin it by, how large it is, and what it needs of its host.
+/// One line for each artifact: name and version, digest, size, imports.
 fn table(stored: &[Stored]) -> String {
     let title = |one: &Stored| format!("{NAMESPACE}/{}:{}", one.name, one.version);
     let width = stored.iter().map(|one| title(one).len()).max().unwrap_or_default();
@@ -202,7 +201,7 @@ fn table(stored: &[Stored]) -> String {
     stored.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The names of interfaces, each package named once: `rollcall:presence@0.1.0 {sessions, settings}`.
+/// Interface names grouped by package: `rollcall:presence@0.1.0 {sessions, settings}`.
 fn grouped(names: &[String]) -> String {
     let mut packages = BTreeMap::<String, Vec<&str>>::new();
     for name in names {
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn contract_is_published_under_its_own_name_and_version() -> Result<()> {
+    fn contract_keeps_its_name_and_version() -> Result<()> {
         let contract = contract(root())?;
         assert_eq!((contract.name.as_str(), contract.version.as_str()), ("presence", "0.1.0"));
         assert_eq!(contract.license, LICENSE, "{METADATA} and Cargo.toml agree");
@@ -235,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_lacks_something_is_refused() {
+    fn incomplete_metadata_is_refused() {
         let parse = |text: &str| Metadata::parse(text).map_err(|error| error.to_string());
-        assert_eq!(parse("[other]"), Err("there is no `[metadata]`".to_owned()));
+        assert_eq!(parse("[other]"), Err("`[metadata]` is missing".to_owned()));
         assert_eq!(parse("[metadata]\nlicense = \"X\""), Err("`[metadata]` has no `description`".to_owned()));
         let whole = Metadata { description: "D".to_owned(), license: "X".to_owned() };
         assert_eq!(parse("[metadata]\nlicense = \"X\"\ndescription = \"D\""), Ok(whole));
@@ -261,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_named_once() {
+    fn imports_are_grouped_by_package() {
         let names = ["a:b/x@1.0.0", "a:b/y@1.0.0", "a:b/z@2.0.0", "plain"].map(str::to_owned);
         assert_eq!(grouped(&names), "a:b@1.0.0 {x, y} a:b@2.0.0 {z} plain {}");
         assert_eq!(grouped(&[]), "nothing");
     }
 
     #[test]
-    fn only_a_registry_on_this_machine_is_spoken_to_in_the_clear() {
+    fn only_loopback_registries_use_plain_http() {
         for registry in ["localhost", "localhost:5000", "127.0.0.1:5000/x", "127.0.0.2", "[::1]:5000", "[::1]/x"] {
             assert!(is_loopback(registry), "{registry}");
         }

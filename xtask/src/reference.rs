@@ -1,6 +1,6 @@
-//! `docs/API.md`: the OpenAPI document, for people to read. Written by `cargo xtask reference`, and held to it by `tidy`.
+//! `cargo xtask reference`: writes `docs/API.md` from the OpenAPI document. `tidy` checks that both agree.
 //!
-//! It says nothing that the document does not say: whatever is unclear there is put right there.
+//! The page contains only what the document contains: unclear text is corrected in the document.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 
 use crate::build::write_if_changed;
 
-/// Where the document is, and where it goes, relative to the root.
+/// The document and the page, relative to the root.
 const DOCUMENT: &str = "crates/api/openapi.json";
 pub(crate) const PAGE: &str = "docs/API.md";
 
-/// Where a reference to a named part begins.
+/// Prefix of a reference to a schema.
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// What stands first.
+/// The beginning of the page.
 const HEAD: &str = "\
 # The HTTP API
 
@@ -31,10 +31,10 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     write_if_changed(&root.join(PAGE), page(root)?.as_bytes())
 }
 
-/// The page as it should be.
+/// The page for the current document.
 pub(crate) fn page(root: &Path) -> Result<String> {
     let text = fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("cannot read {DOCUMENT}"))?;
-    let document: Value = serde_json::from_str(&text).with_context(|| format!("{DOCUMENT} is no JSON"))?;
+    let document: Value = serde_json::from_str(&text).with_context(|| format!("{DOCUMENT} is not JSON"))?;
     Ok(Reference { document: &document }.page())
 }
 
@@ -100,7 +100,7 @@ impl Reference<'_> {
         }
     }
 
-    /// The statuses with which this response is answered.
+    /// The status that operations use this response for.
     fn status_of(&self, response: &Value) -> String {
         let all = members(self.document.get("paths")).flat_map(|(_, methods)| members(Some(methods)));
         let all = all.flat_map(|(_, operation)| members(operation.get("responses")));
@@ -136,7 +136,7 @@ impl Reference<'_> {
         self.fields(page, "", schema);
     }
 
-    /// A row for each field; those of an object, or of a list of objects, that have no name of their own follow it.
+    /// A row for each field, followed by the fields of an inline object or list of objects.
     fn fields(&self, page: &mut String, within: &str, schema: &Value) {
         let required = list(schema.get("required")).filter_map(Value::as_str).collect::<Vec<_>>();
         for (field, of) in members(schema.get("properties")) {
@@ -148,7 +148,7 @@ impl Reference<'_> {
         }
     }
 
-    /// What kind of value a schema asks for, in a few words.
+    /// The type of a schema, in a few words.
     fn kind(&self, schema: Option<&Value>) -> String {
         let Some(schema) = schema else { return String::new() };
         if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix(SCHEMAS)) {
@@ -179,7 +179,7 @@ impl Reference<'_> {
     }
 }
 
-/// What a schema bounds its values by.
+/// The bounds and the default of a schema.
 fn bounds(schema: &Value) -> String {
     let words = [
         ("minimum", "at least "),
@@ -216,13 +216,13 @@ fn paragraph(page: &mut String, words: Option<&Value>) {
     }
 }
 
-/// Adds a line, without spaces that nobody sees at its end.
+/// Adds a line without trailing spaces.
 fn line(page: &mut String, words: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(page, "{}", words.trim_end());
 }
 
-/// A text as it can stand in a table.
+/// Text for a table cell.
 fn cell(words: &str) -> String {
     words.replace('\n', " ").replace('|', "\\|")
 }
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_is_told_with_its_own_parameters_body_and_errors() {
+    fn operation_lists_parameters_body_and_errors() {
         let document = json!({
             "info": { "summary": "Who is here?" },
             "tags": [{ "name": "presence", "description": "Being here." }],

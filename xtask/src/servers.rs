@@ -1,7 +1,6 @@
-//! The servers that tests run against, and clients that are not ours: real ones, so they have to be on the machine.
+//! The servers and foreign clients that the tests run against.
 //!
-//! Looks whether each is there, which costs a few looks at folders, and installs the Debian packages of those that are
-//! not. Only `test` and `ci` need them: neither building nor serving does.
+//! Looks for each in a few folders and installs the Debian packages of those that are missing. Only `test` and `ci` need them.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{announce, output, run as run_command};
 
-/// A program, or a library by its first file, and the Debian package that has it.
+/// A program, or a file of a library, and its Debian package.
 const PROGRAMS: [(&str, &str); 9] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
@@ -26,14 +25,14 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("curl", "curl"),
 ];
 
-/// The system's Python, whatever else is on the `PATH`: it knows where its libraries are.
+/// Prints the library folders of the system's Python, which may not be the one on the `PATH`.
 const PYTHON: [&str; 3] = ["/usr/bin/python3", "-c", "import sys; print('\\n'.join(sys.path))"];
 
-/// Where Debian keeps the programs of each version of PostgreSQL, off the `PATH`.
+/// Where Debian keeps the programs of each version of PostgreSQL; they are not on the `PATH`.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The packages start their services, unless `policy-rc.d` says no: on a machine that had none, none is to run because
-/// of a test. Lists are fetched only if what is known of them does not do.
+/// Debian packages start their services unless `policy-rc.d` forbids it; the tests start their own servers. Package lists are
+/// fetched only if the installation fails without.
 const INSTALL: &str = r#"
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
@@ -46,13 +45,13 @@ const INSTALL: &str = r#"
     apt-get update && apt-get install --yes --no-install-recommends "$@"
 "#;
 
-/// Brings the machine to where the tests find their servers.
+/// Installs what is missing.
 pub(crate) fn run() -> Result<()> {
     let missing = missing(&folders());
     if missing.is_empty() {
         return Ok(());
     }
-    announce(&format!("installing what the tests need: {}", listed(&missing)));
+    announce(&format!("installing programs for the tests: {}", listed(&missing)));
     install(&packages(&missing)).with_context(|| advice(&missing))?;
     let still = self::missing(&folders());
     if !still.is_empty() {
@@ -61,21 +60,20 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Where to look.
+/// The folders to look in.
 pub(crate) fn folders() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir(POSTGRES_VERSIONS).into_iter().flatten().filter_map(Result::ok);
     let versions = versions.map(|version| version.path().join("bin"));
     let [python, args @ ..] = PYTHON;
-    // Where there is no Python there is no library of it.
     let libraries = output(Command::new(python).args(args)).unwrap_or_default();
     env::split_paths(&path).chain(versions).chain(libraries.lines().map(PathBuf::from)).collect()
 }
 
-/// The programs that are in none of the folders, each with its package.
+/// The programs that none of the folders contains, each with its package.
 fn missing(folders: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
-    let is_there = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
-    PROGRAMS.into_iter().filter(|(program, _)| !is_there(program)).collect()
+    let is_installed = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
+    PROGRAMS.into_iter().filter(|(program, _)| !is_installed(program)).collect()
 }
 
 /// The packages of these programs, each once.
@@ -90,7 +88,7 @@ fn listed(missing: &[(&str, &str)]) -> String {
     listed.collect::<Vec<_>>().join(", ")
 }
 
-/// What people can do where we could not.
+/// How to install these by hand.
 fn advice(missing: &[(&'static str, &'static str)]) -> String {
     format!(
         "the tests need programs that are missing: {}.\n  \
@@ -101,17 +99,17 @@ fn advice(missing: &[(&'static str, &'static str)]) -> String {
     )
 }
 
-/// Installs these Debian packages, or says why not.
+/// Installs these Debian packages.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let user = output(Command::new("id").arg("-u"))?;
     if !folders().iter().any(|folder| folder.join("apt-get").is_file()) {
-        bail!("there is no apt-get here");
+        bail!("apt-get is not on this machine");
     }
     run_command(&mut installer(user.trim() == "0", packages))
 }
 
-/// The command that installs: at once if we are root; otherwise by a `sudo` that must not ask, because nobody may be
-/// there to answer.
+/// The command that installs packages: directly as root, otherwise with a `sudo` that must not ask for a password, because
+/// there may be no terminal.
 fn installer(root: bool, packages: &[&str]) -> Command {
     let words = ["sudo", "-n", "sh", "-c", INSTALL, "install-packages"];
     let words = if root { words.get(2..) } else { words.get(..) }.unwrap_or_default();
@@ -124,7 +122,7 @@ fn installer(root: bool, packages: &[&str]) -> Command {
 mod tests {
     use super::*;
 
-    /// A folder with these programs in it.
+    /// A folder that contains these programs.
     fn folder(name: &str, programs: &[&str]) -> Result<PathBuf> {
         let folder = env::temp_dir().join(format!("rollcall-xtask-{}-servers-{name}", std::process::id()));
         for program in programs {
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_installed_once() {
+    fn package_is_installed_once() {
         assert_eq!(
             packages(&missing(&[])),
             ["redis-server", "redis-tools", "postgresql", "python3-websockets", "chromium", "curl"]
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_names_program_package_and_command() {
+    fn advice_names_program_package_command() {
         let advice = advice(&[("redis-cli", "redis-tools"), ("initdb", "postgresql")]);
         assert!(
             advice.contains("redis-cli (Debian package redis-tools), initdb (Debian package postgresql)"),
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_root_asks_sudo_which_asks_nobody() {
+    fn sudo_is_used_without_a_password() {
         let words = |root| {
             let command = installer(root, &["postgresql"]);
             let args = command.get_args().map(|word| word.to_string_lossy().into_owned());

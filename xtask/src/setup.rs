@@ -1,7 +1,7 @@
-//! `cargo xtask setup`: what a build needs and cargo does not fetch by itself.
+//! `cargo xtask setup`: what a build needs and cargo does not fetch.
 //!
-//! Cheap when nothing is missing (two calls of rustc), so the other commands simply run it first. It installs nothing
-//! outside rustup; a missing C compiler is named, not installed. What only the tests need is in `servers.rs`.
+//! If nothing is missing it costs two calls of rustc, so the other commands run it first. It installs Rust targets with rustup
+//! and nothing else; a missing C compiler is an error. What only the tests need is in `servers.rs`.
 
 use std::env;
 use std::path::Path;
@@ -18,7 +18,7 @@ const TARGETS: [&str; 2] = ["wasm32-unknown-unknown", "wasm32-wasip2"];
 /// Tried in this order when `CC` is not set.
 const C_COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
 
-/// Brings the machine to where `build` works.
+/// Adds missing targets and checks for a C compiler.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     for target in TARGETS {
         ensure_target(&workspace.root, target)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     ensure_c_compiler()
 }
 
-/// Asks rustc, not rustup, whether the target is there: that is also right for a Rust that rustup did not install.
+/// Asks rustc, not rustup, whether the target is installed: rustup may not manage this Rust.
 fn ensure_target(root: &Path, target: &str) -> Result<()> {
     let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let libraries = output(rustc.current_dir(root).args(["--print", "target-libdir", "--target", target]))?;
@@ -38,11 +38,11 @@ fn ensure_target(root: &Path, target: &str) -> Result<()> {
         .with_context(|| format!("the Rust target {target} is missing and could not be added"))
 }
 
-/// SQLite is compiled from its C source.
+/// SQLite is compiled from C.
 fn ensure_c_compiler() -> Result<()> {
     let chosen = env::var("CC").ok();
     let candidates = chosen.as_deref().map_or(C_COMPILERS.to_vec(), |compiler| vec![compiler]);
-    if candidates.iter().any(|compiler| answers(compiler)) {
+    if candidates.iter().any(|compiler| runs(compiler)) {
         return Ok(());
     }
     bail!(
@@ -54,8 +54,8 @@ fn ensure_c_compiler() -> Result<()> {
     )
 }
 
-/// Whether the program is there and runs. `CC` may carry a wrapper and flags: `ccache gcc -m64`.
-fn answers(program: &str) -> bool {
+/// Whether the program runs. `CC` may contain a wrapper and flags: `ccache gcc -m64`.
+fn runs(program: &str) -> bool {
     let mut words = program.split_whitespace();
     let Some(name) = words.next() else { return false };
     let mut command = Command::new(name);
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_that_is_not_there_does_not_answer() {
-        assert!(!answers("rollcall-no-such-compiler"));
-        assert!(!answers(""));
+    fn missing_program_is_detected() {
+        assert!(!runs("rollcall-no-such-compiler"));
+        assert!(!runs(""));
     }
 
     #[test]
-    fn wrapper_before_the_compiler_is_understood() {
-        assert!(answers("env -u CC ls"));
+    fn compiler_may_have_a_wrapper() {
+        assert!(runs("env -u CC ls"));
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the house rules that neither the compiler nor clippy knows.
+//! `cargo xtask tidy`: the house rules that neither the compiler nor clippy checks.
 //!
-//! Each rule is a pure function from the tree of files to findings, so that a test can show it failing on a bad input.
-//! It mends nothing: a finding names the place and says what to do.
+//! Each rule is a pure function from the tree of files to violations, so a test can show that it detects bad input. It fixes
+//! nothing: a violation names the place and what to do.
 
 use std::fmt;
 use std::fs;
@@ -22,71 +22,71 @@ mod prose;
 mod rust;
 mod tree;
 
-/// One breach of one rule.
+/// One violation of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Finding {
+struct Violation {
     path: String,
     line: usize,
     message: String,
 }
 
-impl Finding {
+impl Violation {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.message)
     }
 }
 
-/// Every rule. Builds the `rollcall` binary if it is not there, because it writes the example config.
+/// Checks every rule. Builds the `rollcall` binary if it is missing, because it writes the example config.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let findings = static_findings(workspace)?;
+    let violations = check_files(workspace)?;
     let example = config::check(workspace)?;
-    report([findings, example].concat())
+    report([violations, example].concat())
 }
 
-/// The rules that need nothing but the files.
+/// Checks the rules that need only the files.
 pub(crate) fn files(workspace: &Workspace) -> Result<()> {
-    report(static_findings(workspace)?)
+    report(check_files(workspace)?)
 }
 
-/// The rule that needs the built `rollcall` binary: the example config is the one that it writes.
+/// Checks that the example config is the one that the built `rollcall` binary writes.
 pub(crate) fn example(workspace: &Workspace) -> Result<()> {
     report(config::check(workspace)?)
 }
 
-fn static_findings(workspace: &Workspace) -> Result<Vec<Finding>> {
+fn check_files(workspace: &Workspace) -> Result<Vec<Violation>> {
     let tree = Tree::read(&workspace.root)?;
-    let mut findings = contract::check(&workspace.root);
-    findings.extend(reference(&workspace.root)?);
+    let mut violations = contract::check(&workspace.root);
+    violations.extend(reference(&workspace.root)?);
     for rule in [files::check, names::check, rust::check, manifests::check, prose::check] {
-        findings.extend(rule(&tree));
+        violations.extend(rule(&tree));
     }
-    Ok(findings)
+    Ok(violations)
 }
 
-/// The page about the API is the one that is written from its document.
-fn reference(root: &Path) -> Result<Option<Finding>> {
+/// `docs/API.md` must be what `cargo xtask reference` writes.
+fn reference(root: &Path) -> Result<Option<Violation>> {
     let stale = fs::read_to_string(root.join(reference::PAGE)).ok() != Some(reference::page(root)?);
-    Ok(stale.then(|| Finding::new(reference::PAGE, 1, "is not what `cargo xtask reference` writes: run it")))
+    Ok(stale.then(|| Violation::new(reference::PAGE, 1, "is not up to date: run `cargo xtask reference`")))
 }
 
-fn report(mut findings: Vec<Finding>) -> Result<()> {
-    findings.sort();
-    for finding in &findings {
-        println!("{finding}");
+fn report(mut violations: Vec<Violation>) -> Result<()> {
+    violations.sort();
+    for violation in &violations {
+        println!("{violation}");
     }
-    match findings.len() {
+    match violations.len() {
         0 => {
-            println!("tidy: nothing to mend");
+            println!("tidy: no violations");
             Ok(())
         }
-        1 => bail!("tidy found 1 thing to mend"),
-        count => bail!("tidy found {count} things to mend"),
+        1 => bail!("tidy found 1 violation"),
+        count => bail!("tidy found {count} violations"),
     }
 }
 
@@ -95,13 +95,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finding_reads_like_a_compiler_message() {
-        assert_eq!(Finding::new("host/src/lib.rs", 7, "is wrong").to_string(), "host/src/lib.rs:7: is wrong");
+    fn violation_has_path_and_line() {
+        assert_eq!(Violation::new("host/src/lib.rs", 7, "is wrong").to_string(), "host/src/lib.rs:7: is wrong");
     }
 
     #[test]
-    fn any_finding_is_a_failure() {
+    fn any_violation_fails() {
         assert!(report(Vec::new()).is_ok());
-        assert!(report(vec![Finding::new("a", 1, "is wrong")]).is_err());
+        assert!(report(vec![Violation::new("a", 1, "is wrong")]).is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! What is written in TypeScript: the client, `clients/js`, and the console, `web`, which the binary serves.
+//! The packages in TypeScript: the client, `clients/js`, and the console, `web`, which the binary serves.
 //!
-//! Node is wanted as old as 18, which Debian has; where there is none, it is installed. npm brings what both are built with,
-//! from the lock file and nothing else. A build is done again only if a file that it is made of is newer than the last one.
+//! They need Node 18, which Debian has; a missing Node is installed. npm installs exactly the lock file. A package is built
+//! again only if one of its sources is newer than the last build.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -15,22 +15,23 @@ use serde_json::Value;
 use crate::build::{self, Profile, write_if_changed};
 use crate::process::{self, announce};
 use crate::servers;
+use crate::test::summary::Summary;
 use crate::workspace::Workspace;
 
-/// The packages, each after what it is made of.
+/// The packages, each after the one it depends on.
 const PACKAGES: [&str; 2] = ["clients/js", "web"];
 
-/// The oldest Node that does.
+/// The oldest Node that works.
 const NODE: u32 = 18;
 
-/// Folders of a package that are no source of it.
+/// Folders of a package that are not its sources.
 const NOT_SOURCES: [&str; 3] = ["node_modules", "dist", "tests"];
 
-/// What the console consists of: where each file is, and where the binary looks for it.
+/// The files of the console: where each is built, and its path in the binary.
 const SERVED: [(&str, &str); 3] =
     [("web/dist", ""), ("clients/js/dist/index.js", "client.js"), ("examples/page.html", "example.html")];
 
-/// Builds the client and the console, and puts what the binary serves where it is embedded from.
+/// Builds the client and the console, and copies them to the folder that the binary embeds.
 pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     let stamp = workspace.console.with_extension("stamp");
     let inputs = ["package-lock.json", "examples/page.html"].into_iter().chain(PACKAGES);
@@ -39,7 +40,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     install(workspace)?;
-    // Before the build: a file that is changed meanwhile is newer than this.
+    // Taken before the build: a source that changes during the build is then newer than the stamp.
     let began = SystemTime::now();
     for package in PACKAGES {
         announce(&format!("web: {package}"));
@@ -57,31 +58,19 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Whether the types agree.
+/// Checks the types.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     PACKAGES.iter().try_for_each(|package| process::run(&mut npm(workspace, package, &["run", "check", "--silent"])))
 }
 
-/// What the tests of a package came to.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Came {
-    pub(crate) files: u32,
-    pub(crate) passed: u32,
-    pub(crate) failed: u32,
-    /// The tests that failed, by name.
-    pub(crate) names: Vec<String>,
-    /// Those that were not run, which there should be none of.
-    pub(crate) skipped: Vec<String>,
+/// Runs the tests of both packages against the built host; only those whose name contains one of `names`, if there are any.
+pub(crate) fn tests(workspace: &Workspace, names: &[String]) -> Vec<Result<Summary>> {
+    PACKAGES.iter().map(|package| package_tests(workspace, package, names)).collect()
 }
 
-/// Runs the tests of both packages against the host that was built; only those whose name contains `part`, if it is given.
-pub(crate) fn tests(workspace: &Workspace, part: Option<&str>) -> Vec<Result<Came>> {
-    PACKAGES.iter().map(|package| tests_of(workspace, package, part)).collect()
-}
-
-fn tests_of(workspace: &Workspace, package: &str, part: Option<&str>) -> Result<Came> {
+fn package_tests(workspace: &Workspace, package: &str, names: &[String]) -> Result<Summary> {
     let report = workspace.target.join("vitest").join(package.replace('/', "-")).with_extension("json");
-    // An old report is not to be taken for a new one.
+    // The report of an earlier run must not be read as that of this one.
     let _ = fs::remove_file(&report);
     let out = format!("--outputFile.json={}", report.display());
     let mut command = npm(
@@ -89,47 +78,54 @@ fn tests_of(workspace: &Workspace, package: &str, part: Option<&str>) -> Result<
         package,
         &["test", "--silent", "--ignore-scripts", "--", "--reporter=default", "--reporter=json", &out],
     );
-    command.args(part.iter().flat_map(|part| ["--testNamePattern", part]));
+    if !names.is_empty() {
+        command.args(["--testNamePattern", &names.join("|")]);
+    }
     command.env("ROLLCALL_BIN", build::binary(workspace, Profile::Dev, "rollcall"));
     announce(&format!("{} in {package}", process::line(&command)));
     let status = command.status().context("could not start npm")?;
     let text = fs::read_to_string(&report).with_context(|| format!("the tests of {package} wrote no report"))?;
-    let came = Came::read(&serde_json::from_str(&text)?, part.is_some())?;
-    ensure!(status.success() || came.failed > 0, "the tests of {package} did not run to their end: {status}");
-    Ok(came)
+    let summary = read_report(package, &serde_json::from_str(&text)?, !names.is_empty())?;
+    ensure!(status.success() || summary.failed > 0, "the tests of {package} did not run to their end: {status}");
+    Ok(summary)
 }
 
-impl Came {
-    /// Reads a report as Vitest writes it. Tests that a name kept out count for nothing.
-    fn read(report: &Value, chosen: bool) -> Result<Self> {
-        let mut came = Self::default();
-        let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-        for file in list(report, "testResults") {
-            came.files += 1;
-            let tests = list(&file, "assertionResults");
-            let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            if tests.is_empty() && word(&file, "status") == "failed" {
-                came.failed += 1;
-                came.names.push(word(&file, "name"));
-            }
-            for test in &tests {
-                match word(test, "status").as_str() {
-                    "passed" => came.passed += 1,
-                    "failed" => {
-                        came.failed += 1;
-                        came.names.push(word(test, "fullName"));
-                    }
-                    _ if chosen => {}
-                    _ => came.skipped.push(word(test, "fullName")),
+/// Reads a report of Vitest. If tests were selected by name, the others are not counted.
+fn read_report(package: &str, report: &Value, is_selection: bool) -> Result<Summary> {
+    let mut summary = Summary::default();
+    let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    for file in list(report, "testResults") {
+        summary.suites += 1;
+        let tests = list(&file, "assertionResults");
+        if tests.is_empty() && text(&file, "status") == "failed" {
+            summary.failed += 1;
+            summary.failures.push(text(&file, "name"));
+        }
+        for test in &tests {
+            let name = text(test, "fullName");
+            let time = test.get("duration").and_then(Value::as_f64).map(|ms| ms / 1000.0);
+            let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            summary.times.extend(time.map(|time| (time, format!("{package}: {name}"))));
+            match text(test, "status").as_str() {
+                "passed" => summary.passed += 1,
+                "failed" => {
+                    summary.failed += 1;
+                    summary.failures.push(name);
+                }
+                _ if is_selection => {}
+                _ => {
+                    summary.ignored += 1;
+                    summary.not_run.push(name);
                 }
             }
         }
-        ensure!(came.files > 0 || chosen, "a report of no tests at all");
-        Ok(came)
     }
+    ensure!(summary.suites > 0 || is_selection, "the report of {package} contains no tests");
+    Ok(summary)
 }
 
-/// Node and npm, and the packages of the lock file.
+/// Installs Node and npm if they are missing, and the packages of the lock file.
 fn install(workspace: &Workspace) -> Result<()> {
     ensure_node()?;
     let lock = workspace.root.join("package-lock.json");
@@ -139,7 +135,7 @@ fn install(workspace: &Workspace) -> Result<()> {
     }
     announce("web: npm ci");
     process::run(&mut npm(workspace, "", &["ci", "--no-audit", "--no-fund", "--loglevel=error"]))?;
-    // npm dates what it installed by its own lights.
+    // npm may set an older time.
     fs::File::open(&installed).and_then(|file| file.set_modified(SystemTime::now()))?;
     Ok(())
 }
@@ -151,8 +147,8 @@ fn ensure_node() -> Result<()> {
         [("node", "nodejs"), ("npm", "npm")].into_iter().filter(|(program, _)| !is_there(program)).collect();
     if !missing.is_empty() {
         let packages = missing.iter().map(|(_, package)| *package).collect::<Vec<_>>();
-        announce(&format!("installing what the console is built with: {}", packages.join(", ")));
-        let advice = "the console is built with Node 18 or newer and npm, which are missing and could not be installed";
+        announce(&format!("installing Node for the console: {}", packages.join(", ")));
+        let advice = "the console is built with Node 18 or newer and npm; they are missing and could not be installed";
         servers::install(&packages).context(advice)?;
     }
     let version = found().context("`node --version` does not answer")?;
@@ -162,7 +158,7 @@ fn ensure_node() -> Result<()> {
     }
 }
 
-/// The first number of what Node says of itself: `v18.20.4`.
+/// The major version in the output of `node --version`: 18 of `v18.20.4`.
 fn major(version: &str) -> Option<u32> {
     version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
@@ -170,11 +166,11 @@ fn major(version: &str) -> Option<u32> {
 fn npm(workspace: &Workspace, package: &str, args: &[&str]) -> Command {
     let mut command = Command::new("npm");
     command.current_dir(workspace.root.join(package)).args(args);
-    // Cargo set them for the build; to a host that a test starts, every ROLLCALL_ variable is a setting.
+    // Cargo sets them for the build. A host that a test starts reads every ROLLCALL_ variable as a setting.
     for name in ["ROLLCALL_COMPONENTS", "ROLLCALL_CONSOLE"] {
         command.env_remove(name);
     }
-    // Nobody is there to be told of a newer npm.
+    // No notice about a newer npm.
     command.env("NPM_CONFIG_UPDATE_NOTIFIER", "false");
     if env::var_os("CI").is_none() {
         command.env("CI", "true");
@@ -182,7 +178,7 @@ fn npm(workspace: &Workspace, package: &str, args: &[&str]) -> Command {
     command
 }
 
-/// The time of the newest file in these.
+/// The time of the newest file in these paths.
 fn newest(paths: &[PathBuf]) -> Result<SystemTime> {
     let mut newest = SystemTime::UNIX_EPOCH;
     for path in paths {
@@ -199,7 +195,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries.into_iter().filter(is_source).collect())
 }
 
-/// Every file below `from`, or that file, with where it goes.
+/// Reads every file below `from`, or that file, each with its path below `to`.
 fn gather(from: &Path, to: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
     if !from.is_dir() {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
@@ -213,7 +209,7 @@ fn gather(from: &Path, to: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result
     Ok(())
 }
 
-/// Removes what is no part of the console any more: names of files change with what they hold.
+/// Removes files of older builds: Vite names files after a hash of their content.
 fn discard(folder: &Path, below: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder.join(below)) else { return Ok(()) };
     for entry in entries {
@@ -235,13 +231,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_says_which_it_is() {
+    fn major_version_of_node_is_read() {
         assert_eq!(major("v18.20.4\n"), Some(18));
         assert_eq!(major("node"), None);
     }
 
     fn report() -> Value {
-        let test = |name: &str, status: &str| json!({ "fullName": name, "status": status });
+        let test = |name: &str, status: &str| json!({ "fullName": name, "status": status, "duration": 1500.0 });
         json!({ "testResults": [
             { "name": "watch.test.ts", "status": "failed", "assertionResults": [
                 test("a dot turns green", "passed"), test("a dot turns grey", "failed"), test("a dot blinks", "skipped"),
@@ -251,23 +247,24 @@ mod tests {
     }
 
     #[test]
-    fn report_is_added_up_and_a_file_that_did_not_load_has_failed() -> Result<()> {
-        let came = Came::read(&report(), false)?;
-        assert_eq!((came.files, came.passed, came.failed), (2, 1, 2));
-        assert_eq!(came.names, ["a dot turns grey", "broken.test.ts"]);
-        assert_eq!(came.skipped, ["a dot blinks"]);
+    fn file_that_did_not_load_counts_as_failed() -> Result<()> {
+        let summary = read_report("web", &report(), false)?;
+        assert_eq!((summary.suites, summary.passed, summary.failed, summary.ignored), (2, 1, 2, 1));
+        assert_eq!(summary.failures, ["a dot turns grey", "broken.test.ts"]);
+        assert_eq!(summary.not_run, ["a dot blinks"]);
+        assert_eq!(summary.times.first(), Some(&(Duration::from_millis(1_500), "web: a dot turns green".to_owned())));
         Ok(())
     }
 
     #[test]
-    fn tests_that_were_not_chosen_are_not_missed() -> Result<()> {
-        assert_eq!(Came::read(&report(), true)?.skipped, Vec::<String>::new());
-        assert!(Came::read(&json!({ "testResults": [] }), false).is_err());
+    fn unselected_tests_are_not_counted() -> Result<()> {
+        assert_eq!(read_report("web", &report(), true)?.not_run, Vec::<String>::new());
+        assert!(read_report("web", &json!({ "testResults": [] }), false).is_err());
         Ok(())
     }
 
     #[test]
-    fn what_was_renamed_does_not_stay() -> Result<()> {
+    fn files_of_older_builds_are_removed() -> Result<()> {
         let folder = env::temp_dir().join(format!("rollcall-xtask-{}-web", std::process::id()));
         let assets = folder.join("assets");
         fs::create_dir_all(&assets)?;

@@ -1,9 +1,8 @@
-//! What the workspace consists of, as cargo itself tells it, and which of its packages are built how.
+//! The packages of the workspace, from `cargo metadata`, and how each is built.
 //!
 //! *Functions* (`components/*`), *connectors* (doors and adapters, below `components/`), *guests* (`tests/guests/*`, hostile
-//! components for the tests) and *examples* (`examples/*`, if they are components) are built for wasm only. *Tools* are
-//! native and work on WIT, or are what connectors share, and need no host. The rest is *native*, the host among it. Nothing
-//! here lists the packages: their folders, and what they depend on, tell.
+//! components for the tests) and *examples* (`examples/*`, if they are components) are built for wasm only. The rest is
+//! *native*. The folder of a package decides; no list of packages is kept here.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,8 @@ use serde_json::Value;
 use crate::build::WASM_TARGET;
 use crate::process;
 
-/// The package of the `rollcall` binary.
-const HOST: &str = "rollcall-host";
-
-/// How the names of crates begin that only tools depend on, and what connectors share.
-const OF_TOOLS: [&str; 3] = ["wit-", "wasip3", "spin-sdk"];
+/// The package of this program.
+const XTASK: &str = env!("CARGO_PKG_NAME");
 
 /// Where the functions live.
 const FUNCTIONS: &str = "components";
@@ -31,7 +27,7 @@ const GUESTS: &str = "tests/guests";
 const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 
 /// What the functions are measured against, on Spin.
-const YARDSTICK: &str = "tests/yardstick";
+const BASELINE: &str = "tests/yardstick";
 
 /// The features of `wit-bindgen` by which a component goes on after it has answered, and one of its calls wakes another.
 const SPAWNING: [&str; 2] = ["async-spawn", "inter-task-wakeup"];
@@ -64,8 +60,8 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
     /// The name of its dynamic library, which names the wasm file: `rollcall_offline_sweep`.
     pub(crate) cdylib: Option<String>,
-    /// Whether it depends on one of the crates of [`OF_TOOLS`] and not on the host.
-    tool: bool,
+    /// Whether it has a library, which may have doc tests.
+    pub(crate) has_library: bool,
     /// Whether it goes on after it has answered, or one of its calls wakes another, which `wit-bindgen` has to be built for.
     /// Those that do not are built apart from it, since cargo turns a feature on for all that it builds together, and with these
     /// a component asks its host for more every time that it waits.
@@ -132,8 +128,8 @@ impl Workspace {
     }
 
     /// The component that the functions are measured against.
-    pub(crate) fn yardsticks(&self) -> Vec<&Package> {
-        self.select(|package| package.folder == Path::new(YARDSTICK))
+    pub(crate) fn baselines(&self) -> Vec<&Package> {
+        self.select(|package| package.folder == Path::new(BASELINE))
     }
 
     /// The packages that become the hostile components; none if there is no such folder yet.
@@ -146,21 +142,21 @@ impl Workspace {
         self.select(Package::is_example)
     }
 
-    /// The packages that run natively, with the host. Cargo turns on a dependency's features for all packages that are
-    /// selected together, so building, clippy and tests select these and no others: with any other selection cargo
-    /// would compile wasmtime a second time.
+    /// The packages that run natively, without xtask. Cargo turns on a dependency's features for all packages that are
+    /// selected together. So builds and tests select exactly these: any other selection has other features, and cargo would
+    /// compile wasmtime a second time.
     pub(crate) fn natives(&self) -> Vec<&Package> {
-        self.select(|package| !package.is_wasm() && !package.tool && !package.is_other_host())
+        self.select(|package| !package.is_wasm() && !package.is_other_host() && package.name != XTASK)
+    }
+
+    /// xtask, by itself: it is built before everything else, and without the dependencies of the rest.
+    pub(crate) fn xtask(&self) -> Vec<&Package> {
+        self.select(|package| package.name == XTASK)
     }
 
     /// The hosts that are not ours, for the tests.
     pub(crate) fn other_hosts(&self) -> Vec<&Package> {
         self.select(Package::is_other_host)
-    }
-
-    /// The native packages that go apart, for the same reason: xtask, and what the components share.
-    pub(crate) fn tools(&self) -> Vec<&Package> {
-        self.select(|package| !package.is_wasm() && package.tool)
     }
 
     fn select(&self, wanted: impl Fn(&Package) -> bool) -> Vec<&Package> {
@@ -176,13 +172,10 @@ impl Package {
         let folder = folder.with_context(|| format!("{name} is outside the workspace"))?.to_owned();
         let library = list(json, "targets").find(|target| list(target, "crate_types").any(|kind| kind == "cdylib"));
         let cdylib = library.map(|target| text(target, "name").map(str::to_owned)).transpose()?;
-        let dependencies = list(json, "dependencies").filter_map(|dependency| text(dependency, "name").ok());
-        let dependencies = dependencies.collect::<Vec<_>>();
-        let is_of_tools = |name: &&str| OF_TOOLS.iter().any(|prefix| name.starts_with(prefix));
-        let tool = dependencies.iter().any(is_of_tools) && !dependencies.contains(&HOST);
+        let has_library = list(json, "targets").any(|target| list(target, "crate_types").any(|kind| kind == "lib"));
         let spawns = list(json, "dependencies")
             .any(|it| list(it, "features").any(|it| SPAWNING.iter().any(|feature| it == feature)));
-        Ok(Self { name, folder, cdylib, tool, spawns })
+        Ok(Self { name, folder, cdylib, has_library, spawns })
     }
 
     /// The name of its folder: `offline-sweep`; of a connector, with where that is: `doors/http/query`.
@@ -193,7 +186,7 @@ impl Package {
     }
 
     fn is_wasm(&self) -> bool {
-        let folders = [FUNCTIONS, GUESTS, YARDSTICK];
+        let folders = [FUNCTIONS, GUESTS, BASELINE];
         folders.iter().any(|folder| self.folder.starts_with(folder)) && self.cdylib.is_some() || self.is_example()
     }
 
@@ -273,9 +266,9 @@ mod tests {
         assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
-        let natives = ["rollcall-host", "rollcall-keyspace", "rollcall-servers", "rollcall-tests"];
+        let natives = ["rollcall-host", "rollcall-keyspace", "rollcall-servers", "rollcall-tests", "rollcall-door-http"];
         assert_eq!(names(&workspace.natives()), natives);
-        assert_eq!(names(&workspace.tools()), ["xtask", "rollcall-door-http"]);
+        assert_eq!(names(&workspace.xtask()), ["xtask"]);
         Ok(())
     }
 

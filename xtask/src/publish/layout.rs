@@ -1,8 +1,8 @@
-//! An OCI image layout of components: the "Wasm OCI Artifact layout" of the CNCF, version 0.
+//! An OCI image layout of components, as the CNCF's "Wasm OCI Artifact layout" version 0 defines it.
 //!
-//! An artifact is an image manifest with one layer, `application/wasm`, which is the component as it is, and a configuration
-//! that tells what the component imports and exports. By the type of the configuration it is known for what it is; so there
-//! is no `artifactType`, which older registries refuse.
+//! An artifact is an image manifest with one layer, the component as `application/wasm`, and a configuration that lists the
+//! imports and exports of the component. The media type of the configuration identifies the artifact; there is no
+//! `artifactType`, because older registries refuse it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,39 +19,39 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const LAYER: &str = "application/wasm";
 
-/// The version of image layouts, of which there is one.
+/// The only version of image layouts.
 const LAYOUT_VERSION: &str = "1.0.0";
 
-/// How the annotations begin that OCI defines.
+/// Prefix of the annotations that OCI defines.
 const ANNOTATION: &str = "org.opencontainers.image";
 
-/// What is to be published.
+/// Something to publish.
 #[derive(Debug, Clone)]
 pub(super) struct Artifact {
-    /// Its name within the namespace, and in the layout.
+    /// Its name in the namespace and in the layout.
     pub(super) name: String,
-    /// Its version, which is its tag in a registry.
+    /// Its version, and its tag in a registry.
     pub(super) version: String,
-    /// As an SPDX expression.
+    /// An SPDX expression.
     pub(super) license: String,
-    /// What it is, in a sentence, if there is more to say than its name.
+    /// One sentence about it.
     pub(super) description: Option<String>,
-    /// The component, or the package of WIT.
+    /// The component, or the binary WIT package.
     pub(super) bytes: Vec<u8>,
 }
 
-/// An artifact as it was read back.
+/// An artifact that was read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     /// Its name in the layout.
     pub(super) name: String,
     /// Its version.
     pub(super) version: String,
-    /// The digest of its manifest, by which it is pinned.
+    /// The digest of its manifest.
     pub(super) digest: String,
     /// The size of the component.
     pub(super) bytes: usize,
-    /// What the component needs of its host.
+    /// The imports of the component.
     pub(super) imports: Vec<String>,
 }
 
@@ -61,14 +61,14 @@ pub(super) struct Layout {
     folder: PathBuf,
 }
 
-/// The digest of something, as OCI writes it.
+/// The SHA-256 digest in the notation of OCI.
 pub(super) fn digest(bytes: &[u8]) -> String {
     let hex = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     format!("sha256:{hex}")
 }
 
 impl Layout {
-    /// Writes the artifacts, in place of whatever was there. `created` is the time that they carry.
+    /// Writes the artifacts and removes an older layout. `created` is the time in their annotations.
     pub(super) fn write(folder: PathBuf, artifacts: &[Artifact], created: &str) -> Result<Self> {
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -76,7 +76,7 @@ impl Layout {
         let layout = Self { folder };
         let manifests = artifacts.iter().map(|artifact| {
             let stored = layout.artifact(artifact, created);
-            stored.with_context(|| format!("{} cannot be made ready", artifact.name))
+            stored.with_context(|| format!("cannot write {}", artifact.name))
         });
         let manifests = manifests.collect::<Result<Vec<_>>>()?;
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
@@ -85,18 +85,17 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Where it is.
+    /// The folder of the layout.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Reads every artifact, checking all that can be checked: that each blob is what its digest and its size say, and that
-    /// the configuration tells what is in the component.
+    /// Reads every artifact and checks that each blob has its digest and size, and that the configuration matches the component.
     pub(super) fn read_back(&self) -> Result<Vec<Stored>> {
         let marker = json_of(&self.get("oci-layout")?)?;
-        ensure!(text(&marker, "/imageLayoutVersion")? == LAYOUT_VERSION, "it is a layout of another version");
+        ensure!(text(&marker, "/imageLayoutVersion")? == LAYOUT_VERSION, "the layout has another version");
         let index = json_of(&self.get("index.json")?)?;
-        let manifests = index.pointer("/manifests").and_then(Value::as_array).context("the index lists nothing")?;
+        let manifests = index.pointer("/manifests").and_then(Value::as_array).context("the index has no manifests")?;
         manifests.iter().map(|descriptor| self.stored(descriptor)).collect()
     }
 
@@ -106,7 +105,7 @@ impl Layout {
         let config = json!({
             "created": created,
             "architecture": "wasm",
-            // The one name that the layout has for components, whichever version of WASI they import, if any.
+            // The only value that the specification has for components, whatever they import.
             "os": "wasip2",
             "layerDigests": [digest(bytes)],
             "component": { "imports": imports, "exports": exports },
@@ -117,7 +116,7 @@ impl Layout {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": self.blob(CONFIG, config.to_string().as_bytes(), &[])?,
-            // By this title, tools that save layers name the file.
+            // Tools that save a layer use the title as its file name.
             "layers": [self.blob(LAYER, bytes, &[("title", &format!("{name}.wasm"))])?],
             "annotations": annotations(&about),
         });
@@ -128,14 +127,14 @@ impl Layout {
         let name = text(descriptor, &format!("/annotations/{ANNOTATION}.ref.name"))?;
         let read = || {
             let manifest = json_of(&self.described(descriptor, MANIFEST)?)?;
-            let part = |place: &str| manifest.pointer(place).with_context(|| format!("there is no `{place}`"));
-            ensure!(manifest.pointer("/layers/1").is_none(), "there is more than one layer");
+            let part = |place: &str| manifest.pointer(place).with_context(|| format!("`{place}` is missing"));
+            ensure!(manifest.pointer("/layers/1").is_none(), "the manifest has more than one layer");
             let config = json_of(&self.described(part("/config")?, CONFIG)?)?;
             let layer = self.described(part("/layers/0")?, LAYER)?;
             let (imports, exports) = shape(&layer)?;
-            ensure!(config.pointer("/layerDigests") == Some(&json!([digest(&layer)])), "the layer is another one");
-            let told = json!({ "imports": imports, "exports": exports });
-            ensure!(config.pointer("/component") == Some(&told), "the component has other imports or exports");
+            ensure!(config.pointer("/layerDigests") == Some(&json!([digest(&layer)])), "the configuration has the digest of another layer");
+            let listed = json!({ "imports": imports, "exports": exports });
+            ensure!(config.pointer("/component") == Some(&listed), "the configuration lists other imports or exports");
             let version = text(&manifest, &format!("/annotations/{ANNOTATION}.version"))?;
             let digest = text(descriptor, "/digest")?;
             Ok(Stored {
@@ -146,10 +145,10 @@ impl Layout {
                 imports: imports.into_iter().collect(),
             })
         };
-        read().with_context(|| format!("{name} is not as it should be"))
+        read().with_context(|| format!("{name} is not valid"))
     }
 
-    /// Keeps something under its digest; answers with how to refer to it, and what is said of it there.
+    /// Writes a blob and returns its descriptor, with these annotations.
     fn blob(&self, media_type: &str, bytes: &[u8], about: &[(&str, &str)]) -> Result<Value> {
         let (digest, size) = (digest(bytes), bytes.len());
         self.put(&place(&digest)?, bytes)?;
@@ -160,12 +159,12 @@ impl Layout {
         Ok(if about.is_empty() { bare } else { annotated })
     }
 
-    /// Reads what a descriptor refers to, if it is that.
+    /// Reads the blob of a descriptor and checks its media type, size and digest.
     fn described(&self, descriptor: &Value, media_type: &str) -> Result<Vec<u8>> {
         let expected = text(descriptor, "/digest")?;
-        ensure!(text(descriptor, "/mediaType")? == media_type, "{expected} is not of the type {media_type}");
+        ensure!(text(descriptor, "/mediaType")? == media_type, "{expected} is not of the media type {media_type}");
         let bytes = self.get(&place(&expected)?)?;
-        ensure!(descriptor.pointer("/size") == Some(&json!(bytes.len())), "{expected} is of another size");
+        ensure!(descriptor.pointer("/size") == Some(&json!(bytes.len())), "{expected} has another size");
         ensure!(digest(&bytes) == expected, "{expected} has another digest");
         Ok(bytes)
     }
@@ -183,14 +182,14 @@ impl Layout {
     }
 }
 
-/// Annotations by the names that OCI has for them.
+/// Annotations with the prefix of OCI.
 fn annotations(about: &[(&str, &str)]) -> Value {
     about.iter().map(|(name, value)| (format!("{ANNOTATION}.{name}"), json!(value))).collect()
 }
 
 /// The file of a blob: `blobs/sha256/…`.
 fn place(digest: &str) -> Result<String> {
-    let (algorithm, hex) = digest.split_once(':').with_context(|| format!("{digest} is no digest"))?;
+    let (algorithm, hex) = digest.split_once(':').with_context(|| format!("{digest} is not a digest"))?;
     Ok(format!("blobs/{algorithm}/{hex}"))
 }
 
@@ -200,13 +199,13 @@ fn json_of(bytes: &[u8]) -> Result<Value> {
 
 fn text(json: &Value, pointer: &str) -> Result<String> {
     let text = json.pointer(pointer).and_then(Value::as_str);
-    text.map(str::to_owned).with_context(|| format!("there is no `{pointer}`"))
+    text.map(str::to_owned).with_context(|| format!("`{pointer}` is missing"))
 }
 
-/// Imports and exports, in the order of names.
+/// Imports and exports, sorted by name.
 type Shape = (BTreeSet<String>, BTreeSet<String>);
 
-/// What a component imports and exports. A package of WIT imports nothing, and exports what it defines.
+/// The imports and exports of a component. A WIT package imports nothing and exports its interfaces and worlds.
 fn shape(bytes: &[u8]) -> Result<Shape> {
     match wit_component::decode(bytes)? {
         DecodedWasm::Component(resolve, world) => component(&resolve, world),
@@ -221,7 +220,7 @@ fn component(resolve: &Resolve, world: WorldId) -> Result<Shape> {
 }
 
 fn definitions(resolve: &Resolve, package: PackageId) -> Result<Shape> {
-    let package = resolve.packages.get(package).context("there is no package")?;
+    let package = resolve.packages.get(package).context("the package is missing")?;
     let interfaces = package.interfaces.values().filter_map(|interface| resolve.id_of(*interface));
     let worlds = package.worlds.keys().map(|world| package.name.interface_id(world));
     Ok((BTreeSet::new(), interfaces.chain(worlds).collect()))
@@ -248,13 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn digest_is_that_of_sha_256() {
+    fn digest_is_sha_256() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(digest(b""), empty);
     }
 
     #[test]
-    fn what_is_written_reads_back() -> Result<()> {
+    fn written_layout_reads_back() -> Result<()> {
         let artifacts = [artifact("bell")?, artifact("whistle")?];
         let layout = Layout::write(folder("whole"), &artifacts, CREATED)?;
         let stored = layout.read_back()?;
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn same_artifacts_have_the_same_digests_and_nothing_older_stays() -> Result<()> {
+    fn digests_repeat_and_older_blobs_are_removed() -> Result<()> {
         let first = Layout::write(folder("again"), &[artifact("bell")?, artifact("whistle")?], CREATED)?.read_back()?;
         let layout = Layout::write(folder("again"), &[artifact("bell")?], CREATED)?;
         assert_eq!(first.get(..1), Some(layout.read_back()?.as_slice()));
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn blob_that_changed_is_found() -> Result<()> {
+    fn changed_blob_is_detected() -> Result<()> {
         let layout = Layout::write(folder("changed"), &[artifact("bell")?], CREATED)?;
         for blob in fs::read_dir(layout.folder().join("blobs/sha256"))? {
             let path = blob?.path();
@@ -287,7 +286,7 @@ mod tests {
             for broken in [changed, whole.get(1..).unwrap_or_default().to_vec()] {
                 fs::write(&path, broken)?;
                 let error = layout.read_back().err().map(|error| format!("{error:#}")).unwrap_or_default();
-                assert!(error.starts_with("bell is not as it should be: sha256:"), "{error}");
+                assert!(error.starts_with("bell is not valid: sha256:"), "{error}");
             }
             fs::write(&path, whole)?;
         }

@@ -1,14 +1,14 @@
 //! Rules for `wit/`: it parses, everything in it is documented, and every function has its world.
 //!
-//! Only our own package is looked at; what `wit/deps` brings is documented, or not, by others.
+//! Only our own package is checked, not `wit/deps`.
 
 use std::path::Path;
 
 use wit_parser::{Docs, Interface, InterfaceId, PackageId, Resolve, Span, Type, TypeDef, TypeDefKind, TypeOwner};
 
-use super::Finding;
+use super::Violation;
 
-/// The six functions, each of which a world describes.
+/// The worlds of the six functions.
 const WORLDS: [&str; 6] = [
     "heartbeat-function",
     "offline-sweep-function",
@@ -18,23 +18,23 @@ const WORLDS: [&str; 6] = [
     "typing-function",
 ];
 
-/// Where the contract is kept.
+/// The folder of the contract.
 const FOLDER: &str = "wit";
 
-/// Where its worlds are.
+/// The file of its worlds.
 const WORLDS_FILE: &str = "wit/worlds.wit";
 
 /// Parses the contract and checks it.
-pub(super) fn check(root: &Path) -> Vec<Finding> {
+pub(super) fn check(root: &Path) -> Vec<Violation> {
     let mut resolve = Resolve::default();
     match resolve.push_dir(root.join(FOLDER)) {
         Ok((package, _)) => check_package(&resolve, package, root),
-        Err(error) => vec![Finding::new(FOLDER, 1, format!("does not parse: {error:#}"))],
+        Err(error) => vec![Violation::new(FOLDER, 1, format!("does not parse: {error:#}"))],
     }
 }
 
-fn check_package(resolve: &Resolve, package: PackageId, root: &Path) -> Vec<Finding> {
-    let mut review = Review { resolve, root, findings: Vec::new() };
+fn check_package(resolve: &Resolve, package: PackageId, root: &Path) -> Vec<Violation> {
+    let mut review = Review { resolve, root, violations: Vec::new() };
     for (id, interface) in resolve.interfaces.iter().filter(|(_, interface)| interface.package == Some(package)) {
         review.interface(id, interface);
     }
@@ -44,16 +44,16 @@ fn check_package(resolve: &Resolve, package: PackageId, root: &Path) -> Vec<Find
         worlds.push(world.name.as_str());
     }
     for missing in WORLDS.iter().filter(|name| !worlds.contains(name)) {
-        review.findings.push(Finding::new(WORLDS_FILE, 1, format!("there is no world `{missing}`")));
+        review.violations.push(Violation::new(WORLDS_FILE, 1, format!("world `{missing}` is missing")));
     }
-    review.findings
+    review.violations
 }
 
-/// A walk over the contract, collecting what lacks a `///`.
+/// Visits the contract and collects what has no `///`.
 struct Review<'a> {
     resolve: &'a Resolve,
     root: &'a Path,
-    findings: Vec<Finding>,
+    violations: Vec<Violation>,
 }
 
 impl Review<'_> {
@@ -64,14 +64,14 @@ impl Review<'_> {
         }
         for (name, id_of_type) in &interface.types {
             match self.resolve.types.get(*id_of_type) {
-                Some(definition) if !self.is_used_from_elsewhere(id, definition) => self.definition(name, definition),
+                Some(definition) if !self.is_imported(id, definition) => self.definition(name, definition),
                 _ => {}
             }
         }
     }
 
-    /// `use types.{x}` makes an alias of a type that another interface owns; `type y = x` one of a type of our own.
-    fn is_used_from_elsewhere(&self, id: InterfaceId, definition: &TypeDef) -> bool {
+    /// Whether the type is `use types.{x}`, an alias of a type of another interface; `type y = x` is not.
+    fn is_imported(&self, id: InterfaceId, definition: &TypeDef) -> bool {
         let TypeDefKind::Type(Type::Id(original)) = definition.kind else { return false };
         self.resolve.types.get(original).is_some_and(|original| original.owner != TypeOwner::Interface(id))
     }
@@ -106,7 +106,7 @@ impl Review<'_> {
     fn docs(&mut self, docs: &Docs, span: Span, kind: &str, name: &str) {
         if docs.contents.as_deref().is_none_or(|text| text.trim().is_empty()) {
             let (path, line) = self.place(span);
-            self.findings.push(Finding::new(&path, line, format!("{kind} `{name}` has no `///`")));
+            self.violations.push(Violation::new(&path, line, format!("{kind} `{name}` has no `///`")));
         }
     }
 
@@ -129,12 +129,12 @@ mod tests {
     fn found(text: &str) -> Result<Vec<String>> {
         let mut resolve = Resolve::default();
         let package = resolve.push_source("wit/all.wit", text)?;
-        let findings = check_package(&resolve, package, Path::new("."));
-        Ok(findings.iter().map(ToString::to_string).filter(|finding| !finding.contains("there is no world")).collect())
+        let violations = check_package(&resolve, package, Path::new("."));
+        Ok(violations.iter().map(ToString::to_string).filter(|violation| !violation.contains("is missing")).collect())
     }
 
     #[test]
-    fn everything_without_docs_is_found() -> Result<()> {
+    fn everything_without_docs_is_reported() -> Result<()> {
         let text = "package test:bare;
             interface bare {
                 record r {
@@ -155,7 +155,7 @@ mod tests {
             world w {}
         ";
         let mut found = found(text)?;
-        found.sort_by_key(|finding| finding.split(':').nth(1).and_then(|line| line.parse::<u32>().ok()));
+        found.sort_by_key(|violation| violation.split(':').nth(1).and_then(|line| line.parse::<u32>().ok()));
         let expected = [
             "wit/all.wit:2: interface `bare` has no `///`",
             "wit/all.wit:3: record `r` has no `///`",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn type_used_from_another_interface_needs_no_second_docs() -> Result<()> {
+    fn imported_type_needs_no_docs() -> Result<()> {
         let text = "package test:uses;
             /// Nouns.
             interface nouns {
@@ -193,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn missing_world_of_a_function_is_found() -> Result<()> {
+    fn missing_world_is_reported() -> Result<()> {
         let mut resolve = Resolve::default();
         let package =
             resolve.push_source("wit/worlds.wit", "package test:one; /// Beats.\nworld heartbeat-function {}")?;
-        let findings = check_package(&resolve, package, Path::new("."));
-        assert_eq!(findings.len(), WORLDS.len() - 1);
+        let violations = check_package(&resolve, package, Path::new("."));
+        assert_eq!(violations.len(), WORLDS.len() - 1);
         Ok(())
     }
 
     #[test]
-    fn contract_that_does_not_parse_is_found() {
+    fn contract_that_does_not_parse_is_reported() {
         assert_eq!(check(Path::new("no/such/folder")).len(), 1);
     }
 }

@@ -1,56 +1,56 @@
-//! Rules for `Cargo.toml`: every package takes the workspace's lints, so that one place says what is denied.
+//! Rule for `Cargo.toml`: every package inherits the lints of the workspace.
 
 use toml::{Table, Value};
 
-use super::Finding;
+use super::Violation;
 use super::tree::Tree;
 
 /// Checks every manifest of the tree.
-pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let manifests = tree.texts("Cargo.toml").filter(|(path, _)| *path == "Cargo.toml" || path.ends_with("/Cargo.toml"));
     manifests.filter_map(|(path, text)| check_manifest(path, text)).collect()
 }
 
-fn check_manifest(path: &str, text: &str) -> Option<Finding> {
+fn check_manifest(path: &str, text: &str) -> Option<Violation> {
     let manifest = match text.parse::<Table>() {
         Ok(manifest) => manifest,
-        Err(error) => return Some(Finding::new(path, 1, format!("is not TOML: {}", error.message()))),
+        Err(error) => return Some(Violation::new(path, 1, format!("is not TOML: {}", error.message()))),
     };
-    let takes_lints = manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(Value::as_bool);
-    if !manifest.contains_key("package") || takes_lints == Some(true) {
+    let inherits_lints = manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(Value::as_bool);
+    if !manifest.contains_key("package") || inherits_lints == Some(true) {
         return None;
     }
-    Some(Finding::new(path, 1, "does not take the workspace's lints: add `workspace = true` under `[lints]`"))
+    Some(Violation::new(path, 1, "does not inherit the lints of the workspace: add `workspace = true` under `[lints]`"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::findings;
+    use super::super::tree::violations;
     use super::*;
 
     #[test]
-    fn package_without_the_lints_is_found() {
+    fn package_without_lints_is_reported() {
         let found =
-            findings(check, &[("host/Cargo.toml", "[package]\nname = \"x\"\n[lints.rust]\nunsafe_code = \"deny\"")]);
+            violations(check, &[("host/Cargo.toml", "[package]\nname = \"x\"\n[lints.rust]\nunsafe_code = \"deny\"")]);
         assert_eq!(found.len(), 1);
     }
 
     #[test]
-    fn lints_may_be_taken_in_either_form() {
+    fn both_forms_of_lints_pass() {
         let forms =
             ["[package]\nname = \"x\"\n[lints]\nworkspace = true", "lints.workspace = true\n[package]\nname = \"x\""];
         for form in forms {
-            assert!(findings(check, &[("host/Cargo.toml", form)]).is_empty(), "{form}");
+            assert!(violations(check, &[("host/Cargo.toml", form)]).is_empty(), "{form}");
         }
     }
 
     #[test]
-    fn workspace_without_a_package_needs_none() {
-        assert!(findings(check, &[("Cargo.toml", "[workspace]\nmembers = []")]).is_empty());
+    fn workspace_without_package_passes() {
+        assert!(violations(check, &[("Cargo.toml", "[workspace]\nmembers = []")]).is_empty());
     }
 
     #[test]
-    fn broken_manifest_is_found() {
-        assert_eq!(findings(check, &[("Cargo.toml", "[package")]).len(), 1);
+    fn broken_manifest_is_reported() {
+        assert_eq!(violations(check, &[("Cargo.toml", "[package")]).len(), 1);
     }
 }

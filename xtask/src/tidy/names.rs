@@ -1,30 +1,30 @@
-//! Names that say nothing: what is called a manager or a helper, or kept under utils, was not yet understood.
+//! Rule against names without meaning, such as `utils` or `Manager`.
 //!
-//! The rule looks at files and folders here, and lends its verdict of one name to the rules for Rust.
+//! It checks files and folders; `rust.rs` applies it to modules and types.
 
-use super::Finding;
+use super::Violation;
 use super::tree::Tree;
 
-/// Words that no file, module or type may carry.
+/// Words that no file, module or type name may contain.
 const EMPTY_WORDS: [&str; 8] = ["common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"];
 
 /// Checks every part of every path.
-pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    tree.files().filter_map(|(path, _)| path.split('/').find_map(empty_word).map(|word| finding(path, word))).collect()
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    tree.files().filter_map(|(path, _)| path.split('/').find_map(empty_word).map(|word| violation(path, word))).collect()
 }
 
-fn finding(path: &str, word: &str) -> Finding {
-    Finding::new(path, 1, format!("`{word}` says nothing: name it after what it holds"))
+fn violation(path: &str, word: &str) -> Violation {
+    Violation::new(path, 1, format!("`{word}` has no meaning: name it after its content"))
 }
 
-/// The empty word in a name, however the name is written: `HubManager`, `hub_manager`, `hub-manager.rs`.
+/// The empty word in a name in any notation: `HubManager`, `hub_manager`, `hub-manager.rs`.
 pub(super) fn empty_word(name: &str) -> Option<&'static str> {
     words(name).iter().find_map(|word| EMPTY_WORDS.into_iter().find(|empty| empty == word))
 }
 
-/// The words of a name in lower case. A capital begins a new one unless it follows another: `HTTPHelper` has the words
+/// The words of a name in lower case. A capital starts a word unless it follows another capital: `HTTPHelper` has the words
 /// `http` and `helper`.
-fn words(name: &str) -> Vec<String> {
+pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut characters = name.chars().peekable();
     let mut before_was_capital = true;
@@ -45,29 +45,29 @@ fn words(name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::findings;
+    use super::super::tree::violations;
     use super::*;
 
     #[test]
-    fn names_fall_into_words() {
+    fn names_are_split_into_words() {
         assert_eq!(words("HTTPHelper"), ["http", "helper"]);
         assert_eq!(words("hub-manager_2.test.ts"), ["hub", "manager", "2", "test", "ts"]);
         assert_eq!(words("LastSeen"), ["last", "seen"]);
     }
 
     #[test]
-    fn empty_names_of_files_and_folders_are_found() {
+    fn empty_file_and_folder_names_are_reported() {
         for path in
             ["host/src/utils.rs", "tests/common/mod.rs", "web/SocketManager.tsx", "misc/x.md", "crates/json-util/a"]
         {
-            assert_eq!(findings(check, &[(path, "")]).len(), 1, "{path}");
+            assert_eq!(violations(check, &[(path, "")]).len(), 1, "{path}");
         }
     }
 
     #[test]
-    fn names_that_only_contain_such_letters_pass() {
+    fn longer_words_pass() {
         assert!(
-            findings(check, &[("host/src/utility_bill.rs", ""), ("docs/commons.md", ""), ("a/manage.rs", "")])
+            violations(check, &[("host/src/utility_bill.rs", ""), ("docs/commons.md", ""), ("a/manage.rs", "")])
                 .is_empty()
         );
     }

@@ -1,62 +1,62 @@
-//! Rules for Rust: every file says what it is for, functions stay short, names say something, nothing is put off.
+//! Rules for Rust: every file has a `//!`, functions are short, names have a meaning, no test is ignored, no code is missing.
 //!
-//! The measure of a function is from its `fn` to its closing brace, so documentation costs nothing. What stands inside a
-//! macro call is not measured: its tokens are no functions until the macro made them so.
+//! A function is measured from its `fn` to its closing brace, so documentation does not count. Functions inside a macro call
+//! are not measured.
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Block, Ident, Signature};
 
-use super::Finding;
+use super::Violation;
 use super::names::empty_word;
 use super::tree::Tree;
 
-/// A function aims at 30 lines and stops here.
+/// The most lines of a function; aim at 30.
 const MAX_FUNCTION_LINES: usize = 70;
 
-/// A test tells a story from beginning to end, so it may go on for a little longer.
+/// The most lines of a test, which is one sequence of steps.
 const MAX_TEST_LINES: usize = 100;
 
-/// Folders of which all code is test code.
+/// Folders that contain only test code.
 const TEST_FOLDERS: [&str; 2] = ["tests", "benches"];
 
 /// Checks every file of Rust.
-pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.texts(".rs").flat_map(|(path, text)| check_file(path, text)).collect()
 }
 
-fn check_file(path: &str, text: &str) -> Vec<Finding> {
-    let mut findings = Vec::new();
+fn check_file(path: &str, text: &str) -> Vec<Violation> {
+    let mut violations = Vec::new();
     if !text.starts_with("//!") {
-        findings.push(Finding::new(path, 1, "does not begin with `//!`: say what the file is for"));
+        violations.push(Violation::new(path, 1, "does not start with `//!`: write what the file is for"));
     }
     match (syn::parse_file(text), text.parse::<TokenStream>()) {
         (Ok(file), Ok(tokens)) => {
             let in_tests = path.split('/').any(|part| TEST_FOLDERS.contains(&part));
-            let mut review = Review { path, in_tests, findings };
+            let mut review = Review { path, in_tests, violations };
             review.visit_file(&file);
             review.tokens(tokens);
-            review.findings
+            review.violations
         }
-        (Err(error), _) => [findings, vec![unparsed(path, error.span(), &error)]].concat(),
-        (_, Err(error)) => [findings, vec![unparsed(path, error.span(), &error)]].concat(),
+        (Err(error), _) => [violations, vec![unparsed(path, error.span(), &error)]].concat(),
+        (_, Err(error)) => [violations, vec![unparsed(path, error.span(), &error)]].concat(),
     }
 }
 
-fn unparsed(path: &str, span: Span, error: &impl std::fmt::Display) -> Finding {
-    Finding::new(path, span.start().line, format!("does not parse: {error}"))
+fn unparsed(path: &str, span: Span, error: &impl std::fmt::Display) -> Violation {
+    Violation::new(path, span.start().line, format!("does not parse: {error}"))
 }
 
-/// A walk over one file.
+/// Visits one file.
 struct Review<'a> {
     path: &'a str,
     in_tests: bool,
-    findings: Vec<Finding>,
+    violations: Vec<Violation>,
 }
 
 impl Review<'_> {
     fn find(&mut self, span: Span, message: String) {
-        self.findings.push(Finding::new(self.path, span.start().line, message));
+        self.violations.push(Violation::new(self.path, span.start().line, message));
     }
 
     fn function(&mut self, attributes: &[Attribute], signature: &Signature, block: &Block) {
@@ -71,15 +71,15 @@ impl Review<'_> {
 
     fn name(&mut self, ident: &Ident) {
         if let Some(word) = empty_word(&ident.to_string()) {
-            self.find(ident.span(), format!("`{ident}`: `{word}` says nothing: name it after what it is"));
+            self.find(ident.span(), format!("`{ident}`: `{word}` has no meaning: name it after what it is"));
         }
     }
 
-    /// Works on tokens, so that it sees into macro calls and is not misled by comments and strings.
+    /// Checks tokens, which includes macro calls and leaves out comments and strings.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut before = None;
         for token in tokens {
-            if let Some(message) = put_off(before.as_ref(), &token) {
+            if let Some(message) = unfinished(before.as_ref(), &token) {
                 self.find(token.span(), message.to_owned());
             }
             if let TokenTree::Group(group) = &token {
@@ -144,16 +144,16 @@ fn is_test(attribute: &Attribute) -> bool {
     named || configured
 }
 
-/// The command that runs the tests which need what is not on every machine.
-const RUNS_THEM: &str = "cargo xtask test --";
+/// The start of the command that runs tests with special requirements.
+const RUN_COMMAND: &str = "cargo xtask test --";
 
-/// What two neighbouring tokens put off: a test that does not run, or code that is not written.
-fn put_off(before: Option<&TokenTree>, token: &TokenTree) -> Option<&'static str> {
+/// Why two adjacent tokens are a violation: an ignored test, or unwritten code.
+fn unfinished(before: Option<&TokenTree>, token: &TokenTree) -> Option<&'static str> {
     match (before?, token) {
         (TokenTree::Punct(hash), TokenTree::Group(group))
             if hash.as_char() == '#' && group.delimiter() == Delimiter::Bracket && ignores(group.stream()) =>
         {
-            Some("an ignored test tests nothing: mend it or remove it, or say which command runs it")
+            Some("an ignored test checks nothing: fix it, remove it, or name the command that runs it")
         }
         (TokenTree::Ident(name), TokenTree::Punct(bang))
             if name == "todo" && bang.as_char() == '!' && bang.spacing() == Spacing::Alone =>
@@ -164,12 +164,12 @@ fn put_off(before: Option<&TokenTree>, token: &TokenTree) -> Option<&'static str
     }
 }
 
-/// `ignore`, `ignore = "…"`, and `cfg_attr(…, ignore)`; but not if the reason is the command that does run it.
+/// `ignore`, `ignore = "…"`, and `cfg_attr(…, ignore)`; but not if the reason contains the command that runs the test.
 fn ignores(attribute: TokenStream) -> bool {
     let mut tokens = attribute.into_iter();
     match tokens.next() {
         Some(TokenTree::Ident(name)) if name == "ignore" => {
-            !matches!(tokens.nth(1), Some(TokenTree::Literal(reason)) if reason.to_string().contains(RUNS_THEM))
+            !matches!(tokens.nth(1), Some(TokenTree::Literal(reason)) if reason.to_string().contains(RUN_COMMAND))
         }
         Some(TokenTree::Ident(name)) if name == "cfg_attr" => tokens.any(|token| match token {
             TokenTree::Group(group) => {
@@ -183,42 +183,42 @@ fn ignores(attribute: TokenStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::findings;
+    use super::super::tree::violations;
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        findings(check, &[(path, text)])
+        violations(check, &[(path, text)])
     }
 
-    /// A function of so many lines.
+    /// A function with this many lines.
     fn function(lines: usize) -> String {
         format!("fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
     }
 
     #[test]
-    fn file_that_does_not_say_what_it_is_for_is_found() {
+    fn file_without_docs_is_reported() {
         assert_eq!(found("a.rs", "fn f() {}").len(), 1);
         assert!(found("a.rs", "//! F.\nfn f() {}").is_empty());
     }
 
     #[test]
-    fn long_function_is_found() {
+    fn long_function_is_reported() {
         let text = format!("//! F.\n/// Long.\n{}", function(71));
         assert_eq!(found("a.rs", &text), ["a.rs:3: `long` has 71 lines, more than 70"]);
         assert!(found("a.rs", &format!("//! F.\n{}", function(70))).is_empty());
     }
 
     #[test]
-    fn long_functions_in_impl_trait_and_function_are_found() {
+    fn long_nested_functions_are_reported() {
         for outer in ["impl S", "trait T", "fn outer() { inner(); mod m"] {
             let close = if outer.starts_with("fn") { "} }" } else { "}" };
             let text = format!("//! F.\n{outer} {{\n{}{close}", function(71));
-            assert!(found("a.rs", &text).iter().any(|finding| finding.contains("`long` has 71 lines")), "{outer}");
+            assert!(found("a.rs", &text).iter().any(|violation| violation.contains("`long` has 71 lines")), "{outer}");
         }
     }
 
     #[test]
-    fn test_may_be_longer_but_not_endless() {
+    fn tests_have_a_higher_limit() {
         let inside = |lines| format!("//! F.\n#[cfg(test)]\nmod tests {{\n{}}}", function(lines));
         assert!(found("a.rs", &inside(100)).is_empty());
         assert_eq!(found("a.rs", &inside(101)).len(), 1);
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn empty_names_are_found() {
+    fn empty_names_are_reported() {
         for item in ["struct HubManager;", "enum BeatHelper {}", "trait Common {}", "mod utils {}", "type Misc = u8;"] {
             assert_eq!(found("a.rs", &format!("//! F.\n{item}")).len(), 1, "{item}");
         }
     }
 
     #[test]
-    fn ignored_test_is_found() {
+    fn ignored_test_is_reported() {
         for attribute in ["#[ignore]", "#[ignore = \"slow\"]", "#[cfg_attr(miri, ignore)]"] {
             let text =
                 format!("//! F.\n#[test]\n{attribute}\nfn f() {{}}\nmacro_of_tests! {{ {attribute} fn g() {{}} }}");
@@ -252,16 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn unwritten_code_is_found() {
+    fn unwritten_code_is_reported() {
         assert_eq!(found("a.rs", "//! F.\nfn f() {\n    todo!()\n}"), ["a.rs:3: `todo!` is code that is not written"]);
         assert!(found("a.rs", "//! F.\n// todo!()\nfn f(todo: u8) -> bool { todo != 1 }").is_empty());
     }
 
     #[test]
-    fn file_that_does_not_parse_is_found_at_its_line() {
+    fn parse_error_is_reported_with_line() {
         let found = found("a.rs", "//! F.\nfn f() {}\nfn fn");
         assert!(
-            found.iter().all(|finding| finding.starts_with("a.rs:3: does not parse")) && found.len() == 1,
+            found.iter().all(|violation| violation.starts_with("a.rs:3: does not parse")) && found.len() == 1,
             "{found:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! The files that the rules look at: what git tracks or would track, by its path from the root.
+//! The files that the rules check: those that git tracks or would track, by path from the root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The largest file that belongs into a repository of text. Larger ones are data, and data has other homes.
+/// The largest file of a repository of text; larger ones are data.
 pub(super) const MAX_FILE_BYTES: u64 = 512 * 1024;
 
 /// A set of files.
@@ -18,17 +18,17 @@ pub(super) struct Tree {
     files: BTreeMap<String, File>,
 }
 
-/// A file as far as the rules care.
+/// What the rules need of a file.
 #[derive(Debug)]
 pub(super) struct File {
     /// Its size.
     pub(super) bytes: u64,
-    /// Its content; none if it is too large or no text.
+    /// Its content; `None` if it is too large or not UTF-8.
     pub(super) text: Option<String>,
 }
 
 impl Tree {
-    /// Reads what git tracks and what it would take with `git add .`; a file that is tracked but deleted is not there.
+    /// Reads what git tracks and what `git add .` would add; a tracked file that was deleted is left out.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut git = Command::new("git");
         git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -50,12 +50,12 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// Every file and its path, in the order of paths.
+    /// Every file and its path, sorted by path.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &File)> {
         self.files.iter().map(|(path, file)| (path.as_str(), file))
     }
 
-    /// The text files whose name ends like this.
+    /// The text files whose path has this suffix.
     pub(super) fn texts(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
         let texts = self.files().filter_map(|(path, file)| Some((path, file.text.as_deref()?)));
         texts.filter(move |(path, _)| path.ends_with(suffix))
@@ -66,7 +66,7 @@ impl Tree {
         self.files.get(path)?.text.as_deref()
     }
 
-    /// Whether this is a file, or a folder with a file in it.
+    /// Whether this is a file, or a folder that contains a file.
     pub(super) fn contains(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty()
@@ -82,9 +82,9 @@ impl Tree {
     }
 }
 
-/// What a rule finds in a tree of these files, one line each.
+/// The violations of a rule in a tree of these files, one line each.
 #[cfg(test)]
-pub(super) fn findings(rule: fn(&Tree) -> Vec<super::Finding>, files: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn violations(rule: fn(&Tree) -> Vec<super::Violation>, files: &[(&str, &str)]) -> Vec<String> {
     rule(&Tree::of(files)).iter().map(ToString::to_string).collect()
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_is_there_if_a_file_is_in_it() {
+    fn folder_exists_if_it_contains_a_file() {
         let tree = Tree::of(&[("docs/adr/0001.md", ""), ("docs-old.md", "")]);
         assert!(tree.contains("docs/adr") && tree.contains("docs") && tree.contains("docs/adr/0001.md"));
         assert!(!tree.contains("doc") && !tree.contains("docs-old") && !tree.contains("docs/adr/0001"));
