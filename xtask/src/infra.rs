@@ -57,7 +57,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 fn packages() -> Result<()> {
     let folders = servers::folders();
     let is_installed = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).map(|(_, name)| *name).collect();
+    let missing: Vec<_> =
+        PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).map(|(_, name)| *name).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -164,7 +165,8 @@ fn prepare_root(root: &Path, installed: &Path) -> Result<()> {
     for program in STARTED {
         let program = root.join(program);
         fs::create_dir_all(program.parent().unwrap_or(root))?;
-        fs::copy("/bin/true", &program).with_context(|| format!("cannot write the placeholder {}", program.display()))?;
+        fs::copy("/bin/true", &program)
+            .with_context(|| format!("cannot write the placeholder {}", program.display()))?;
     }
     Ok(())
 }
@@ -227,7 +229,8 @@ mod tests {
 
     #[test]
     fn error_contains_output_of_failed_tool() {
-        let error = all_output(Command::new("sh").args(["-c", "echo why; exit 2"])).err().map(|error| error.to_string());
+        let error =
+            all_output(Command::new("sh").args(["-c", "echo why; exit 2"])).err().map(|error| error.to_string());
         assert_eq!(error.as_deref(), Some("`sh -c echo why; exit 2` failed, exit status: 2:\nwhy\n"));
     }
 }

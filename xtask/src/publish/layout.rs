@@ -132,7 +132,10 @@ impl Layout {
             let config = json_of(&self.described(part("/config")?, CONFIG)?)?;
             let layer = self.described(part("/layers/0")?, LAYER)?;
             let (imports, exports) = shape(&layer)?;
-            ensure!(config.pointer("/layerDigests") == Some(&json!([digest(&layer)])), "the configuration has the digest of another layer");
+            ensure!(
+                config.pointer("/layerDigests") == Some(&json!([digest(&layer)])),
+                "the configuration has the digest of another layer"
+            );
             let listed = json!({ "imports": imports, "exports": exports });
             ensure!(config.pointer("/component") == Some(&listed), "the configuration lists other imports or exports");
             let version = text(&manifest, &format!("/annotations/{ANNOTATION}.version"))?;

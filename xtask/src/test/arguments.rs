@@ -173,7 +173,10 @@ mod tests {
 
     #[test]
     fn jobs_are_limited_by_cargos_option() -> Result<()> {
-        assert_eq!((parse("").jobs()?, parse("-j 1").jobs()?, parse("--jobs 3 fleet").jobs()?), (None, Some(1), Some(3)));
+        assert_eq!(
+            (parse("").jobs()?, parse("-j 1").jobs()?, parse("--jobs 3 fleet").jobs()?),
+            (None, Some(1), Some(3))
+        );
         assert!(parse("-j").jobs().is_err() && parse("-j many").jobs().is_err());
         Ok(())
     }

@@ -120,7 +120,8 @@ impl Runner {
         if timed {
             report_times(&mut command);
         }
-        let mut screen: Box<dyn Write> = if self.is_live { Box::new(std::io::stdout()) } else { Box::new(std::io::sink()) };
+        let mut screen: Box<dyn Write> =
+            if self.is_live { Box::new(std::io::stdout()) } else { Box::new(std::io::sink()) };
         let (output, is_success) = captured(&mut command, &mut screen)?;
         if !self.is_live {
             // In one call, so that two suites do not mix.
@@ -224,7 +225,8 @@ mod tests {
     fn run(scripts: &[(&str, &str)]) -> Result<(Summary, Vec<String>)> {
         let suites = scripts.iter().map(|(name, text)| script(name, text)).collect::<Vec<_>>();
         let folders = suites.iter().map(|suite| suite.folder.clone()).collect::<Vec<_>>();
-        let runner = Runner { args: vec!["script".to_owned()], jobs: 2, is_live: false, target: PathBuf::from("target") };
+        let runner =
+            Runner { args: vec!["script".to_owned()], jobs: 2, is_live: false, target: PathBuf::from("target") };
         let mut summary = Summary::default();
         let broken = runner.run(suites, &mut summary)?;
         folders.iter().try_for_each(std::fs::remove_dir_all)?;
@@ -245,7 +247,8 @@ mod tests {
 
     #[test]
     fn crashed_suite_is_named() -> Result<()> {
-        let (summary, broken) = run(&[("crash", "kill -9 $$"), ("other", "echo 'test result: ok. 1 passed; 0 failed'")])?;
+        let (summary, broken) =
+            run(&[("crash", "kill -9 $$"), ("other", "echo 'test result: ok. 1 passed; 0 failed'")])?;
         assert_eq!((summary.passed, broken), (1, vec!["crash did not run to its end".to_owned()]));
         Ok(())
     }

@@ -73,7 +73,10 @@ impl Summary {
     fn slowest(&self) -> impl Iterator<Item = String> {
         let mut times = self.times.iter().collect::<Vec<_>>();
         times.sort_by(|one, other| other.cmp(one));
-        times.into_iter().take(SLOWEST).map(|(time, name)| format!("  slowest: {:>6.1} s  {name}\n", time.as_secs_f64()))
+        times
+            .into_iter()
+            .take(SLOWEST)
+            .map(|(time, name)| format!("  slowest: {:>6.1} s  {name}\n", time.as_secs_f64()))
     }
 }
 

@@ -43,7 +43,11 @@ fn check_file(path: &str, file: &File) -> Vec<Violation> {
     let Some(text) = file.text.as_deref() else { return violations };
     let count = text.lines().count();
     if count > MAX_LINES && CODE.iter().any(|ending| path.ends_with(ending)) {
-        violations.push(Violation::new(path, MAX_LINES + 1, format!("has {count} lines, more than {MAX_LINES}: split it")));
+        violations.push(Violation::new(
+            path,
+            MAX_LINES + 1,
+            format!("has {count} lines, more than {MAX_LINES}: split it"),
+        ));
     }
     for (line, content) in (1..).zip(text.lines()) {
         violations.extend(check_line(path, content).map(|message| Violation::new(path, line, message)));
@@ -53,7 +57,8 @@ fn check_file(path: &str, file: &File) -> Vec<Violation> {
 
 fn check_line(path: &str, line: &str) -> impl Iterator<Item = String> {
     // Documents may mention the markers.
-    let unfinished = UNFINISHED.iter().filter(|word| !path.ends_with(".md") && has_word(line, word) && !names_issue(line));
+    let unfinished =
+        UNFINISHED.iter().filter(|word| !path.ends_with(".md") && has_word(line, word) && !names_issue(line));
     let unfinished = unfinished.map(|word| format!("{word} without an issue: add its number, as in `{word}(#12)`"));
     let machine = MACHINES.iter().filter(|prefix| begins_path(line, prefix));
     unfinished.chain(machine.map(|prefix| format!("`{prefix}` is a path of one machine: use a relative path")))

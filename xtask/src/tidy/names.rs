@@ -10,7 +10,9 @@ const EMPTY_WORDS: [&str; 8] = ["common", "helper", "helpers", "manager", "manag
 
 /// Checks every part of every path.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    tree.files().filter_map(|(path, _)| path.split('/').find_map(empty_word).map(|word| violation(path, word))).collect()
+    tree.files()
+        .filter_map(|(path, _)| path.split('/').find_map(empty_word).map(|word| violation(path, word)))
+        .collect()
 }
 
 fn violation(path: &str, word: &str) -> Violation {

@@ -90,7 +90,11 @@ fn dead_links(tree: &Tree, document: &str, text: &str) -> Vec<Violation> {
                 None => join(document, path),
             };
             if !target.is_some_and(|target| tree.contains(target.trim_end_matches('/'))) {
-                violations.push(Violation::new(document, line, format!("the target of the link `{link}` does not exist")));
+                violations.push(Violation::new(
+                    document,
+                    line,
+                    format!("the target of the link `{link}` does not exist"),
+                ));
             }
         }
     }

@@ -4,8 +4,9 @@
 //! are not measured.
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, Ident, Signature};
+use syn::{Attribute, BinOp, Block, Expr, Ident, Lit, Signature, Token};
 
 use super::Violation;
 use super::names::empty_word;
@@ -114,6 +115,25 @@ impl<'ast> Visit<'ast> for Review<'_> {
             self.function(&item.attrs, &item.sig, block);
         }
         visit::visit_trait_item_fn(self, item);
+    }
+
+    /// `assert!(x || true)` cannot fail.
+    fn visit_expr_binary(&mut self, expression: &'ast syn::ExprBinary) {
+        let is_true =
+            matches!(&*expression.right, Expr::Lit(literal) if matches!(&literal.lit, Lit::Bool(bool) if bool.value));
+        if let (BinOp::Or(or), true) = (&expression.op, is_true) {
+            self.find(or.spans[0], "`|| true` makes the condition always true: remove it".to_owned());
+        }
+        visit::visit_expr_binary(self, expression);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        // The arguments of most macros are expressions.
+        if let Ok(arguments) = call.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated) {
+            let mut review = Review { path: self.path, in_tests: self.in_tests, violations: Vec::new() };
+            arguments.iter().for_each(|argument| review.visit_expr(argument));
+            self.violations.append(&mut review.violations);
+        }
     }
 
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
@@ -249,6 +269,14 @@ mod tests {
         assert!(found("a.rs", "//! F.\n// #[ignore]\nconst A: &str = \"#[ignore]\";").is_empty());
         let with_spin = "//! F.\n#[test]\n#[ignore = \"it needs Spin: cargo xtask test --spin\"]\nfn f() {}";
         assert!(found("a.rs", with_spin).is_empty());
+    }
+
+    #[test]
+    fn condition_that_cannot_fail_is_reported() {
+        for condition in ["assert!(a || true, \"{a}\")", "if a || true {}", "assert!((|| b() || true)())"] {
+            assert_eq!(found("a.rs", &format!("//! F.\nfn f() {{\n    {condition};\n}}")).len(), 1, "{condition}");
+        }
+        assert!(found("a.rs", "//! F.\nfn f() { g(|| true); assert!(a || b); h!(a => true); }").is_empty());
     }
 
     #[test]
