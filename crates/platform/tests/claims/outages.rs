@@ -35,8 +35,8 @@ async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_outage_g
     assert!(one.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
     let recorded_grace = recorded(&server).expect("the first to be sent reports it");
     assert!(
-        outage_grace.since <= before + Span(50) && outage_grace.until > before + Span(44_000),
-        "{outage_grace:?} after {before:?}"
+        recorded_grace.since <= before + Span(50) && recorded_grace.until > before + Span(44_000),
+        "{recorded_grace:?} after {before:?}"
     );
     assert_eq!(outage_grace(&other).await, Some(recorded_grace), "and the other is told");
     assert_eq!(outage_grace(&one).await, Some(recorded_grace), "which is reported once");
