@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rollcall_keyspace::{Keyspace, slot_of};
+use rollcall_redis::{Keyspace, slot_of};
 use rollcall_servers::redis::Cluster;
 use serde_json::Value;
 

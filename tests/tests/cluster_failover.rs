@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace, slot_of};
+use rollcall_redis::{DEFAULT_SHARDS, Keyspace, slot_of};
 use rollcall_servers::redis::Cluster;
 use rollcall_tests::history::now_ms;
 use rollcall_tests::outage_scenario::{Outage, OutageScenario, names};

@@ -239,7 +239,7 @@ mod tests {
             "target_directory": "/elsewhere",
             "packages": [
                 package("rollcall-host", "host", "lib", &["wasmtime"]),
-                package("rollcall-keyspace", "crates/keyspace", "lib", &[]),
+                package("rollcall-redis", "crates/redis", "lib", &[]),
                 package("rollcall-servers", "tests/servers", "lib", &["tempfile"]),
                 package("rollcall-tests", "tests", "lib", &["wit-component", "rollcall-host"]),
                 package("rollcall-wasmtime", "tests/wasmtime", "bin", &["wasmtime"]),
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
         let natives =
-            ["rollcall-host", "rollcall-keyspace", "rollcall-servers", "rollcall-tests", "rollcall-door-http"];
+            ["rollcall-host", "rollcall-redis", "rollcall-servers", "rollcall-tests", "rollcall-door-http"];
         assert_eq!(names(&workspace.natives()), natives);
         assert_eq!(names(&workspace.xtask()), ["xtask"]);
         Ok(())

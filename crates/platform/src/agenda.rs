@@ -2,7 +2,7 @@
 
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::Shards;
-use rollcall_keyspace::{Agenda, Overdue};
+use rollcall_redis::{Agenda, Overdue};
 
 use crate::batch::{Batch, pieces};
 use crate::{Platform, Wire};

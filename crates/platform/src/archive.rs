@@ -2,7 +2,7 @@
 
 use rollcall_core::{Error, Time, UserId};
 use rollcall_functions::capabilities::{Archive, LastSeenEntry};
-use rollcall_keyspace::decode_score;
+use rollcall_redis::decode_score;
 
 use crate::batch::{Batch, piece};
 use crate::{Platform, Wire};

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use rollcall_core::{Error, Moment, OutageGrace, Span, Time};
-use rollcall_keyspace::{Commands, Garbled, Piece, Reaching, Script, decode_reached};
+use rollcall_redis::{Commands, Garbled, Piece, Reaching, Script, decode_reached};
 
 use crate::Platform;
 use crate::time::{Age, Asked, Failure};
@@ -350,7 +350,7 @@ mod tests {
 
     impl Wire for Told {
         async fn send(&self, commands: &Commands) -> Answers {
-            let last = |command: rollcall_keyspace::Command<'_>| {
+            let last = |command: rollcall_redis::Command<'_>| {
                 String::from_utf8_lossy(command.args().last().unwrap_or_default()).into_owned()
             };
             self.sent.lock().unwrap().push(commands.iter().map(last).collect());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rollcall_core::Error;
 use rollcall_core::policy::{Change, Numbers};
 use rollcall_functions::capabilities::{Cursor, Followed, Page};
-use rollcall_keyspace::{
+use rollcall_redis::{
     Entry, Part, Read, changes_of, decode_bucket, decode_count, decode_end, decode_log, decode_numbers, decode_pages,
     decode_slice, pages_of,
 };

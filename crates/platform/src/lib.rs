@@ -1,7 +1,7 @@
 //! The capabilities of the contract on one Redis, over whatever carries commands to it: for platforms that bring a way to
 //! Redis and nothing of ours.
 //!
-//! What is kept, and how, is in `crates/keyspace`, so that these and the host share one Redis. Nothing runs between two
+//! What is kept, and how, is in `crates/redis`, so that these and the host share one Redis. Nothing runs between two
 //! calls. So there is no task that samples the time and notices an outage; instead whoever comes says so, in the same
 //! go as what they came for: see `time.rs` and the script `reach`.
 //!
@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rollcall_core::{Error, Span};
 use rollcall_functions::capabilities::MAX_BATCH;
-use rollcall_keyspace::{Garbled, Keyspace, Stamped};
+use rollcall_redis::{Garbled, Keyspace, Stamped};
 
 use time::RedisTime;
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use rollcall_core::policy::{Change, MAX_LISTED, MAX_SUBJECTS, Relation, number_of};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page, Policy};
-use rollcall_keyspace::{
+use rollcall_redis::{
     Changed, Logging, Publishing, Whose, decode_blocks, decode_changed, decode_restricted, decode_settings,
     decode_standing,
 };

@@ -2,9 +2,7 @@
 
 use rollcall_core::{Error, Published, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches};
-use rollcall_keyspace::{
-    Agenda, Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session,
-};
+use rollcall_redis::{Agenda, Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session};
 
 use crate::batch::{Batch, IN_ORDER, Now, Value, piece, pieces};
 use crate::{Platform, Wire, bounded};

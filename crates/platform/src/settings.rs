@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use rollcall_core::{Rules, Span};
-use rollcall_keyspace::DEFAULT_SHARDS;
+use rollcall_redis::DEFAULT_SHARDS;
 
 /// How many changes of who may see whom each of the logs keeps: as the host does unless it is told otherwise.
 const POLICY_LOG: u32 = 50_000;

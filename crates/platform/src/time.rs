@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rollcall_core::{Moment, OutageGrace, Time};
-use rollcall_keyspace::Reached;
+use rollcall_redis::Reached;
 
 /// A look that is older tells the time no longer: clocks drift, and instances are put to sleep.
 const TOO_OLD_US: u64 = 30_000_000;

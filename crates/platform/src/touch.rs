@@ -5,7 +5,7 @@
 
 use rollcall_core::{Error, Time};
 use rollcall_functions::capabilities::{Touched, Touches};
-use rollcall_keyspace::{Deadline, Sent, Touching, decode_found};
+use rollcall_redis::{Deadline, Sent, Touching, decode_found};
 
 use crate::batch::{Batch, Value, piece};
 use crate::{Platform, Wire, bounded};

@@ -7,7 +7,7 @@
 
 use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
-use rollcall_keyspace::{Publishing, Signing, decode_typists, decode_wait};
+use rollcall_redis::{Publishing, Signing, decode_typists, decode_wait};
 
 use crate::batch::{Batch, piece, pieces};
 use crate::{Platform, Wire, bounded};

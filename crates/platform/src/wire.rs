@@ -2,7 +2,7 @@
 
 #![allow(async_fn_in_trait, reason = "whoever uses a wire is generic over it and names no future's auto traits")]
 
-use rollcall_keyspace::{Commands, Piece};
+use rollcall_redis::{Commands, Piece};
 
 /// Carries commands to one Redis and the replies back.
 pub trait Wire {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use rollcall_adapter::redis::{Address, Link};
 use rollcall_adapter::{Ready, ready, setting};
-use rollcall_keyspace::Commands;
 use rollcall_platform::{Away, Platform, Reply, Wire};
+use rollcall_redis::Commands;
 use wasip3::clocks::monotonic_clock;
 use wasip3::random::random::get_random_u64;
 

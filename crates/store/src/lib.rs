@@ -29,7 +29,7 @@ pub use memory::Memory;
 pub use policies::{Copied, Policies};
 pub use postgres::PostgresArchive;
 pub use redis::Redis;
-pub use rollcall_keyspace::{DEFAULT_SHARDS, shard_of};
+pub use rollcall_redis::{DEFAULT_SHARDS, shard_of};
 pub use sqlite::{SqliteArchive, SqlitePolicies};
 pub use topics::{NativeChanges, News, Tap, Topic, Topics, Typed, WATCHERS_TTL};
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_core::{Error, Next, Span, State, UserId};
 use rollcall_functions::capabilities::{Committed, Shards};
-use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace, shard_of, slot_of};
+use rollcall_redis::{DEFAULT_SHARDS, Keyspace, shard_of, slot_of};
 use rollcall_servers::redis::Cluster;
 use rollcall_servers::wait_until;
 use rollcall_store::Store;

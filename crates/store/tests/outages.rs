@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_core::{ConversationId, Error, Next, OutageGrace, Span, State, Time};
 use rollcall_functions::capabilities::{Committed, LastSeenEntry, Trace, TypingSignal};
-use rollcall_keyspace::{Keyspace, Script};
+use rollcall_redis::{Keyspace, Script};
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::{Health, Listening, OpenError, Options, Redis};
 use rollcall_store::{LastSeen, Store, Topic, Topics};

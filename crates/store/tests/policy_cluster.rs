@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::Followed;
-use rollcall_keyspace::{Keyspace, Whose, slot_of};
+use rollcall_redis::{Keyspace, Whose, slot_of};
 use rollcall_servers::redis::Cluster;
 use rollcall_store::Policies;
 use rollcall_store::redis::{Health, Options, Redis};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rollcall_core::policy::{Change, Numbers};
 use rollcall_core::{Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{Cursor, Followed};
-use rollcall_keyspace::{Keyspace, Whose};
+use rollcall_redis::{Keyspace, Whose};
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{Clock, Policies};

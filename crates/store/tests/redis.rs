@@ -20,7 +20,7 @@ use rollcall_core::{MAX_DEVICES, Next, Note, Revision, Rules, Session, Span, Sta
 use rollcall_functions::capabilities::{Commit, Committed, Eviction, Shards, Trace};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep;
-use rollcall_keyspace::{Commands, DEFAULT_SHARDS, Deadline, Keyspace, Stamped, Touching};
+use rollcall_redis::{Commands, DEFAULT_SHARDS, Deadline, Keyspace, Stamped, Touching};
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::{Listening, Options, Redis};
 use rollcall_store::{Clock, NativeArchive, NativeSessions, SqliteArchive, Store};

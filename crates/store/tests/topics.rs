@@ -13,7 +13,7 @@ mod topics_suite;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace, slot_of};
+use rollcall_redis::{DEFAULT_SHARDS, Keyspace, slot_of};
 use rollcall_servers::redis as servers;
 use rollcall_store::memory::{self, LocalTopics, Memory};
 use rollcall_store::redis::{Options, Redis};

@@ -21,7 +21,7 @@ use futures::FutureExt;
 use redis::Value;
 use rollcall_core::typing::{Next, TypingRecord};
 use rollcall_core::{Error, Span};
-use rollcall_keyspace::{Commands, DEFAULT_SHARDS, Keyspace, Piece, Publishing, Script, Signing, decode_wait, slot_of};
+use rollcall_redis::{Commands, DEFAULT_SHARDS, Keyspace, Piece, Publishing, Script, Signing, decode_wait, slot_of};
 use rollcall_servers::redis as servers;
 use rollcall_servers::wait_until;
 use rollcall_store::redis::{Options, Redis};

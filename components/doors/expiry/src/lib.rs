@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::rc::Rc;
 
-use rollcall_keyspace::Keyspace;
+use rollcall_redis::Keyspace;
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
 mod bindings {

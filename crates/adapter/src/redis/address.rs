@@ -3,7 +3,7 @@
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
-use rollcall_keyspace::Commands;
+use rollcall_redis::Commands;
 
 /// Where Redis is if nobody says otherwise.
 const USUAL: &str = "redis://127.0.0.1:6379";

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, ready};
 use futures::future::LocalBoxFuture;
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::Change;
-use rollcall_keyspace::{Commands, Keyspace, decode_payload};
 use rollcall_platform::{Away, Reply};
+use rollcall_redis::{Commands, Keyspace, decode_payload};
 
 use super::address::Address;
 use super::line::Line;

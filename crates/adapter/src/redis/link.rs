@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures::future::{Either, select};
-use rollcall_keyspace::Commands;
 use rollcall_platform::{Away, Reply};
+use rollcall_redis::Commands;
 
 use super::address::Address;
 use super::line::{ANSWER_MS, Hear, Line};

@@ -3,8 +3,8 @@
 //! Bytes come in pieces of any size. What was read of a reply is kept, so that a long one is not read again with every
 //! piece of it.
 
-use rollcall_keyspace::Commands;
 use rollcall_platform::{OwnedPiece, Reply};
+use rollcall_redis::Commands;
 use thiserror::Error as ThisError;
 
 /// The longest line: one with an error in it is far shorter.

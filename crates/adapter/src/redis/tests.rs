@@ -11,8 +11,8 @@ use futures::future::{AbortHandle, Abortable};
 use futures::task::{LocalSpawnExt, noop_waker_ref};
 use rollcall_core::{Error, Published, State, UserId};
 use rollcall_functions::capabilities::Change;
-use rollcall_keyspace::{Commands, Keyspace, encode_payload};
 use rollcall_platform::{Away, OwnedPiece, Reply};
+use rollcall_redis::{Commands, Keyspace, encode_payload};
 
 use super::fake::Fake;
 use super::{Address, Ear, Link, Listening};

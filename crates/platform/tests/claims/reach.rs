@@ -8,8 +8,8 @@ use rollcall_core::{DeviceKind, OutageGrace, Rules, Span, State, Time};
 use rollcall_functions::capabilities::{Loaded, Sessions, Shards, Touch, Touches, Trace};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep::sweep;
-use rollcall_keyspace::Keyspace;
 use rollcall_platform::{Options, Platform};
+use rollcall_redis::Keyspace;
 use rollcall_servers::redis as servers;
 use rollcall_store::Clock;
 

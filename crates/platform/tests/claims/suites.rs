@@ -4,8 +4,8 @@
 use std::sync::{Arc, OnceLock};
 
 use rollcall_core::{Published, Rules, Span, UserId};
-use rollcall_keyspace::Keyspace;
 use rollcall_platform::{Options, Platform};
+use rollcall_redis::Keyspace;
 use rollcall_servers::redis as servers;
 use rollcall_store::redis::Redis;
 use rollcall_store::{Clock, LastSeen, Policies, Store};

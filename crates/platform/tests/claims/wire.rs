@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, Pipeline, Value};
 use rollcall_core::{Rules, Time};
-use rollcall_keyspace::{Command, Commands};
 use rollcall_platform::{Away, Options, OwnedPiece, Platform, Reply, Wire};
+use rollcall_redis::{Command, Commands};
 
 /// How long a server may take before it counts as away, unless a test is about something else: as in the host.
 const PATIENCE: Duration = Duration::from_millis(1500);

@@ -2,7 +2,7 @@
 
 use rollcall_core::{Error, Span, Time, UserId};
 use rollcall_functions::capabilities::Shards;
-use rollcall_keyspace::{Agenda, Overdue};
+use rollcall_redis::{Agenda, Overdue};
 
 use super::Inner;
 use super::batch::{Batch, RETRY_MS, pieces};

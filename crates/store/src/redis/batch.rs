@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use redis::{Pipeline, Value, cmd};
 use rollcall_core::Error;
-use rollcall_keyspace::{Commands, Piece};
+use rollcall_redis::{Commands, Piece};
 
 use super::Inner;
 use super::address::Kind;

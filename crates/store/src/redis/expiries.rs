@@ -19,7 +19,7 @@ use super::batch::pieces;
 use super::link::Link;
 use super::trouble::Trouble;
 use super::{Inner, Task};
-use rollcall_keyspace::Piece;
+use rollcall_redis::Piece;
 
 /// The most people in one batch: a settle that is one round trip.
 const MAX_BATCH: usize = 256;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use redis::{Pipeline, Value, cmd};
 use rollcall_core::Time;
-use rollcall_keyspace::{Keyspace, SLOTS, slot_of};
+use rollcall_redis::{Keyspace, SLOTS, slot_of};
 use tokio::sync::watch;
 
 use super::address::{Address, Endpoint, Kind};

@@ -1,7 +1,7 @@
 //! How many people are here, counted without looking at any of them.
 
 use rollcall_core::Error;
-use rollcall_keyspace::{Garbled, decode_count};
+use rollcall_redis::{Garbled, decode_count};
 
 use super::Redis;
 use super::batch::{Batch, piece};

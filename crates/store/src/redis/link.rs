@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
 use rollcall_core::Time;
-use rollcall_keyspace::{Command, Commands};
+use rollcall_redis::{Command, Commands};
 use tokio::sync::Notify;
 
 use super::address::Endpoint;

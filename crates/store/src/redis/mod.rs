@@ -1,6 +1,6 @@
 //! Sessions in Redis, or in a Redis Cluster: many nodes of ours, one store.
 //!
-//! What is kept, and how, is in `crates/keyspace` and `docs/KEYSPACE.md`; why, in `docs/adr/0008-redis.md`. Here is
+//! What is kept, and how, is in `crates/redis` and `docs/KEYSPACE.md`; why, in `docs/adr/0008-redis.md`. Here is
 //! what a network adds. The store is *up* or *down*. Down, it refuses every call at once and tries to come back; before
 //! it is up again it has recorded an outage grace for everybody who was alive when it was last known to answer, so that nobody
 //! is declared offline because *we* could not be reached. On a Cluster each master is up or down by itself.
@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use rollcall_core::{Error, Moment, OutageGrace, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
-use rollcall_keyspace::{
+use rollcall_redis::{
     Agenda, BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Stamped, decode_outcome, decode_session,
 };
 use thiserror::Error as ThisError;

@@ -2,7 +2,7 @@
 
 use redis::Value;
 use rollcall_core::Error;
-use rollcall_keyspace::decode_hosts;
+use rollcall_redis::decode_hosts;
 
 use super::Redis;
 use super::batch::{Batch, pieces};

@@ -5,7 +5,7 @@
 
 use rollcall_core::{Error, Time, UserId};
 use rollcall_functions::capabilities::LastSeenEntry;
-use rollcall_keyspace::{Piece, decode_score};
+use rollcall_redis::{Piece, decode_score};
 
 use super::Redis;
 use super::batch::{Batch, pieces};

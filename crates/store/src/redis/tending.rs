@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::{Pipeline, Value, cmd};
 use rollcall_core::{OutageGrace, Span, Time};
-use rollcall_keyspace::{Commands, Piece, RecordGrace, Script, decode_member_scores, decode_outage_grace};
+use rollcall_redis::{Commands, Piece, RecordGrace, Script, decode_member_scores, decode_outage_grace};
 
 use super::address::Kind;
 use super::batch::pieces;

@@ -6,7 +6,7 @@
 use redis::Value;
 use rollcall_core::{Error, Time};
 use rollcall_functions::capabilities::{Touched, Touches, Trace};
-use rollcall_keyspace::{Deadline, Finding, Garbled, Sent, Touching, decode_found};
+use rollcall_redis::{Deadline, Finding, Garbled, Sent, Touching, decode_found};
 
 use super::batch::{Batch, piece};
 use super::{Inner, bounded};

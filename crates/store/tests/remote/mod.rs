@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
 use rollcall_core::{Published, Span, Time, UserId};
-use rollcall_keyspace::{DEFAULT_SHARDS, Keyspace, decode_payload};
+use rollcall_redis::{DEFAULT_SHARDS, Keyspace, decode_payload};
 use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{Clock, Store};
 

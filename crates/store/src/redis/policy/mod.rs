@@ -16,7 +16,7 @@ use redis::Value;
 use rollcall_core::policy::{Change, MAX_LISTED, MAX_SUBJECTS, Relation, number_of};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page};
-use rollcall_keyspace::{
+use rollcall_redis::{
     Changed, Garbled, Logging, Whose, decode_blocks, decode_changed, decode_restricted, decode_settings,
     decode_standing,
 };

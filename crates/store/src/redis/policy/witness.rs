@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use redis::Value;
-use rollcall_keyspace::Commands;
+use rollcall_redis::Commands;
 
 use super::super::Inner;
 use super::super::address::Kind;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
-use rollcall_keyspace::{Channel, Garbled, decode_payload, decode_typed};
+use rollcall_redis::{Channel, Garbled, decode_payload, decode_typed};
 use tokio::sync::Notify;
 
 use super::super::Inner;

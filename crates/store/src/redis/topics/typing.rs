@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{MAX_BATCH, TypingSignal, Typist};
-use rollcall_keyspace::{Garbled, Signing, decode_typists, decode_wait};
+use rollcall_redis::{Garbled, Signing, decode_typists, decode_wait};
 use tokio::sync::Notify;
 
 use super::super::batch::{Batch, piece, pieces};

@@ -2,7 +2,7 @@
 
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
-use rollcall_keyspace::{Garbled, decode_count};
+use rollcall_redis::{Garbled, decode_count};
 
 use super::super::Inner;
 use super::super::batch::{Batch, piece};

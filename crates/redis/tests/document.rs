@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rollcall_core::{DeviceKind, Span};
 use rollcall_functions::capabilities::Trace;
-use rollcall_keyspace::{Commands, Deadline, FIELDS, KEYS, Keyspace, POLICY_FIELDS, Script, Stamped, Touching};
+use rollcall_redis::{Commands, Deadline, FIELDS, KEYS, Keyspace, POLICY_FIELDS, Script, Stamped, Touching};
 
 fn document() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/KEYSPACE.md")).unwrap()

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use rollcall_core::{Device, DeviceKind, Time};
-use rollcall_keyspace::{Piece, decode_session};
+use rollcall_redis::{Piece, decode_session};
 
 /// The one device that these fields make, in either order.
 fn device(fields: &[(&str, &str)]) -> Device {
