@@ -10,11 +10,9 @@
 
 mod archive;
 mod codec;
-mod inbox;
 mod kept;
 mod policy;
 pub mod polling;
-pub mod redis;
 mod sessions;
 mod settings;
 mod topics;
@@ -70,5 +68,4 @@ pub mod topic_bindings {
 /// The contract's types.
 pub use bindings::rollcall::presence as wit;
 
-/// When to try again after the platform was away: a reconnection takes a few tenths of a second, if it is there at all.
-pub const RETRY_MS: u32 = 500;
+pub use rollcall_redis::capabilities::RETRY_MS;

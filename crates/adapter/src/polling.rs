@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use rollcall_core::{Error, Published, UserId};
 use rollcall_functions::capabilities::Change;
-use rollcall_platform::{Platform, Wire};
+use rollcall_redis::resp::Inbox;
+use rollcall_redis::{Platform, Wire};
 
-use crate::inbox::Inbox;
 use crate::settings::Ready;
 use crate::watch::Watch;
 

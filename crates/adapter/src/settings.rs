@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rollcall_core::{Error, Rules, Span, UserId};
 use rollcall_functions::capabilities::{Archive, Policy, Sessions, Typing};
-use rollcall_platform::{Options, options, rules};
+use rollcall_redis::{Options, options, rules};
 
 use crate::bindings::exports::rollcall::presence::settings as wit;
 use crate::bindings::rollcall::presence::config;

@@ -8,6 +8,7 @@ use std::pin::pin;
 use futures::future::{Either, select};
 use rollcall_core::Error;
 use rollcall_functions::capabilities::Change;
+use rollcall_redis::resp::{Dial, Listening};
 
 /// People being watched on behalf of one reader. Dropping it ends the watch.
 #[allow(async_fn_in_trait, reason = "an adapter runs on one thread")]
@@ -23,6 +24,18 @@ pub trait Watch: 'static {
 
     /// Goes on listening while nobody reads, and ends only if changes may have been lost. It may be given up.
     async fn lost(&mut self) -> Error;
+}
+
+impl<D: Dial> Watch for Listening<D> {
+    const TWO_MINUTES: u32 = Self::TWO_MINUTES;
+
+    async fn next(&mut self) -> Result<Option<Change>, Error> {
+        self.next().await
+    }
+
+    async fn lost(&mut self) -> Error {
+        self.lost().await
+    }
 }
 
 /// Whoever reads.

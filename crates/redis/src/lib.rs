@@ -1,51 +1,12 @@
-//! What is kept in Redis, and how: key names, fields, scripts, commands and the reading of replies.
-//!
-//! There is no I/O here, no clock and no client library, so that the native store and a WebAssembly adapter keep the
-//! very same data. Whoever uses it sends [`Commands`] and hands the replies back, each flattened to [`Piece`]s: nulls,
-//! integers and bytes are all that every platform's client can give. `docs/KEYSPACE.md` lists everything; a test holds
-//! it against this code.
-//!
-//! Deliberately absent: connections, retries, redirections and time. They belong to whoever sends.
+//! Everything about Redis: what is kept ([`keyspace`]), the capabilities of the contract over a connection
+//! ([`capabilities`]), and the ways to a server: a client of the protocol over any byte stream ([`resp`]) and WASI sockets
+//! (`wasi`, feature `wasi-tcp`).
 
-mod agenda;
-mod command;
-mod commit;
-mod fields;
-mod keys;
-mod overdue;
-mod payload;
-mod policy;
-mod reach;
-mod reply;
-mod roll;
-mod script;
-mod seen;
-mod session;
-mod shard;
-mod slot;
-mod touch;
-mod typing;
-mod watchers;
+pub mod capabilities;
+pub mod keyspace;
+pub mod resp;
+#[cfg(feature = "wasi-tcp")]
+pub mod wasi;
 
-pub use agenda::{decode_member_scores, decode_score};
-pub use command::{Command, Commands};
-pub use commit::{Publishing, Stamped, decode_outcome};
-pub use fields::FIELDS;
-pub use keys::{BadPrefix, Channel, KEYS, Key, Keyspace};
-pub use overdue::{Agenda, Overdue, Question};
-pub use payload::{decode_payload, encode_payload};
-pub use policy::{
-    BUCKETS, Changed, Entry, Logging, POLICY_FIELDS, Part, Read, Slice, Whose, changes_of, decode_blocks,
-    decode_bucket, decode_changed, decode_end, decode_log, decode_numbers, decode_pages, decode_restricted,
-    decode_settings, decode_slice, decode_standing, pages_of,
-};
-pub use reach::{Reached, Reaching, decode_reached};
-pub use reply::{Garbled, Piece};
-pub use roll::{MISSED_AFTER, decode_hosts};
-pub use script::Script;
-pub use session::{RecordGrace, decode_outage_grace, decode_published, decode_session};
-pub use shard::{DEFAULT_SHARDS, shard_of};
-pub use slot::{SLOTS, slot_of};
-pub use touch::{Deadline, Finding, Sent, Touching, decode_found};
-pub use typing::{Signing, decode_typed, decode_typists, decode_wait};
-pub use watchers::decode_count;
+pub use capabilities::{Away, Options, OwnedPiece, Platform, Reply, Wire, options, rules};
+pub use keyspace::*;

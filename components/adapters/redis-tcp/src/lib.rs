@@ -1,23 +1,35 @@
-//! What the contract's functions ask of a platform, on one Redis over sockets of WASI 0.3: for any host that has those.
+//! The capabilities of the contract on one Redis, over the sockets of WASI 0.3.
 //!
-//! Everything but `topics`, which is `redis-topics`'s: whoever tells of changes goes on after it has answered, and a component
-//! that can do that takes a turn of the host's loop more every time that it waits.
+//! All of them but `topics`, which is in `redis-topics`: a component that goes on working after it has answered needs one more
+//! turn of the host's event loop for every wait.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_adapter::{Adapter, Exports};
-use rollcall_platform::Platform;
-use rollcall_sockets::{Prepared, Socket, prepared};
+use rollcall_adapter::{Adapter, Exports, Ready, ready, setting};
+use rollcall_redis::Platform;
+use rollcall_redis::resp::Address;
+use rollcall_redis::wasi::Socket;
 
-/// Redis by a socket.
+type Prepared = Ready<Platform<Socket>>;
+
+/// Redis over a socket.
 struct RedisTcp;
 
 impl Adapter for RedisTcp {
     type Platform = Platform<Socket>;
 
     fn ready() -> Result<Rc<Prepared>, String> {
-        prepared()
+        thread_local! {
+            static READY: OnceCell<Result<Rc<Prepared>, String>> = const { OnceCell::new() };
+        }
+        READY.with(|known| known.get_or_init(|| prepare().map(Rc::new)).clone())
     }
+}
+
+fn prepare() -> Result<Prepared, String> {
+    let address = Address::parse(setting("redis_url").as_deref())?;
+    ready(|options| Ok(Platform::new(Socket::new(&address), options)))
 }
 
 type Component = Exports<RedisTcp>;

@@ -6,11 +6,13 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_adapter::redis::{Ear, Listening};
-use rollcall_adapter::{Adapter, Exports, Watching};
+use rollcall_adapter::{Adapter, Exports, Ready, Watching, ready, setting};
 use rollcall_core::{Error, UserId};
-use rollcall_platform::Platform;
-use rollcall_sockets::{Prepared, Socket, Tcp, address, prepared, tcp};
+use rollcall_redis::Platform;
+use rollcall_redis::resp::{Address, Ear, Listening};
+use rollcall_redis::wasi::{Socket, Tcp};
+
+type Prepared = Ready<Platform<Socket>>;
 
 /// Redis by a socket, and one more to listen to.
 struct RedisTopics;
@@ -19,8 +21,20 @@ impl Adapter for RedisTopics {
     type Platform = Platform<Socket>;
 
     fn ready() -> Result<Rc<Prepared>, String> {
-        prepared()
+        thread_local! {
+            static READY: OnceCell<Result<Rc<Prepared>, String>> = const { OnceCell::new() };
+        }
+        READY.with(|known| known.get_or_init(|| prepare().map(Rc::new)).clone())
     }
+}
+
+fn prepare() -> Result<Prepared, String> {
+    let address = address()?;
+    ready(|options| Ok(Platform::new(Socket::new(&address), options)))
+}
+
+fn address() -> Result<Address, String> {
+    Address::parse(setting("redis_url").as_deref())
 }
 
 impl Watching for RedisTopics {
@@ -41,7 +55,7 @@ fn ear() -> Result<Rc<Ear<Tcp>>, String> {
     thread_local! {
         static EAR: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
     }
-    let make = || address().map(|address| Rc::new(Ear::new(tcp(&address), &address)));
+    let make = || address().map(|address| Rc::new(Ear::new(Tcp::new(&address), &address)));
     EAR.with(|known| known.get_or_init(make).clone())
 }
 

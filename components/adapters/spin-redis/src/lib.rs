@@ -11,7 +11,7 @@ use std::rc::Rc;
 use rollcall_adapter::polling::Looking;
 use rollcall_adapter::{Adapter, Exports, Ready, Watching, ready, setting};
 use rollcall_core::{Error, UserId};
-use rollcall_platform::Platform;
+use rollcall_redis::Platform;
 
 use wire::SpinRedis;
 

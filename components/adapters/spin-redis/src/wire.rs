@@ -7,9 +7,8 @@ use std::pin::pin;
 
 use futures::future::{Either, join_all, select};
 use rollcall_adapter::Kept;
-use rollcall_adapter::redis::server_line;
-use rollcall_platform::{Away, OwnedPiece, Reply, Wire};
-use rollcall_redis::{Command, Commands};
+use rollcall_redis::resp::server_line;
+use rollcall_redis::{Away, Command, Commands, OwnedPiece, Reply, Wire};
 use spin_sdk::redis::{Connection, Error, RedisParameter, RedisResult};
 use spin_sdk::wasip3::clocks::monotonic_clock;
 use spin_sdk::wasip3::random::random::get_random_u64;

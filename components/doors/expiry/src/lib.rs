@@ -58,7 +58,7 @@ fn keys() -> Option<Rc<Keyspace>> {
     }
     let read = || {
         let get = |name: &str| config::get(name);
-        let set = rollcall_platform::rules(get).and_then(|rules| rollcall_platform::options(&get, &rules));
+        let set = rollcall_redis::rules(get).and_then(|rules| rollcall_redis::options(&get, &rules));
         match set {
             Ok(options) => Some(Rc::new(Keyspace::of_hosts(options.shards))),
             Err(wrong) => {

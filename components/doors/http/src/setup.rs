@@ -45,8 +45,8 @@ impl Setup {
 
     /// Reads what is set. The error names the setting.
     fn read(get: &impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let rules = rollcall_platform::rules(get)?;
-        let options = rollcall_platform::options(get, &rules)?;
+        let rules = rollcall_redis::rules(get)?;
+        let options = rollcall_redis::options(get, &rules)?;
         let origins = get("origins").map_or_else(|| Ok(Origins::default()), |text| Origins::from_text(text.trim()));
         Ok(Self {
             access: access(get)?,

@@ -1,0 +1,152 @@
+//! Everything that anybody set, part by part, and what changed since.
+
+use std::collections::HashMap;
+
+use crate::keyspace::{
+    Entry, Part, Read, changes_of, decode_bucket, decode_count, decode_end, decode_log, decode_numbers, decode_pages,
+    decode_slice, pages_of,
+};
+use rollcall_core::Error;
+use rollcall_core::policy::{Change, Numbers};
+use rollcall_functions::capabilities::{Cursor, Followed, Page};
+
+use super::batch::{Batch, Value, piece, pieces};
+use super::{Platform, Wire};
+
+/// Fewer entries of a log than this are not worth asking for.
+const LEAST: u32 = 64;
+
+/// What is found at the beginning of reading a part.
+struct Found {
+    cursor: Cursor,
+    /// How many pages of numbers each group has.
+    counts: Vec<u64>,
+    /// What the part's own commands were answered.
+    values: Vec<Value>,
+}
+
+impl<W: Wire> Platform<W> {
+    pub(crate) async fn page(&self, number: u32) -> Result<Page, Error> {
+        let part = self.keys.part(number);
+        let Found { cursor, counts, values } = self.find(&part).await?;
+        let mut changes = Vec::new();
+        let next = match part {
+            Part::Buckets(buckets) => {
+                let fields = values.chunks(1).map(|value| self.read(decode_count(piece(value))));
+                let fields = fields.collect::<Result<Vec<_>, _>>()?;
+                let (filled, next) = self.keys.buckets_of_part(&buckets, &fields, &counts);
+                changes = self.buckets(&filled).await?;
+                next
+            }
+            Part::Slice(slice) => {
+                for value in &values {
+                    changes.extend(self.read(decode_slice(pieces(value), slice))?);
+                }
+                self.keys.part_after_slice(slice, &counts)
+            }
+            Part::Numbers { group, from } => {
+                let pages = self.read(decode_pages(values.iter().flat_map(pieces)))?;
+                let (pages, next) = self.keys.pages_of_part(pages, from);
+                let restricted = self.numbers(&pages).await?;
+                changes.extend(restricted.into_values().map(Change::RestrictMany));
+                next.or_else(|| self.keys.part_of_groups(group + 1, &counts))
+            }
+            Part::Nothing => None,
+        };
+        Ok(Page { changes, next, cursor, salt: self.salt })
+    }
+
+    /// Where the logs end, and then what the part begins with, all in one go and in this order: none of it is a script, so
+    /// none of it is said again.
+    async fn find(&self, part: &Part) -> Result<Found, Error> {
+        let (keys, groups) = (&self.keys, self.keys.groups());
+        let mut batch = Batch::default();
+        for group in 0..groups {
+            batch.add("", |to| keys.log_end(to, group));
+        }
+        for group in 0..groups {
+            batch.add("", |to| keys.count_pages(to, group));
+        }
+        match part {
+            Part::Buckets(buckets) => {
+                for bucket in buckets.clone() {
+                    batch.add("", |to| keys.count_fields(to, bucket));
+                }
+            }
+            Part::Slice(slice) => batch.add("", |to| keys.bucket(to, slice.bucket)),
+            Part::Numbers { group, .. } => batch.add("", |to| keys.list_pages(to, *group)),
+            Part::Nothing => {}
+        }
+        let replies = self.run(&batch).await;
+        let mut items = replies.items();
+        let (mut cursor, mut counts, mut values) = (Cursor::new(), Vec::new(), Vec::new());
+        for item in items.by_ref().take(groups as usize) {
+            cursor.push(self.read(decode_end(item?.iter().flat_map(pieces)))?);
+        }
+        for item in items.by_ref().take(groups as usize) {
+            counts.push(self.read(decode_count(piece(item?)))?);
+        }
+        for item in items {
+            values.extend_from_slice(item?);
+        }
+        Ok(Found { cursor, counts, values })
+    }
+
+    pub(crate) async fn follow(&self, mut cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+        let groups = self.keys.groups();
+        if cursor.is_empty() {
+            return Ok(Followed::Changes(Vec::new(), self.find(&Part::Nothing).await?.cursor));
+        }
+        if cursor.len() != groups as usize {
+            return Ok(Followed::Gap);
+        }
+        let limit = (limit / groups).max(LEAST);
+        let mut batch = Batch::default();
+        for (group, place) in (0..groups).zip(&cursor) {
+            batch.add("", |to| self.keys.read_log(to, group, *place, limit));
+        }
+        let replies = self.run(&batch).await;
+        let mut entries: Vec<Entry> = Vec::new();
+        for (item, place) in replies.items().zip(&mut cursor) {
+            match self.read(decode_log(item?.iter().flat_map(pieces), *place))? {
+                Read::Entries(more, end) => {
+                    entries.extend(more);
+                    *place = end;
+                }
+                Read::Gap => return Ok(Followed::Gap),
+            }
+        }
+        let pages: Vec<u32> = pages_of(entries.iter()).into_iter().collect();
+        let mut restricted = self.numbers(&pages).await?;
+        Ok(Followed::Changes(changes_of(entries, |page| restricted.remove(&page)), cursor))
+    }
+
+    /// Everything that the people of these buckets set.
+    async fn buckets(&self, buckets: &[u32]) -> Result<Vec<Change>, Error> {
+        let mut batch = Batch::default();
+        for &bucket in buckets {
+            batch.add("", |to| self.keys.bucket(to, bucket));
+        }
+        let replies = self.run(&batch).await;
+        let mut changes = Vec::new();
+        for item in replies.items() {
+            changes.extend(self.read(decode_bucket(item?.iter().flat_map(pieces)))?);
+        }
+        Ok(changes)
+    }
+
+    /// The restricted accounts of these pages, where there are any.
+    async fn numbers(&self, pages: &[u32]) -> Result<HashMap<u32, Numbers>, Error> {
+        let mut batch = Batch::default();
+        for &page in pages {
+            batch.add("", |to| self.keys.read_numbers(to, page));
+        }
+        let replies = self.run(&batch).await;
+        let mut restricted = HashMap::new();
+        for (&page, item) in pages.iter().zip(replies.items()) {
+            let numbers = self.read(decode_numbers(piece(item?), page))?;
+            restricted.extend(numbers.map(|numbers| (page, numbers)));
+        }
+        Ok(restricted)
+    }
+}

@@ -1,0 +1,363 @@
+//! The names of keys. One function per key; each carries its shard as the hash tag, so that what belongs to one person
+//! is on one master of a Cluster and a script can change all of it at once.
+
+use std::fmt;
+
+use thiserror::Error as ThisError;
+
+use crate::keyspace::command::Commands;
+use crate::keyspace::script::{Digests, Script};
+use crate::keyspace::shard::shard_of;
+
+/// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
+pub const KEYS: [&str; 21] = [
+    "rc:{n}:user:<user>",
+    "rc:{n}:alive:<user>",
+    "rc:{n}:t:<user>",
+    "rc:{n}:watchers:<user>",
+    "rc:{n}:typing:<conversation>",
+    "rc:{n}:c:<conversation>",
+    "rc:{n}:due",
+    "rc:{n}:cold",
+    "rc:{n}:gone",
+    "rc:{n}:seen",
+    "rc:{0}:outage_grace",
+    "rc:{0}:epoch",
+    "rc:{0}:hosts",
+    "rc:{0}:reached",
+    "rc:{g}:policy:<bucket>",
+    "rc:{g}:numbers:<page>",
+    "rc:{g}:operand",
+    "rc:{g}:pages",
+    "rc:{g}:log",
+    "rc:{g}:witness",
+    "rc:{g}:policy",
+];
+
+/// The prefix that every host takes.
+const PREFIX: &str = "rc";
+const ALIVE: &str = "alive:";
+const TOPIC: &str = "t:";
+const CONVERSATION: &str = "c:";
+const POLICY: &str = "policy";
+
+/// A prefix is part of every key of every person: a long one is paid for a million times.
+const MAX_PREFIX_BYTES: usize = 32;
+
+/// Where everything is: the prefix and the number of shards. A deployment's data depend on both.
+#[derive(Debug, Clone)]
+pub struct Keyspace {
+    prefix: String,
+    /// `rc:{n}:` for each shard, made once.
+    heads: Box<[String]>,
+    digests: Digests,
+}
+
+/// The name of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'a> {
+    head: &'a str,
+    kind: &'static str,
+    name: &'a str,
+    number: Option<u32>,
+}
+
+/// What comes on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// What is published about a person: [`decode_payload`](crate::keyspace::decode_payload).
+    Person,
+    /// Who types in a conversation: [`decode_typed`](crate::keyspace::decode_typed).
+    Conversation,
+    /// That something changed about who may see whom: where the group's log then ended.
+    Policy,
+}
+
+/// A prefix that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("`{0}` cannot be the prefix of keys: it has 1 to 32 letters, digits, `-`, `_` or `.`")]
+pub struct BadPrefix(pub String);
+
+impl Keyspace {
+    /// Keys with this prefix, spread over so many shards; zero shards count as one.
+    pub fn new(prefix: &str, shards: u32) -> Result<Self, BadPrefix> {
+        // Braces would be taken for the hash tag, and what a pattern of an ACL or of a search means must be plain.
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES || !prefix.bytes().all(fits) {
+            return Err(BadPrefix(prefix.to_owned()));
+        }
+        Ok(Self::under(prefix, shards))
+    }
+
+    /// Keys as every host has them, spread over so many shards; zero shards count as one.
+    pub fn of_hosts(shards: u32) -> Self {
+        Self::under(PREFIX, shards)
+    }
+
+    fn under(prefix: &str, shards: u32) -> Self {
+        let heads = (0..shards.max(1)).map(|shard| format!("{prefix}:{{{shard}}}:")).collect();
+        Self { prefix: prefix.to_owned(), heads, digests: Digests::new() }
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u32 {
+        self.heads.len() as u32
+    }
+
+    /// The shard of this person.
+    pub fn shard_of(&self, user: &str) -> u32 {
+        shard_of(user, self.shards())
+    }
+
+    /// The hash with everything about a person but their deadline.
+    pub fn user<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal("user:", user)
+    }
+
+    /// The string whose expiry is the person's deadline, for its notification.
+    pub fn alive<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal(ALIVE, user)
+    }
+
+    /// The channel on which what is published about the person goes out.
+    pub fn topic<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal(TOPIC, user)
+    }
+
+    /// The hash of how many watch the person, by station.
+    pub fn watchers<'a>(&'a self, user: &'a str) -> Key<'a> {
+        self.personal("watchers:", user)
+    }
+
+    /// The hash of who types in a conversation.
+    pub fn typing<'a>(&'a self, conversation: &'a str) -> Key<'a> {
+        self.personal("typing:", conversation)
+    }
+
+    /// The channel on which it goes out who types in a conversation.
+    pub fn conversation<'a>(&'a self, conversation: &'a str) -> Key<'a> {
+        self.personal(CONVERSATION, conversation)
+    }
+
+    /// The sorted set of who is to be settled when.
+    pub fn due(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "due")
+    }
+
+    /// The sorted set of who is to be evicted when.
+    pub fn cold(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "cold")
+    }
+
+    /// The newest version among the sessions of the shard that were dropped.
+    pub fn gone(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "gone")
+    }
+
+    /// The sorted set of when people were last seen, where Redis is the archive too.
+    pub fn seen(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "seen")
+    }
+
+    /// The outage grace in force.
+    pub fn outage_grace(&self) -> Key<'_> {
+        self.shared(0, "outage_grace")
+    }
+
+    /// What tells a server that lost its data from one that was merely away.
+    pub fn epoch(&self) -> Key<'_> {
+        self.shared(0, "epoch")
+    }
+
+    /// The sorted set of hosts, by when each last said that it is there.
+    pub fn hosts(&self) -> Key<'_> {
+        self.shared(0, "hosts")
+    }
+
+    /// When somebody who is no host last reached the server.
+    pub fn reached(&self) -> Key<'_> {
+        self.shared(0, "reached")
+    }
+
+    /// The hash of what the people of a bucket set.
+    pub fn policy(&self, bucket: u32) -> Key<'_> {
+        Key { number: Some(bucket), ..self.shared(self.group_of_bucket(bucket), "policy:") }
+    }
+
+    /// The bits of the restricted accounts of a page of numbers.
+    pub fn numbers(&self, page: u32) -> Key<'_> {
+        Key { number: Some(page), ..self.shared(self.group_of_page(page), "numbers:") }
+    }
+
+    /// What a page of numbers is combined with, while it is.
+    pub fn operand(&self, group: u32) -> Key<'_> {
+        self.shared(group, "operand")
+    }
+
+    /// The set of a group's pages of numbers.
+    pub fn pages(&self, group: u32) -> Key<'_> {
+        self.shared(group, "pages")
+    }
+
+    /// The sorted set of a group's newest changes of policy.
+    pub fn log(&self, group: u32) -> Key<'_> {
+        self.shared(group, "log")
+    }
+
+    /// What is written before a replica is waited for.
+    pub fn witness(&self, group: u32) -> Key<'_> {
+        self.shared(group, "witness")
+    }
+
+    /// The channel on which a group's changes of policy are told.
+    pub fn invalidation(&self, group: u32) -> Key<'_> {
+        self.shared(group, POLICY)
+    }
+
+    /// The person whose `alive` key this is; none if it is another key, of ours or of somebody else.
+    pub fn whose_alive<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
+        let (shard, rest) = rest.split_once("}:")?;
+        let user = rest.strip_prefix(ALIVE)?;
+        (shard.parse() == Ok(self.shard_of(user))).then_some(user)
+    }
+
+    /// What comes on this channel; none if it is not one of ours.
+    pub fn channel(&self, name: &str) -> Option<Channel> {
+        let rest = name.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
+        let (_, rest) = rest.split_once("}:")?;
+        match rest {
+            _ if rest.starts_with(TOPIC) => Some(Channel::Person),
+            _ if rest.starts_with(CONVERSATION) => Some(Channel::Conversation),
+            POLICY => Some(Channel::Policy),
+            _ => None,
+        }
+    }
+
+    /// Begins the call of a script with so many keys.
+    pub(crate) fn evalsha<'c>(&self, to: &'c mut Commands, script: Script, keys: u64) -> &'c mut Commands {
+        to.begin("EVALSHA").text(self.digests.of(script)).number(keys)
+    }
+
+    /// A key of a person or of a conversation: whoever it is named after, it is in that one's shard.
+    fn personal<'a>(&'a self, kind: &'static str, name: &'a str) -> Key<'a> {
+        Key { name, ..self.shared(self.shard_of(name), kind) }
+    }
+
+    fn shared(&self, shard: u32, kind: &'static str) -> Key<'_> {
+        Key { head: self.heads.get(shard as usize).map_or("", String::as_str), kind, name: "", number: None }
+    }
+}
+
+impl<'a> Key<'a> {
+    /// The name in pieces.
+    pub(crate) fn parts(&self) -> [&'a str; 3] {
+        [self.head, self.kind, self.name]
+    }
+
+    /// The number that the name ends with, if it does.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.number
+    }
+}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().iter().try_for_each(|part| f.write_str(part))?;
+        self.number.map_or(Ok(()), |number| write!(f, "{number}"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::keyspace::slot_of;
+
+    #[test]
+    fn names_are_those_of_the_list() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        let named = [
+            keys.user("bob"),
+            keys.alive("bob"),
+            keys.topic("bob"),
+            keys.watchers("bob"),
+            keys.typing("bob"),
+            keys.conversation("bob"),
+            keys.due(111),
+            keys.cold(111),
+            keys.gone(111),
+            keys.seen(111),
+            keys.outage_grace(),
+            keys.epoch(),
+            keys.hosts(),
+            keys.reached(),
+            keys.policy(4095),
+            keys.numbers(31),
+            keys.operand(15),
+            keys.pages(15),
+            keys.log(15),
+            keys.witness(15),
+            keys.invalidation(15),
+        ];
+        assert_eq!(named.len(), KEYS.len());
+        let told = [("{n}", "{111}"), ("{g}", "{15}"), ("<bucket>", "4095"), ("<page>", "31")];
+        let told = told.into_iter().chain([("<user>", "bob"), ("<conversation>", "bob")]);
+        for (key, pattern) in named.iter().zip(KEYS) {
+            let name = told.clone().fold(pattern.to_owned(), |name, (what, by)| name.replace(what, by));
+            assert_eq!(key.to_string(), name);
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_one_person_is_in_one_slot() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for user in ["bob", "b{o}b", "}{", "名前@例.jp"] {
+            let shard = keys.shard_of(user);
+            let slots = [keys.user(user), keys.alive(user), keys.topic(user), keys.due(shard), keys.gone(shard)]
+                .map(|key| slot_of(key.to_string().as_bytes()));
+            assert_eq!(slots, [slot_of(shard.to_string().as_bytes()); 5], "{user}");
+        }
+    }
+
+    #[test]
+    fn an_alive_key_names_its_person_and_no_other_key_does() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for user in ["bob", "a:b", "b{o}b", "}:alive:x", "名前"] {
+            assert_eq!(keys.whose_alive(&keys.alive(user).to_string()), Some(user));
+            assert_eq!(keys.whose_alive(&keys.user(user).to_string()), None);
+        }
+        for other in ["", "rc", "rc:{111}:alive", "rc:{110}:alive:bob", "xx:{111}:alive:bob", "rc:{x}:alive:bob"] {
+            assert_eq!(keys.whose_alive(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_channel_says_what_comes_on_it() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for name in ["bob", "c:bob", "}:t:x"] {
+            assert_eq!(keys.channel(&keys.topic(name).to_string()), Some(Channel::Person));
+            assert_eq!(keys.channel(&keys.conversation(name).to_string()), Some(Channel::Conversation));
+            assert_eq!(keys.channel(&keys.user(name).to_string()), None);
+        }
+        assert_eq!(keys.channel(&keys.invalidation(3).to_string()), Some(Channel::Policy));
+        assert_eq!(keys.channel(&keys.policy(3).to_string()), None);
+        for other in ["", "rc:{1}", "xx:{111}:t:bob", "__keyevent@0__:expired"] {
+            assert_eq!(keys.channel(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn prefixes_that_would_confuse_are_refused() {
+        for bad in ["", "a b", "a:b", "{x}", "*", "é", &"x".repeat(33)] {
+            assert!(Keyspace::new(bad, 1).is_err(), "{bad}");
+        }
+        assert_eq!(Keyspace::new("test-1.a_B", 0).unwrap().shards(), 1);
+    }
+
+    #[test]
+    fn a_host_takes_the_usual_prefix() {
+        let (usual, keys) = (Keyspace::new("rc", 16).unwrap(), Keyspace::of_hosts(16));
+        assert_eq!((usual.shards(), usual.user("bob").to_string()), (keys.shards(), keys.user("bob").to_string()));
+    }
+}

@@ -1,0 +1,81 @@
+//! What goes out on a person's topic: JSON that names its person, because a client subscribed by pattern is not told
+//! which channel a message came on.
+
+use rollcall_core::{Note, Published, Time, UserId};
+use serde::{Deserialize, Serialize};
+
+use crate::keyspace::fields::{NoteJson, state_name, state_named};
+use crate::keyspace::reply::Garbled;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PayloadJson {
+    user: String,
+    state: String,
+    since: Option<u64>,
+    last_seen: Option<u64>,
+    version: u64,
+    note: Option<NoteJson>,
+}
+
+/// The payload that says this about this person.
+pub fn encode_payload(user: &str, published: &Published) -> Vec<u8> {
+    let payload = PayloadJson {
+        user: user.to_owned(),
+        state: state_name(published.state).to_owned(),
+        since: published.since.map(|time| time.0),
+        last_seen: published.last_seen.map(|time| time.0),
+        version: published.version,
+        note: published.note.as_ref().map(NoteJson::from),
+    };
+    // Text and numbers in a struct always make JSON.
+    serde_json::to_vec(&payload).unwrap_or_default()
+}
+
+/// What a payload says, and about whom.
+pub fn decode_payload(payload: &[u8]) -> Result<(UserId, Published), Garbled> {
+    let read = || {
+        let payload: PayloadJson = serde_json::from_slice(payload).ok()?;
+        let published = Published {
+            state: state_named(&payload.state)?,
+            note: payload.note.map(Note::from),
+            since: payload.since.map(Time),
+            last_seen: payload.last_seen.map(Time),
+            version: payload.version,
+        };
+        Some((UserId::parse(payload.user).ok()?, published))
+    };
+    read().ok_or(Garbled("a published payload"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use rollcall_core::State;
+
+    #[test]
+    fn a_payload_says_what_was_published() {
+        let note = Note { text: "\"out\"".to_owned(), emoji: "☕".to_owned(), until: None };
+        let published = Published {
+            state: State::Away,
+            note: Some(note),
+            since: Some(Time(1)),
+            last_seen: None,
+            version: 1_700_000_000_000_000,
+        };
+        let payload = encode_payload("名 \"bob\"", &published);
+        assert_eq!(decode_payload(&payload), Ok((UserId::parse("名 \"bob\"").unwrap(), published)));
+        let text = String::from_utf8(payload).unwrap();
+        assert!(
+            text.starts_with(r#"{"user":"名 \"bob\"","state":"away","since":1,"last_seen":null,"version":17"#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn foreign_payloads_are_refused() {
+        for bad in [&b""[..], b"{}", b"[1]", b"\xff", br#"{"user":"","state":"away","version":1}"#] {
+            assert!(decode_payload(bad).is_err());
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Changes: one script each, and how they ended.
+
+use rollcall_core::UserId;
+use rollcall_core::policy::{Change, MAX_LISTED, Numbers, number_of};
+
+use super::log::{entry_text, page_text};
+use super::{Kind, SO, field, privacy_text};
+use crate::keyspace::command::Commands;
+use crate::keyspace::commit::Publishing;
+use crate::keyspace::keys::Keyspace;
+use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::script::Script;
+
+/// How a change is logged and told.
+#[derive(Debug, Clone, Copy)]
+pub struct Logging {
+    /// The store's time in microseconds.
+    pub now_us: u64,
+    /// How many changes each log keeps.
+    pub most: u32,
+    /// How it goes out that there is one.
+    pub publishing: Publishing,
+}
+
+/// What a change is about. Of changes about the same the order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose<'a> {
+    /// What a person set, or an account restricted by name.
+    Person(&'a str),
+    /// Restricted accounts of a page of numbers.
+    Page(u32),
+}
+
+impl<'a> Whose<'a> {
+    /// What this change is about.
+    pub fn of(change: &'a Change) -> Self {
+        match change {
+            Change::Restrict(user) | Change::Unrestrict(user) => match number_of(user.as_str()) {
+                Some(number) => Self::Page(number >> 16),
+                None => Self::Person(user.as_str()),
+            },
+            Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => Self::Page(numbers.page()),
+            Change::Block(user, _)
+            | Change::Unblock(user, _)
+            | Change::AddContact(user, _)
+            | Change::RemoveContact(user, _)
+            | Change::SetPrivacy(user, _) => Self::Person(user.as_str()),
+        }
+    }
+}
+
+/// How a change ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// It is so from now on.
+    Applied,
+    /// It was so.
+    Already,
+    /// The person has as many of these as anybody may.
+    TooMany,
+}
+
+/// What becomes of a field.
+struct Setting<'a> {
+    owner: &'a str,
+    kind: Kind,
+    other: &'a str,
+    /// Nothing: it goes.
+    value: &'a str,
+}
+
+impl Keyspace {
+    /// The group of what a change is about.
+    pub fn group_of(&self, whose: Whose<'_>) -> u32 {
+        match whose {
+            Whose::Person(user) => self.group_of_bucket(self.bucket_of(user)),
+            Whose::Page(page) => self.group_of_page(page),
+        }
+    }
+
+    /// Adds the command of one change; see [`decode_changed`].
+    pub fn change(&self, to: &mut Commands, change: &Change, logging: Logging) {
+        let listed = |to: &mut Commands, owner: &UserId, kind: Kind, other: &UserId, value: &str| {
+            let setting = Setting { owner: owner.as_str(), kind, other: other.as_str(), value };
+            self.setting(to, &setting, &entry_text(change), logging);
+        };
+        match change {
+            Change::Restrict(user) => self.restriction(to, user, change, true, logging),
+            Change::Unrestrict(user) => self.restriction(to, user, change, false, logging),
+            Change::RestrictMany(numbers) => self.restrictions(to, numbers, true, logging),
+            Change::UnrestrictMany(numbers) => self.restrictions(to, numbers, false, logging),
+            Change::Block(owner, other) => listed(to, owner, Kind::Block, other, SO),
+            Change::Unblock(owner, other) => listed(to, owner, Kind::Block, other, ""),
+            Change::AddContact(owner, other) => listed(to, owner, Kind::Contact, other, SO),
+            Change::RemoveContact(owner, other) => listed(to, owner, Kind::Contact, other, ""),
+            Change::SetPrivacy(owner, privacy) => {
+                let (owner, value) = (owner.as_str(), &privacy_text(*privacy));
+                let setting = Setting { owner, kind: Kind::Privacy, other: "", value };
+                self.setting(to, &setting, &entry_text(change), logging);
+            }
+        }
+    }
+
+    fn restriction(&self, to: &mut Commands, user: &UserId, change: &Change, is_so: bool, logging: Logging) {
+        let entry = entry_text(change);
+        let Some(number) = number_of(user.as_str()) else {
+            let value = if is_so { SO } else { "" };
+            let setting = Setting { owner: user.as_str(), kind: Kind::Restricted, other: "", value };
+            return self.setting(to, &setting, &entry, logging);
+        };
+        let page = number >> 16;
+        let group = self.group_of_page(page);
+        self.evalsha(to, Script::Account, 4).key(self.numbers(page)).key(self.pages(group));
+        to.key(self.log(group)).key(self.invalidation(group));
+        to.number(u64::from(page)).number(u64::from(number & 0xffff)).number(u64::from(is_so));
+        logged(to, logging).text(&entry);
+    }
+
+    fn restrictions(&self, to: &mut Commands, numbers: &Numbers, is_so: bool, logging: Logging) {
+        let page = numbers.page();
+        let group = self.group_of_page(page);
+        self.evalsha(to, Script::Accounts, 5).key(self.numbers(page)).key(self.operand(group)).key(self.pages(group));
+        to.key(self.log(group)).key(self.invalidation(group));
+        // Zeros at the end would make the page longer without changing it.
+        let bits = numbers.bits();
+        let used = bits.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        to.number(u64::from(page)).arg(bits.get(..used).unwrap_or_default()).number(u64::from(is_so));
+        logged(to, logging).text(&page_text(page));
+    }
+
+    fn setting(&self, to: &mut Commands, setting: &Setting<'_>, entry: &str, logging: Logging) {
+        let &Setting { owner, kind, other, value } = setting;
+        let bucket = self.bucket_of(owner);
+        let group = self.group_of_bucket(bucket);
+        self.evalsha(to, Script::Setting, 3)
+            .key(self.policy(bucket))
+            .key(self.log(group))
+            .key(self.invalidation(group));
+        field(to, owner, kind, other).text(value);
+        match kind {
+            Kind::Block | Kind::Contact => to.format(format_args!("{owner}\n#{}", kind.letter())),
+            Kind::Privacy | Kind::Restricted => to.text(""),
+        };
+        to.number(MAX_LISTED as u64);
+        logged(to, logging).text(entry);
+    }
+}
+
+fn logged(to: &mut Commands, logging: Logging) -> &mut Commands {
+    to.number(logging.now_us).number(u64::from(logging.most)).text(logging.publishing.command())
+}
+
+/// How a change ended.
+pub fn decode_changed(reply: Piece<'_>) -> Result<Changed, Garbled> {
+    match reply.number("a script's answer")? {
+        1 => Ok(Changed::Applied),
+        0 => Ok(Changed::Already),
+        -1 => Ok(Changed::TooMany),
+        _ => Err(Garbled("a script's answer")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::keyspace::slot_of;
+    use rollcall_core::policy::Privacy;
+
+    #[test]
+    fn a_change_has_as_many_arguments_as_its_script_takes_all_in_one_slot() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        let user = |name: &str| UserId::parse(name).unwrap();
+        let numbers = Numbers::new(70, vec![0, 5, 0, 0]).unwrap();
+        // The keys and the arguments of the scripts' headers.
+        let changes = [
+            (Change::Restrict(user("b{o}b")), 3, 8),
+            (Change::Unrestrict(user("70000")), 4, 7),
+            (Change::RestrictMany(numbers.clone()), 5, 7),
+            (Change::UnrestrictMany(numbers), 5, 7),
+            (Change::Block(user("bob"), user("{eve}")), 3, 8),
+            (Change::Unblock(user("bob"), user("eve")), 3, 8),
+            (Change::AddContact(user("bob"), user("eve")), 3, 8),
+            (Change::RemoveContact(user("bob"), user("eve")), 3, 8),
+            (Change::SetPrivacy(user("bob"), Privacy::default()), 3, 8),
+        ];
+        let logging = Logging { now_us: 7, most: 50_000, publishing: Publishing::Sharded };
+        for (change, key_count, arguments) in changes {
+            let mut commands = Commands::default();
+            keys.change(&mut commands, &change, logging);
+            let args = commands.get(0).unwrap().to_owned();
+            assert_eq!(args.len(), 3 + key_count + arguments, "{change:?}");
+            let slot = slot_of(keys.log(keys.group_of(Whose::of(&change))).to_string().as_bytes());
+            assert!(args.iter().skip(3).take(key_count).all(|key| slot_of(key) == slot), "{change:?}");
+        }
+    }
+
+    #[test]
+    fn answers_are_applied_already_or_too_many() {
+        assert_eq!(decode_changed(Piece::Int(1)), Ok(Changed::Applied));
+        assert_eq!(decode_changed(Piece::Bytes(b"0")), Ok(Changed::Already));
+        assert_eq!(decode_changed(Piece::Int(-1)), Ok(Changed::TooMany));
+        assert!(decode_changed(Piece::Nil).is_err() && decode_changed(Piece::Int(2)).is_err());
+    }
+}

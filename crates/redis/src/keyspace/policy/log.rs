@@ -1,0 +1,247 @@
+//! The logs: what changed, in order, and whether anything is missing.
+
+use std::collections::BTreeSet;
+
+use rollcall_core::UserId;
+use rollcall_core::policy::{Change, Numbers, PAGE_BYTES, PAGE_NUMBERS};
+
+use super::{privacy_of, privacy_text};
+use crate::keyspace::command::Commands;
+use crate::keyspace::fields::number_of;
+use crate::keyspace::keys::Keyspace;
+use crate::keyspace::reply::{Garbled, Piece};
+
+const WHAT: &str = "an entry of a log of changes";
+
+/// One entry of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// This was changed.
+    Change(Change),
+    /// Some of this page of numbers were: which are restricted now is to be read. Bits would make the log heavy.
+    Page(u32),
+}
+
+/// What was read of a log from a cursor on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    /// These came after it, in order, and this is where they end.
+    Entries(Vec<Entry>, u64),
+    /// The log does not reach back that far, or something in it is missing.
+    Gap,
+}
+
+impl Keyspace {
+    /// Adds the command that reads where a log ends; see [`decode_end`].
+    pub fn log_end(&self, to: &mut Commands, group: u32) {
+        to.begin("ZRANGE").key(self.log(group)).text("-1").text("-1");
+    }
+
+    /// Adds the command that reads so many entries of a log after a cursor; see [`decode_log`].
+    pub fn read_log(&self, to: &mut Commands, group: u32, cursor: u64, limit: u32) {
+        // The cursor's own entry comes too: that it is there says that nothing is missing.
+        to.begin("ZRANGEBYSCORE").key(self.log(group)).number(cursor).text("+inf");
+        to.text("LIMIT").number(0).number(u64::from(limit) + 1);
+    }
+}
+
+/// A change as it is logged.
+pub(super) fn entry_text(change: &Change) -> String {
+    match change {
+        Change::Restrict(user) => format!("R\n{user}"),
+        Change::Unrestrict(user) => format!("r\n{user}"),
+        Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => page_text(numbers.page()),
+        Change::Block(one, other) => format!("B\n{one}\n{other}"),
+        Change::Unblock(one, other) => format!("b\n{one}\n{other}"),
+        Change::AddContact(one, other) => format!("C\n{one}\n{other}"),
+        Change::RemoveContact(one, other) => format!("c\n{one}\n{other}"),
+        Change::SetPrivacy(user, privacy) => format!("P\n{user}\n{}", privacy_text(*privacy)),
+    }
+}
+
+/// That a page of numbers changed, as it is logged.
+pub(super) fn page_text(page: u32) -> String {
+    format!("N\n{page}")
+}
+
+/// The reverse of [`entry_text`].
+fn entry_of(text: &str) -> Result<Entry, Garbled> {
+    let user = |name: &str| UserId::parse(name).map_err(|_| Garbled(WHAT));
+    let mut parts = text.split('\n');
+    let change = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some("R"), Some(name), None, None) => Change::Restrict(user(name)?),
+        (Some("r"), Some(name), None, None) => Change::Unrestrict(user(name)?),
+        (Some("B"), Some(one), Some(other), None) => Change::Block(user(one)?, user(other)?),
+        (Some("b"), Some(one), Some(other), None) => Change::Unblock(user(one)?, user(other)?),
+        (Some("C"), Some(one), Some(other), None) => Change::AddContact(user(one)?, user(other)?),
+        (Some("c"), Some(one), Some(other), None) => Change::RemoveContact(user(one)?, user(other)?),
+        (Some("P"), Some(name), Some(privacy), None) => Change::SetPrivacy(user(name)?, privacy_of(privacy)?),
+        (Some("N"), Some(page), None, None) => {
+            let page = page.parse().ok().filter(|page| *page < PAGE_NUMBERS);
+            return page.map(Entry::Page).ok_or(Garbled(WHAT));
+        }
+        _ => return Err(Garbled(WHAT)),
+    };
+    Ok(Entry::Change(change))
+}
+
+/// A member of a log: the number before its own, its own, and what changed.
+fn member_of(text: &str) -> Result<(u64, u64, &str), Garbled> {
+    let mut parts = text.splitn(3, ' ');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(before), Some(number), Some(entry)) => Ok((number_of(before)?, number_of(number)?, entry)),
+        _ => Err(Garbled(WHAT)),
+    }
+}
+
+/// Where a log ends: the cursor of whoever has read all of it. 0: it is empty.
+pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64, Garbled> {
+    match reply.next().unwrap_or(Piece::Nil).text(WHAT)? {
+        Some(member) => Ok(member_of(member)?.1),
+        None => Ok(0),
+    }
+}
+
+/// What came after this cursor. Every entry names the one before it, so a log that was trimmed too far, emptied, or
+/// lost its newest in a failover does not go on where the cursor is.
+pub fn decode_log<'a>(reply: impl Iterator<Item = Piece<'a>>, cursor: u64) -> Result<Read, Garbled> {
+    let (mut entries, mut end) = (Vec::new(), 0);
+    let mut is_found = cursor == 0;
+    for piece in reply {
+        let Some(member) = piece.text(WHAT)? else { continue };
+        let (before, number, entry) = member_of(member)?;
+        if !is_found && number == cursor {
+            is_found = true;
+        } else if is_found && before == end {
+            entries.push(entry_of(entry)?);
+        } else {
+            return Ok(Read::Gap);
+        }
+        end = number;
+    }
+    Ok(if is_found { Read::Entries(entries, end) } else { Read::Gap })
+}
+
+/// The pages of numbers that have to be read to tell these entries.
+pub fn pages_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeSet<u32> {
+    let page = |entry: &Entry| match entry {
+        Entry::Page(page) => Some(*page),
+        Entry::Change(_) => None,
+    };
+    entries.filter_map(page).collect()
+}
+
+/// The changes that these entries are. A page of numbers is told as `read` says that it is now, once, where it
+/// changed last: a change of one of its numbers that came before that is older than what was read.
+pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbers>) -> Vec<Change> {
+    let mut told = BTreeSet::new();
+    let mut changes = Vec::with_capacity(entries.len());
+    for entry in entries.into_iter().rev() {
+        match entry {
+            Entry::Change(change) => changes.push(change),
+            Entry::Page(page) if told.insert(page) => {
+                let restricted = read(page);
+                let lifted = without(page, restricted.as_ref().map_or(&[], Numbers::bits));
+                // Backwards, as everything here.
+                changes.extend(restricted.map(Change::RestrictMany));
+                changes.extend(lifted.map(Change::UnrestrictMany));
+            }
+            Entry::Page(_) => {}
+        }
+    }
+    changes.reverse();
+    changes
+}
+
+/// All numbers of a page but these.
+fn without(page: u32, bits: &[u8]) -> Option<Numbers> {
+    let missing = PAGE_BYTES.saturating_sub(bits.len());
+    let others = bits.iter().map(|byte| !byte).chain(std::iter::repeat_n(0xff, missing));
+    Numbers::new(page, others.collect()).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use rollcall_core::policy::{Audience, Privacy};
+
+    fn user(name: &str) -> UserId {
+        UserId::parse(name).unwrap()
+    }
+
+    #[test]
+    fn entries_read_as_they_were_written() {
+        let (one, other) = (user("b o{b} 7"), user("名前\\n"));
+        let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Everyone };
+        let changes = [
+            Change::Restrict(one.clone()),
+            Change::Unrestrict(user("7")),
+            Change::Block(one.clone(), other.clone()),
+            Change::Unblock(one.clone(), other.clone()),
+            Change::AddContact(one.clone(), other.clone()),
+            Change::RemoveContact(other, one.clone()),
+            Change::SetPrivacy(one.clone(), privacy),
+            Change::SetPrivacy(one, Privacy::default()),
+        ];
+        for change in changes {
+            assert_eq!(entry_of(&entry_text(&change)), Ok(Entry::Change(change)));
+        }
+        let many = Numbers::new(65_535, vec![1]).unwrap();
+        assert_eq!(entry_of(&entry_text(&Change::RestrictMany(many.clone()))), Ok(Entry::Page(65_535)));
+        assert_eq!(entry_of(&entry_text(&Change::UnrestrictMany(many))), Ok(Entry::Page(65_535)));
+        for bad in ["", "R", "R\n", "R\na\nb", "B\na", "B\na\nb\nc", "P\na\nx", "N\n65536", "N\nx", "Z\na"] {
+            assert!(entry_of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    fn read(members: &[&str], cursor: u64) -> Read {
+        decode_log(members.iter().map(|text| Piece::Bytes(text.as_bytes())), cursor).unwrap()
+    }
+
+    #[test]
+    fn a_log_goes_on_where_the_cursor_is_or_there_is_a_gap() {
+        let of = |names: &[&str], end| {
+            Read::Entries(names.iter().map(|name| Entry::Change(Change::Restrict(user(name)))).collect(), end)
+        };
+        assert_eq!(read(&[], 0), of(&[], 0));
+        assert_eq!(read(&["0 5 R\na", "5 6 R\nb c"], 0), of(&["a", "b c"], 6));
+        assert_eq!(read(&["0 5 R\na", "5 6 R\nb"], 5), of(&["b"], 6));
+        assert_eq!(read(&["5 6 R\nb"], 6), of(&[], 6));
+        for (members, cursor) in [
+            // It was trimmed, it lost its newest and went on or did not, it was emptied and went on or did not.
+            (&["5 6 R\nb"][..], 0),
+            (&["5 6 R\nb"][..], 5),
+            (&["4 7 R\nb"][..], 6),
+            (&[][..], 6),
+            (&["0 9 R\nb"][..], 6),
+            (&["0 5 R\na", "5 6 R\nb", "7 8 R\nc"][..], 5),
+        ] {
+            assert_eq!(read(members, cursor), Read::Gap, "{members:?} from {cursor}");
+        }
+        assert!(decode_log([Piece::Bytes(b"5 x R\na")].into_iter(), 5).is_err());
+        assert_eq!(decode_end([Piece::Bytes(b"5 6 R\na")].into_iter()), Ok(6));
+        assert_eq!(decode_end([].into_iter()), Ok(0));
+    }
+
+    #[test]
+    fn a_page_is_told_once_and_where_it_changed_last() {
+        let change = |name: &str| Entry::Change(Change::Restrict(user(name)));
+        let entries = vec![Entry::Page(3), change("a"), Entry::Page(3), change("b"), Entry::Page(4)];
+        assert_eq!(pages_of(entries.iter()), [3, 4].into());
+        let restricted = Numbers::new(3, vec![0x80]).unwrap();
+        let changes = changes_of(entries, |page| (page == 3).then(|| restricted.clone()));
+        let mut others = vec![0xff; PAGE_BYTES];
+        let all = Numbers::new(4, others.clone()).unwrap();
+        others.iter_mut().take(1).for_each(|byte| *byte = 0x7f);
+        let others = Numbers::new(3, others).unwrap();
+        let expected = [
+            Change::Restrict(user("a")),
+            Change::UnrestrictMany(others),
+            Change::RestrictMany(restricted),
+            Change::Restrict(user("b")),
+            Change::UnrestrictMany(all),
+        ];
+        assert_eq!(changes, expected);
+    }
+}

@@ -1,0 +1,97 @@
+//! How a viewer stands to subjects: what each subject set, in their own bucket, and whom the viewer blocked, in the
+//! viewer's.
+
+use rollcall_core::policy::Relation;
+
+use super::{Kind, field, privacy_of};
+use crate::keyspace::command::Commands;
+use crate::keyspace::keys::Keyspace;
+use crate::keyspace::reply::{Garbled, Piece};
+
+impl Keyspace {
+    /// Adds the command that reads what a subject set and what was set about them, as far as it concerns this viewer;
+    /// see [`decode_standing`].
+    pub fn standing(&self, to: &mut Commands, viewer: Option<&str>, subject: &str) {
+        to.begin("HMGET").key(self.policy(self.bucket_of(subject)));
+        field(to, subject, Kind::Privacy, "");
+        field(to, subject, Kind::Restricted, "");
+        if let Some(viewer) = viewer {
+            field(to, subject, Kind::Block, viewer);
+            field(to, subject, Kind::Contact, viewer);
+        }
+    }
+
+    /// Adds the command that says whether an account that is a number is restricted; see [`decode_restricted`].
+    pub fn is_restricted(&self, to: &mut Commands, number: u32) {
+        to.begin("GETBIT").key(self.numbers(number >> 16)).number(u64::from(number & 0xffff));
+    }
+
+    /// Adds the command that says which of these a viewer blocked; see [`decode_blocks`].
+    pub fn which_blocked<'a>(&self, to: &mut Commands, viewer: &str, subjects: impl Iterator<Item = &'a str>) {
+        to.begin("HMGET").key(self.policy(self.bucket_of(viewer)));
+        subjects.for_each(|subject| {
+            field(to, viewer, Kind::Block, subject);
+        });
+    }
+}
+
+/// The subject's side of a relation.
+pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Relation, Garbled> {
+    let privacy = match reply.next().unwrap_or(Piece::Nil).text("what a person lets others see")? {
+        Some(text) => privacy_of(text)?,
+        None => Default::default(),
+    };
+    let mut is_there = || reply.next().is_some_and(|piece| piece != Piece::Nil);
+    Ok(Relation { privacy, restricted: is_there(), blocked: is_there(), contact: is_there() })
+}
+
+/// Whether an account that is a number is restricted.
+pub fn decode_restricted(reply: Piece<'_>) -> Result<bool, Garbled> {
+    Ok(reply.number("a bit of a page of numbers")? == 1)
+}
+
+/// Which of those asked about are blocked, in the order asked.
+pub fn decode_blocks<'a>(reply: impl Iterator<Item = Piece<'a>>) -> impl Iterator<Item = bool> {
+    reply.map(|piece| piece != Piece::Nil)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use rollcall_core::policy::{Audience, Privacy};
+
+    #[test]
+    fn a_relation_is_what_is_there() {
+        let so = Piece::Bytes(b"1");
+        let read = |pieces: &[Piece<'static>]| decode_standing(pieces.iter().copied());
+        assert_eq!(read(&[Piece::Nil, Piece::Nil]), Ok(Relation::default()));
+        assert_eq!(read(&[Piece::Nil, so]), Ok(Relation { restricted: true, ..Relation::default() }));
+        assert_eq!(
+            read(&[Piece::Nil, Piece::Nil, so, Piece::Nil]),
+            Ok(Relation { blocked: true, ..Relation::default() })
+        );
+        let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
+        let friend = Relation { contact: true, privacy, ..Relation::default() };
+        assert_eq!(read(&[Piece::Bytes(b"cn"), Piece::Nil, Piece::Nil, so]), Ok(friend));
+        assert!(read(&[Piece::Bytes(b"x")]).is_err());
+    }
+
+    #[test]
+    fn a_question_names_the_fields_of_the_person_alone() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        let mut commands = Commands::default();
+        keys.standing(&mut commands, Some("eve"), "bob");
+        keys.standing(&mut commands, None, "bob");
+        keys.which_blocked(&mut commands, "bob", ["eve", "*"].into_iter());
+        let fields = commands.iter().map(|command| {
+            command.args().skip(2).map(|arg| String::from_utf8(arg.to_vec()).unwrap()).collect::<Vec<_>>()
+        });
+        let expected = [
+            vec!["bob\np", "bob\nr", "bob\nbeve", "bob\nceve"],
+            vec!["bob\np", "bob\nr"],
+            vec!["bob\nbeve", "bob\nb*"],
+        ];
+        assert_eq!(fields.collect::<Vec<_>>(), expected);
+    }
+}

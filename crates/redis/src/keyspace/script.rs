@@ -1,0 +1,178 @@
+//! The scripts: what must happen all at once or not at all. Each is a file that says what race it closes.
+
+/// A script, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Script {
+    /// Changes one session by compare-and-swap.
+    Commit,
+    /// Drops a session that stands where it stood.
+    Evict,
+    /// Leaves the trace of a departure.
+    Depart,
+    /// Keeps a session's devices within their bound.
+    Trim,
+    /// Records that the store was away.
+    OutageGrace,
+    /// Says the time and the outage grace in force, to whoever has no host that watches over them.
+    Reach,
+    /// Leaves a sign of typing, and tells it.
+    Sign,
+    /// Adds up who watches somebody.
+    Watchers,
+    /// Sets or removes one thing that a person set.
+    Setting,
+    /// Restricts one account that is a number, or lifts that.
+    Account,
+    /// Restricts many accounts of one page of numbers, or lifts that.
+    Accounts,
+}
+
+/// A script that needs what others need too: Redis runs each by itself, so each brings that along.
+macro_rules! with {
+    ($shared:literal, $name:literal) => {
+        concat!(
+            include_str!(concat!("../../lua/", $shared, ".lua")),
+            "\n",
+            include_str!(concat!("../../lua/", $name, ".lua"))
+        )
+    };
+}
+
+impl Script {
+    /// All of them.
+    pub const ALL: [Script; 11] = [
+        Self::Commit,
+        Self::Evict,
+        Self::Depart,
+        Self::Trim,
+        Self::OutageGrace,
+        Self::Reach,
+        Self::Sign,
+        Self::Watchers,
+        Self::Setting,
+        Self::Account,
+        Self::Accounts,
+    ];
+
+    /// What several of them begin with: how an outage grace is merged into another, which of a device's two beats is the newer,
+    /// and how a change is logged.
+    pub const SHARED: [&str; 3] = ["merge", "newest", "record"];
+
+    /// The name of its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Evict => "evict",
+            Self::Depart => "depart",
+            Self::Trim => "trim",
+            Self::OutageGrace => "outage_grace",
+            Self::Reach => "reach",
+            Self::Sign => "sign",
+            Self::Watchers => "watchers",
+            Self::Setting => "setting",
+            Self::Account => "account",
+            Self::Accounts => "accounts",
+        }
+    }
+
+    /// Its text, for `SCRIPT LOAD`.
+    pub fn source(self) -> &'static str {
+        match self {
+            Self::Commit => with!("newest", "commit"),
+            Self::Evict => include_str!("../../lua/evict.lua"),
+            Self::Depart => with!("newest", "depart"),
+            Self::Trim => with!("newest", "trim"),
+            Self::OutageGrace => with!("merge", "outage_grace"),
+            Self::Reach => with!("merge", "reach"),
+            Self::Sign => include_str!("../../lua/sign.lua"),
+            Self::Watchers => include_str!("../../lua/watchers.lua"),
+            Self::Setting => with!("record", "setting"),
+            Self::Account => with!("record", "account"),
+            Self::Accounts => with!("record", "accounts"),
+        }
+    }
+
+    /// Its digest, for `EVALSHA`.
+    pub(crate) fn digest(self) -> String {
+        sha1_smol::Sha1::from(self.source()).digest().to_string()
+    }
+}
+
+/// The digests of all scripts, made once.
+#[derive(Debug, Clone)]
+pub(crate) struct Digests([String; 11]);
+
+impl Digests {
+    pub(crate) fn new() -> Self {
+        Self(Script::ALL.map(Script::digest))
+    }
+
+    pub(crate) fn of(&self, script: Script) -> &str {
+        let Self([commit, evict, depart, trim, outage_grace, reach, sign, watchers, setting, account, accounts]) = self;
+        match script {
+            Script::Commit => commit,
+            Script::Evict => evict,
+            Script::Depart => depart,
+            Script::Trim => trim,
+            Script::OutageGrace => outage_grace,
+            Script::Reach => reach,
+            Script::Sign => sign,
+            Script::Watchers => watchers,
+            Script::Setting => setting,
+            Script::Account => account,
+            Script::Accounts => accounts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_is_for() {
+        for script in Script::ALL {
+            // What it shares with others comes first, and says itself what it is for.
+            let shared = [
+                include_str!("../../lua/merge.lua"),
+                include_str!("../../lua/newest.lua"),
+                include_str!("../../lua/record.lua"),
+            ];
+            let own = shared.iter().find_map(|shared| script.source().strip_prefix(shared)).map(str::trim_start);
+            let own = own.unwrap_or(script.source());
+            let header: Vec<&str> = own.lines().take_while(|line| line.starts_with("--")).collect();
+            for part in ["-- Purpose:", "-- KEYS:", "-- ARGV:", "-- Reply:", "-- Race:"] {
+                assert!(header.iter().any(|line| line.starts_with(part)), "{} lacks {part}", script.name());
+            }
+        }
+    }
+
+    #[test]
+    fn digests_are_those_of_the_texts() {
+        let digests = Digests::new();
+        for script in Script::ALL {
+            assert_eq!(digests.of(script), script.digest());
+            assert_eq!(script.digest().len(), 40);
+        }
+    }
+
+    /// Arguments that are numbered in a header and never used, or used and not in the header, are a mistake.
+    #[test]
+    fn headers_number_what_the_scripts_use() {
+        for script in Script::ALL {
+            for list in ["KEYS", "ARGV"] {
+                let used = (1..=30).filter(|n| script.source().contains(&format!("{list}[{n}]"))).max().unwrap_or(0);
+                let section: String = script
+                    .source()
+                    .lines()
+                    .skip_while(|line| !line.starts_with(&format!("-- {list}:")))
+                    .enumerate()
+                    .take_while(|(index, line)| *index == 0 || line.starts_with("--     "))
+                    .map(|(_, line)| format!(" {line}"))
+                    .collect();
+                let named = (1..=30).filter(|n| section.contains(&format!(" {n} "))).max().unwrap_or(0);
+                assert_eq!(used, named, "{list} of {}", script.name());
+            }
+        }
+    }
+}

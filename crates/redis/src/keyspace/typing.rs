@@ -1,0 +1,155 @@
+//! Who types where: signs, and the reading of them.
+
+use rollcall_core::typing::{MAX_TYPISTS, TELL_EVERY};
+use rollcall_core::{ConversationId, Span, Time, UserId};
+use rollcall_functions::capabilities::Typist;
+use serde::{Deserialize, Serialize};
+
+use crate::keyspace::command::Commands;
+use crate::keyspace::commit::Publishing;
+use crate::keyspace::fields::number_of;
+use crate::keyspace::keys::Keyspace;
+use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::script::Script;
+
+/// What is to be done about somebody's typing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signing {
+    /// They type for so long; zero: they stopped.
+    Lasts(Span),
+    /// A sign came too fast, and it is time to look at it again.
+    LookAgain,
+}
+
+/// What goes out on a conversation's channel but for its end, which the script knows.
+#[derive(Debug, Serialize)]
+struct BeginningJson<'a> {
+    conversation: &'a str,
+    user: &'a str,
+}
+
+#[derive(Debug, Deserialize)]
+struct TypedJson {
+    conversation: String,
+    user: String,
+    until: Option<u64>,
+}
+
+impl Keyspace {
+    /// Adds the command of one sign; see [`decode_wait`].
+    pub fn sign(
+        &self,
+        to: &mut Commands,
+        (conversation, user): (&str, &str),
+        signing: Signing,
+        now: Time,
+        publishing: Publishing,
+    ) {
+        self.evalsha(to, Script::Sign, 2).key(self.typing(conversation)).key(self.conversation(conversation));
+        to.text(user).number(now.0);
+        match signing {
+            Signing::Lasts(span) => to.number(span.0),
+            Signing::LookAgain => to.text("-"),
+        };
+        to.number(TELL_EVERY.0).number(MAX_TYPISTS as u64);
+        to.text(publishing.command()).text(&beginning(conversation, user));
+    }
+
+    /// Adds the command that reads who types; see [`decode_typists`].
+    pub fn typists(&self, to: &mut Commands, conversation: &str) {
+        to.begin("HGETALL").key(self.typing(conversation));
+    }
+}
+
+/// A payload up to the instant, which the script adds: `{"conversation":…,"user":…,"until":`.
+fn beginning(conversation: &str, user: &str) -> String {
+    // Text in a struct always makes JSON.
+    let mut json = serde_json::to_string(&BeginningJson { conversation, user }).unwrap_or_default();
+    json.pop();
+    json + r#","until":"#
+}
+
+/// After how long a sign is to be looked at again; none: never.
+pub fn decode_wait(reply: Piece<'_>) -> Result<Option<Span>, Garbled> {
+    match reply.number("a script's answer")? {
+        0 => Ok(None),
+        wait => u64::try_from(wait).map(|wait| Some(Span(wait))).map_err(|_| Garbled("a script's answer")),
+    }
+}
+
+/// Who types at this time, by name.
+pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time) -> Result<Vec<Typist>, Garbled> {
+    const WHAT: &str = "a sign of typing";
+    let mut typists = Vec::new();
+    while let Some(user) = reply.next() {
+        let user = user.text(WHAT)?.and_then(|user| UserId::parse(user).ok());
+        let value = reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(Garbled(WHAT))?;
+        let until = Time(number_of(value.split(' ').next().unwrap_or_default())?);
+        if let Some(user) = user.filter(|_| until > now) {
+            typists.push(Typist { user, until });
+        }
+    }
+    typists.sort_unstable_by(|one, other| one.user.cmp(&other.user));
+    Ok(typists)
+}
+
+/// What a payload on a conversation's channel says: where, who, and until when; none: they stopped.
+pub fn decode_typed(payload: &[u8]) -> Result<(ConversationId, UserId, Option<Time>), Garbled> {
+    let read = || {
+        let TypedJson { conversation, user, until } = serde_json::from_slice(payload).ok()?;
+        Some((ConversationId::parse(conversation).ok()?, UserId::parse(user).ok()?, until.map(Time)))
+    };
+    read().ok_or(Garbled("a payload about typing"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_says_who_types_where_until_when() {
+        let conversation = ConversationId::parse("a \"b\"").unwrap();
+        let user = UserId::parse("名 \\ bob").unwrap();
+        let beginning = beginning(conversation.as_str(), user.as_str());
+        for (end, until) in [("1700000000000}", Some(Time(1_700_000_000_000))), ("null}", None)] {
+            let payload = format!("{beginning}{end}");
+            assert_eq!(decode_typed(payload.as_bytes()), Ok((conversation.clone(), user.clone(), until)), "{payload}");
+        }
+        for bad in ["", "{}", "null", r#"{"conversation":"","user":"bob","until":1}"#] {
+            assert!(decode_typed(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_sign_has_as_many_arguments_as_its_script_takes() {
+        let keys = Keyspace::new("rc", 256).unwrap();
+        for signing in [Signing::Lasts(Span(5000)), Signing::LookAgain] {
+            let mut commands = Commands::default();
+            keys.sign(&mut commands, ("c", "bob"), signing, Time(1), Publishing::Sharded);
+            // EVALSHA, digest, the number of keys, the keys and the seven arguments.
+            assert_eq!(commands.get(0).map(|command| command.args().len()), Some(3 + 2 + 7));
+        }
+    }
+
+    #[test]
+    fn only_those_who_still_type_are_read() {
+        let kept = ["eve", "30 1 30", "bob", "20 1 25", "ann", "21 1 0", "", "99 1 99"];
+        let pieces = || kept.iter().map(|text| Piece::Bytes(text.as_bytes()));
+        let named = |now| {
+            let typists = decode_typists(pieces(), Time(now)).unwrap();
+            typists.into_iter().map(|typist| (typist.user.into_string(), typist.until.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(named(20), [("ann".to_owned(), 21), ("eve".to_owned(), 30)]);
+        assert_eq!(named(30), []);
+        assert!(decode_typists([Piece::Bytes(b"bob"), Piece::Bytes(b"x 1 2")].into_iter(), Time(0)).is_err());
+        assert!(decode_typists([Piece::Bytes(b"bob")].into_iter(), Time(0)).is_err());
+    }
+
+    #[test]
+    fn a_wait_is_a_time_or_none() {
+        assert_eq!(decode_wait(Piece::Int(0)), Ok(None));
+        assert_eq!(decode_wait(Piece::Bytes(b"600")), Ok(Some(Span(600))));
+        assert!(decode_wait(Piece::Int(-1)).is_err() && decode_wait(Piece::Nil).is_err());
+    }
+}

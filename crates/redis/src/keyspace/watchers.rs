@@ -1,0 +1,22 @@
+//! How many watch each person, at all stations together.
+
+use rollcall_core::{Span, Time};
+
+use crate::keyspace::command::Commands;
+use crate::keyspace::keys::Keyspace;
+use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::script::Script;
+
+impl Keyspace {
+    /// Adds the command by which a station says how many watchers it has of somebody, and for how long that holds; see
+    /// [`decode_count`].
+    pub fn count_watchers(&self, to: &mut Commands, user: &str, (station, count): (&str, u32), now: Time, holds: Span) {
+        self.evalsha(to, Script::Watchers, 1).key(self.watchers(user));
+        to.text(station).number(u64::from(count)).number(now.0).number(holds.0);
+    }
+}
+
+/// How many there are at all stations.
+pub fn decode_count(reply: Piece<'_>) -> Result<u64, Garbled> {
+    u64::try_from(reply.number("a script's answer")?).map_err(|_| Garbled("a script's answer"))
+}

@@ -1,0 +1,448 @@
+//! Lines, links and ears against a server that does what it is told.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Context;
+
+use crate::capabilities::{Away, OwnedPiece, Reply};
+use crate::keyspace::{Commands, Keyspace, encode_payload};
+use futures::executor::{LocalPool, LocalSpawner};
+use futures::future::{AbortHandle, Abortable};
+use futures::task::{LocalSpawnExt, noop_waker_ref};
+use rollcall_core::{Error, Published, State, UserId};
+use rollcall_functions::capabilities::Change;
+
+use super::fake::Fake;
+use super::{Address, Ear, Link, Listening};
+use crate::watch::Watch;
+
+/// What came of something that was begun.
+type Outcome<T> = Rc<RefCell<Option<T>>>;
+
+fn begin<T: 'static>(spawner: &LocalSpawner, what: impl Future<Output = T> + 'static) -> (Outcome<T>, AbortHandle) {
+    let outcome = Outcome::default();
+    let (handle, registration) = AbortHandle::new_pair();
+    let kept = Rc::clone(&outcome);
+    let what = Abortable::new(async move { *kept.borrow_mut() = Some(what.await) }, registration);
+    spawner.spawn_local(async move { _ = what.await }).unwrap();
+    (outcome, handle)
+}
+
+fn address(url: &str) -> Address {
+    Address::parse(Some(url)).unwrap()
+}
+
+fn echo(words: &[&str]) -> Commands {
+    let mut commands = Commands::default();
+    for word in words {
+        commands.begin("ECHO").text(word);
+    }
+    commands
+}
+
+fn echoed(words: &[&str]) -> Result<Vec<Reply>, Away> {
+    Ok(words.iter().map(|word| Reply::Pieces(vec![OwnedPiece::Bytes(word.as_bytes().to_vec())])).collect())
+}
+
+struct Calls {
+    pool: LocalPool,
+    fake: Fake,
+    link: Rc<Link<Fake>>,
+}
+
+impl Calls {
+    fn new(url: &str) -> Self {
+        let fake = Fake::default();
+        let link = Rc::new(Link::new(fake.clone(), &address(url)));
+        Self { pool: LocalPool::new(), fake, link }
+    }
+
+    /// With a connection that was made already.
+    fn connected() -> Self {
+        let mut calls = Self::new("redis://x");
+        let warm = calls.call(&["0"]).0;
+        calls.run();
+        assert_eq!(warm.take(), Some(echoed(&["0"])));
+        calls.fake.said();
+        calls.fake.writes();
+        calls
+    }
+
+    fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<Reply>, Away>>, AbortHandle) {
+        let (link, commands) = (Rc::clone(&self.link), echo(words));
+        begin(&self.pool.spawner(), async move { link.send(&commands).await })
+    }
+
+    fn run(&mut self) {
+        self.pool.run_until_stalled();
+    }
+}
+
+#[test]
+fn many_calls_share_one_connection_and_each_gets_its_own_answers() {
+    let mut calls = Calls::new("redis://:right@x/3");
+    let warm = calls.call(&["0"]).0;
+    calls.run();
+    assert_eq!(warm.take(), Some(echoed(&["0"])));
+    calls.fake.set_mute(true);
+    let asked = [vec!["a", "b"], vec!["c"], vec!["d", "e", "f"]];
+    let answers: Vec<_> = asked.iter().map(|words| calls.call(words).0).collect();
+    calls.run();
+    assert!(answers.iter().all(|answer| answer.borrow().is_none()));
+    calls.fake.set_mute(false);
+    calls.run();
+    for (words, answer) in asked.iter().zip(answers) {
+        assert_eq!(answer.take(), Some(echoed(words)));
+    }
+    assert_eq!(calls.fake.connections(), (1, 1));
+    let said = calls.fake.said();
+    assert_eq!(said.get(..2).unwrap(), ["AUTH right", "SELECT 3"]);
+    assert_eq!(said.len(), 9);
+}
+
+#[test]
+fn what_is_asked_together_is_sent_together() {
+    let mut calls = Calls::connected();
+    let answers: Vec<_> = ["a", "b", "c"].iter().map(|word| calls.call(&[word]).0).collect();
+    calls.run();
+    for (word, answer) in ["a", "b", "c"].iter().zip(answers) {
+        assert_eq!(answer.take(), Some(echoed(&[word])));
+    }
+    assert_eq!(calls.fake.writes(), 1);
+}
+
+#[test]
+fn one_that_is_given_up_before_it_writes_leaves_it_to_another() {
+    let mut calls = Calls::connected();
+    let (link, commands) = (Rc::clone(&calls.link), echo(&["a"]));
+    let mut given_up = Box::pin(link.send(&commands));
+    assert!(given_up.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_pending());
+    let waiting = [calls.call(&["b"]).0, calls.call(&["c"]).0];
+    calls.run();
+    drop(given_up);
+    calls.run();
+    for (word, answer) in ["b", "c"].iter().zip(waiting) {
+        assert_eq!(answer.take(), Some(echoed(&[word])));
+    }
+    assert_eq!(calls.fake.connections(), (1, 1));
+    assert_eq!(calls.fake.said(), ["ECHO a", "ECHO b", "ECHO c"]);
+}
+
+#[test]
+fn one_that_is_given_up_while_it_writes_breaks_the_line_and_the_next_makes_another() {
+    let mut calls = Calls::connected();
+    calls.fake.set_full(true);
+    let (given_up, handle) = calls.call(&["a"]);
+    let waiting = calls.call(&["b"]).0;
+    calls.run();
+    assert!(waiting.borrow().is_none());
+    handle.abort();
+    calls.run();
+    assert_eq!(given_up.take(), None);
+    assert_eq!(waiting.take(), Some(Err(Away("a call was given up while it was sent".to_owned()))));
+    calls.fake.set_full(false);
+    let next = calls.call(&["c"]).0;
+    calls.run();
+    assert_eq!((next.take(), calls.fake.connections()), (Some(echoed(&["c"])), (2, 1)));
+}
+
+#[test]
+fn a_server_that_takes_nothing_is_given_up_in_time() {
+    let mut calls = Calls::connected();
+    calls.fake.set_full(true);
+    let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0];
+    calls.run();
+    calls.fake.advance(1500);
+    calls.run();
+    for call in waiting {
+        assert_eq!(call.take(), Some(Err(Away("it does not answer in time".to_owned()))));
+    }
+}
+
+#[test]
+fn one_that_is_given_up_while_it_reads_leaves_the_others_their_answers() {
+    let mut calls = Calls::new("redis://x");
+    calls.fake.set_mute(true);
+    let (given_up, handle) = calls.call(&["a"]);
+    calls.run();
+    let (second, third) = (calls.call(&["b"]).0, calls.call(&["c"]).0);
+    calls.run();
+    handle.abort();
+    calls.run();
+    calls.fake.set_mute(false);
+    calls.run();
+    assert_eq!(given_up.take(), None);
+    assert_eq!((second.take(), third.take()), (Some(echoed(&["b"])), Some(echoed(&["c"]))));
+    assert_eq!(calls.fake.connections(), (1, 1));
+}
+
+#[test]
+fn a_lost_connection_fails_whoever_waits_and_the_next_call_makes_another() {
+    let mut calls = Calls::new("redis://x");
+    calls.fake.set_mute(true);
+    let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0];
+    calls.run();
+    calls.fake.close_all();
+    calls.run();
+    for call in waiting {
+        assert_eq!(call.take(), Some(Err(Away("it closed the connection".to_owned()))));
+    }
+    calls.fake.set_mute(false);
+    let next = calls.call(&["c"]).0;
+    calls.run();
+    assert_eq!(next.take(), Some(echoed(&["c"])));
+    assert_eq!(calls.fake.connections(), (2, 1));
+}
+
+#[test]
+fn a_silent_server_is_given_up_in_time() {
+    let mut calls = Calls::connected();
+    calls.fake.set_mute(true);
+    let first = calls.call(&["a"]).0;
+    calls.run();
+    calls.fake.advance(1400);
+    let second = calls.call(&["b"]).0;
+    calls.run();
+    assert!(first.borrow().is_none());
+    calls.fake.advance(100);
+    calls.run();
+    let silent = Some(Err(Away("it does not answer in time".to_owned())));
+    assert_eq!((first.take(), second.take()), (silent.clone(), silent));
+}
+
+#[test]
+fn whoever_waited_for_a_connection_in_vain_waits_no_longer() {
+    let mut calls = Calls::new("redis://x");
+    calls.fake.set_away(true);
+    let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0, calls.call(&["c"]).0];
+    calls.run();
+    calls.fake.advance(100);
+    calls.run();
+    for call in waiting {
+        assert_eq!(call.take(), Some(Err(Away("nobody is there".to_owned()))));
+    }
+    assert_eq!(calls.fake.connections().0, 1);
+    let next = calls.call(&["d"]).0;
+    calls.run();
+    assert!(next.borrow().is_none());
+    assert_eq!(calls.fake.connections().0, 2);
+}
+
+#[test]
+fn a_server_that_refuses_us_or_is_none_is_away() {
+    let mut calls = Calls::new("redis://:wrong@x");
+    let refused = calls.call(&["a"]).0;
+    calls.run();
+    let why = "it refuses us: WRONGPASS invalid password";
+    assert_eq!(refused.take(), Some(Err(Away(why.to_owned()))));
+    let mut calls = Calls::new("redis://x");
+    let link = Rc::clone(&calls.link);
+    let mut noise = Commands::default();
+    noise.begin("NOISE");
+    let (answer, _) = begin(&calls.pool.spawner(), async move { link.send(&noise).await });
+    calls.run();
+    assert!(answer.take().unwrap().unwrap_err().0.starts_with("it does not speak RESP"));
+}
+
+struct Watching {
+    pool: LocalPool,
+    fake: Fake,
+    ear: Rc<Ear<Fake>>,
+    keys: Rc<Keyspace>,
+}
+
+fn change(user: &str, version: u64) -> Change {
+    let published = Published { state: State::Online, note: None, since: None, last_seen: None, version };
+    Change { user: UserId::parse(user).unwrap(), published }
+}
+
+/// What a watcher is told.
+type Told = Rc<RefCell<Vec<Result<Option<Change>, Error>>>>;
+
+impl Watching {
+    fn new() -> Self {
+        let fake = Fake::default();
+        // Long after the start of the clock, or the first moment would count as the last question.
+        fake.advance(100_000);
+        let ear = Rc::new(Ear::new(fake.clone(), &address("redis://x")));
+        Self { pool: LocalPool::new(), fake, ear, keys: Rc::new(Keyspace::new("rc", 256).unwrap()) }
+    }
+
+    fn watch(&mut self, users: &[&str]) -> Listening<Fake> {
+        let (ear, keys) = (Rc::clone(&self.ear), Rc::clone(&self.keys));
+        let users: Vec<_> = users.iter().map(|user| UserId::parse(*user).unwrap()).collect();
+        let (watch, _) = begin(&self.pool.spawner(), async move { ear.watch(&keys, &users).await });
+        self.pool.run_until_stalled();
+        watch.take().unwrap().unwrap()
+    }
+
+    /// Reads until it ends.
+    fn read(&self, mut watch: Listening<Fake>) -> (Told, AbortHandle) {
+        let told = Told::default();
+        let kept = Rc::clone(&told);
+        let (_, handle) = begin(&self.pool.spawner(), async move {
+            loop {
+                let next = watch.next().await;
+                let is_over = next.is_err();
+                kept.borrow_mut().push(next);
+                if is_over {
+                    return;
+                }
+            }
+        });
+        (told, handle)
+    }
+
+    fn publish(&mut self, user: &str, version: u64) {
+        let change = change(user, version);
+        self.fake.publish(&self.keys.topic(user).to_string(), &encode_payload(user, &change.published));
+    }
+
+    fn run(&mut self) {
+        self.pool.run_until_stalled();
+    }
+
+    /// Lets time pass, a little at a time.
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms / 100 {
+            self.fake.advance(100);
+            self.run();
+        }
+    }
+}
+
+fn news(told: &Told) -> Vec<Change> {
+    told.borrow().iter().filter_map(|next| next.clone().unwrap()).collect()
+}
+
+#[test]
+fn watchers_share_one_connection_and_each_hears_whom_it_watches() {
+    let mut watching = Watching::new();
+    let (both, one) = (watching.watch(&["bob", "eve"]), watching.watch(&["bob"]));
+    let ((both, _), (one, _)) = (watching.read(both), watching.read(one));
+    watching.run();
+    for (user, version) in [("bob", 1), ("eve", 2), ("mallory", 3)] {
+        watching.publish(user, version);
+        watching.run();
+    }
+    assert_eq!(news(&both), [change("bob", 1), change("eve", 2)]);
+    assert_eq!(news(&one), [change("bob", 1)]);
+    assert_eq!(watching.fake.connections(), (1, 1));
+}
+
+#[test]
+fn one_who_does_not_read_finds_the_newest_of_each() {
+    let mut watching = Watching::new();
+    let mut slow = watching.watch(&["bob", "eve"]);
+    let (quick, _) = {
+        let quick = watching.watch(&["bob"]);
+        watching.read(quick)
+    };
+    watching.run();
+    for (user, version) in [("bob", 1), ("eve", 2), ("bob", 3)] {
+        watching.publish(user, version);
+        watching.run();
+    }
+    assert_eq!(news(&quick), [change("bob", 1), change("bob", 3)]);
+    let (told, _) = begin(&watching.pool.spawner(), async move { (slow.next().await, slow.next().await, slow) });
+    watching.run();
+    let (first, second, _) = told.take().unwrap();
+    assert_eq!((first, second), (Ok(Some(change("bob", 3))), Ok(Some(change("eve", 2)))));
+}
+
+#[test]
+fn one_who_leaves_while_it_reads_leaves_the_others_listening() {
+    let mut watching = Watching::new();
+    let leader = watching.watch(&["bob"]);
+    let (_, leader) = watching.read(leader);
+    watching.run();
+    let other = watching.watch(&["eve"]);
+    let (told, _) = watching.read(other);
+    watching.run();
+    leader.abort();
+    watching.run();
+    watching.publish("eve", 1);
+    watching.run();
+    assert_eq!(news(&told), [change("eve", 1)]);
+    watching.fake.said();
+    watching.pass(3100);
+    let given_up = format!("UNSUBSCRIBE {}", watching.keys.topic("bob"));
+    assert_eq!(watching.fake.said(), [given_up, "PING".to_owned()]);
+    assert_eq!(watching.fake.connections(), (1, 1));
+}
+
+#[test]
+fn when_nobody_watches_nothing_is_connected() {
+    let mut watching = Watching::new();
+    let watch = watching.watch(&["bob"]);
+    assert_eq!(watching.fake.connections(), (1, 1));
+    drop(watch);
+    assert_eq!(watching.fake.connections(), (1, 0));
+    let again = watching.watch(&["bob"]);
+    assert_eq!(watching.fake.connections(), (2, 1));
+    drop(again);
+}
+
+#[test]
+fn a_lost_connection_ends_every_watch_and_what_had_come_is_told_first() {
+    let mut watching = Watching::new();
+    let (first, second) = (watching.watch(&["bob"]), watching.watch(&["bob"]));
+    let (first, _) = watching.read(first);
+    watching.run();
+    watching.publish("bob", 1);
+    watching.fake.close_all();
+    watching.run();
+    let (second, _) = watching.read(second);
+    watching.run();
+    for told in [first, second] {
+        assert_eq!(told.take(), [Ok(Some(change("bob", 1))), Err(Error::Unavailable(500))]);
+    }
+    watching.watch(&["bob"]);
+    assert_eq!(
+        watching.fake.logged(),
+        ["nothing is heard from Redis: it closed the connection", "Redis is heard again"]
+    );
+}
+
+#[test]
+fn a_silent_server_ends_every_watch() {
+    let mut watching = Watching::new();
+    let watch = watching.watch(&["bob"]);
+    let (told, _) = watching.read(watch);
+    watching.run();
+    watching.pass(7000);
+    assert!(told.take().iter().all(|next| *next == Ok(None)), "a server that answers is not silent");
+    watching.fake.set_mute(true);
+    watching.pass(5000);
+    assert_eq!(told.take().last(), Some(&Err(Error::Unavailable(500))));
+}
+
+#[test]
+fn one_question_whether_it_is_there_serves_all() {
+    let mut watching = Watching::new();
+    for user in ["bob", "eve", "ann"] {
+        let watch = watching.watch(&[user]);
+        watching.read(watch);
+    }
+    watching.run();
+    watching.fake.said();
+    watching.pass(9500);
+    let pings = watching.fake.said();
+    assert!((2..=4).contains(&pings.len()) && pings.iter().all(|said| said == "PING"), "{pings:?}");
+}
+
+#[test]
+fn a_loss_is_noticed_while_nobody_reads() {
+    let mut watching = Watching::new();
+    let mut watch = watching.watch(&["bob"]);
+    let (lost, _) = begin(&watching.pool.spawner(), async move { watch.lost().await });
+    watching.run();
+    watching.publish("bob", 1);
+    watching.run();
+    assert_eq!(lost.take(), None);
+    watching.fake.close_all();
+    watching.run();
+    assert_eq!(lost.take(), Some(Error::Unavailable(500)));
+}

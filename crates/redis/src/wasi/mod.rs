@@ -1,0 +1,40 @@
+//! One Redis over sockets of WASI 0.3: what the adapters on it share.
+
+mod tcp;
+
+use wasip3::clocks::monotonic_clock;
+use wasip3::random::random::get_random_u64;
+
+use crate::capabilities::{Away, Reply, Wire};
+use crate::keyspace::Commands;
+use crate::resp::{Address, Link};
+
+pub use tcp::Tcp;
+
+/// The connection on which an instance asks.
+pub struct Socket(Link<Tcp>);
+
+impl Socket {
+    /// Nothing is connected before the first command is sent.
+    pub fn new(address: &Address) -> Self {
+        Self(Link::new(Tcp::new(address), address))
+    }
+}
+
+impl Wire for Socket {
+    async fn send(&self, commands: &Commands) -> Result<Vec<Reply>, Away> {
+        self.0.send(commands).await
+    }
+
+    fn ticks_us(&self) -> u64 {
+        monotonic_clock::now() / 1000
+    }
+
+    fn random(&self) -> u64 {
+        get_random_u64()
+    }
+
+    async fn pause(&self, ms: u64) {
+        monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
+    }
+}

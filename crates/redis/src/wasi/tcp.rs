@@ -1,0 +1,160 @@
+//! Bytes to and from a server, by TCP.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use crate::resp::{Address, Dial, Sink, Source};
+use wasip3::clocks::monotonic_clock;
+use wasip3::sockets::ip_name_lookup::resolve_addresses;
+use wasip3::sockets::types::{
+    ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress, TcpSocket,
+};
+use wasip3::wit_bindgen::{FutureReader, StreamRead, StreamReader, StreamResult, StreamWriter};
+use wasip3::wit_stream;
+
+/// The most that is read at once: a batch of a thousand beats is answered in less.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Connects to one host.
+pub struct Tcp {
+    host: String,
+    port: u16,
+}
+
+impl Tcp {
+    /// Connects to the server of this address.
+    pub fn new(address: &Address) -> Self {
+        Self { host: address.host().to_owned(), port: address.port() }
+    }
+
+    /// Where the host is: what it says itself, or what its name stands for.
+    async fn addresses(&self) -> Result<Vec<IpAddress>, String> {
+        match self.host.parse() {
+            Ok(IpAddr::V4(ip)) => Ok(vec![IpAddress::Ipv4(ip.octets().into())]),
+            Ok(IpAddr::V6(ip)) => Ok(vec![IpAddress::Ipv6(ip.segments().into())]),
+            Err(_) => {
+                let found = resolve_addresses(self.host.clone()).await;
+                found.map_err(|error| format!("nobody knows where `{}` is: {error:?}", self.host))
+            }
+        }
+    }
+}
+
+impl Dial for Tcp {
+    type Source = Incoming;
+    type Sink = Outgoing;
+    type Ringer = StreamWriter<u8>;
+
+    async fn dial(&self) -> Result<(Incoming, Outgoing), String> {
+        let mut why = format!("`{}` has no address", self.host);
+        for address in self.addresses().await? {
+            match connect(address, self.port).await {
+                Ok(socket) => return Ok(open(socket)),
+                Err(error) => why = format!("{}:{} cannot be reached: {error:?}", self.host, self.port),
+            }
+        }
+        Err(why)
+    }
+
+    fn now_ms(&self) -> u64 {
+        monotonic_clock::now() / 1_000_000
+    }
+
+    async fn sleep(&self, ms: u64) {
+        monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
+    }
+
+    fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>) {
+        // A stream that says nothing, and ends. A future would do, but a component may not read its own if it carries a result.
+        let (ringer, mut bell) = wit_stream::new();
+        (ringer, async move { drop(bell.read(Vec::with_capacity(1)).await) })
+    }
+
+    fn log(&self, text: &str) {
+        eprintln!("rollcall: {text}");
+    }
+}
+
+async fn connect(address: IpAddress, port: u16) -> Result<TcpSocket, ErrorCode> {
+    let (family, remote) = match address {
+        IpAddress::Ipv4(address) => (IpAddressFamily::Ipv4, IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address })),
+        IpAddress::Ipv6(address) => {
+            let address = Ipv6SocketAddress { port, flow_info: 0, address, scope_id: 0 };
+            (IpAddressFamily::Ipv6, IpSocketAddress::Ipv6(address))
+        }
+    };
+    let socket = TcpSocket::create(family)?;
+    socket.connect(remote).await?;
+    Ok(socket)
+}
+
+fn open(socket: TcpSocket) -> (Incoming, Outgoing) {
+    let (bytes, end) = socket.receive();
+    let (sink, sent) = wit_stream::new();
+    let result = socket.send(sent);
+    (Incoming { bytes, kept: Vec::new(), _end: end, _socket: socket }, Outgoing { sink, _result: result })
+}
+
+/// What comes from the server.
+pub struct Incoming {
+    bytes: StreamReader<u8>,
+    /// What arrived while a read was given up.
+    kept: Vec<u8>,
+    _end: FutureReader<Result<(), ErrorCode>>,
+    _socket: TcpSocket,
+}
+
+impl Source for Incoming {
+    async fn read(&mut self) -> Option<Vec<u8>> {
+        if !self.kept.is_empty() {
+            return Some(std::mem::take(&mut self.kept));
+        }
+        let read = pin!(self.bytes.read(Vec::with_capacity(READ_BYTES)));
+        let mut pending = Pending { read: Some(read), kept: &mut self.kept };
+        let (result, bytes) = poll_fn(|context| pending.poll(context)).await;
+        // The last bytes may come along with the end; the next read finds it alone.
+        match result {
+            StreamResult::Complete(_) | StreamResult::Cancelled => Some(bytes),
+            StreamResult::Dropped => Some(bytes).filter(|bytes| !bytes.is_empty()),
+        }
+    }
+}
+
+/// A read that keeps what it has if it is given up.
+struct Pending<'a, 'b> {
+    /// None: it is done.
+    read: Option<Pin<&'a mut StreamRead<'b, u8>>>,
+    kept: &'a mut Vec<u8>,
+}
+
+impl Pending<'_, '_> {
+    fn poll(&mut self, context: &mut std::task::Context<'_>) -> Poll<(StreamResult, Vec<u8>)> {
+        let Some(read) = &mut self.read else { return Poll::Pending };
+        let done = std::task::ready!(read.as_mut().poll(context));
+        self.read = None;
+        Poll::Ready(done)
+    }
+}
+
+impl Drop for Pending<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(read) = self.read.take() {
+            let (_, bytes) = read.cancel();
+            self.kept.extend(bytes);
+        }
+    }
+}
+
+/// What goes to the server.
+pub struct Outgoing {
+    sink: StreamWriter<u8>,
+    _result: FutureReader<Result<(), ErrorCode>>,
+}
+
+impl Sink for Outgoing {
+    async fn write(&mut self, bytes: Vec<u8>) -> bool {
+        self.sink.write_all(bytes).await.is_empty()
+    }
+}

@@ -1,0 +1,127 @@
+//! Every claim about sessions, last seen and policy that the native stores are held to. Of typing, those that need no
+//! second look: for the others see `typing.rs`.
+
+use std::sync::{Arc, OnceLock};
+
+use rollcall_core::{Published, Rules, Span, UserId};
+use rollcall_redis::Keyspace;
+use rollcall_redis::{Options, Platform};
+use rollcall_servers::redis as servers;
+use rollcall_store::redis::Redis;
+use rollcall_store::{Clock, LastSeen, Policies, Store};
+
+use crate::on_platform::OnPlatform;
+use crate::remote::{self, Remote, fresh_prefix};
+use crate::wire::{Telling, TestWire};
+use crate::{archive_suite, policy_suite, suite, topics_suite};
+
+/// One server for all that do not break it.
+fn server() -> &'static servers::Redis {
+    static SERVER: OnceLock<servers::Redis> = OnceLock::new();
+    SERVER.get_or_init(|| servers::Redis::start().unwrap())
+}
+
+/// The capabilities under this prefix, on the clock of the host.
+fn on_platform(host: Arc<Redis>, prefix: &str) -> OnPlatform {
+    let clock = Arc::clone(&host);
+    let telling: Telling = Arc::new(move || clock.now());
+    let mut wire = TestWire::new(&server().url(), prefix, Some(telling));
+    wire.patience = remote::PATIENCE;
+    OnPlatform { platform: Platform::new(wire, Options::of(&Rules::STANDARD)), host }
+}
+
+async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {
+    let options = rollcall_store::redis::Options { prefix: prefix.to_owned(), clock, ..Default::default() };
+    Arc::new(Redis::open(&server().url(), options).await.unwrap())
+}
+
+/// Sessions, with a host that hears what is published.
+struct Sessions {
+    remote: Remote,
+    store: Arc<OnPlatform>,
+}
+
+impl suite::Subject for Sessions {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+    fn advance(&self, span: Span) {
+        self.remote.advance(span);
+    }
+    async fn published(&self, user: &UserId, at_least: usize) -> Vec<Published> {
+        self.remote.published(user, at_least).await
+    }
+}
+
+fn prefix_of(keys: &Keyspace) -> String {
+    keys.outage_grace().to_string().split(':').next().unwrap().to_owned()
+}
+
+async fn sessions() -> Sessions {
+    let remote = Remote::new(&server().url(), remote::Topics::Plain, |_| server().url()).await;
+    let store = Arc::new(on_platform(Arc::clone(&remote.store), &prefix_of(&remote.keys)));
+    Sessions { remote, store }
+}
+
+mod on_redis {
+    use super::*;
+    crate::suite!(sessions().await);
+}
+
+/// Last seen: a prefix, which whoever opens it again has too.
+struct Place(String);
+
+impl archive_suite::Subject for Place {
+    async fn open(&self) -> Arc<dyn LastSeen> {
+        Arc::new(on_platform(open(&self.0, None).await, &self.0))
+    }
+}
+
+mod archive {
+    use super::*;
+    crate::archive_suite!(Place(fresh_prefix()));
+}
+
+/// Two on the same data: the capabilities, and a host.
+async fn policies() -> policy_suite::Subject {
+    let prefix = fresh_prefix();
+    let policies: Arc<dyn Policies> = Arc::new(on_platform(open(&prefix, None).await, &prefix));
+    policy_suite::Subject { policies, elsewhere: Some(open(&prefix, None).await) }
+}
+
+mod policy {
+    use super::*;
+    crate::policy_suite!(policies().await);
+}
+
+async fn topics() -> topics_suite::Subject {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(topics_suite::START));
+    let store = open(&prefix, Some(clock.clone())).await;
+    let topics = Arc::new(on_platform(Arc::clone(&store), &prefix));
+    let elsewhere = Arc::clone(&topics) as Arc<dyn rollcall_store::Topics>;
+    topics_suite::Subject { store, topics, elsewhere, clock, subscribed: None }
+}
+
+mod typing {
+    use super::topics;
+    use crate::topics_suite::typing;
+
+    macro_rules! claims {
+        ($($claim:ident),+) => {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $claim() {
+                    typing::$claim(topics().await).await;
+                }
+            )+
+        };
+    }
+
+    claims!(
+        a_start_is_told_and_ends_by_itself,
+        a_stop_is_told_and_a_needless_one_is_not,
+        conversations_and_people_are_told_apart,
+        no_more_typists_are_kept_than_the_bound,
+        batches_above_the_bound_are_refused_whole
+    );
+}
