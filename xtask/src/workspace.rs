@@ -266,8 +266,7 @@ mod tests {
         assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
-        let natives =
-            ["rollcall-host", "rollcall-redis", "rollcall-servers", "rollcall-tests", "rollcall-door-http"];
+        let natives = ["rollcall-host", "rollcall-redis", "rollcall-servers", "rollcall-tests", "rollcall-door-http"];
         assert_eq!(names(&workspace.natives()), natives);
         assert_eq!(names(&workspace.xtask()), ["xtask"]);
         Ok(())

@@ -11,6 +11,7 @@ mod id;
 mod ids;
 mod rules;
 mod session;
+mod shard;
 mod time;
 
 pub mod choose;
@@ -30,4 +31,5 @@ pub use session::{
     Choice, Device, DeviceKind, MAX_DEVICES, Moment, Next, Note, OutageGrace, Published, Revision, Session, Stance,
     State,
 };
+pub use shard::{DEFAULT_SHARDS, shard_of};
 pub use time::{Span, Time};

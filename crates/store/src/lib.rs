@@ -9,7 +9,6 @@ mod last_seen_entries;
 pub mod memory;
 pub mod policies;
 pub mod postgres;
-pub mod redis;
 pub mod sqlite;
 pub mod topics;
 
@@ -28,8 +27,7 @@ pub use last_seen_entries::MAX_LAST_SEEN_ENTRIES;
 pub use memory::Memory;
 pub use policies::{Copied, Policies};
 pub use postgres::PostgresArchive;
-pub use redis::Redis;
-pub use rollcall_redis::{DEFAULT_SHARDS, shard_of};
+pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use sqlite::{SqliteArchive, SqlitePolicies};
 pub use topics::{NativeChanges, News, Tap, Topic, Topics, Typed, WATCHERS_TTL};
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use rollcall_store::{postgres, redis};
+use rollcall_redis::native as redis;
+use rollcall_store::postgres;
 
 use super::fault::shown;
 use super::values::Value;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rollcall_core::{Span, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
-use rollcall_store::redis::Redis;
+use rollcall_redis::native::Redis;
 use rollcall_store::{Store, shard_of};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};

@@ -18,7 +18,7 @@ use rollcall_api::responses::state_name;
 use rollcall_core::{Error, State};
 use rollcall_functions::capabilities::Committed;
 use rollcall_functions::sweep::Settled;
-use rollcall_store::redis::Redis;
+use rollcall_redis::native::Redis;
 
 use crate::config::FUNCTIONS;
 use gateway::GatewayMetrics;

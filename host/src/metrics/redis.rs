@@ -6,7 +6,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use rollcall_store::redis::{Health, Redis, Stats};
+use rollcall_redis::native::{Health, Redis, Stats};
 
 /// A counter of the store: its name, what it counts, and how to read it.
 type Counted = (&'static str, &'static str, fn(&Stats) -> u64);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rollcall_api::responses::{HostStats, HotUser, RulesStats, Watchers};
 use rollcall_core::{Rules, Time, UserId};
-use rollcall_store::{Memory, Redis};
+use rollcall_redis::native::Redis;
+use rollcall_store::Memory;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rollcall_redis::native::{Options, Redis};
 use rollcall_store::Store;
-use rollcall_store::redis::{Options, Redis};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 

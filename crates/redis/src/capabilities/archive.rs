@@ -32,6 +32,6 @@ impl<W: Wire> Archive for Platform<W> {
     }
 }
 
-fn bounded<T>(items: &[T]) -> Result<(), Error> {
+pub(crate) fn bounded<T>(items: &[T]) -> Result<(), Error> {
     if items.len() > MAX_LAST_SEEN_ENTRIES { Err(Error::TooMany(MAX_LAST_SEEN_ENTRIES as u32)) } else { Ok(()) }
 }

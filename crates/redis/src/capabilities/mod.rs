@@ -9,7 +9,7 @@
 //! the second the platform's; the caller knows better about the third.
 
 mod agenda;
-mod archive;
+pub(crate) mod archive;
 mod batch;
 mod following;
 mod policy;

@@ -7,7 +7,7 @@ use thiserror::Error as ThisError;
 
 use crate::keyspace::command::Commands;
 use crate::keyspace::script::{Digests, Script};
-use crate::keyspace::shard::shard_of;
+use rollcall_core::shard_of;
 
 /// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
 pub const KEYS: [&str; 21] = [

@@ -18,7 +18,6 @@ mod roll;
 mod script;
 mod seen;
 mod session;
-mod shard;
 mod slot;
 mod touch;
 mod typing;
@@ -39,9 +38,9 @@ pub use policy::{
 pub use reach::{Reached, Reaching, decode_reached};
 pub use reply::{Garbled, Piece};
 pub use roll::{MISSED_AFTER, decode_hosts};
+pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use script::Script;
 pub use session::{RecordGrace, decode_outage_grace, decode_published, decode_session};
-pub use shard::{DEFAULT_SHARDS, shard_of};
 pub use slot::{SLOTS, slot_of};
 pub use touch::{Deadline, Finding, Sent, Touching, decode_found};
 pub use typing::{Signing, decode_typed, decode_typists, decode_wait};

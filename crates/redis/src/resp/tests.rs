@@ -16,7 +16,6 @@ use rollcall_functions::capabilities::Change;
 
 use super::fake::Fake;
 use super::{Address, Ear, Link, Listening};
-use crate::watch::Watch;
 
 /// What came of something that was begun.
 type Outcome<T> = Rc<RefCell<Option<T>>>;

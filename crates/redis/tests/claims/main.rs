@@ -18,7 +18,7 @@ mod outages;
 #[allow(dead_code, reason = "as above")]
 mod policy_suite;
 mod reach;
-#[path = "../../../store/tests/remote/mod.rs"]
+#[path = "../remote/mod.rs"]
 #[allow(dead_code, reason = "as above")]
 mod remote;
 #[path = "../../../store/tests/suite/mod.rs"]

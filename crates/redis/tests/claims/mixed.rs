@@ -6,7 +6,7 @@ use std::time::Duration;
 use rollcall_core::{Next, Revision, Rules, Span, State, Time};
 use rollcall_functions::capabilities::{Commit, Committed, Sessions};
 use rollcall_functions::sweep::sweep;
-use rollcall_store::redis::{Options, Redis};
+use rollcall_redis::native::{Options, Redis};
 use rollcall_store::{NativeSessions, Store, Topic, Topics};
 use tokio::task::JoinSet;
 

@@ -9,7 +9,8 @@ use rollcall_functions::capabilities::{
     Touched, Touches, Typing, TypingSignal, Typist,
 };
 use rollcall_redis::Platform;
-use rollcall_store::{Answer, LastSeen, Outcomes, Policies, Redis, Store, Tap, Topics};
+use rollcall_redis::native::Redis;
+use rollcall_store::{Answer, LastSeen, Outcomes, Policies, Store, Tap, Topics};
 use tokio::sync::watch;
 
 use crate::wire::TestWire;

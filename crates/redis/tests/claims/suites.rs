@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use rollcall_core::{Published, Rules, Span, UserId};
 use rollcall_redis::Keyspace;
+use rollcall_redis::native::Redis;
 use rollcall_redis::{Options, Platform};
 use rollcall_servers::redis as servers;
-use rollcall_store::redis::Redis;
 use rollcall_store::{Clock, LastSeen, Policies, Store};
 
 use crate::on_platform::OnPlatform;
@@ -31,7 +31,7 @@ fn on_platform(host: Arc<Redis>, prefix: &str) -> OnPlatform {
 }
 
 async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {
-    let options = rollcall_store::redis::Options { prefix: prefix.to_owned(), clock, ..Default::default() };
+    let options = rollcall_redis::native::Options { prefix: prefix.to_owned(), clock, ..Default::default() };
     Arc::new(Redis::open(&server().url(), options).await.unwrap())
 }
 

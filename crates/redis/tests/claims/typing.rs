@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rollcall_functions::capabilities::Typing;
-use rollcall_store::redis::{Options, Redis};
+use rollcall_redis::native::{Options, Redis};
 use rollcall_store::{Tap, Topics};
 
 use crate::reach::start;

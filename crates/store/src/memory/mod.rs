@@ -20,9 +20,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use rollcall_core::{DEFAULT_SHARDS, shard_of};
 use rollcall_core::{Error, Moment, Next, OutageGrace, Published, Session, Span, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
-use rollcall_redis::{DEFAULT_SHARDS, shard_of};
 
 use crate::clock::Clock;
 use crate::keep::{Keeper, Saved};

@@ -31,14 +31,14 @@ struct Interested {
 
 /// Who is interested in what.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub struct Exchange {
     people: Register<UserId>,
     conversations: Register<ConversationId>,
 }
 
 /// How a topic comes to be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hearing {
+pub enum Hearing {
     /// It was all the time.
     Still,
     /// From now on.
@@ -126,12 +126,13 @@ impl<K: Eq + Hash + Clone> Register<K> {
 }
 
 impl Exchange {
-    pub(crate) fn new() -> Self {
+    /// Without topics.
+    pub fn new() -> Self {
         Self { people: Register::new(), conversations: Register::new() }
     }
 
     /// Hands what is published about a person to everybody who watches them.
-    pub(crate) fn publish(&self, user: &UserId, published: &Published) {
+    pub fn publish(&self, user: &UserId, published: &Published) {
         self.people.tell(user, |interested| {
             let change = Arc::new(Change { user: user.clone(), published: published.clone() });
             interested.iter().for_each(|inbox| inbox.put_change(&change));
@@ -139,7 +140,7 @@ impl Exchange {
     }
 
     /// Hands a sign of typing to everybody who watches the conversation.
-    pub(crate) fn publish_typed(&self, typed: Typed) {
+    pub fn publish_typed(&self, typed: Typed) {
         let typed = Arc::new(typed);
         self.conversations.tell(&typed.conversation, |interested| {
             interested.iter().for_each(|inbox| inbox.put_typed(&typed));
@@ -148,7 +149,7 @@ impl Exchange {
 
     /// Notes that a topic is heard. If it is heard anew, everybody who heard it before is told that something may have
     /// been lost.
-    pub(crate) fn hear(&self, topic: &Topic, hearing: Hearing) {
+    pub fn hear(&self, topic: &Topic, hearing: Hearing) {
         match topic {
             Topic::Person(user) => self.people.hear(user, hearing),
             Topic::Conversation(conversation) => self.conversations.hear(conversation, hearing),
@@ -156,7 +157,7 @@ impl Exchange {
     }
 
     /// Whether anybody watches this.
-    pub(crate) fn is_watched(&self, topic: &Topic) -> bool {
+    pub fn is_watched(&self, topic: &Topic) -> bool {
         match topic {
             Topic::Person(user) => self.people.is_watched(user),
             Topic::Conversation(conversation) => self.conversations.is_watched(conversation),
@@ -164,7 +165,7 @@ impl Exchange {
     }
 
     /// Everything that anybody watches.
-    pub(crate) fn topics(&self) -> impl Iterator<Item = Topic> {
+    pub fn topics(&self) -> impl Iterator<Item = Topic> {
         self.people.keys().map(Topic::Person).chain(self.conversations.keys().map(Topic::Conversation))
     }
 

@@ -10,11 +10,11 @@ use rollcall_core::{ConversationId, UserId};
 const MAX_WAITING: usize = 65_536;
 
 /// Who typed where.
-pub(crate) type Place = (ConversationId, UserId);
+pub type Place = (ConversationId, UserId);
 
 /// What is to be looked at again, and when: each place once.
 #[derive(Debug, Default)]
-pub(crate) struct Flushes {
+pub struct Flushes {
     due: BTreeSet<(Instant, Place)>,
     waiting: HashSet<Place>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Flushes {
 impl Flushes {
     /// Looks at this place after so long, unless it is going to be looked at anyway. True: it is the first of all to
     /// come.
-    pub(crate) fn add(&mut self, place: Place, now: Instant, after: Duration) -> bool {
+    pub fn add(&mut self, place: Place, now: Instant, after: Duration) -> bool {
         if self.waiting.len() >= MAX_WAITING || !self.waiting.insert(place.clone()) {
             return false;
         }
@@ -33,12 +33,12 @@ impl Flushes {
     }
 
     /// When the next is due; none: nothing waits.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
     /// Takes what is due, the earliest first, and no more than this.
-    pub(crate) fn take(&mut self, now: Instant, limit: usize) -> Vec<Place> {
+    pub fn take(&mut self, now: Instant, limit: usize) -> Vec<Place> {
         let mut taken = Vec::new();
         while taken.len() < limit
             && self.next().is_some_and(|next| next <= now)

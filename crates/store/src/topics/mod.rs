@@ -7,8 +7,8 @@
 //! Delivery is at most once. What was lost on the way is owned up to: [`News::missed`] says that everything must be
 //! read anew, and [`Tap::heard_until`] up to when nothing can have been lost unnoticed.
 
-pub(crate) mod exchange;
-pub(crate) mod flushes;
+pub mod exchange;
+pub mod flushes;
 mod inbox;
 mod native;
 mod tap;
@@ -78,7 +78,7 @@ pub trait Topics: Send + Sync + 'static {
 }
 
 /// How topics reach this process: what a [`Tap`] asks of the store behind it.
-pub(crate) trait Wire: Send + Sync + 'static {
+pub trait Wire: Send + Sync + 'static {
     /// Answers once everything published on these from now on arrives at the exchange. Whoever asks is interested
     /// already.
     fn listen(&self, topics: Vec<Topic>) -> Answer<'_, ()>;

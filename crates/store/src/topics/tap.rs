@@ -38,7 +38,8 @@ struct Asked<'a> {
 }
 
 impl Tap {
-    pub(crate) fn new(exchange: Arc<Exchange>, wire: Arc<dyn Wire>) -> Self {
+    /// A listener of this store.
+    pub fn new(exchange: Arc<Exchange>, wire: Arc<dyn Wire>) -> Self {
         let (inbox, watched) = (Arc::default(), Mutex::default());
         Self { inbox, exchange, wire, watched, heard_until_ms: AtomicU64::new(0) }
     }

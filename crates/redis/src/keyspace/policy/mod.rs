@@ -20,7 +20,7 @@ use rollcall_functions::capabilities::OwnSettings;
 use crate::keyspace::command::Commands;
 use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{Garbled, Piece};
-use crate::keyspace::shard::shard_of;
+use rollcall_core::shard_of;
 
 pub use change::{Changed, Logging, Whose, decode_changed};
 pub use log::{Entry, Read, changes_of, decode_end, decode_log, pages_of};

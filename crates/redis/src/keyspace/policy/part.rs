@@ -10,7 +10,7 @@ use super::BUCKETS;
 use crate::keyspace::command::Commands;
 use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{Garbled, Piece};
-use crate::keyspace::shard::shard_of;
+use rollcall_core::shard_of;
 
 /// How many buckets are looked at at once.
 const BUCKETS_AT_ONCE: u32 = 1024;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use rollcall_redis::native::{Options, Redis};
 use rollcall_servers::redis::Redis as Server;
-use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{Policies, SqliteArchive};
 
 use super::{instance, population};

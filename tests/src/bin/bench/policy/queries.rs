@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use rollcall_redis::native::{Options, Redis};
 use rollcall_servers::redis::Redis as Server;
-use rollcall_store::redis::{Options, Redis};
 use rollcall_tests::Host;
 
 use super::{instance, population};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rollcall_redis::native::{Options, Redis};
 use rollcall_servers::redis::Redis as Server;
-use rollcall_store::redis::{Options, Redis};
 use rollcall_tests::Host;
 
 use super::{count, instance, population};

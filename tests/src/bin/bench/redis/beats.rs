@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use rollcall_core::{Rules, UserId};
 use rollcall_host::runtime::FunctionHandles;
+use rollcall_redis::native::{Options, Redis};
 use rollcall_servers::redis::Redis as Server;
-use rollcall_store::redis::{Options, Redis};
 use rollcall_store::{SqliteArchive, Topics};
 use rollcall_tests::Host;
 

@@ -1,0 +1,219 @@
+//! Expiry notifications: the quick hint that somebody's deadline has passed.
+//!
+//! Redis tells of an expired `alive` key when it notices, which with many keys can be minutes late, and tells nobody
+//! who is not listening at that moment. So everything here may be lost, and nothing here waits: the sweep is the
+//! guarantee.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use redis::aio::PubSub;
+use redis::{Msg, Pipeline, Value, cmd};
+use rollcall_core::UserId;
+use tokio::sync::mpsc;
+
+use super::batch::pieces;
+use super::link::Link;
+use super::trouble::Trouble;
+use super::{Inner, Task};
+use crate::keyspace::Piece;
+
+/// The most people in one batch: a settle that is one round trip.
+const MAX_BATCH: usize = 256;
+
+/// How many batches may wait for whoever takes them. Beyond that they are dropped.
+const QUEUE: usize = 64;
+
+/// Before a lost subscription is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a silent subscription is asked whether it is still there.
+const PING: Duration = Duration::from_secs(5);
+
+/// What must be on among the keyspace notifications: keyevent messages, of expiries.
+const NEEDED: [char; 2] = ['E', 'x'];
+
+/// People whose deadline passed, as Redis notices. Dropping this ends the listening.
+#[derive(Debug)]
+pub struct Expiries {
+    batches: mpsc::Receiver<Vec<UserId>>,
+    forbidden: Arc<AtomicBool>,
+    _task: Task,
+}
+
+/// How expiries are learned of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening {
+    /// By notification.
+    Notified,
+    /// By the sweep alone: the notifications could not be turned on. Whoever runs the server may have done so.
+    SweepOnly,
+}
+
+impl Expiries {
+    pub(super) fn begin(inner: Arc<Inner>) -> Self {
+        let (sender, batches) = mpsc::channel(QUEUE);
+        let forbidden = Arc::new(AtomicBool::new(false));
+        let listener = Listener { inner, sender, forbidden: Arc::clone(&forbidden) };
+        Self { batches, forbidden, _task: Task(tokio::spawn(listener.follow())) }
+    }
+
+    /// The next people whose deadline passed; none only when the store's runtime has ended.
+    pub async fn next(&mut self) -> Option<Vec<UserId>> {
+        self.batches.recv().await
+    }
+
+    /// Whether notifications can be relied on to be sent at all.
+    pub fn listening(&self) -> Listening {
+        if self.forbidden.load(Ordering::Relaxed) { Listening::SweepOnly } else { Listening::Notified }
+    }
+}
+
+#[derive(Clone)]
+struct Listener {
+    inner: Arc<Inner>,
+    sender: mpsc::Sender<Vec<UserId>>,
+    forbidden: Arc<AtomicBool>,
+}
+
+impl Listener {
+    /// Listens to every master, as they come and go: on a Cluster each tells of its own keys alone.
+    async fn follow(self) {
+        let mut changes = self.inner.fleet.changes();
+        let mut tasks: HashMap<String, Task> = HashMap::new();
+        loop {
+            changes.mark_unchanged();
+            let topology = self.inner.fleet.topology();
+            let links: HashMap<String, &Arc<Link>> =
+                topology.links.iter().map(|link| (link.endpoint.to_string(), link)).collect();
+            tasks.retain(|name, _| links.contains_key(name));
+            for (name, link) in links {
+                tasks.entry(name).or_insert_with(|| Task(tokio::spawn(self.clone().listen(Arc::clone(link)))));
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Listens to one server, through any number of connections.
+    async fn listen(self, link: Arc<Link>) {
+        loop {
+            // Why it ended is of no interest: the store itself says what is wrong with the server.
+            let _ = self.listen_once(&link).await;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn listen_once(&self, link: &Link) -> Result<(), Trouble> {
+        if link.down().is_some() {
+            return Ok(());
+        }
+        self.turn_on(link).await;
+        let limit = self.inner.around.connect_timeout;
+        let connecting = async {
+            let mut subscription = link.endpoint.client()?.get_async_pubsub().await?;
+            subscription.subscribe(format!("__keyevent@{}__:expired", self.inner.fleet.database())).await?;
+            redis::RedisResult::Ok(subscription)
+        };
+        let subscription = tokio::time::timeout(limit, connecting).await.map_err(|_| Trouble::Silent)?;
+        self.take(subscription.map_err(|error| Trouble::of(&error))?).await
+    }
+
+    /// Takes messages until the connection is lost.
+    async fn take(&self, subscription: PubSub) -> Result<(), Trouble> {
+        let (mut sink, mut messages) = subscription.split();
+        let mut ping = tokio::time::interval(PING);
+        loop {
+            let first = tokio::select! {
+                message = messages.next() => message.ok_or(Trouble::Silent)?,
+                _ = ping.tick() => {
+                    // A connection whose other end is gone without a word would stay silent for ever.
+                    let answer = tokio::time::timeout(self.inner.around.response_timeout, sink.ping::<Value>()).await;
+                    answer.map_err(|_| Trouble::Silent)?.map_err(|error| Trouble::of(&error))?;
+                    continue;
+                }
+            };
+            let mut people: Vec<UserId> = self.whose(&first).into_iter().collect();
+            while people.len() < MAX_BATCH
+                && let Some(Some(message)) = messages.next().now_or_never()
+            {
+                people.extend(self.whose(&message));
+            }
+            self.hand_over(people);
+        }
+    }
+
+    fn hand_over(&self, people: Vec<UserId>) {
+        let stats = &self.inner.around.stats;
+        let count = people.len();
+        if count == 0 {
+            return;
+        }
+        stats.expiries.add(count);
+        if self.sender.try_send(people).is_err() {
+            stats.expiries_dropped.add(count);
+        }
+    }
+
+    /// The person whose key this tells of, if it is one of ours.
+    fn whose(&self, message: &Msg) -> Option<UserId> {
+        let key = std::str::from_utf8(message.get_payload_bytes()).ok()?;
+        UserId::parse(self.inner.keys.whose_alive(key)?).ok()
+    }
+
+    /// Turns the notifications on, beside whatever is on already.
+    async fn turn_on(&self, link: &Link) {
+        let asked = link.call(one(cmd("CONFIG").arg("GET").arg("notify-keyspace-events"))).await;
+        let Ok(replies) = asked else { return };
+        let said: Vec<Piece<'_>> = replies.first().into_iter().flat_map(pieces).collect();
+        let [_, Piece::Bytes(flags)] = said.as_slice() else { return self.cannot_turn_on(link) };
+        let flags = String::from_utf8_lossy(flags);
+        let Some(wanted) = with_needed(&flags) else { return };
+        let set = link.call(one(cmd("CONFIG").arg("SET").arg("notify-keyspace-events").arg(wanted))).await;
+        match set.as_ref().map(|replies| replies.first()) {
+            Ok(Some(Value::ServerError(_))) => self.cannot_turn_on(link),
+            _ => self.forbidden.store(false, Ordering::Relaxed),
+        }
+    }
+
+    fn cannot_turn_on(&self, link: &Link) {
+        if !self.forbidden.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                server = %link.endpoint,
+                "cannot turn on expiry notifications: set `notify-keyspace-events` to `Ex` on the server, or allow CONFIG; \
+                 until then only the sweep finds whose time has come"
+            );
+        }
+    }
+}
+
+fn one(command: &redis::Cmd) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(1);
+    pipeline.add_command(command.clone());
+    pipeline
+}
+
+/// These flags and what is needed; none if all of it is on. `A` stands for all kinds of events.
+fn with_needed(flags: &str) -> Option<String> {
+    let is_on = |needed: &char| flags.contains(*needed) || (*needed == 'x' && flags.contains('A'));
+    let missing: String = NEEDED.iter().filter(|needed| !is_on(needed)).collect();
+    (!missing.is_empty()).then(|| format!("{flags}{missing}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_stays_on() {
+        for (flags, wanted) in
+            [("", Some("Ex")), ("KEA", None), ("Kg", Some("KgEx")), ("xE", None), ("AK", Some("AKE"))]
+        {
+            assert_eq!(with_needed(flags).as_deref(), wanted, "{flags}");
+        }
+    }
+}

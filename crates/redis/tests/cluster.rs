@@ -1,0 +1,229 @@
+//! The store in a Redis Cluster: the whole suite, and that it goes on when the Cluster changes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod remote;
+#[path = "../../store/tests/suite/mod.rs"]
+mod suite;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rollcall_core::{Error, Next, Span, State, UserId};
+use rollcall_functions::capabilities::{Committed, Shards};
+use rollcall_redis::native::{Health, Options, Redis};
+use rollcall_redis::{DEFAULT_SHARDS, Keyspace, shard_of, slot_of};
+use rollcall_servers::redis::Cluster;
+use rollcall_servers::wait_until;
+use rollcall_store::Store;
+
+use remote::{PATIENCE, Remote, Topics, fresh_prefix};
+use suite::{all, beat, commit, load, publish, settle, touch, touch_one, user, wait_for};
+
+/// A master counts as lost after a second and a half, its replica is elected, and we find out.
+const FAILOVER: Duration = Duration::from_secs(30);
+
+/// One Cluster for all that do not break it.
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| Cluster::start().unwrap())
+}
+
+fn server_of(cluster: &Cluster, key: &str) -> String {
+    let owner = cluster.owner_of(slot_of(key.as_bytes())).unwrap();
+    cluster.nodes()[owner].url()
+}
+
+async fn subject() -> Remote {
+    Remote::new(&cluster().url(), Topics::Sharded, |channel| server_of(cluster(), channel)).await
+}
+
+suite!(subject().await);
+
+/// Somebody for each of the masters, by the node that has them.
+fn one_each(cluster: &Cluster, keys: &Keyspace) -> HashMap<usize, String> {
+    (0..1000)
+        .map(|index| format!("user-{index}"))
+        .map(|name| (cluster.owner_of(slot_of(keys.user(&name).to_string().as_bytes())).unwrap(), name))
+        .take(40)
+        .collect()
+}
+
+fn commands(server: &rollcall_servers::redis::Redis) -> u64 {
+    let info = server.ask(&["INFO", "stats"]).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_batch_is_one_pipeline_per_master() {
+    let options = Options { prefix: fresh_prefix(), ..Options::default() };
+    let store = Redis::open(&cluster().url(), options).await.unwrap();
+    let users: Vec<UserId> = (0..300).map(|index| user(&format!("user-{index}"))).collect();
+    // Away from the second at which time and outage grace are read, which are round trips too.
+    let before = store.stats().round_trips.get();
+    store.load_many(users).await.unwrap();
+    let trips = store.stats().round_trips.get() - before;
+    assert!((3..=6).contains(&trips), "{trips} round trips");
+    assert!(cluster().nodes().iter().take(3).all(|node| commands(node) > 100), "all of them were asked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn expiries_are_heard_from_every_master() {
+    let options = Options { prefix: fresh_prefix(), ..Options::default() };
+    let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
+    let store = Redis::open(&cluster().url(), options).await.unwrap();
+    let mut expiries = store.expiries();
+    let people = one_each(cluster(), &keys);
+    assert_eq!(people.len(), 3);
+    let names: Vec<&str> = people.values().map(String::as_str).collect();
+    let mut missing: Vec<UserId> = names.iter().map(|name| user(name)).collect();
+    let deadline = Instant::now() + PATIENCE;
+    // A subscription may come a moment after the first expiry: hints are repeated until all of them were heard.
+    while !missing.is_empty() {
+        assert!(Instant::now() < deadline, "nothing heard of {missing:?}");
+        for name in &names {
+            let at = touch_one(&store, beat(name, "web-1")).await;
+            settle(&store, name, wait_for(Next::Settle(at))).await;
+        }
+        store.nudge(&names.iter().map(|name| user(name)).collect::<Vec<_>>()).await.unwrap();
+        while let Ok(Some(batch)) = tokio::time::timeout(Duration::from_millis(50), expiries.next()).await {
+            missing.retain(|user| !batch.contains(user));
+        }
+    }
+}
+
+/// Everything that a store must do first of all.
+async fn works(store: &Redis, name: &str) {
+    let at = touch_one(store, beat(name, "web-1")).await;
+    settle(store, name, publish(State::Online, at)).await;
+    let found = touch(store, vec![beat(name, "web-1")]).await.found.remove(0).unwrap();
+    assert_eq!(found.state, State::Online);
+    let revision = load(store, name).await.revision;
+    assert_eq!(commit(store, name, revision, wait_for(Next::Settle(at))).await, Committed::Applied);
+    assert_eq!(commit(store, name, revision, wait_for(Next::Nothing)).await, Committed::Stale);
+    assert!(suite::due(store).await.contains(&user(name)));
+}
+
+async fn wait_for_health(store: &Redis, wanted: impl Fn(&Health) -> bool) {
+    let deadline = Instant::now() + FAILOVER;
+    while !wanted(&store.health()) {
+        assert!(Instant::now() < deadline, "{:?}", store.health());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_killed_master_fails_alone_and_its_replica_takes_over() {
+    let mut cluster = Cluster::start().unwrap();
+    let options = Options { prefix: fresh_prefix(), outage_grace: Span::seconds(45), ..Options::default() };
+    let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
+    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    let people = one_each(&cluster, &keys);
+    for name in people.values() {
+        works(&store, name).await;
+    }
+    // Not the master that keeps the outage grace; that one is the next test's.
+    let home = cluster.owner_of(slot_of(keys.outage_grace().to_string().as_bytes())).unwrap();
+    let (&victim, lost) = people.iter().find(|(node, _)| **node != home).unwrap();
+    let kept: Vec<&String> = people.iter().filter(|(node, _)| **node != victim).map(|(_, name)| name).collect();
+    cluster.kill(victim).unwrap();
+    let started = Instant::now();
+    let touched = touch(&store, vec![beat(lost, "web-1"), beat(kept[0], "web-1"), beat(kept[1], "web-1")]).await;
+    assert!(matches!(touched.found[0], Err(Error::Unavailable(ms)) if ms > 0), "{:?}", touched.found);
+    assert!(touched.found[1].is_ok() && touched.found[2].is_ok(), "{:?}", touched.found);
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(matches!(store.health(), Health::Partly { .. }), "{:?}", store.health());
+    let seen = suite::due(&store).await;
+    assert!(kept.iter().all(|name| seen.contains(&user(name))), "the sweep goes on for the others");
+    wait_for_health(&store, |health| *health == Health::Up).await;
+    works(&store, lost).await;
+    works(&store, kept[0]).await;
+    let outage_grace = store.outage_grace().expect("nobody is declared offline for what we missed");
+    assert!(outage_grace.since <= outage_grace.until && store.now() < outage_grace.until);
+    assert_eq!(store.load_many(vec![user(lost)]).await.unwrap().moment.outage_grace, Some(outage_grace));
+    cluster.restart(victim).unwrap();
+    works(&store, lost).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_master_that_keeps_the_outage_grace_may_be_lost_as_any_other() {
+    let mut cluster = Cluster::start().unwrap();
+    let options = Options { prefix: fresh_prefix(), ..Options::default() };
+    let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
+    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    let mut expiries = store.expiries();
+    let slot = slot_of(keys.outage_grace().to_string().as_bytes());
+    let home = cluster.owner_of(slot).unwrap();
+    let lost = (0..1000).map(|index| format!("user-{index}")).find(|name| shard_of(name, DEFAULT_SHARDS) == 0).unwrap();
+    works(&store, &lost).await;
+    cluster.kill(home).unwrap();
+    assert!(touch(&store, vec![beat(&lost, "web-1")]).await.found[0].is_err());
+    wait_for_health(&store, |health| *health == Health::Up).await;
+    // The store may have heard of the new master before the node that is asked here.
+    wait_until("another master", PATIENCE, || Ok(cluster.owner_of(slot).is_ok_and(|owner| owner != home))).unwrap();
+    works(&store, &lost).await;
+    assert!(store.outage_grace().is_some());
+    assert!(store.stats().reconnects.get() >= 1);
+    // The new master is listened to as well.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let at = touch_one(&store, beat(&lost, "web-1")).await;
+        settle(&store, &lost, wait_for(Next::Settle(at))).await;
+        store.nudge(&[user(&lost)]).await.unwrap();
+        if let Ok(Some(batch)) = tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
+            assert_eq!(batch, [user(&lost)]);
+            return;
+        }
+        assert!(Instant::now() < deadline, "the new master is not listened to");
+    }
+}
+
+/// Slots move from one master to another while everybody goes on beating.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn slots_that_move_are_followed() {
+    let cluster = Cluster::start().unwrap();
+    let options = Options { prefix: fresh_prefix(), ..Options::default() };
+    let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
+    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    works(&store, "bob").await;
+    let slot = slot_of(keys.user("bob").to_string().as_bytes());
+    let from = cluster.owner_of(slot).unwrap();
+    let to = (from + 1) % 3;
+    let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
+    let ids = [source.ask(&["CLUSTER", "MYID"]).unwrap(), target.ask(&["CLUSTER", "MYID"]).unwrap()];
+    let slot_text = slot.to_string();
+    assert_eq!(target.ask(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &ids[0]]).unwrap(), "OK");
+    assert_eq!(source.ask(&["CLUSTER", "SETSLOT", &slot_text, "MIGRATING", &ids[1]]).unwrap(), "OK");
+    // Plain commands go on throughout, wherever each key is: first none has moved, then some, then all.
+    touch_one(&store, beat("bob", "web-1")).await;
+    for part in [keys.due(keys.shard_of("bob")).to_string(), keys.user("bob").to_string()] {
+        let port = target.port().to_string();
+        let moved = source.ask(&["MIGRATE", "127.0.0.1", &port, &part, "0", "5000"]).unwrap();
+        assert_eq!(moved, "OK", "{part}");
+        assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_ok(), "after {part} moved");
+        assert_eq!(load(&store, "bob").await.devices.len(), 1);
+    }
+    let rest = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot_text, "1000"]).unwrap();
+    for key in rest.lines() {
+        source.ask(&["MIGRATE", "127.0.0.1", &target.port().to_string(), key, "0", "5000"]).unwrap();
+    }
+    for node in [target, source] {
+        assert_eq!(node.ask(&["CLUSTER", "SETSLOT", &slot_text, "NODE", &ids[1]]).unwrap(), "OK");
+    }
+    works(&store, "bob").await;
+    assert_eq!(store.health(), Health::Up);
+    assert!(store.stats().redirections.get() >= 1);
+    assert_eq!(store.outage_grace(), None, "nobody was missed");
+    wait_until("everybody to agree", PATIENCE, || Ok(cluster.owner_of(slot)? == to)).unwrap();
+    let only = Shards { first: keys.shard_of("bob"), end: keys.shard_of("bob") + 1 };
+    assert_eq!(store.due(only, 10).await.unwrap(), [user("bob")]);
+    assert!(all(&store).end == DEFAULT_SHARDS);
+}

@@ -1,0 +1,427 @@
+//! The store when Redis is not well: killed, empty, hung, full, or unwilling. It says so at once, comes back by itself,
+//! and nobody is declared offline for it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+// Each test file uses its own part of the suite.
+#![allow(
+    dead_code,
+    unused_macros,
+    reason = "the suite is for all stores; this file tests what only this one can suffer"
+)]
+
+mod logbook;
+mod remote;
+#[path = "../../store/tests/suite/mod.rs"]
+mod suite;
+
+use std::time::{Duration, Instant};
+
+use rollcall_core::{ConversationId, Error, Next, OutageGrace, Span, State, Time};
+use rollcall_functions::capabilities::{Committed, LastSeenEntry, Trace, TypingSignal};
+use rollcall_redis::native::{Health, Listening, OpenError, Options, Redis};
+use rollcall_redis::{Keyspace, Script};
+use rollcall_servers::redis as servers;
+use rollcall_store::{LastSeen, Store, Topic, Topics};
+
+use logbook::Logbook;
+use remote::PATIENCE;
+use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, traced, user, wait_for};
+
+/// What a caller may have to wait at most to be told that the store is away.
+const AT_MOST: Duration = Duration::from_secs(2);
+
+const OUTAGE_GRACE: Span = Span::seconds(45);
+
+fn options() -> Options {
+    Options { outage_grace: OUTAGE_GRACE, ..Options::default() }
+}
+
+async fn open(server: &servers::Redis) -> Redis {
+    Redis::open(&server.url(), options()).await.unwrap()
+}
+
+fn durable() -> servers::Redis {
+    servers::Redis::with(servers::Options { durable: true, ..servers::Options::default() }).unwrap()
+}
+
+fn keys() -> Keyspace {
+    Keyspace::new("rc", 256).unwrap()
+}
+
+/// Everything that a store must do first of all.
+async fn works(store: &Redis, name: &str) {
+    let at = touch_one(store, beat(name, "web-1")).await;
+    settle(store, name, publish(State::Online, at)).await;
+    let found = touch(store, vec![beat(name, "web-1")]).await.found.remove(0).unwrap();
+    assert_eq!(found.state, State::Online);
+    let revision = load(store, name).await.revision;
+    assert_eq!(commit(store, name, revision, wait_for(Next::Settle(at))).await, Committed::Applied);
+    assert!(due(store).await.contains(&user(name)));
+}
+
+/// Beats until the store notices that Redis is away, and answers how long each beat took at most.
+async fn until_refused(store: &Redis) -> Duration {
+    let deadline = Instant::now() + PATIENCE;
+    let mut longest = Duration::ZERO;
+    loop {
+        let started = Instant::now();
+        let found = touch(store, vec![beat("bob", "web-1")]).await.found.remove(0);
+        longest = longest.max(started.elapsed());
+        match found {
+            Ok(_) => assert!(Instant::now() < deadline, "it never noticed"),
+            Err(error) => {
+                assert!(matches!(error, Error::Unavailable(ms) if ms > 0), "{error:?}");
+                return longest;
+            }
+        }
+    }
+}
+
+async fn until(store: &Redis, what: &str, holds: impl Fn(&Redis) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds(store) {
+        assert!(Instant::now() < deadline, "waited in vain for {what}: {:?}", store.health());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn is_up(store: &Redis) -> bool {
+    store.health() == Health::Up
+}
+
+/// The outage grace as Redis has it.
+fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
+    let text = server.ask(&["GET", &keys().outage_grace().to_string()]).unwrap();
+    let (since, until) = text.split_once(' ')?;
+    Some(OutageGrace { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
+    let mut server = durable();
+    let (store, other) = (open(&server).await, open(&server).await);
+    works(&store, "bob").await;
+    let last_beat = touch_one(&store, beat("bob", "web-1")).await;
+    assert_eq!(store.outage_grace(), None);
+    server.kill();
+    assert!(until_refused(&store).await < AT_MOST);
+    assert!(matches!(store.health(), Health::Down { .. }));
+    let started = Instant::now();
+    for _ in 0..100 {
+        assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_err());
+        assert!(store.load_many(vec![user("bob")]).await.unwrap().sessions[0].is_err());
+        assert_eq!(store.due(suite::all(&store), 10).await, Err(Error::Unavailable(500)));
+    }
+    assert!(started.elapsed() < Duration::from_secs(1), "while it is away, nobody waits: {:?}", started.elapsed());
+    server.restart().unwrap();
+    for store in [&store, &other] {
+        until(store, "it to come back", is_up).await;
+        // Both may have recorded one; in a second each knows what came of it.
+        until(store, "the outage grace", |store| store.outage_grace() == recorded(&server)).await;
+        let loaded = store.load_many(vec![user("bob")]).await.unwrap();
+        let outage_grace = loaded.moment.outage_grace.expect("an outage grace");
+        // The earlier of the two counts, and the idle one asks only once a second.
+        assert!(outage_grace.since.0 + 2000 >= last_beat.0, "{outage_grace:?} after {last_beat:?}");
+        assert!(outage_grace.since <= loaded.moment.now);
+        assert!(
+            outage_grace.until <= loaded.moment.now + OUTAGE_GRACE
+                && outage_grace.until.0 > loaded.moment.now.0 + 30_000
+        );
+        assert_eq!(loaded.sessions[0].as_ref().unwrap().devices.len(), 1, "nothing was lost");
+    }
+    assert_eq!((store.stats().reconnects.get(), store.stats().data_losses.get()), (1, 0));
+    works(&store, "bob").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
+    let mut server = servers::Redis::start().unwrap();
+    let store = Redis::open(&server.url(), Options { evict_after: Span::seconds(60), ..options() }).await.unwrap();
+    for _ in 0..2 {
+        touch_one(&store, beat("bob", "web-1")).await;
+    }
+    server.kill();
+    until_refused(&store).await;
+    server.restart().unwrap();
+    until(&store, "it to come back", is_up).await;
+    let at = touch_one(&store, beat("bob", "web-1")).await;
+    assert_eq!(load(&store, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
+    let calls = server.ask(&["INFO", "commandstats"]).unwrap();
+    let at = |command: &str| calls.lines().any(|line| line.starts_with(&format!("cmdstat_{command}:calls=1,")));
+    assert!(at("zadd") && at("hset"), "the deadline is said with the trace: {calls}");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
+    let logbook = Logbook::open();
+    let mut server = servers::Redis::start().unwrap();
+    let store = open(&server).await;
+    works(&store, "bob").await;
+    server.restart().unwrap();
+    until_refused(&store).await;
+    until(&store, "it to come back", is_up).await;
+    assert_eq!(load(&store, "bob").await.devices.len(), 0);
+    assert_eq!(store.stats().data_losses.get(), 1);
+    assert_eq!(logbook.count("lost its data"), 1, "{logbook:?}");
+    assert!(store.outage_grace().is_some());
+    works(&store, "bob").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_given_up_in_time() {
+    let server = servers::Redis::start().unwrap();
+    let store = open(&server).await;
+    works(&store, "bob").await;
+    let port = server.port().to_string();
+    let mut sleeper =
+        std::process::Command::new("redis-cli").args(["-p", &port, "DEBUG", "SLEEP", "4"]).spawn().unwrap();
+    assert!(until_refused(&store).await < AT_MOST);
+    let started = Instant::now();
+    assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_err());
+    assert!(started.elapsed() < Duration::from_millis(200), "the next one does not wait");
+    until(&store, "it to come back", is_up).await;
+    assert!(sleeper.wait().unwrap().success());
+    works(&store, "bob").await;
+    assert!(store.outage_grace().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_server_is_noticed_although_nobody_calls() {
+    let server = servers::Redis::start().unwrap();
+    let store = open(&server).await;
+    server.pause().unwrap();
+    until(&store, "it to be noticed", |store| matches!(store.health(), Health::Down { .. })).await;
+    server.resume().unwrap();
+    until(&store, "it to come back", is_up).await;
+    works(&store, "bob").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_connections_come_back_and_are_listened_on_again() {
+    let server = servers::Redis::start().unwrap();
+    let store = open(&server).await;
+    let mut expiries = store.expiries();
+    for round in 1..=3 {
+        works(&store, "bob").await;
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+        until_refused(&store).await;
+        until(&store, "it to come back", is_up).await;
+        assert!(store.stats().reconnects.get() >= round);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let at = touch_one(&store, beat("eve", "web-1")).await;
+        settle(&store, "eve", wait_for(Next::Settle(at))).await;
+        store.nudge(&[user("eve")]).await.unwrap();
+        match tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
+            Ok(Some(batch)) if batch.contains(&user("eve")) => return,
+            _ => assert!(Instant::now() < deadline, "nobody listens any more"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_to_be_one() {
+    let options = servers::Options { password: Some("right".to_owned()), ..servers::Options::default() };
+    let server = servers::Redis::with(options).unwrap();
+    for url in [server.url().replace("right", "wrong"), server.url().replace(":right@", "")] {
+        let error = Redis::open(&url, self::options()).await.unwrap_err();
+        let OpenError::Unusable { server: named, reason } = &error else { panic!("{error:?}") };
+        assert!(named.contains("127.0.0.1") && reason.contains("refuses us"), "{error}");
+        assert!(!error.to_string().contains("wrong"), "a password is never shown: {error}");
+    }
+    // The password is changed while we run: said once, and mended without a restart.
+    let logbook = Logbook::open();
+    let store = open(&server).await;
+    works(&store, "bob").await;
+    server.ask(&["CONFIG", "SET", "requirepass", "other"]).unwrap();
+    let asked = |args: &[&str]| {
+        let port = server.port().to_string();
+        let output = std::process::Command::new("redis-cli").args(["-p", &port, "-a", "other"]).args(args).output();
+        assert!(output.unwrap().status.success());
+    };
+    asked(&["CLIENT", "KILL", "TYPE", "normal"]);
+    until_refused(&store).await;
+    until(
+        &store,
+        "the refusal",
+        |store| matches!(store.health(), Health::Down { reason } if reason.contains("refuses us")),
+    )
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(logbook.count("refuses us"), 1, "{logbook:?}");
+    asked(&["CONFIG", "SET", "requirepass", "right"]);
+    until(&store, "it to come back", is_up).await;
+    works(&store, "bob").await;
+}
+
+/// The rights that the operations manual says are enough.
+fn least_rights() -> String {
+    let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    manual.lines().find(|line| line.starts_with("ACL SETUSER rollcall on ")).unwrap().to_owned()
+}
+
+fn allow(server: &servers::Redis, rights: &str) {
+    assert_eq!(server.ask(&rights.split(' ').collect::<Vec<_>>()).unwrap(), "OK");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_least_rights_are_enough_for_everything() {
+    let mut server = servers::Redis::start().unwrap();
+    let url = server.url().replace("redis://", "redis://rollcall:password@");
+    allow(&server, &least_rights());
+    let store = Redis::open(&url, options()).await.unwrap();
+    let mut expiries = store.expiries();
+    works(&store, "bob").await;
+    let touches = vec![
+        traced("bob", "web-1", Trace::Dropped(Span(5))),
+        beat("bob", "web-2"),
+        traced("bob", "web-2", Trace::Logout),
+    ];
+    assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
+    for index in 0..70 {
+        touch_one(&store, beat("bob", &format!("d-{index}"))).await;
+    }
+    let mut decision = publish(State::Offline, store.now());
+    decision.prune_expired_by = store.now();
+    decision.next = Next::Evict(Time(1));
+    settle(&store, "bob", decision).await;
+    assert_eq!(suite::evictable(&store).await, [user("bob")]);
+    settle(&store, "bob", wait_for(Next::Nothing)).await;
+    let revision = load(&store, "bob").await.revision;
+    assert_eq!(evict(&store, "bob", revision).await, Committed::Applied);
+    settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
+    store.nudge(&[user("eve")]).await.unwrap();
+    store.put_many(vec![LastSeenEntry { user: user("eve"), last_seen: Time(7) }]).await.unwrap();
+    assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
+    assert_eq!(store.answer_roll("host-1").await.unwrap(), ["host-1"]);
+    store.leave_roll("host-1").await.unwrap();
+    let tap = store.tap();
+    let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
+    tap.watch(&topics).await.unwrap();
+    let sign = TypingSignal { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
+    assert_eq!(store.set_typing(vec![sign.clone(), sign]).await.unwrap(), [Ok(()), Ok(())]);
+    assert_eq!(store.typists(vec![ConversationId::parse("c").unwrap()]).await.unwrap()[0].as_ref().unwrap().len(), 1);
+    assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 3)]).await.unwrap(), [3]);
+    assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 0)]).await.unwrap(), [0]);
+    assert_eq!(tokio::time::timeout(PATIENCE, tap.next()).await.unwrap().typed.len(), 1);
+    tap.unwatch(&topics);
+    tap.watch(&topics).await.unwrap();
+    server.restart().unwrap();
+    allow(&server, &least_rights());
+    until_refused(&store).await;
+    until(&store, "it to come back", is_up).await;
+    assert!(recorded(&server).is_some(), "an outage grace was recorded");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
+        match tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
+            Ok(Some(batch)) if batch.contains(&user("eve")) => break,
+            _ => assert!(Instant::now() < deadline, "no expiry is heard"),
+        }
+    }
+    assert_eq!(expiries.listening(), Listening::Notified);
+}
+
+#[tokio::test]
+async fn each_of_the_least_rights_is_needed_and_its_lack_is_said() {
+    let logbook = Logbook::open();
+    let server = servers::Redis::start().unwrap();
+    let url = server.url().replace("redis://", "redis://rollcall:password@");
+    allow(&server, &least_rights());
+    let store = Redis::open(&url, options()).await.unwrap();
+    works(&store, "bob").await;
+    allow(&server, "ACL SETUSER rollcall -zadd");
+    for index in 0..5 {
+        // Newcomers: a steady beat does without it.
+        let found = touch(&store, vec![beat(&format!("user-{index}"), "web-1")]).await.found.remove(0);
+        assert!(matches!(found, Err(Error::Unavailable(_))), "{found:?}");
+    }
+    assert_eq!(logbook.count("does not allow a command"), 1, "once, not five times: {logbook:?}");
+    assert_eq!(logbook.count("zadd"), 1, "and which: {logbook:?}");
+    allow(&server, "ACL SETUSER rollcall +zadd");
+    works(&store, "bob").await;
+    // Without CONFIG the service runs, and says what is missing.
+    allow(&server, "ACL SETUSER rollcall -config");
+    let expiries = store.expiries();
+    let deadline = Instant::now() + PATIENCE;
+    while expiries.listening() != Listening::SweepOnly {
+        assert!(Instant::now() < deadline, "it does not say so");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(logbook.count("only the sweep"), 1, "{logbook:?}");
+    works(&store, "bob").await;
+}
+
+#[tokio::test]
+async fn a_full_memory_is_an_outage_that_ends_by_itself() {
+    let logbook = Logbook::open();
+    let server = servers::Redis::start().unwrap();
+    let store = open(&server).await;
+    works(&store, "bob").await;
+    let before = load(&store, "bob").await;
+    server.ask(&["CONFIG", "SET", "maxmemory", "100kb"]).unwrap();
+    assert!(until_refused(&store).await < AT_MOST);
+    until(
+        &store,
+        "the reason",
+        |store| matches!(store.health(), Health::Down { reason } if reason.contains("maxmemory")),
+    )
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(logbook.count("memory is full"), 1, "{logbook:?}");
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    until(&store, "it to come back", is_up).await;
+    assert!(store.outage_grace().is_some(), "beats were lost, and it was not their fault");
+    assert_eq!(load(&store, "bob").await.published, before.published);
+    works(&store, "bob").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlapping_outage_graces_become_one() {
+    let server = servers::Redis::start().unwrap();
+    let key = keys().outage_grace().to_string();
+    let outage_grace = |since: u64, until: u64| {
+        let args = [since.to_string(), until.to_string(), "1000".to_owned()];
+        let mut call = vec!["EVAL", Script::OutageGrace.source(), "1", key.as_str()];
+        call.extend(args.iter().map(String::as_str));
+        server.ask(&call).unwrap().replace('\n', " ")
+    };
+    assert_eq!(outage_grace(1000, 2000), "1000 2000");
+    assert_eq!(outage_grace(1500, 3000), "1000 3000", "the earlier beginning and the later end");
+    assert_eq!(outage_grace(900, 2500), "900 3000");
+    assert_eq!(outage_grace(3001, 60_000), "3001 60000", "one that is over does not reach into the next");
+    let left: u64 = server.ask(&["PTTL", &key]).unwrap().parse().unwrap();
+    assert!((50_000..=59_000).contains(&left), "it goes when it is over: {left}");
+    // Whoever comes to a server where one is in force knows of it from the first moment.
+    server.ask(&["SET", &key, "1 99999999999999"]).unwrap();
+    let store = open(&server).await;
+    let outage_grace = store.load_many(Vec::new()).await.unwrap().moment.outage_grace;
+    assert_eq!(outage_grace, Some(OutageGrace { since: Time(1), until: Time(99_999_999_999_999) }));
+}
+
+#[tokio::test]
+async fn what_is_no_address_and_who_is_not_there_is_said() {
+    for url in ["localhost:6379", "http://127.0.0.1", "redis+cluster://127.0.0.1:1/5"] {
+        assert!(matches!(Redis::open(url, options()).await, Err(OpenError::Address(_))), "{url}");
+    }
+    let bad_prefix = Options { prefix: "a b".to_owned(), ..options() };
+    assert!(matches!(Redis::open("redis://127.0.0.1:1", bad_prefix).await, Err(OpenError::Prefix(_))));
+    let started = Instant::now();
+    for url in ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1,127.0.0.1:2"] {
+        assert!(matches!(Redis::open(url, options()).await, Err(OpenError::Unusable { .. })), "{url}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(5));
+    // A server that is no Cluster is not taken for one.
+    let server = servers::Redis::start().unwrap();
+    let url = server.url().replace("redis://", "redis+cluster://");
+    assert!(matches!(Redis::open(&url, options()).await, Err(OpenError::Unusable { .. })));
+}

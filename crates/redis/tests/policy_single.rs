@@ -1,0 +1,318 @@
+//! Who may see whom in a single Redis: the whole suite, and what only a server can suffer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../../store/tests/policy_suite/mod.rs"]
+mod policy_suite;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rollcall_core::policy::{Change, Numbers};
+use rollcall_core::{Error, Ids, Time, UserId};
+use rollcall_functions::capabilities::{Cursor, Followed};
+use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::{Keyspace, Whose};
+use rollcall_servers::redis as servers;
+use rollcall_store::{Clock, Policies};
+
+use policy_suite::model::Model;
+use policy_suite::{
+    PATIENCE, Subject, add_contact, apply, block, changes_since, follow, load, numbers, relation, remove_contact,
+    restrict, unblock, unrestrict, user,
+};
+
+/// One server for all that do not break it.
+fn server() -> &'static servers::Redis {
+    static SERVER: OnceLock<servers::Redis> = OnceLock::new();
+    SERVER.get_or_init(|| servers::Redis::start().unwrap())
+}
+
+fn fresh() -> Options {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    Options { prefix: format!("p{}", NEXT.fetch_add(1, Ordering::SeqCst)), ..Options::default() }
+}
+
+/// Two hosts on the same data.
+async fn subject() -> Subject {
+    let options = fresh();
+    let policies = Arc::new(Redis::open(&server().url(), options.clone()).await.unwrap());
+    let elsewhere: Arc<dyn Policies> = Arc::new(Redis::open(&server().url(), options).await.unwrap());
+    Subject { policies, elsewhere: Some(elsewhere) }
+}
+
+policy_suite!(subject().await);
+
+fn keys(options: &Options) -> Keyspace {
+    Keyspace::new(&options.prefix, options.shards).unwrap()
+}
+
+/// The log in which bob's changes are.
+fn bobs_log(options: &Options) -> String {
+    let keys = keys(options);
+    keys.log(keys.group_of(Whose::Person("bob"))).to_string()
+}
+
+/// So many changes of bob's.
+fn bobs(count: usize) -> Vec<Change> {
+    (0..count).map(|index| block("bob", &format!("user-{index}"))).collect()
+}
+
+async fn is_gap(policies: &dyn Policies, cursor: &Cursor) -> bool {
+    policies.since(cursor.clone(), 1000).await.unwrap() == Followed::Gap
+}
+
+/// Everything is read anew, and from there on followed.
+async fn is_whole_again(policies: &dyn Policies, expected: &Model) {
+    let (mut model, cursor) = load(policies).await;
+    assert_eq!(model, *expected);
+    apply(policies, &[add_contact("bob", "ann")]).await;
+    follow(policies, &mut model, &cursor).await;
+    assert!(model.contacts.contains(&("bob".to_owned(), "ann".to_owned())));
+}
+
+#[tokio::test]
+async fn whoever_falls_behind_further_than_the_log_reaches_is_told_so() {
+    let options = Options { policy_log: 100, ..fresh() };
+    let store = Redis::open(&server().url(), options.clone()).await.unwrap();
+    let (_, start) = load(&store).await;
+    let changes = bobs(250);
+    apply(&store, &changes[..100]).await;
+    let (told, at) = changes_since(&store, &start, 1000).await;
+    assert_eq!(told, changes[..100], "all that was ever logged is there");
+    apply(&store, &changes[100..199]).await;
+    assert_eq!(changes_since(&store, &at, 1000).await.0, changes[100..199], "the cursor's own entry is the oldest");
+    assert!(is_gap(&store, &start).await);
+    apply(&store, &changes[199..]).await;
+    assert!(is_gap(&store, &at).await);
+    assert_eq!(server().ask(&["ZCARD", &bobs_log(&options)]).unwrap(), "100");
+    is_whole_again(&store, &Model::of(&changes)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_emptied_is_a_gap() {
+    let server = servers::Redis::start().unwrap();
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    apply(&store, &bobs(5)).await;
+    let (_, cursor) = load(&store).await;
+    assert!(!is_gap(&store, &cursor).await);
+    server.ask(&["FLUSHALL"]).unwrap();
+    assert!(is_gap(&store, &cursor).await, "although nothing came after");
+    apply(&store, &bobs(2)).await;
+    assert!(is_gap(&store, &cursor).await);
+    is_whole_again(&store, &Model::of(&bobs(2))).await;
+}
+
+/// A replica that takes over, or a backup that is put back, lacks the newest.
+#[tokio::test]
+async fn entries_that_were_lost_are_a_gap() {
+    let options = fresh();
+    let store = Redis::open(&server().url(), options.clone()).await.unwrap();
+    apply(&store, &bobs(5)).await;
+    let (_, before) = load(&store).await;
+    apply(&store, &[restrict("bob"), unrestrict("bob")]).await;
+    let (_, cursor) = load(&store).await;
+    server().ask(&["ZREMRANGEBYRANK", &bobs_log(&options), "-2", "-1"]).unwrap();
+    assert!(is_gap(&store, &cursor).await);
+    assert!(!is_gap(&store, &before).await, "who never saw them misses nothing");
+    apply(&store, &[unblock("bob", "user-0"), unblock("bob", "user-1"), unblock("bob", "user-2")]).await;
+    assert!(is_gap(&store, &cursor).await, "also after the log has grown past it");
+    assert_eq!(changes_since(&store, &before, 100).await.0.len(), 3);
+    let middle = server().ask(&["ZRANGE", &bobs_log(&options), "-2", "-2"]).unwrap();
+    server().ask(&["ZREM", &bobs_log(&options), &middle]).unwrap();
+    assert!(is_gap(&store, &before).await, "nor does the log skip anything");
+}
+
+#[tokio::test]
+async fn time_that_stands_still_or_goes_back_does_not_stop_the_log() {
+    let (options, clock) = (fresh(), Clock::manual(Time(1_700_000_000_000)));
+    let store = Redis::open(&server().url(), Options { clock: Some(clock), ..options.clone() }).await.unwrap();
+    let (_, start) = load(&store).await;
+    apply(&store, &bobs(3)).await;
+    let earlier = Some(Clock::manual(Time(1_600_000_000_000)));
+    let other = Redis::open(&server().url(), Options { clock: earlier, ..options }).await.unwrap();
+    apply(&other, &[restrict("bob")]).await;
+    let (told, end) = changes_since(&other, &start, 100).await;
+    assert_eq!(told, [bobs(3), vec![restrict("bob")]].concat());
+    assert_eq!(end.iter().max(), Some(&1_700_000_000_000_003));
+}
+
+/// How often each command was called.
+fn calls(server: &servers::Redis, command: &str) -> u64 {
+    let info = server.ask(&["INFO", "commandstats"]).unwrap();
+    let prefix = format!("cmdstat_{command}:calls=");
+    let line = info.lines().find_map(|line| line.strip_prefix(&prefix));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_check_is_one_round_trip() {
+    let server = servers::Redis::start().unwrap();
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let people: Vec<UserId> = (0..1000).map(|index| user(&index.to_string())).collect();
+    let subjects: Ids<UserId> = people.iter().collect();
+    let before = store.stats().round_trips.get();
+    store.relations(Some(user("ann")), subjects).await.unwrap();
+    let trips = store.stats().round_trips.get() - before;
+    // Once a second the time and the outage grace are read, which may be just now.
+    assert!((1..=3).contains(&trips), "{trips} round trips");
+    assert_eq!((calls(&server, "hmget"), calls(&server, "getbit")), (1002, 1000));
+}
+
+#[tokio::test]
+async fn what_is_taken_back_leaves_nothing_but_the_log() {
+    let options = fresh();
+    let store = Redis::open(&server().url(), options.clone()).await.unwrap();
+    let many = Numbers::new(7, vec![0xff; 8192]).unwrap();
+    apply(&store, &[block("bob", "ann"), add_contact("bob", "ann"), restrict("bob"), restrict("7")]).await;
+    apply(&store, &[Change::RestrictMany(many.clone()), Change::RestrictMany(numbers(8, &[1]))]).await;
+    apply(&store, &[unblock("bob", "ann"), remove_contact("bob", "ann"), unrestrict("bob"), unrestrict("7")]).await;
+    apply(&store, &[Change::UnrestrictMany(many), unrestrict("524289")]).await;
+    let left = server().ask(&["KEYS", &format!("{}:*", options.prefix)]).unwrap();
+    let left: BTreeSet<String> = left.lines().map(str::to_owned).collect();
+    let keys = keys(&options);
+    let logs = [Whose::Person("bob"), Whose::Page(0), Whose::Page(7), Whose::Page(8)];
+    let expected: BTreeSet<String> = logs.map(|whose| keys.log(keys.group_of(whose)).to_string()).into();
+    let of_the_store = [keys.epoch().to_string(), keys.outage_grace().to_string(), keys.hosts().to_string()];
+    assert_eq!(left.into_iter().filter(|key| !of_the_store.contains(key)).collect::<BTreeSet<_>>(), expected);
+}
+
+async fn until_answered(store: &Redis) {
+    let deadline = Instant::now() + PATIENCE;
+    while store.settings_of(user("bob")).await.is_err() {
+        assert!(Instant::now() < deadline, "it never came back: {:?}", store.health());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_outage_is_told_heals_and_invalidations() {
+    let mut server = servers::Redis::with(servers::Options { durable: true, ..servers::Options::default() }).unwrap();
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let mut invalidated = store.invalidated();
+    apply(&store, &bobs(3)).await;
+    let (mut model, cursor) = load(&store).await;
+    server.kill();
+    let subjects = || -> Ids<UserId> { [&user("bob"), &user("7")].into_iter().collect() };
+    let is_away = |error: &Error| matches!(error, Error::Unavailable(ms) if *ms > 0);
+    assert!(is_away(&store.relations(Some(user("ann")), subjects()).await.unwrap_err()));
+    assert!(is_away(&store.relations(None, subjects()).await.unwrap_err()));
+    assert!(is_away(&store.settings_of(user("bob")).await.unwrap_err()));
+    assert!(is_away(&store.snapshot(0).await.unwrap_err()));
+    assert!(is_away(&store.snapshot(64).await.unwrap_err()));
+    assert!(is_away(&store.since(cursor.clone(), 100).await.unwrap_err()));
+    let outcomes = store.apply_many(vec![restrict("bob"), restrict("7")]).await.unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_away)), "{outcomes:?}");
+    invalidated.mark_unchanged();
+    server.restart().unwrap();
+    until_answered(&store).await;
+    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("whoever follows looks again").unwrap();
+    apply(&store, &[restrict("bob")]).await;
+    follow(&store, &mut model, &cursor).await;
+    let expected = [bobs(3), vec![restrict("bob")]].concat();
+    assert_eq!(model, Model::of(&expected), "the server is durable, so nothing was missed");
+    assert!(relation(&store, "ann", "bob").await.restricted);
+}
+
+/// A server that forgot its scripts is given them, and what one person did keeps its order.
+#[tokio::test]
+async fn scripts_that_were_forgotten_are_loaded_again_and_the_order_is_kept() {
+    let server = servers::Redis::start().unwrap();
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let (_, cursor) = load(&store).await;
+    for _ in 0..5 {
+        server.ask(&["SCRIPT", "FLUSH"]).unwrap();
+        apply(&store, &[block("bob", "ann"), unblock("bob", "ann"), restrict("7"), unrestrict("7")]).await;
+    }
+    let (told, _) = changes_since(&store, &cursor, 1000).await;
+    let bobs: Vec<Change> =
+        told.iter().filter(|change| matches!(change, Change::Block(..) | Change::Unblock(..))).cloned().collect();
+    assert_eq!(bobs, vec![[block("bob", "ann"), unblock("bob", "ann")]; 5].concat());
+    assert_eq!(load(&store).await.0, Model::default());
+}
+
+/// What the server refuses for want of memory it refuses whole: nothing is set that is not logged.
+#[tokio::test]
+async fn a_full_memory_leaves_log_and_settings_agreed() {
+    let server = servers::Redis::start().unwrap();
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let before = [bobs(3), vec![restrict("7"), restrict("bob")]].concat();
+    apply(&store, &before).await;
+    let (mut followed, cursor) = load(&store).await;
+    server.ask(&["CONFIG", "SET", "maxmemory", "100kb"]).unwrap();
+    let changes = vec![
+        unblock("bob", "user-0"),
+        block("bob", "ann"),
+        unrestrict("bob"),
+        unrestrict("7"),
+        restrict("8"),
+        Change::RestrictMany(numbers(0, &[9])),
+    ];
+    let outcomes = store.apply_many(changes.clone()).await.unwrap();
+    assert!(outcomes.iter().any(Result::is_err), "{outcomes:?}");
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    until_answered(&store).await;
+    let mut expected = Model::of(&before);
+    let applied = changes.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+    applied.for_each(|(change, _)| expected.apply(change));
+    assert_eq!(load(&store).await.0, expected);
+    follow(&store, &mut followed, &cursor).await;
+    assert_eq!(followed, expected);
+    apply(&store, &changes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_rights_in_the_manual_are_enough() {
+    let server = servers::Redis::start().unwrap();
+    let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let rights = manual.lines().find(|line| line.starts_with("ACL SETUSER rollcall on ")).unwrap();
+    assert_eq!(server.ask(&rights.split(' ').collect::<Vec<_>>()).unwrap(), "OK");
+    let url = server.url().replace("redis://", "redis://rollcall:password@");
+    let store = Redis::open(&url, Options::default()).await.unwrap();
+    let mut invalidated = store.invalidated();
+    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("it subscribes").unwrap();
+    let so = [block("bob", "ann"), restrict("bob"), restrict("7"), Change::RestrictMany(numbers(5, &[1, 2]))];
+    apply(&store, &so).await;
+    let (mut followed, cursor) = load(&store).await;
+    assert_eq!(followed, Model::of(&so));
+    let no_more =
+        [unblock("bob", "ann"), unrestrict("bob"), unrestrict("7"), Change::UnrestrictMany(numbers(5, &[1, 2]))];
+    apply(&store, &no_more).await;
+    follow(&store, &mut followed, &cursor).await;
+    assert_eq!(followed, Model::default());
+    assert!(!relation(&store, "7", "bob").await.blocked && !relation(&store, "bob", "7").await.restricted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_bucket_too_large_to_be_told_at_once_is_told_in_slices() {
+    const FIELDS: usize = 50_000;
+    let server = servers::Redis::start().unwrap();
+    let keys = keys(&Options::default());
+    let bucket = keys.bucket_of("bob");
+    let key = format!("rc:{{{}}}:policy:{bucket}", keys.group_of_bucket(bucket));
+    let fields: Vec<String> = (0..FIELDS).map(|number| format!("bob\nbuser-{number}")).collect();
+    for fields in fields.chunks(5000) {
+        let command = ["HSET", &key].into_iter().chain(fields.iter().flat_map(|field| [field.as_str(), "1"]));
+        server.ask(&command.collect::<Vec<_>>()).unwrap();
+    }
+    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let (mut next, mut met) = (Some(0), BTreeSet::new());
+    while let Some(number) = next {
+        let page = store.snapshot(number).await.unwrap();
+        assert!(page.changes.len() < FIELDS / 2, "{} at once", page.changes.len());
+        for change in page.changes {
+            assert!(met.insert(format!("{change:?}")), "told twice: {change:?}");
+        }
+        next = page.next;
+    }
+    assert_eq!(met.len(), FIELDS);
+}

@@ -1,0 +1,147 @@
+//! A store in Redis as the suite takes it: keys of its own on a shared server, a clock that the test moves, and a
+//! subscription that sees everything published.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
+use rollcall_core::{Published, Span, Time, UserId};
+use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::{DEFAULT_SHARDS, Keyspace, decode_payload};
+use rollcall_store::{Clock, Store};
+
+use crate::suite::Subject;
+
+const START: Time = Time(1_700_000_000_000);
+
+/// Nothing that these tests wait for takes long; what takes longer has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whom the suite asks about. A Cluster's topics cannot be subscribed to by pattern, so they are named beforehand.
+const PEOPLE: [&str; 5] = ["ann", "bob", "cid", "dan", "eve"];
+
+/// What is published under barriers, to know that everything before has come.
+const BARRIER: &str = "barrier ";
+
+/// A prefix that nobody else has.
+pub(crate) fn fresh_prefix() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// Which command tells subscribers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "each test file has one kind of server")]
+pub(crate) enum Topics {
+    Plain,
+    Sharded,
+}
+
+impl Topics {
+    fn subscribe(self) -> &'static str {
+        if self == Self::Plain { "SUBSCRIBE" } else { "SSUBSCRIBE" }
+    }
+    fn publish(self) -> &'static str {
+        if self == Self::Plain { "PUBLISH" } else { "SPUBLISH" }
+    }
+}
+
+/// Everything published, as it comes in.
+type Heard = Arc<Mutex<HashMap<String, Vec<Vec<u8>>>>>;
+
+/// A listener to one person's topic, at the server where it is.
+struct Topic {
+    channel: String,
+    connection: MultiplexedConnection,
+}
+
+/// A store of its own among others on the same server.
+pub(crate) struct Remote {
+    pub(crate) store: Arc<Redis>,
+    #[allow(dead_code, reason = "not every test file looks at single keys")]
+    pub(crate) keys: Keyspace,
+    clock: Clock,
+    topics: HashMap<String, Topic>,
+    style: Topics,
+    heard: Heard,
+    barriers: AtomicU32,
+}
+
+impl Remote {
+    /// A fresh store at `url`. `server_of` says at which server the channel of a shard is.
+    pub(crate) async fn new(url: &str, style: Topics, server_of: impl Fn(&str) -> String) -> Self {
+        let prefix = fresh_prefix();
+        let clock = Clock::manual(START);
+        let options = Options { prefix: prefix.clone(), clock: Some(clock.clone()), ..Options::default() };
+        let store = Arc::new(Redis::open(url, options).await.unwrap());
+        let keys = Keyspace::new(&prefix, DEFAULT_SHARDS).unwrap();
+        let heard = Heard::default();
+        let mut connections: HashMap<String, MultiplexedConnection> = HashMap::new();
+        let mut topics = HashMap::new();
+        for person in PEOPLE {
+            let channel = keys.topic(person).to_string();
+            let server = server_of(&channel);
+            if !connections.contains_key(&server) {
+                connections.insert(server.clone(), listen(&server, Arc::clone(&heard)).await);
+            }
+            let mut connection = connections[&server].clone();
+            cmd(style.subscribe()).arg(&channel).exec_async(&mut connection).await.unwrap();
+            topics.insert(person.to_owned(), Topic { channel, connection });
+        }
+        Self { store, keys, clock, topics, style, heard, barriers: AtomicU32::new(0) }
+    }
+}
+
+/// A connection on which whatever is published is noted by channel.
+async fn listen(server: &str, heard: Heard) -> MultiplexedConnection {
+    let client = Client::open(format!("{server}/?protocol=resp3")).unwrap();
+    let note = move |push: PushInfo| {
+        if let (PushKind::Message | PushKind::SMessage, [Value::BulkString(channel), Value::BulkString(payload)]) =
+            (push.kind, push.data.as_slice())
+        {
+            let channel = String::from_utf8(channel.clone()).unwrap();
+            heard.lock().entry(channel).or_default().push(payload.clone());
+        }
+        Ok::<(), redis::aio::SendError>(())
+    };
+    let config = AsyncConnectionConfig::new().set_push_sender(note).set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
+}
+
+impl Subject for Remote {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn advance(&self, span: Span) {
+        self.clock.advance(span);
+    }
+
+    /// What comes on one channel comes in order, so once a message of ours has come, everything before it has.
+    async fn published(&self, user: &UserId, _at_least: usize) -> Vec<Published> {
+        let topic = self.topics.get(user.as_str()).expect("name this person in PEOPLE");
+        let barrier = format!("{BARRIER}{}", self.barriers.fetch_add(1, Ordering::SeqCst)).into_bytes();
+        let mut connection = topic.connection.clone();
+        cmd(self.style.publish()).arg(&topic.channel).arg(&barrier).exec_async(&mut connection).await.unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let heard = self.heard.lock().get(&topic.channel).cloned().unwrap_or_default();
+            if let Some(end) = heard.iter().position(|payload| *payload == barrier) {
+                let said = heard[..end].iter().filter(|payload| !payload.starts_with(BARRIER.as_bytes()));
+                return said
+                    .map(|payload| {
+                        let (who, published) = decode_payload(payload).unwrap();
+                        assert_eq!(who, *user, "a payload names its person");
+                        published
+                    })
+                    .collect();
+            }
+            assert!(Instant::now() < deadline, "a subscription is silent");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
