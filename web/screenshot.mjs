@@ -1,9 +1,9 @@
-// Takes the picture at the top of the README: a host with a crowd on it, watched by both views of the console.
+// Takes the screenshot for the README: both views of the console, on a host under load.
 //
 //   npm run screenshot -w @rollcall/console
 //
-// The host is the binary at ROLLCALL_BIN, or target/debug/rollcall, and must hold the console; Chromium is the one at
-// CHROMIUM, or on the path. It takes about a minute, because the charts show a minute.
+// The host is the binary at ROLLCALL_BIN, or target/debug/rollcall, and must embed the console; Chromium is at CHROMIUM,
+// or on the PATH. It takes about a minute, because the charts show a minute.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -17,42 +17,42 @@ import { chromiumPath } from "./chromium.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const PICTURE = `${ROOT}docs/console.png`;
-const MOST_BYTES = 200 * 1024;
+const MAX_BYTES = 200 * 1024;
 
-/** How long the crowd is there before the picture is taken. */
-const CROWD_FOR_MS = 52_000;
-const CROWD = 1_800;
-/** People whom many watch, the most watched first, and how many streams watch each. */
+/** How long the load runs before the screenshot. */
+const LOAD_MS = 52_000;
+const USERS = 1_800;
+/** Watched users, and how many streams watch each. */
 const WATCHED = [["nora", 42], ["bob", 31], ["carol", 24], ["erin", 13], ["omar", 8], ["dave", 5]];
 
 async function main() {
   const host = await startHost();
-  const over = new AbortController();
+  const end = new AbortController();
   let browser;
   try {
     browser = await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox"], headless: true });
-    await furnish(host.base);
-    const crowd = keepCrowd(host.base, over.signal);
-    const run = await open(browser, `${host.base}/#/run`, { width: 1_100, height: 800 });
-    const others = await Promise.all(["bob", "nora"].map((name) => open(browser, `${host.base}/?as=${name}#/try`, {})));
-    const room = "alice,nora,bob,carol,dave,erin";
-    const phone = await open(browser, `${host.base}/?as=alice&with=${room}#/try`, { width: 380, height: 760 });
-    await wait(CROWD_FOR_MS);
-    await converse(others);
-    await compose(browser, await photograph(run), await photograph(phone, '[aria-labelledby="room-title"]'));
-    over.abort();
-    await crowd;
+    await setUp(host.base);
+    const load = generateLoad(host.base, end.signal);
+    const monitor = await open(browser, `${host.base}/#/monitor`, { width: 1_100, height: 800 });
+    const others = await Promise.all(["bob", "nora"].map((name) => open(browser, `${host.base}/?as=${name}#/demo`, {})));
+    const users = "alice,nora,bob,carol,dave,erin";
+    const phone = await open(browser, `${host.base}/?as=alice&with=${users}#/demo`, { width: 380, height: 760 });
+    await wait(LOAD_MS);
+    await act(others);
+    await compose(browser, await capture(monitor), await capture(phone, '[aria-labelledby="watched-title"]'));
+    end.abort();
+    await load;
   } finally {
-    over.abort();
+    end.abort();
     host.child.kill("SIGKILL");
     await browser?.close();
   }
   const bytes = statSync(PICTURE).size;
   console.log(`${PICTURE}: ${Math.round(bytes / 1024)} KB`);
-  if (bytes > MOST_BYTES) throw new Error("the picture is too large for a README");
+  if (bytes > MAX_BYTES) throw new Error("docs/console.png is larger than 200 KiB");
 }
 
-/** A host of this script's own, with short times so that much happens in a minute. */
+/** Starts a host with short times, so that much happens in a minute. */
 async function startHost() {
   const environment = Object.entries(process.env).filter(([name]) => !name.startsWith("ROLLCALL_"));
   const times = ["--interval", "2s", "--tolerance", "1s", "--grace", "2s", "--evict-after", "1s"];
@@ -66,31 +66,31 @@ async function startHost() {
   return { child, base: line.split(" ").find((word) => word.startsWith("http://")) };
 }
 
-/** Notes and choices of the people in the room. */
-async function furnish(base) {
-  await ask(base, "carol", "PUT", "/v1/status", { choice: "busy", text: "in a meeting", emoji: "☎" });
-  await ask(base, "erin", "PUT", "/v1/status", { choice: "away", text: "back soon", emoji: "☕" });
-  await ask(base, "dave", "PUT", "/v1/privacy", { presence: "contacts", last_seen: "contacts" });
+/** Sets statuses and privacy of the demo's users. */
+async function setUp(base) {
+  await request(base, "carol", "PUT", "/v1/status", { choice: "busy", text: "in a meeting", emoji: "☎" });
+  await request(base, "erin", "PUT", "/v1/status", { choice: "away", text: "back soon", emoji: "☕" });
+  await request(base, "dave", "PUT", "/v1/privacy", { presence: "contacts", last_seen: "contacts" });
 }
 
-/** People beat, come and go, and watch each other, until it is over. */
-async function keepCrowd(base, signal) {
+/** People beat, come and go, and watch each other, until it is end. */
+async function generateLoad(base, signal) {
   for (const [user, watchers] of WATCHED) {
     for (let watcher = 0; watcher < watchers; watcher++) {
-      const users = [user, ...Array.from({ length: 12 }, (_, place) => `person-${watcher * 29 + place * 7}`)].join();
+      const users = [user, ...Array.from({ length: 12 }, (_, place) => `user-${watcher * 29 + place * 7}`)].join();
       const path = `/v1/subscribe?users=${users}&as=watcher-${user}-${watcher}`;
       fetch(base + path, { signal }).then((response) => drain(response.body)).catch(() => undefined);
     }
   }
-  for (let turn = 0; !signal.aborted; turn++) {
-    // A tide, and on top of it people who come for a few seconds only.
-    const tide = Math.round(CROWD * (0.8 + 0.2 * Math.sin(turn / 9)));
-    const steady = Array.from({ length: tide }, (_, place) => `person-${place}`);
-    const guests = Array.from({ length: 60 }, (_, place) => `guest-${Math.floor(turn / 4) * 40 + place}`);
-    const people = [...steady, ...guests, "carol", "erin", "dave", "omar"];
-    for (let first = 0; first < people.length; first += 1_000) {
-      const beats = people.slice(first, first + 1_000).map((user) => ({ user, device: "web-1", kind: "web" }));
-      await ask(base, "crowd", "POST", "/v1/heartbeats", { beats });
+  for (let second = 0; !signal.aborted; second++) {
+    // A slow wave of users, plus some who stay only a few seconds.
+    const online = Math.round(USERS * (0.8 + 0.2 * Math.sin(second / 9)));
+    const steady = Array.from({ length: online }, (_, place) => `user-${place}`);
+    const short = Array.from({ length: 60 }, (_, place) => `guest-${Math.floor(second / 4) * 40 + place}`);
+    const all = [...steady, ...short, "carol", "erin", "dave", "omar"];
+    for (let first = 0; first < all.length; first += 1_000) {
+      const beats = all.slice(first, first + 1_000).map((user) => ({ user, device: "web-1", kind: "web" }));
+      await request(base, "crowd", "POST", "/v1/heartbeats", { beats });
     }
     await wait(1_000);
   }
@@ -98,12 +98,12 @@ async function keepCrowd(base, signal) {
 
 async function drain(body) {
   for await (const _ of body) {
-    // Only that it is read matters.
+    // Discard.
   }
 }
 
-/** Something to see on the timeline, the last of it just now. */
-async function converse([bob, nora]) {
+/** Causes events for the timeline. */
+async function act([bob, nora]) {
   await nora.getByRole("radio", { name: "busy" }).check();
   await nora.getByLabel("Text").fill("writing");
   await nora.getByRole("button", { name: "Set" }).click();
@@ -117,8 +117,8 @@ async function open(browser, url, { width = 1_200, height = 800 }) {
   return page;
 }
 
-/** The page from this element on. */
-async function photograph(page, from) {
+/** A screenshot of the page, scrolled to this element. */
+async function capture(page, from) {
   if (from) {
     await page.locator(from).first().evaluate((element) => {
       element.scrollIntoView();
@@ -128,8 +128,8 @@ async function photograph(page, from) {
   return page.screenshot();
 }
 
-/** Both pictures on one ground: the figures behind, the room in front of them. */
-async function compose(browser, run, phone) {
+/** Combines both screenshots, the demo in front of the monitor. */
+async function compose(browser, monitor, phone) {
   const page = await browser.newPage({ viewport: { width: 1_500, height: 860 } });
   const source = (picture) => `data:image/png;base64,${picture.toString("base64")}`;
   await page.setContent(`
@@ -137,12 +137,12 @@ async function compose(browser, run, phone) {
       body { margin: 0; height: 860px; background: #dfe6e1; }
       img { position: absolute; border-radius: 10px; box-shadow: 0 0 0 1px #b9c4bd, 0 6px 0 #c9d3cd; }
     </style>
-    <img style="left: 30px; top: 30px" src="${source(run)}">
+    <img style="left: 30px; top: 30px" src="${source(monitor)}">
     <img style="right: 30px; bottom: 30px" src="${source(phone)}">`);
   await page.screenshot({ path: PICTURE });
 }
 
-async function ask(base, user, method, path, body) {
+async function request(base, user, method, path, body) {
   const headers = { "rollcall-user": user, "content-type": "application/json" };
   const response = await fetch(base + path, { method, headers, body: JSON.stringify(body) });
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);

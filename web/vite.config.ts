@@ -1,7 +1,7 @@
-// How the console is built: into `dist`, with hashed names under `assets`, and nothing inline, because the host serves
-// it with a Content-Security-Policy that allows scripts and styles only as files of its own.
+// Builds the console into `dist`, with hashed file names and nothing inline: the host's Content-Security-Policy allows
+// scripts and styles only from its own files.
 //
-// `npm run dev` serves it with a host's API behind it: the host at ROLLCALL_URL, or at http://127.0.0.1:8080.
+// `npm run dev` proxies the API to the host at ROLLCALL_URL, or at http://127.0.0.1:8080.
 
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";

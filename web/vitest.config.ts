@@ -1,11 +1,11 @@
-// How the console is tested: the pure parts alone, and the built console in Chromium on a real host.
+// Test setup: units alone, and the built console in Chromium on a real host.
 
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
     include: ["tests/**/*.test.ts"],
-    // A browser and a host per file are what a small machine carries.
+    // Each file starts a browser and a host; a small machine runs two of these.
     maxWorkers: 2,
     minWorkers: 1,
     testTimeout: 60_000,

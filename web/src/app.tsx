@@ -1,26 +1,25 @@
-// The page: a header, a way in, and one of two views.
+// The page: header, sign-in and one of two views.
 
 import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 
-import { useAddress, write, type View } from "./route";
+import { useRoute, write, type View } from "./route";
 import type { Access } from "./api/credentials";
-import { useEntry } from "./auth";
-import { FigureSource } from "./stats/poller";
-import { RunView } from "./monitor/monitor-view";
+import { useAuth } from "./auth";
+import { StatsPoller } from "./stats/poller";
+import { MonitorView } from "./monitor/monitor-view";
 import { SignedIn, SignIn } from "./sign-in";
 import { chooseTheme, useTheme } from "./theme";
-import { NamePicker, TryView } from "./demo/demo-view";
+import { NamePicker, DemoView } from "./demo/demo-view";
 
-/** All of it. */
 export function App() {
-  const address = useAddress();
-  const { door, access, signIn, signOut } = useEntry();
-  const source = useMemo(() => access && new FigureSource(access), [access]);
+  const route = useRoute();
+  const { state: auth, access, signIn, signOut } = useAuth();
+  const source = useMemo(() => access && new StatsPoller(access), [access]);
   const main = useRef<HTMLElement>(null);
   useEffect(() => {
-    // Windows of several people are told apart by their titles.
-    document.title = address.view === "run" ? "Watch it run · Rollcall" : `${address.name ?? "Try it"} · Rollcall`;
-  }, [address.view, address.name]);
+    // The title names the user, to distinguish windows.
+    document.title = route.view === "monitor" ? "Monitor · Rollcall" : `${route.name ?? "Demo"} · Rollcall`;
+  }, [route.view, route.name]);
   return (
     <>
       <a
@@ -36,42 +35,42 @@ export function App() {
       <Header />
       {access?.kind === "token" && <SignedIn claims={access.claims} onSignOut={signOut} />}
       <main id="content" ref={main} tabIndex={-1}>
-        {door.kind === "asking" && <p className="empty">Asking the host…</p>}
-        {door.kind === "gone" && (
+        {auth.kind === "checking" && <p className="empty">Connecting…</p>}
+        {auth.kind === "unreachable" && (
           <p className="banner" role="alert">
-            {door.why} It is asked again until it lets us in.
+            {auth.reason} Retrying.
           </p>
         )}
-        {door.kind === "locked" && !access && <SignIn onToken={signIn} />}
-        {access && source && address.view === "run" && <RunView access={access} source={source} />}
+        {auth.kind === "token-required" && !access && <SignIn onToken={signIn} />}
+        {access && source && route.view === "monitor" && <MonitorView access={access} source={source} />}
         {access && (
-          <Kept shown={address.view === "try"}>
-            <Try access={access} />
-          </Kept>
+          <KeepMounted shown={route.view === "demo"}>
+            <Demo access={access} />
+          </KeepMounted>
         )}
       </main>
     </>
   );
 }
 
-/** Who is in the room stays there while the figures are looked at. Who only looks at them never enters it. */
-function Kept({ shown, children }: { shown: boolean; children: ReactNode }) {
+/** Mounts the demo when it is first shown and keeps it, so that the user stays online while looking at the monitor. */
+function KeepMounted({ shown, children }: { shown: boolean; children: ReactNode }) {
   const [entered, setEntered] = useState(shown);
   if (shown && !entered) setEntered(true);
   return entered && <div hidden={!shown}>{children}</div>;
 }
 
-/** The room, as soon as it is known who enters it. */
-function Try({ access }: { access: Access }) {
-  const { name, people } = useAddress();
+/** The demo, once the user is known. */
+function Demo({ access }: { access: Access }) {
+  const { name, people } = useRoute();
   const named = useMemo((): Access | null => (name === null ? null : { kind: "name", name }), [name]);
   if (access.kind === "token") {
     const user = access.claims.user;
-    if (user === null) return <p className="banner">This token names nobody, so there is nobody to be.</p>;
-    return <TryView key={access.token} access={access} name={user} people={people} />;
+    if (user === null) return <p className="banner">This token has no user (claim sub), so the demo cannot start.</p>;
+    return <DemoView key={access.token} access={access} name={user} people={people} />;
   }
   if (name === null || named === null) return <NamePicker people={people} />;
-  return <TryView key={name} access={named} name={name} people={people} />;
+  return <DemoView key={name} access={named} name={name} people={people} />;
 }
 
 function Header() {
@@ -85,11 +84,11 @@ function Header() {
           <circle className="ring" cx="11" cy="21" r="3" />
           <circle cx="21" cy="21" r="4" />
         </svg>
-        <strong>Rollcall</strong> <span>who is here?</span>
+        <strong>Rollcall</strong> <span>presence</span>
       </p>
       <nav aria-label="Views">
-        <ViewLink view="try">Try it</ViewLink>
-        <ViewLink view="run">Watch it run</ViewLink>
+        <ViewLink view="demo">Demo</ViewLink>
+        <ViewLink view="monitor">Monitor</ViewLink>
       </nav>
       <ThemeButton />
     </header>
@@ -97,9 +96,9 @@ function Header() {
 }
 
 function ViewLink({ view, children }: { view: View; children: string }) {
-  const address = useAddress();
+  const route = useRoute();
   return (
-    <a href={write({ ...address, view })} aria-current={address.view === view ? "page" : undefined}>
+    <a href={write({ ...route, view })} aria-current={route.view === view ? "page" : undefined}>
       {children}
     </a>
   );

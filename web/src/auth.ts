@@ -1,40 +1,39 @@
-// How the console gets in: it asks the host once whether it has a key, and again until it answers.
+// Authentication: finds out whether the host requires a token, retrying until it responds.
 
 import { useCallback, useEffect, useMemo, useState } from "react";
 
-import { byToken, keepToken, keptToken, NOBODY, type Access } from "./api/credentials";
-import { ask, Refusal, words } from "./api/request";
+import { byToken, storeToken, storedToken, ANONYMOUS, type Access } from "./api/credentials";
+import { request, ApiError, errorText } from "./api/request";
 
-const AGAIN_MS = 2_000;
+const RETRY_MS = 2_000;
 
-/** Whether the host has a key, as far as is known. */
-export type Door = { kind: "asking" } | { kind: "gone"; why: string } | { kind: "open" } | { kind: "locked" };
+/** Whether the host requires a token: it does if it has a key. */
+export type AuthState = { kind: "checking" } | { kind: "unreachable"; reason: string } | { kind: "open" } | { kind: "token-required" };
 
-/** What the door is, and how to go through. */
-export interface Entry {
-  door: Door;
-  /** Who looks at the figures; null where that takes a token which nobody gave. */
+export interface Auth {
+  state: AuthState;
+  /** The credentials for requests; null while a required token is missing. */
   access: Access | null;
-  /** Signs in with a token; false if it is none. */
+  /** Signs in with a token. Returns false if it is not a JSON Web Token. */
   signIn: (token: string) => boolean;
   signOut: () => void;
 }
 
-/** Finds out, and remembers a token for as long as the tab is open. */
-export function useEntry(): Entry {
-  const [door, setDoor] = useState<Door>({ kind: "asking" });
-  const [token, setToken] = useState<Access | null>(keptToken);
+/** Checks the host, and stores the token until the tab is closed. */
+export function useAuth(): Auth {
+  const [state, setState] = useState<AuthState>({ kind: "checking" });
+  const [token, setToken] = useState<Access | null>(storedToken);
 
   useEffect(() => {
     let over = false;
     let timer: ReturnType<typeof setTimeout>;
-    const turn = async () => {
-      const found = await knock();
+    const check = async () => {
+      const found = await checkHost();
       if (over) return;
-      setDoor(found);
-      if (found.kind === "gone") timer = setTimeout(turn, AGAIN_MS);
+      setState(found);
+      if (found.kind === "unreachable") timer = setTimeout(check, RETRY_MS);
     };
-    void turn();
+    void check();
     return () => {
       over = true;
       clearTimeout(timer);
@@ -44,25 +43,25 @@ export function useEntry(): Entry {
   const signIn = useCallback((text: string) => {
     const access = byToken(text);
     if (access?.kind !== "token") return false;
-    keepToken(access.token);
+    storeToken(access.token);
     setToken(access);
     return true;
   }, []);
   const signOut = useCallback(() => {
-    keepToken(null);
+    storeToken(null);
     setToken(null);
   }, []);
-  const access = door.kind === "open" ? NOBODY : door.kind === "locked" ? token : null;
-  return useMemo(() => ({ door, access, signIn, signOut }), [door, access, signIn, signOut]);
+  const access = state.kind === "open" ? ANONYMOUS : state.kind === "token-required" ? token : null;
+  return useMemo(() => ({ state, access, signIn, signOut }), [state, access, signIn, signOut]);
 }
 
-/** A host without a key answers whoever gives a name; one with a key asks for a token. */
-async function knock(): Promise<Door> {
+/** A host without a key accepts any name; one with a key responds 401 without a token. */
+async function checkHost(): Promise<AuthState> {
   try {
-    await ask(NOBODY, "GET", "/v1/stats");
+    await request(ANONYMOUS, "GET", "/v1/stats");
     return { kind: "open" };
   } catch (failure) {
-    if (failure instanceof Refusal && failure.status === 401) return { kind: "locked" };
-    return { kind: "gone", why: words(failure) };
+    if (failure instanceof ApiError && failure.status === 401) return { kind: "token-required" };
+    return { kind: "unreachable", reason: errorText(failure) };
   }
 }

@@ -1,4 +1,4 @@
-// Where the console begins.
+// Entry point of the console.
 
 import { createRoot } from "react-dom/client";
 
@@ -8,5 +8,5 @@ import "./styles/console.css";
 import { restoreTheme } from "./theme";
 
 restoreTheme();
-const place = document.getElementById("console");
-if (place) createRoot(place).render(<App />);
+const root = document.getElementById("console");
+if (root) createRoot(root).render(<App />);

@@ -1,4 +1,4 @@
-// Where the host has a key: what asks for a token, and the strip that says whose it is once there is one.
+// Sign-in by token, where the host has a key: the form, and the bar that shows the user.
 
 import { useState, type FormEvent } from "react";
 
@@ -6,7 +6,7 @@ import type { Claims } from "./api/credentials";
 import { CONVERSATION } from "./demo/session";
 import { moment } from "./format";
 
-/** Asks for a token. `onToken` says whether it is one. */
+/** The form. `onToken` returns whether the text is a token. */
 export function SignIn({ onToken }: { onToken: (token: string) => boolean }) {
   const [refused, setRefused] = useState(false);
   const submit = (event: FormEvent<HTMLFormElement>) => {
@@ -15,8 +15,8 @@ export function SignIn({ onToken }: { onToken: (token: string) => boolean }) {
   };
   return (
     <section className="panel picker" aria-labelledby="sign-in-title">
-      <h1 id="sign-in-title">Who are you?</h1>
-      <p>This host has a key, so it takes a token that says who you are and what you may do.</p>
+      <h1 id="sign-in-title">Sign in</h1>
+      <p>This host has a key: requests need a token with your user and scopes.</p>
       <form className="inline" onSubmit={submit}>
         <label>
           Paste a token
@@ -28,24 +28,24 @@ export function SignIn({ onToken }: { onToken: (token: string) => boolean }) {
       </form>
       {refused && (
         <p className="problem" role="alert">
-          That is no token: it has three parts with dots between them.
+          Not a JSON Web Token: it has three parts separated by dots.
         </p>
       )}
       <p className="hint">
-        It is kept until this tab is closed. To make one, with the scope that it takes to watch it run:{" "}
+        Stored until this tab is closed. To mint one with the scope of the monitor:{" "}
         <code>rollcall token --key FILE --user alice --conversation {CONVERSATION} --scope admin</code>
       </p>
     </section>
   );
 }
 
-/** Says whose token it is. */
+/** The bar with the user, scopes and expiry of the token. */
 export function SignedIn({ claims, onSignOut }: { claims: Claims; onSignOut: () => void }) {
   const { user, scopes, expires } = claims;
   return (
     <p className="strip">
       <span>
-        Signed in as <strong>{user ?? "nobody"}</strong>, {scopes.length ? `scope ${scopes.join(", ")}` : "no scope"}
+        Signed in as <strong>{user ?? "no user"}</strong>, {scopes.length ? `scope ${scopes.join(", ")}` : "no scope"}
         {expires !== null && `, until ${moment(expires, Date.now())}`}
       </span>
       <button type="button" className="quiet" onClick={onSignOut}>

@@ -1,30 +1,29 @@
-// Light or dark: as the system prefers, until somebody chooses, and then as chosen, on this machine.
+// Light or dark theme: the system's preference, until the user chooses one, which is stored in the browser.
 //
-// The styles follow `color-scheme` on the root by `light-dark()`; a canvas cannot, so the charts ask which it is.
+// Styles follow `color-scheme` on the root through `light-dark()`. A canvas cannot, so charts use `useTheme`.
 
 import { useSyncExternalStore } from "react";
 
-/** A theme. */
 export type Theme = "light" | "dark";
 
-const KEPT_AS = "rollcall.theme";
+const STORAGE_KEY = "rollcall.theme";
 const PREFERS_DARK = matchMedia("(prefers-color-scheme: dark)");
 const CHANGED = "rollcall-theme";
 
-/** Takes up what was chosen before. */
+/** Applies the stored choice. */
 export function restoreTheme(): void {
-  const chosen = localStorage.getItem(KEPT_AS);
+  const chosen = localStorage.getItem(STORAGE_KEY);
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 }
 
-/** Chooses a theme, for this visit and the next. */
+/** Applies and stores a theme. */
 export function chooseTheme(theme: Theme): void {
   document.documentElement.dataset.theme = theme;
-  localStorage.setItem(KEPT_AS, theme);
+  localStorage.setItem(STORAGE_KEY, theme);
   dispatchEvent(new Event(CHANGED));
 }
 
-/** The theme as it is now. */
+/** The current theme. */
 export function useTheme(): Theme {
   return useSyncExternalStore(follow, current);
 }

@@ -1,18 +1,18 @@
-// What the host answers, as `/openapi.json` describes it: only what the console reads. Times are Unix milliseconds.
+// The host's answers as described by `/openapi.json`; only the fields that the console reads. Times are Unix milliseconds.
 
-/** How somebody is seen; null is hidden from whoever asks. */
+/** A user's state. */
 export type State = "online" | "away" | "busy" | "offline";
 
-/** What a person may choose to be. */
+/** The value of a user's choice. */
 export type Stance = "auto" | "busy" | "away" | "invisible";
 
-/** The choices in the order in which they are offered. */
+/** The stances in the order of the form. */
 export const STANCES: readonly Stance[] = ["auto", "busy", "away", "invisible"];
 
-/** Whom a person lets see something. */
+/** Who may see something. */
 export type Audience = "everyone" | "contacts" | "nobody";
 
-/** What a person lets others see. */
+/** A user's privacy settings. */
 export interface Privacy {
   presence: Audience;
   last_seen: Audience;
@@ -25,16 +25,14 @@ export interface Note {
   until: number | null;
 }
 
-/**
- * How long things took since the host started: how many took at most so many milliseconds. The last bound is infinity.
- */
+/** Durations since the host started: cumulative counts by upper bound. The last bound, null, is infinity. */
 export interface Histogram {
   count: number;
   sum_ms: number;
   buckets: [bound_ms: number | null, cumulative: number][];
 }
 
-/** `GET /v1/stats`: counters since the host started, and what is so now. */
+/** `GET /v1/stats`: counters since the host started, and current values. */
 export interface Stats {
   host: { version: string; now: number; started: number; store: string; archive: string; open: boolean };
   rules: {
@@ -46,7 +44,7 @@ export interface Stats {
     watch_limit: number;
   };
   store: { answers: boolean; took_ms: number };
-  /** Null while the store does not answer. */
+  /** Null while the store does not respond. */
   people: { here: number | null };
   gateway: {
     connections: number;
@@ -77,7 +75,7 @@ export interface Stats {
   };
 }
 
-/** One device of a person. */
+/** One device of a user. */
 export interface Device {
   device: string;
   kind: string | null;
@@ -86,7 +84,7 @@ export interface Device {
   expires_at: number;
 }
 
-/** `GET /v1/people/{user}`: everything that the service knows about one person. What it could not find out is null. */
+/** `GET /v1/people/{user}`: everything stored about one user. Null: unknown. */
 export interface Person {
   user: string;
   now: number;
@@ -103,11 +101,11 @@ export interface Person {
   watchers: { here: number; everywhere: number | null };
 }
 
-/** Whether a viewer may see somebody, and if not, why. */
+/** Whether a viewer may see a subject, and if not, why. */
 export type Ruling = "allowed" | "restricted" | "blocked" | "private";
 
 /** `POST /v1/restrictions/check`. */
-export interface Verdicts {
+export interface CheckAnswer {
   verdicts: Ruling[];
   last_seen: boolean[];
 }

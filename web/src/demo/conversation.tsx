@@ -1,13 +1,13 @@
-// A conversation that everybody in the room shares, of which only one thing is real: who is typing. What is written
-// stays in the field; Rollcall carries no messages.
+// The conversation of the demo. Only typing signals are sent: the text stays in the field, because Rollcall carries no
+// messages.
 
 import { list } from "../format";
 import { CONVERSATION } from "./session";
 
-/** The field, and who else types. */
+/** The text field, and who else types. */
 export function Conversation(props: {
   typists: readonly string[];
-  /** Whether the person may type here, and see who does. */
+  /** Whether the credentials list the conversation. */
   allowed: boolean;
   disabled: boolean;
   onTyping: () => void;
@@ -16,9 +16,9 @@ export function Conversation(props: {
   const { typists, allowed, disabled, onTyping, onStop } = props;
   return (
     <section className="panel conversation" aria-labelledby="conversation-title">
-      <h2 id="conversation-title">A conversation</h2>
+      <h2 id="conversation-title">Typing</h2>
       <label>
-        Write something: the others see that you type, and what you write stays here
+        Write something: others see that you type; the text is not sent
         <textarea
           rows={2}
           disabled={disabled || !allowed}
@@ -29,8 +29,7 @@ export function Conversation(props: {
       </label>
       {!allowed && (
         <p className="hint">
-          Your token does not list the conversation <code>{CONVERSATION}</code>, so you are told of nobody who types
-          there.
+          Your token does not list the conversation <code>{CONVERSATION}</code>, so typing is not shown.
         </p>
       )}
       <p className="typing" role="status">

@@ -1,107 +1,107 @@
-// Try it: a room in which this window is one person, and other windows are the others.
+// The demo: this window is one user; other windows are other users.
 
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { go, write } from "../route";
-import { takesPart, type Access } from "../api/credentials";
+import { mayType, type Access } from "../api/credentials";
 import { Conversation } from "./conversation";
-import { People } from "./user-cards";
+import { UserCards } from "./user-cards";
 import { useRelations } from "./relations";
-import { CONVERSATION, Room, type Scene } from "./session";
+import { CONVERSATION, DemoSession, type DemoState } from "./session";
 import { Timeline } from "./timeline";
-import { You } from "./own-status";
+import { OwnStatus } from "./own-status";
 
-/** The view. `people` is everybody in the room, whoever this window is among them. */
-export function TryView({ access, name, people }: { access: Access; name: string; people: readonly string[] }) {
-  const room = useMemo(() => new Room(access, name), [access, name]);
-  const scene = useSyncExternalStore(room.follow, room.current);
-  const relations = useRelations(access, room.complain);
-  const everybody = useMemo(() => [...new Set([name, ...people])], [name, people.join("\n")]);
+/** `people` are the users shown. */
+export function DemoView({ access, name, people }: { access: Access; name: string; people: readonly string[] }) {
+  const session = useMemo(() => new DemoSession(access, name), [access, name]);
+  const state = useSyncExternalStore(session.subscribe, session.current);
+  const relations = useRelations(access, session.setProblem);
+  const users = useMemo(() => [...new Set([name, ...people])], [name, people.join("\n")]);
 
-  useEffect(() => room.watch(everybody), [room, everybody]);
+  useEffect(() => session.watch(users), [session, users]);
   useEffect(() => {
-    room.enter();
-    return room.leave;
-  }, [room]);
+    session.start();
+    return session.stop;
+  }, [session]);
 
-  const others = everybody.filter((user) => user !== name);
+  const others = users.filter((user) => user !== name);
   const open = (user: string) => {
-    const address = write({ view: "try", name: user, people: everybody });
+    const address = write({ view: "demo", name: user, people: users });
     window.open(location.pathname + address, "_blank", "noopener,width=1100,height=800");
   };
   const named = access.kind === "name";
-  const gone = scene.link === "left" || scene.link === "closed";
+  const gone = state.status === "left" || state.status === "closed";
   return (
     <>
-      <h1 className="visually-hidden">Try it</h1>
-      <Trouble scene={scene} onDismiss={() => room.complain(null)} />
-      <div className="room">
-        <You
+      <h1 className="visually-hidden">Demo</h1>
+      <ErrorBanner state={state} onDismiss={() => session.setProblem(null)} />
+      <div className="demo">
+        <OwnStatus
           name={name}
-          link={scene.link}
-          presence={scene.presences.get(name)}
+          connection={state.status}
+          presence={state.presences.get(name)}
           relations={relations}
-          onStatus={room.choose}
-          onLeave={room.leave}
-          onReturn={room.enter}
+          onStatus={session.setStatus}
+          onLeave={session.stop}
+          onReturn={session.start}
           onRename={named ? () => go({ name: null }) : null}
         />
         <div className="middle">
-          <People
+          <UserCards
             people={others}
-            presences={scene.presences}
-            stale={gone ? new Set(others) : scene.stale}
-            typists={scene.typists}
+            presences={state.presences}
+            stale={gone ? new Set(others) : state.stale}
+            typists={state.typists}
             relations={relations}
-            offset_ms={scene.offset?.offset_ms ?? 0}
+            offset_ms={state.offset?.offset_ms ?? 0}
             onAdd={(user) => user && go({ people: [...new Set([...people, user])] })}
-            onRemove={(user) => go({ people: everybody.filter((one) => one !== user) })}
+            onRemove={(user) => go({ people: users.filter((one) => one !== user) })}
             onOpen={named ? open : null}
           />
           <Conversation
-            typists={scene.typists}
-            allowed={takesPart(access, CONVERSATION)}
+            typists={state.typists}
+            allowed={mayType(access, CONVERSATION)}
             disabled={gone}
-            onTyping={room.typing}
-            onStop={room.stopTyping}
+            onTyping={session.typing}
+            onStop={session.stopTyping}
           />
         </div>
-        <Timeline entries={scene.entries} offset={scene.offset} />
+        <Timeline entries={state.entries} offset={state.offset} />
       </div>
     </>
   );
 }
 
-/** Says what was refused, and that the host is gone. */
-function Trouble({ scene, onDismiss }: { scene: Scene; onDismiss: () => void }) {
+/** Reports errors, and that the host does not respond. */
+function ErrorBanner({ state, onDismiss }: { state: DemoState; onDismiss: () => void }) {
   return (
     <>
-      {scene.problem && (
+      {state.problem && (
         <p className="banner" role="alert">
-          {scene.problem}{" "}
+          {state.problem}{" "}
           <button type="button" onClick={onDismiss}>
             Dismiss
           </button>
         </p>
       )}
-      {scene.link === "offline" && (
+      {state.status === "offline" && (
         <p className="banner" role="alert">
-          The host does not answer. What you see is how it was; the connection is tried again until it holds.
+          The host does not respond. The states below may be out of date. Reconnecting.
         </p>
       )}
     </>
   );
 }
 
-/** Where the host has no key, anybody is whoever they say: this asks who. */
+/** Asks for a name, where the host has no key. */
 export function NamePicker({ people }: { people: readonly string[] }) {
   const [name, setName] = useState("");
   return (
     <section className="panel picker" aria-labelledby="picker-title">
-      <h1 id="picker-title">Who are you?</h1>
+      <h1 id="picker-title">Pick a name</h1>
       <p>
-        This host has no key, so it takes your word for it. Pick a name, then open a second window as somebody else and
-        watch them see each other.
+        This host has no key, so it accepts any name. Pick one, then open a second window as another user and watch both
+        come online.
       </p>
       <div className="names">
         {people.map((one) => (
@@ -122,7 +122,7 @@ export function NamePicker({ people }: { people: readonly string[] }) {
           <input value={name} onChange={(event) => setName(event.target.value)} maxLength={128} autoComplete="off" />
         </label>
         <button type="submit" className="primary">
-          Enter
+          Continue
         </button>
       </form>
     </section>

@@ -1,4 +1,4 @@
-// The person whose window it is: how they are seen, what they choose to be, and who may see it.
+// The user's own status: current state, choice and note, privacy.
 
 import { useState, type FormEvent } from "react";
 
@@ -6,11 +6,11 @@ import type { Presence } from "@rollcall/client";
 
 import { STANCES, type Audience, type Privacy, type Stance } from "../api/types";
 import { Dot } from "../ui/state-dot";
-import { IN_WORDS, mark, noteOf } from "./presence-text";
+import { STATE_TEXT, mark, noteOf } from "./presence-text";
 import type { Relations } from "./relations";
-import type { Link } from "./session";
+import type { ConnectionStatus } from "./session";
 
-/** What a status form says. */
+/** The values of the status form. */
 export interface Status {
   choice: Stance;
   text?: string;
@@ -18,44 +18,43 @@ export interface Status {
   forSeconds?: number;
 }
 
-/** Everything about oneself. */
-export function You(props: {
+export function OwnStatus(props: {
   name: string;
-  link: Link;
+  connection: ConnectionStatus;
   presence: Presence | undefined;
   relations: Relations;
   onStatus: (status: Status) => Promise<void>;
   onLeave: () => void;
   onReturn: () => void;
-  /** Picks another name; null where a token says the name. */
+  /** Picks another name; null where a token names the user. */
   onRename: (() => void) | null;
 }) {
-  const { name, link, presence, relations, onStatus, onLeave, onReturn, onRename } = props;
-  const gone = link === "left" || link === "closed";
+  const { name, connection, presence, relations, onStatus, onLeave, onReturn, onRename } = props;
+  const gone = connection === "left" || connection === "closed";
   return (
     <section className="panel you" aria-labelledby="you-title">
       <h2 id="you-title">
         You are <strong>{name}</strong>
       </h2>
-      <p className={link === "offline" ? "whom stale" : "whom"} data-you data-state={mark(presence)}>
-        <Dot mark={gone ? "offline" : mark(presence)} /> <span>{gone ? "You left." : seen(presence)}</span>
+      <p className={connection === "offline" ? "whom stale" : "whom"} data-you data-state={mark(presence)}>
+        <Dot mark={gone ? "offline" : mark(presence)} /> <span>{gone ? "offline" : seen(presence)}</span>
       </p>
-      <p className="hint" data-link={link}>
-        {LINKS[link]}
+      <p className="hint" data-connection={connection}>
+        {CONNECTION_TEXT[connection]}
       </p>
       <div className="actions">
         {gone ? (
           <button type="button" className="primary" onClick={onReturn}>
-            Come back
+            Go online
           </button>
         ) : (
           <button type="button" onClick={onLeave}>
-            Leave
+            Go offline
           </button>
         )}
         {onRename && (
           <button type="button" onClick={onRename}>
-            Be somebody else
+            Change user
           </button>
         )}
       </div>
@@ -65,24 +64,24 @@ export function You(props: {
   );
 }
 
-const LINKS: Record<Link, string> = {
+const CONNECTION_TEXT: Record<ConnectionStatus, string> = {
   connecting: "Connecting…",
-  online: "Connected: while this window is open, you are here.",
-  offline: "The connection is lost; it is tried again.",
-  paused: "Paused, because nobody looks at this window.",
-  closed: "The connection is closed.",
-  left: "Others see you offline at once.",
+  online: "Connected: you are online while this window is open.",
+  offline: "Connection lost; reconnecting.",
+  paused: "Paused, because this window is hidden.",
+  closed: "Disconnected.",
+  left: "Disconnected: others see you offline.",
 };
 
 function seen(presence: Presence | undefined): string {
   const choice = (presence as { choice?: { choice?: Stance } } | undefined)?.choice?.choice;
   const note = noteOf(presence);
   if (choice === "invisible") return "invisible: others see you offline";
-  return note ? `${IN_WORDS[mark(presence)]}: ${note}` : IN_WORDS[mark(presence)];
+  return note ? `${STATE_TEXT[mark(presence)]}: ${note}` : STATE_TEXT[mark(presence)];
 }
 
-const STANCE_WORDS: Record<Stance, string> = {
-  auto: "as I am",
+const STANCE_TEXT: Record<Stance, string> = {
+  auto: "automatic",
   busy: "busy",
   away: "away",
   invisible: "invisible",
@@ -114,12 +113,12 @@ function StatusForm({ onStatus, disabled }: { onStatus: (status: Status) => Prom
   return (
     <form onSubmit={submit} aria-label="Status">
       <fieldset disabled={disabled || busy}>
-        <legend>Be seen</legend>
+        <legend>Status</legend>
         <div className="choices">
           {STANCES.map((stance) => (
             <label key={stance}>
               <input type="radio" name="choice" value={stance} defaultChecked={stance === "auto"} />
-              <span>{STANCE_WORDS[stance]}</span>
+              <span>{STANCE_TEXT[stance]}</span>
             </label>
           ))}
         </div>
@@ -165,7 +164,7 @@ function PrivacyForm({ relations }: { relations: Relations }) {
       <legend>Who may see</legend>
       <div className="pair">
         <label>
-          that I am here
+          presence
           <select value={privacy?.presence ?? "everyone"} onChange={choose("presence")} name="presence">
             {AUDIENCES.map((audience) => (
               <option key={audience}>{audience}</option>
@@ -173,7 +172,7 @@ function PrivacyForm({ relations }: { relations: Relations }) {
           </select>
         </label>
         <label>
-          when I last was
+          last seen
           <select value={privacy?.last_seen ?? "everyone"} onChange={choose("last_seen")} name="last_seen">
             {AUDIENCES.map((audience) => (
               <option key={audience}>{audience}</option>

@@ -1,12 +1,12 @@
-// What a person set about others: whom they blocked, whom they listed, and who may see them.
+// The user's blocks, contacts and privacy.
 
 import { useCallback, useEffect, useState } from "react";
 
 import type { Access } from "../api/credentials";
-import { ask, words } from "../api/request";
+import { request, errorText } from "../api/request";
 import type { Privacy } from "../api/types";
 
-/** One's own lists and privacy, and how to change them. What goes wrong is told to `onProblem`. */
+/** The lists and privacy, and how to change them. */
 export interface Relations {
   blocks: ReadonlySet<string>;
   contacts: ReadonlySet<string>;
@@ -15,7 +15,8 @@ export interface Relations {
   setPrivacy: (privacy: Privacy) => Promise<void>;
 }
 
-/** Reads them at first and whenever the window is looked at again: another window may have changed them. */
+/** Reads them at first and whenever the window gets focus, as another window may have changed them. Errors go to
+ * `onProblem`. */
 export function useRelations(access: Access, onProblem: (problem: string) => void): Relations {
   const [blocks, setBlocks] = useState<ReadonlySet<string>>(new Set());
   const [contacts, setContacts] = useState<ReadonlySet<string>>(new Set());
@@ -23,14 +24,14 @@ export function useRelations(access: Access, onProblem: (problem: string) => voi
 
   const read = useCallback(async () => {
     try {
-      const blocked = await ask<{ blocks: string[] }>(access, "GET", "/v1/blocks");
-      const listed = await ask<{ contacts: string[] }>(access, "GET", "/v1/contacts");
-      const audience = await ask<Privacy>(access, "GET", "/v1/privacy");
+      const blocked = await request<{ blocks: string[] }>(access, "GET", "/v1/blocks");
+      const listed = await request<{ contacts: string[] }>(access, "GET", "/v1/contacts");
+      const audience = await request<Privacy>(access, "GET", "/v1/privacy");
       setBlocks(new Set(blocked.blocks));
       setContacts(new Set(listed.contacts));
       keepPrivacy({ presence: audience.presence, last_seen: audience.last_seen });
     } catch (failure) {
-      onProblem(words(failure));
+      onProblem(errorText(failure));
     }
   }, [access, onProblem]);
 
@@ -42,20 +43,20 @@ export function useRelations(access: Access, onProblem: (problem: string) => voi
 
   const put = async (list: "blocks" | "contacts", other: string, listed: boolean) => {
     try {
-      await ask(access, listed ? "PUT" : "DELETE", `/v1/${list}/${encodeURIComponent(other)}`);
+      await request(access, listed ? "PUT" : "DELETE", `/v1/${list}/${encodeURIComponent(other)}`);
       const change = list === "blocks" ? setBlocks : setContacts;
       change((before) => new Set(listed ? [...before, other] : [...before].filter((one) => one !== other)));
     } catch (failure) {
-      onProblem(words(failure));
+      onProblem(errorText(failure));
     }
   };
 
   const setPrivacy = async (wanted: Privacy) => {
     try {
-      await ask(access, "PUT", "/v1/privacy", wanted);
+      await request(access, "PUT", "/v1/privacy", wanted);
       keepPrivacy(wanted);
     } catch (failure) {
-      onProblem(words(failure));
+      onProblem(errorText(failure));
     }
   };
 

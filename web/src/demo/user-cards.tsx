@@ -1,4 +1,4 @@
-// The people of the room, a card each: how they are seen from here, and what one may do about it.
+// One card per watched user: state, note, typing and actions.
 
 import { useState, type FormEvent } from "react";
 
@@ -7,26 +7,25 @@ import type { Presence } from "@rollcall/client";
 import { Dot } from "../ui/state-dot";
 import { useNow } from "../ui/use-now";
 import { ago, span } from "../format";
-import { IN_WORDS, mark } from "./presence-text";
+import { STATE_TEXT, mark } from "./presence-text";
 import type { Relations } from "./relations";
 
-/** What the cards need. */
 interface Props {
   people: readonly string[];
   presences: ReadonlyMap<string, Presence>;
   stale: ReadonlySet<string>;
   typists: readonly string[];
   relations: Relations;
-  /** The host's time less this machine's. */
+  /** The host's clock minus this machine's. */
   offset_ms: number;
   onAdd: (user: string) => void;
   onRemove: (user: string) => void;
-  /** Opens a window as somebody else; null where names take a token. */
+  /** Opens a window as another user; null where the host requires a token. */
   onOpen: ((user: string) => void) | null;
 }
 
-/** All cards, and a form for one more. */
-export function People(props: Props) {
+/** All cards, and a form to watch another user. */
+export function UserCards(props: Props) {
   const { people, onAdd } = props;
   const add = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -34,8 +33,8 @@ export function People(props: Props) {
     event.currentTarget.reset();
   };
   return (
-    <section aria-labelledby="room-title">
-      <h2 id="room-title">In the room</h2>
+    <section aria-labelledby="watched-title">
+      <h2 id="watched-title">Watched users</h2>
       <ul className="cards">
         {people.map((user) => (
           <Card key={user} user={user} {...props} />
@@ -43,7 +42,7 @@ export function People(props: Props) {
         <li className="card add">
           <form onSubmit={add}>
             <label>
-              Watch somebody else
+              Watch another user
               <input name="user" placeholder="a name" required maxLength={128} autoComplete="off" />
             </label>
             <button type="submit">Watch</button>
@@ -68,10 +67,10 @@ function Card(props: Props & { user: string }) {
         <span className="who">
           <strong>{user}</strong>
           <span className="state" data-state={state}>
-            {IN_WORDS[state]}
+            {STATE_TEXT[state]}
           </span>
         </span>
-        <button type="button" className="quiet" onClick={() => onRemove(user)} aria-label={`Watch ${user} no longer`}>
+        <button type="button" className="quiet" onClick={() => onRemove(user)} aria-label={`Stop watching ${user}`}>
           ✕
         </button>
       </p>
@@ -106,16 +105,16 @@ function Note({ presence }: { presence: Presence | undefined }) {
   );
 }
 
-/** Since when, or how long ago: it ticks. */
+/** How long the state has lasted, or when the user was last seen. */
 function Since({ presence, offset_ms }: { presence: Presence | undefined; offset_ms: number }) {
   const now = useNow() + offset_ms;
   if (!presence || presence.state === null) return <>&nbsp;</>;
   const { state, since, last_seen } = presence;
-  if (state !== "offline") return <>{since === null ? "here" : `for ${span(now - since)}`}</>;
-  return <>{last_seen === null ? "never seen, as far as you may know" : `last seen ${ago(last_seen, now)}`}</>;
+  if (state !== "offline") return <>{since === null ? "online" : `for ${span(now - since)}`}</>;
+  return <>{last_seen === null ? "last seen unknown or hidden" : `last seen ${ago(last_seen, now)}`}</>;
 }
 
-/** A button that puts somebody on a list of one's own, or takes them off. */
+/** A button that adds a user to a list, or removes them. */
 function Toggle(props: { list: "blocks" | "contacts"; user: string; relations: Relations; word: string }) {
   const { list, user, relations, word } = props;
   const [busy, setBusy] = useState(false);

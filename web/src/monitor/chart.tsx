@@ -1,46 +1,45 @@
-// A chart of the last five minutes, and the same in words: a legend with the current, least and most of each line, and
-// a table to unfold. The canvas itself is hidden from screen readers.
+// A chart of the last five minutes, with a legend of current, minimum and maximum values and a table that can be
+// expanded. Screen readers skip the canvas.
 //
-// Pointing at one chart marks the same moment in all of them, and the legends show the values of that moment.
+// Pointing at one chart marks the same time in all of them, and the legends show the values at that time.
 
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 
-import { KEPT_MS } from "../stats/history";
+import { HISTORY_MS } from "../stats/history";
 import type { Sample } from "../stats/sample";
 import { useTheme } from "../theme";
 import { clock, NOTHING } from "../format";
 
-/** One line of a chart. Lines differ in colour and in dash. */
-export interface Line {
+/** One series of a chart. Series differ in colour and in dash. */
+export interface Series {
   label: string;
-  /** A custom property of the styles that holds its colour. */
+  /** The CSS custom property with its colour. */
   colour: string;
   dash?: readonly number[];
   of: (sample: Sample) => number | null;
 }
 
-/** What a chart shows. */
-export interface ChartPlan {
+/** The definition of a chart. */
+export interface ChartSpec {
   title: string;
   hint: string;
-  /** A value with its unit. */
+  /** Formats a value with its unit. */
   format: (value: number | null) => string;
-  /** Its values are whole numbers, and so are the marks of its axis. */
+  /** The values are integers, and so are the axis labels. */
   whole?: boolean;
-  lines: readonly Line[];
+  lines: readonly Series[];
 }
 
 const HEIGHT_PX = 120;
-/** A chart that has just begun shows a minute, and one more with every minute until all that is kept. */
-const LEAST_S = 60;
+/** The time axis starts with one minute and grows by whole minutes. */
+const MIN_AXIS_S = 60;
 /** 1, 2, 5, 10, … 5 billion. */
 const WHOLE_STEPS = Array.from({ length: 10 }, (_, zeros) => [1, 2, 5].map((step) => step * 10 ** zeros)).flat();
-/** In the table there is a row for every ten seconds. */
+/** The table has a row for every ten seconds. */
 const ROW_MS = 10_000;
 
-/** A chart with everything that belongs to it. */
-export function Chart({ plan, samples }: { plan: ChartPlan; samples: readonly Sample[] }) {
+export function Chart({ plan, samples }: { plan: ChartSpec; samples: readonly Sample[] }) {
   const [pointed, setPointed] = useState<number | null>(null);
   const values = useMemo(() => plan.lines.map((line) => samples.map(line.of)), [plan, samples]);
   return (
@@ -51,16 +50,15 @@ export function Chart({ plan, samples }: { plan: ChartPlan; samples: readonly Sa
       </figcaption>
       <Canvas plan={plan} samples={samples} values={values} onPoint={setPointed} />
       <Legend plan={plan} values={values} pointed={pointed} samples={samples} />
-      <Unfolded plan={plan} samples={samples} />
+      <DataTable plan={plan} samples={samples} />
     </figure>
   );
 }
 
 type Values = readonly (readonly (number | null)[])[];
 
-/** The lines themselves. */
 function Canvas(props: {
-  plan: ChartPlan;
+  plan: ChartSpec;
   samples: readonly Sample[];
   values: Values;
   onPoint: (index: number | null) => void;
@@ -92,8 +90,8 @@ function Canvas(props: {
   return <div className="canvas" ref={place} aria-hidden="true" />;
 }
 
-/** How uPlot draws it: no titles or legends of its own, a quiet grid, and time as minutes ago. */
-function options(plan: ChartPlan, element: HTMLElement, onPoint: (index: number | null) => void): uPlot.Options {
+/** uPlot options: no title or legend, a faint grid, and time as minutes ago. */
+function options(plan: ChartSpec, element: HTMLElement, onPoint: (index: number | null) => void): uPlot.Options {
   const [ink, grid] = [colourOf(element, "--ink-soft"), colourOf(element, "--line")];
   const font = "11px system-ui, sans-serif";
   const axis = { stroke: ink, font, ticks: { show: false }, grid: { stroke: grid, width: 1 } };
@@ -104,7 +102,7 @@ function options(plan: ChartPlan, element: HTMLElement, onPoint: (index: number 
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 }, sync: { key: "rollcall" } },
     scales: {
-      // Before there is any point, uPlot says null for both.
+      // Without points, uPlot passes null for both.
       x: { time: false, range: (_chart, least, most) => [most - shownSeconds(most - least), most ?? 0] },
       y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.15 : 1] },
     },
@@ -137,14 +135,14 @@ function options(plan: ChartPlan, element: HTMLElement, onPoint: (index: number 
   };
 }
 
-/** How many seconds are shown of so many that are known. */
+/** Length of the time axis for this many seconds of samples. */
 function shownSeconds(known: number): number {
-  return Math.min(KEPT_MS / 1_000, Math.max(LEAST_S, Math.ceil(known / 60) * 60));
+  return Math.min(HISTORY_MS / 1_000, Math.max(MIN_AXIS_S, Math.ceil(known / 60) * 60));
 }
 
-/** Where the axis of time has its marks, in seconds before now. */
+/** The labels of the time axis, in seconds before now. */
 function ticks(shown: number): number[] {
-  const step = shown > LEAST_S ? 60 : 20;
+  const step = shown > MIN_AXIS_S ? 60 : 20;
   return Array.from({ length: Math.floor(shown / step) + 1 }, (_, place) => shown - place * step);
 }
 
@@ -154,7 +152,7 @@ function sinceNow(seconds: number): string {
   return whole % 60 === 0 ? `${whole / 60} min` : `${whole} s`;
 }
 
-/** What a custom property comes to in the present theme: a canvas does not read styles. */
+/** The value of a custom property in the current theme; a canvas cannot read styles. */
 function colourOf(element: HTMLElement, property: string): string {
   const probe = element.appendChild(document.createElement("span"));
   probe.style.color = `var(${property})`;
@@ -163,8 +161,8 @@ function colourOf(element: HTMLElement, property: string): string {
   return colour;
 }
 
-/** The lines in words: what each is now, or where one points, and its least and most of what is shown. */
-function Legend(props: { plan: ChartPlan; values: Values; pointed: number | null; samples: readonly Sample[] }) {
+/** The current value of each series, or the value at the pointer, with minimum and maximum. */
+function Legend(props: { plan: ChartSpec; values: Values; pointed: number | null; samples: readonly Sample[] }) {
   const { plan, values, pointed, samples } = props;
   const at = pointed === null ? undefined : samples[pointed]?.at;
   return (
@@ -172,11 +170,11 @@ function Legend(props: { plan: ChartPlan; values: Values; pointed: number | null
       <thead>
         <tr>
           <th scope="col" className="visually-hidden">
-            line
+            series
           </th>
           <th scope="col">{at === undefined ? "now" : clock(at)}</th>
-          <th scope="col">least</th>
-          <th scope="col">most</th>
+          <th scope="col">min</th>
+          <th scope="col">max</th>
         </tr>
       </thead>
       <tbody>
@@ -200,8 +198,8 @@ function Legend(props: { plan: ChartPlan; values: Values; pointed: number | null
   );
 }
 
-/** A short piece of the line. */
-function Swatch({ line }: { line: Line }) {
+/** A sample of the line's colour and dash. */
+function Swatch({ line }: { line: Series }) {
   return (
     <svg className="swatch" viewBox="0 0 18 6" width="18" height="6" aria-hidden="true" focusable="false">
       <line x1="1" y1="3" x2="17" y2="3" stroke={`var(${line.colour})`} strokeDasharray={line.dash?.join(" ")} />
@@ -209,8 +207,8 @@ function Swatch({ line }: { line: Line }) {
   );
 }
 
-/** Every tenth second as a table, made only while it is unfolded. */
-function Unfolded({ plan, samples }: { plan: ChartPlan; samples: readonly Sample[] }) {
+/** The samples as a table, rendered only while it is expanded. */
+function DataTable({ plan, samples }: { plan: ChartSpec; samples: readonly Sample[] }) {
   const [open, setOpen] = useState(false);
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -247,7 +245,7 @@ function Unfolded({ plan, samples }: { plan: ChartPlan; samples: readonly Sample
   );
 }
 
-/** The newest first, and then one of every ten seconds. */
+/** The newest sample, and one for every ten seconds before it. */
 function everyTenSeconds(samples: readonly Sample[]): Sample[] {
   const rows: Sample[] = [];
   for (const sample of [...samples].reverse()) {

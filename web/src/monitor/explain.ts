@@ -1,40 +1,38 @@
-// "Why can Alice not see Bob?": a ruling in a sentence, with what would change it.
+// Explains a verdict: the reason, and what would change it.
 //
-// Of a block the rule only says that there is one; who made it is known if the lists could be read, which takes the
+// The ruling `blocked` does not say who blocked whom; that is known if the block lists can be read, which needs the
 // scope `service`.
 
 import type { Audience, Ruling, Stance, State } from "../api/types";
 
-/** What is known about a viewer and a subject. */
+/** A verdict with what is known about viewer and subject. */
 export interface Case {
   viewer: string;
   subject: string;
   ruling: Ruling;
-  /** Whether the viewer may see when the subject was last here. */
+  /** Whether the viewer may see the subject's last seen. */
   last_seen: boolean;
-  /** What the subject lets others see; null if that is not known. */
+  /** The subject's privacy; null if unknown. */
   privacy: { presence: Audience; last_seen: Audience } | null;
-  /** What the subject chose to be; null if that is nothing, or not known. */
+  /** The subject's choice; null if there is none, or unknown. */
   choice: Stance | null;
-  /** How the subject is; null if that is not known. */
+  /** The subject's state; null if unknown. */
   state: State | null;
-  /** Who blocked the other; null if the lists cannot be read. */
+  /** Which of the two blocked the other; null if unknown. */
   blocked_by: readonly string[] | null;
 }
 
-/** The answer, why it is so, and what would change it. */
-export interface Sentence {
+export interface Explanation {
   answer: string;
   reason: string;
   remedy: string;
 }
 
-/** A case in words. */
-export function sentence(it: Case): Sentence {
+export function explain(it: Case): Explanation {
   const { viewer, subject } = it;
   if (viewer === subject) {
     const answer = `${viewer} sees ${subject}.`;
-    return { answer, reason: "Everybody sees themselves.", remedy: "Nothing changes that." };
+    return { answer, reason: "Users always see themselves.", remedy: "Nothing changes that." };
   }
   const answer = `${viewer} ${it.ruling === "allowed" ? "can" : "cannot"} see ${subject}.`;
   switch (it.ruling) {
@@ -43,8 +41,8 @@ export function sentence(it: Case): Sentence {
     case "restricted":
       return {
         answer,
-        reason: `An administrator restricted the account of ${subject}: nobody but ${subject} sees it.`,
-        remedy: `Lift it with DELETE /v1/restrictions/${encodeURIComponent(subject)}, in the scope admin.`,
+        reason: `An administrator restricted the account of ${subject}: it is hidden from all other users.`,
+        remedy: `Lift the restriction with DELETE /v1/restrictions/${encodeURIComponent(subject)}, which needs the scope admin.`,
       };
     case "blocked":
       return { answer, ...blocked(it) };
@@ -53,65 +51,65 @@ export function sentence(it: Case): Sentence {
   }
 }
 
-function allowed(it: Case): Omit<Sentence, "answer"> {
+function allowed(it: Case): Omit<Explanation, "answer"> {
   const { viewer, subject, last_seen, privacy } = it;
   const listed = privacy?.presence === "contacts";
-  const open = listed ? `${subject} listed ${viewer} as a contact` : "Nobody blocked the other";
+  const open = listed ? `${viewer} is a contact of ${subject}` : "Neither user blocked the other";
   if (last_seen) {
-    const reason = `${open}, and no setting of ${subject} excludes ${viewer}: state, note and last seen are visible.`;
-    return { reason: reason + absence(it), remedy: `A block by either, or a narrower privacy of ${subject}, would hide ${subject}.` };
+    const reason = `${open}, and the privacy of ${subject} does not exclude ${viewer}: state, note and last seen are visible.`;
+    return { reason: reason + offlineReason(it), remedy: `A block by either user, or stricter privacy of ${subject}, would hide ${subject}.` };
   }
-  const whom = privacy?.last_seen === "contacts" ? "only contacts" : "nobody";
+  const audience = privacy?.last_seen === "contacts" ? "only contacts" : "nobody";
   return {
-    reason: `State and note are visible, but ${subject} lets ${whom} see when they were last here.${absence(it)}`,
+    reason: `State and note are visible, but ${subject} shows last seen to ${audience}.${offlineReason(it)}`,
     remedy:
       privacy?.last_seen === "contacts"
-        ? `Last seen shows once ${subject} lists ${viewer} as a contact.`
-        : `Last seen shows once ${subject} sets its privacy to contacts or everyone.`,
+        ? `Last seen becomes visible once ${subject} adds ${viewer} as a contact.`
+        : `Last seen becomes visible once ${subject} sets its audience to contacts or everyone.`,
   };
 }
 
-/** Why somebody who may be seen looks gone all the same. */
-function absence({ subject, choice, state }: Case): string {
-  if (choice === "invisible") return ` ${subject} chose to be invisible, which looks like offline to everybody else.`;
+/** Why a visible user still appears offline. */
+function offlineReason({ subject, choice, state }: Case): string {
+  if (choice === "invisible") return ` ${subject} is invisible, which others see as offline.`;
   return state === "offline" ? ` ${subject} is offline.` : "";
 }
 
-function blocked({ viewer, subject, blocked_by }: Case): Omit<Sentence, "answer"> {
+function blocked({ viewer, subject, blocked_by }: Case): Omit<Explanation, "answer"> {
   if (blocked_by === null || blocked_by.length === 0) {
     return {
-      reason: `One of the two, ${viewer} or ${subject}, blocked the other; neither is told so.`,
-      remedy: "They see each other again when whoever did takes the block back.",
+      reason: `Either ${viewer} or ${subject} blocked the other. Viewers cannot see which.`,
+      remedy: "They see each other again once that block is removed.",
     };
   }
   if (blocked_by.length > 1) {
     return {
       reason: `${viewer} and ${subject} blocked each other.`,
-      remedy: "They see each other again when both have taken their blocks back.",
+      remedy: "They see each other again once both blocks are removed.",
     };
   }
   const [by] = blocked_by;
-  const whom = by === viewer ? subject : viewer;
-  const both = by === viewer ? " A block hides both from each other." : "";
-  return { reason: `${by} blocked ${whom}.${both}`, remedy: `They see each other again when ${by} unblocks ${whom}.` };
+  const other = by === viewer ? subject : viewer;
+  const both = by === viewer ? " A block hides both users from each other." : "";
+  return { reason: `${by} blocked ${other}.${both}`, remedy: `They see each other again once ${by} unblocks ${other}.` };
 }
 
-function excluded({ viewer, subject, privacy }: Case): Omit<Sentence, "answer"> {
+function excluded({ viewer, subject, privacy }: Case): Omit<Explanation, "answer"> {
   switch (privacy?.presence) {
     case "contacts":
       return {
-        reason: `${subject} lets only contacts see them, and ${viewer} is not on ${subject}'s list.`,
-        remedy: `${subject} lists ${viewer} as a contact, or lets everyone see them.`,
+        reason: `${subject} is visible only to contacts, and ${viewer} is not a contact of ${subject}.`,
+        remedy: `${subject} adds ${viewer} as a contact, or sets the audience to everyone.`,
       };
     case "nobody":
       return {
-        reason: `${subject} lets nobody see them.`,
-        remedy: `${subject} lets contacts see them and lists ${viewer}, or lets everyone see them.`,
+        reason: `${subject} is visible to nobody.`,
+        remedy: `${subject} sets the audience to contacts and adds ${viewer}, or sets it to everyone.`,
       };
     default:
       return {
-        reason: `A privacy setting of ${subject} excludes ${viewer}.`,
-        remedy: `${subject} widens it, or lists ${viewer} as a contact.`,
+        reason: `The privacy of ${subject} excludes ${viewer}.`,
+        remedy: `${subject} widens the audience, or adds ${viewer} as a contact.`,
       };
   }
 }

@@ -1,4 +1,4 @@
-// Where the time goes, and who is watched most: the figures that are lists.
+// Tables: time by function and by store operation, and the most watched users.
 
 import type { ReactNode } from "react";
 
@@ -6,32 +6,32 @@ import type { Stats } from "../api/types";
 import { breakdown, type Row } from "../stats/breakdown";
 import { count, milliseconds, percent, rate } from "../format";
 
-/** The functions, by the time they took. */
+/** Functions by descending time. */
 export function Functions({ current, opening }: { current: Stats; opening: Stats | null }) {
   const rows = breakdown(current.times.functions, opening?.times.functions ?? {}, duration(current, opening));
   return (
-    <Panel title="Functions" hint="WebAssembly calls of the last 10 s; a call may carry a whole batch">
-      <Rows rows={rows} noun="function" />
+    <Panel title="Functions" hint="WebAssembly calls in the last 10 s; one call may hold a batch">
+      <TimeTable rows={rows} noun="function" />
     </Panel>
   );
 }
 
-/** The operations of the store, by the time they took. */
+/** Store operations by descending time. */
 export function StoreOperations({ current, opening }: { current: Stats; opening: Stats | null }) {
   const rows = breakdown(current.times.store, opening?.times.store ?? {}, duration(current, opening));
   return (
-    <Panel title="Store operations" hint="What the functions asked of the store in the last 10 s">
-      <Rows rows={rows.filter((row) => row.p50 !== null)} noun="operation" />
+    <Panel title="Store operations" hint="Store calls of the functions in the last 10 s">
+      <TimeTable rows={rows.filter((row) => row.p50 !== null)} noun="operation" />
     </Panel>
   );
 }
 
-/** Whom most connections of this host watch. */
-export function HotUsers({ hot, onPick }: { hot: Stats["gateway"]["hot"]; onPick: (user: string) => void }) {
+/** The users that most connections of this host watch. */
+export function MostWatched({ hot, onPick }: { hot: Stats["gateway"]["hot"]; onPick: (user: string) => void }) {
   return (
-    <Panel title="Most watched" hint="By connections of this host; pick one to look them up">
+    <Panel title="Most watched" hint="By connections of this host; click a user to look them up">
       {hot.length === 0 ? (
-        <p className="empty">Nobody is watched on this host.</p>
+        <p className="empty">No user is watched on this host.</p>
       ) : (
         <ol className="hot">
           {hot.map(({ user, watchers }) => (
@@ -59,11 +59,11 @@ function Panel({ title, hint, children }: { title: string; hint: string; childre
   );
 }
 
-function Rows({ rows, noun }: { rows: readonly Row[]; noun: string }) {
-  if (rows.length === 0) return <p className="empty">Nothing was called.</p>;
+function TimeTable({ rows, noun }: { rows: readonly Row[]; noun: string }) {
+  if (rows.length === 0) return <p className="empty">No calls.</p>;
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label={`Time by ${noun}`}>
-      <table className="figures">
+      <table className="numbers">
         <thead>
           <tr>
             <th scope="col">{noun}</th>

@@ -1,25 +1,24 @@
-// Looking somebody up: everything that the service knows about one person, asked again every second while it is shown.
+// Looks up one user: everything stored about them, polled every second while it is shown.
 
 import { useEffect, useState, type FormEvent } from "react";
 
 import type { Access } from "../api/credentials";
-import { ask, words } from "../api/request";
+import { request, errorText } from "../api/request";
 import type { Device, Person } from "../api/types";
 import { Dot } from "../ui/state-dot";
 import { useNow } from "../ui/use-now";
-import { ago, count, countdown, life, moment, NOTHING, things, UNKNOWN } from "../format";
+import { ago, count, countdown, life, moment, NOTHING, plural, UNKNOWN } from "../format";
 
-const AGAIN_MS = 1_000;
+const INTERVAL_MS = 1_000;
 
-/** What is known, when it was heard by this machine's clock, and what went wrong since. */
 interface Found {
   person: Person | null;
-  heard_at: number;
+  received_at: number;
   failure: string | null;
 }
 
-/** The form, and whom it found. `user` is who is looked up; empty for nobody. */
-export function PersonFinder(props: { access: Access; user: string; onPick: (user: string) => void }) {
+/** The form and the result. `user` is empty before the first lookup. */
+export function UserLookup(props: { access: Access; user: string; onPick: (user: string) => void }) {
   const { access, user, onPick } = props;
   const found = usePerson(access, user);
   const submit = (event: FormEvent<HTMLFormElement>) => {
@@ -28,11 +27,11 @@ export function PersonFinder(props: { access: Access; user: string; onPick: (use
   };
   return (
     <section className="panel" aria-labelledby="find-title">
-      <h3 id="find-title">Look somebody up</h3>
-      <p className="hint">Devices, record, choice and watchers of one person</p>
+      <h3 id="find-title">User lookup</h3>
+      <p className="hint">Devices, published record, choice and watchers of one user</p>
       <form className="inline" onSubmit={submit} key={user}>
         <label>
-          <span className="visually-hidden">Whose name</span>
+          <span className="visually-hidden">User</span>
           <input name="user" defaultValue={user} placeholder="bob" required maxLength={128} autoComplete="off" />
         </label>
         <button type="submit">Look up</button>
@@ -42,12 +41,12 @@ export function PersonFinder(props: { access: Access; user: string; onPick: (use
           {found.failure}
         </p>
       )}
-      {found?.person && <Profile person={found.person} offset={found.person.now - found.heard_at} />}
+      {found?.person && <Profile person={found.person} offset={found.person.now - found.received_at} />}
     </section>
   );
 }
 
-/** Asks again and again, until somebody else is looked up. */
+/** Polls the user. */
 function usePerson(access: Access, user: string): Found | null {
   const [found, setFound] = useState<Found | null>(null);
   useEffect(() => {
@@ -55,16 +54,16 @@ function usePerson(access: Access, user: string): Found | null {
     if (!user) return undefined;
     let over = false;
     let timer: ReturnType<typeof setTimeout>;
-    const turn = async () => {
+    const poll = async () => {
       try {
-        const person = await ask<Person>(access, "GET", `/v1/people/${encodeURIComponent(user)}`);
-        if (!over) setFound({ person, heard_at: Date.now(), failure: null });
+        const person = await request<Person>(access, "GET", `/v1/people/${encodeURIComponent(user)}`);
+        if (!over) setFound({ person, received_at: Date.now(), failure: null });
       } catch (failure) {
-        if (!over) setFound((before) => ({ person: null, heard_at: 0, ...before, failure: words(failure) }));
+        if (!over) setFound((before) => ({ person: null, received_at: 0, ...before, failure: errorText(failure) }));
       }
-      if (!over) timer = setTimeout(turn, AGAIN_MS);
+      if (!over) timer = setTimeout(poll, INTERVAL_MS);
     };
-    void turn();
+    void poll();
     return () => {
       over = true;
       clearTimeout(timer);
@@ -86,16 +85,16 @@ function Profile({ person, offset }: { person: Person; offset: number }) {
       <dl className="facts">
         <Fact name="Published">{published(record, now)}</Fact>
         <Fact name="Last seen">{seen(record?.last_seen ?? person.archived_last_seen, now)}</Fact>
-        <Fact name="Choice">{choice ? `${choice.choice}${until(choice.until, now)}` : "none: as the devices say"}</Fact>
+        <Fact name="Choice">{choice ? `${choice.choice}${until(choice.until, now)}` : "none (automatic)"}</Fact>
         <Fact name="Next deadline">
           {deadline === null ? "none" : `${deadline > now ? "in " : ""}${countdown(deadline - now)}`}
         </Fact>
         <Fact name="Watchers">{`${count(watchers.here)} on this host${everywhere}`}</Fact>
-        <Fact name="Who may see">
+        <Fact name="Visible to">
           {privacy ? `state: ${privacy.presence}; last seen: ${privacy.last_seen}` : UNKNOWN}
         </Fact>
-        <Fact name="Lists">{lists(person)}</Fact>
-        <Fact name="In the archive">{seen(person.archived_last_seen, now)}</Fact>
+        <Fact name="Contacts and blocks">{lists(person)}</Fact>
+        <Fact name="Archived last seen">{seen(person.archived_last_seen, now)}</Fact>
         <Fact name="Version">{record ? String(record.version) : NOTHING}</Fact>
       </dl>
       <Devices devices={person.devices} now={now} />
@@ -104,16 +103,16 @@ function Profile({ person, offset }: { person: Person; offset: number }) {
 }
 
 function Devices({ devices, now }: { devices: readonly Device[]; now: number }) {
-  if (devices.length === 0) return <p className="empty">No device is alive.</p>;
+  if (devices.length === 0) return <p className="empty">No live device.</p>;
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label="Devices">
-      <table className="figures">
+      <table className="numbers">
         <thead>
           <tr>
             <th scope="col">device</th>
             <th scope="col">kind</th>
-            <th scope="col">beat</th>
-            <th scope="col">used</th>
+            <th scope="col">last beat</th>
+            <th scope="col">last active</th>
             <th scope="col">expires in</th>
           </tr>
         </thead>
@@ -142,7 +141,7 @@ function Fact({ name, children }: { name: string; children: string }) {
   );
 }
 
-/** What was last published. Since when is null of somebody who left a note and was never here. */
+/** The published record. `since` is null for a user who set a note and was never online. */
 function published(record: Person["record"], now: number): string {
   if (!record) return "nothing";
   const since = record.since === null ? "" : ` since ${moment(record.since, now)}`;
@@ -150,14 +149,14 @@ function published(record: Person["record"], now: number): string {
   return `${record.state}${since}${note && `, “${note}”`}`;
 }
 
-/** Null is never, or that the archive did not answer. */
+/** Null: never, or the archive did not respond. */
 function seen(time: number | null, now: number): string {
   return time === null ? UNKNOWN : ago(time, now);
 }
 
 function lists({ contacts, blocks }: Person): string {
   if (contacts === null || blocks === null) return UNKNOWN;
-  return `${things(contacts, "contact")}, ${things(blocks, "block")}`;
+  return `${plural(contacts, "contact")}, ${plural(blocks, "block")}`;
 }
 
 function until(time: number | null, now: number): string {

@@ -1,15 +1,14 @@
-// "Why can A not see B?": asks the rule itself, and says what it says in a sentence.
+// Checks whether one user can see another, and explains the verdict.
 
 import { useState, type FormEvent } from "react";
 
 import type { Access } from "../api/credentials";
-import { ask, words } from "../api/request";
-import type { Person, Verdicts } from "../api/types";
-import { sentence, type Case, type Sentence } from "./explain";
+import { request, errorText } from "../api/request";
+import type { Person, CheckAnswer } from "../api/types";
+import { explain, type Case, type Explanation } from "./explain";
 
-/** The form and its answer. */
-export function Why({ access }: { access: Access }) {
-  const [answer, setAnswer] = useState<Sentence | null>(null);
+export function VisibilityCheck({ access }: { access: Access }) {
+  const [answer, setAnswer] = useState<Explanation | null>(null);
   const [failure, setFailure] = useState<string | null>(null);
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -18,27 +17,27 @@ export function Why({ access }: { access: Access }) {
     setAnswer(null);
     setFailure(null);
     try {
-      setAnswer(sentence(await look(access, viewer, subject)));
+      setAnswer(explain(await loadCase(access, viewer, subject)));
     } catch (refused) {
-      setFailure(words(refused));
+      setFailure(errorText(refused));
     }
   };
   return (
     <section className="panel" aria-labelledby="why-title">
-      <h3 id="why-title">Who sees whom, and why</h3>
-      <p className="hint">The rule that every answer and event goes through</p>
+      <h3 id="why-title">Visibility check</h3>
+      <p className="hint">The verdict that applies to every answer and event</p>
       <form className="inline" onSubmit={submit}>
-        <span>Why can</span>
+        <span>Can</span>
         <label>
-          <span className="visually-hidden">Who looks</span>
+          <span className="visually-hidden">Viewer</span>
           <input name="viewer" placeholder="alice" required maxLength={128} autoComplete="off" />
         </label>
-        <span>(not) see</span>
+        <span>see</span>
         <label>
-          <span className="visually-hidden">Who is looked at</span>
+          <span className="visually-hidden">Subject</span>
           <input name="subject" placeholder="bob" required maxLength={128} autoComplete="off" />
         </label>
-        <button type="submit">Ask</button>
+        <button type="submit">Check</button>
       </form>
       <div role="status">
         {answer && (
@@ -55,25 +54,25 @@ export function Why({ access }: { access: Access }) {
   );
 }
 
-/** Asks for the verdict and for what explains it. */
-async function look(access: Access, viewer: string, subject: string): Promise<Case> {
-  const { verdicts, last_seen } = await ask<Verdicts>(access, "POST", "/v1/restrictions/check", {
+/** Loads the verdict and what explains it. */
+async function loadCase(access: Access, viewer: string, subject: string): Promise<Case> {
+  const { verdicts, last_seen } = await request<CheckAnswer>(access, "POST", "/v1/restrictions/check", {
     viewer,
     subjects: [subject],
   });
   const ruling = verdicts[0] ?? "allowed";
-  // The verdict stands, also where what explains it cannot be had.
-  const person = await ask<Person>(access, "GET", `/v1/people/${encodeURIComponent(subject)}`).catch(() => null);
+  // The verdict is shown even if the rest cannot be loaded.
+  const person = await request<Person>(access, "GET", `/v1/people/${encodeURIComponent(subject)}`).catch(() => null);
   const { privacy = null, state = null, choice = null } = person ?? {};
   const blocked_by = ruling === "blocked" ? await blockers(access, viewer, subject) : null;
   const known = { privacy, choice: choice?.choice ?? null, state, blocked_by };
   return { viewer, subject, ruling, last_seen: last_seen[0] ?? false, ...known };
 }
 
-/** Who of the two blocked the other; null if the lists cannot be read, which takes the scope `service`. */
+/** Which of the two blocked the other; null if the lists cannot be read, which needs the scope `service`. */
 async function blockers(access: Access, viewer: string, subject: string): Promise<string[] | null> {
   const blocks = async (user: string, other: string) => {
-    const list = await ask<{ blocks: string[] }>(access, "GET", `/v1/blocks?user=${encodeURIComponent(user)}`);
+    const list = await request<{ blocks: string[] }>(access, "GET", `/v1/blocks?user=${encodeURIComponent(user)}`);
     return list.blocks.includes(other) ? [user] : [];
   };
   try {

@@ -1,19 +1,18 @@
-// Where the time goes: a row for each function, or each operation of the store, over the window.
+// Time by function, or by store operation, over the window.
 
 import type { Histogram } from "../api/types";
 import { difference, EMPTY, quantile, total } from "./histogram";
 
-/** One row. */
 export interface Row {
   name: string;
   calls_per_s: number;
   p50: number | null;
   p99: number | null;
-  /** Its part, 0 to 1, of the time that all of them took. */
+  /** Its share, 0 to 1, of the total time. */
   share: number;
 }
 
-/** A row for each name, the most time first. `duration_ms` is the window's length. */
+/** A row for each name, by descending time. `duration_ms` is the window's length. */
 export function breakdown(
   later: Record<string, Histogram>,
   earlier: Record<string, Histogram>,

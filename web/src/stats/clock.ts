@@ -1,32 +1,32 @@
-// How far the host's clock is from this one's, and how late an event came by it.
+// Offset between the host's clock and this one, and the latency of events.
 //
-// The host says its time in an answer. It was that time somewhere between the question and the arrival of the answer,
-// so the middle is wrong by at most half the round trip; of the last few, the quickest is believed. Clocks that it
-// cannot tell apart are taken to agree, as on one machine they do.
+// A response carries the host's time at some point of the round trip, so its middle is wrong by at most half the round
+// trip. Of the last few measurements, the one with the shortest round trip counts. An offset within the error is taken
+// as zero, as it is on one machine.
 
-/** How many measurements are compared. */
-const REMEMBERED = 8;
+/** How many measurements are kept. */
+const MAX_SAMPLES = 8;
 
-/** The difference to be added to this machine's time, and by how much it may be wrong; in milliseconds. */
+/** The offset to add to this machine's time, and its maximum error; in milliseconds. */
 export interface Offset {
   offset_ms: number;
   error_ms: number;
 }
 
-/** The clocks are taken to agree. */
-export const AGREED: Offset = { offset_ms: 0, error_ms: 0 };
+/** Both clocks agree. */
+export const NO_OFFSET: Offset = { offset_ms: 0, error_ms: 0 };
 
-/** What one answer tells. */
+/** The offset that one response shows. */
 export function measured(asked_at: number, answered_at: number, host_now: number): Offset {
   return { offset_ms: host_now - (asked_at + answered_at) / 2, error_ms: (answered_at - asked_at) / 2 };
 }
 
-/** The measurements with one more. */
+/** Adds a measurement and drops the oldest beyond the limit. */
 export function remember(offsets: readonly Offset[], one: Offset): Offset[] {
-  return [...offsets, one].slice(-REMEMBERED);
+  return [...offsets, one].slice(-MAX_SAMPLES);
 }
 
-/** The most exact of them; nought if it may as well be. */
+/** The most precise measurement; zero if zero is within its error. */
 export function best(offsets: readonly Offset[]): Offset | null {
   const better = (best: Offset | null, one: Offset) => (best && best.error_ms <= one.error_ms ? best : one);
   const exact = offsets.reduce(better, null);
@@ -34,8 +34,8 @@ export function best(offsets: readonly Offset[]): Offset | null {
 }
 
 /**
- * From the decision to the arrival. A version is the decision's time in microseconds; null where there is none, because
- * the person is hidden, or was read from the archive. What the clocks' resolution turns negative is nought.
+ * Milliseconds from the decision to the arrival. A version is the time of the decision in microseconds. Null without a
+ * version: the user is hidden, or was read from the archive. Never negative, whatever the clocks' resolution.
  */
 export function latency(version: number | null, arrived_at: number, offset: Offset): number | null {
   if (!version) return null;

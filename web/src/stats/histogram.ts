@@ -1,16 +1,13 @@
-// Histograms as the host keeps them, and what a window of time says: the difference of two, and its quantiles.
+// Histograms of the host: the difference of two, which is a window of time, and its quantiles.
 //
-// A quantile is an estimate: within the bucket that holds it, everything is taken to be spread evenly.
+// A quantile is an estimate: values are assumed to be spread evenly within a bucket.
 
 import type { Histogram } from "../api/types";
 
-/** Nothing was measured. */
+/** A histogram without values. */
 export const EMPTY: Histogram = { count: 0, sum_ms: 0, buckets: [] };
 
-/**
- * What came between two answers. An earlier one that counted more is of another run of the host, and counts as
- * nothing.
- */
+/** The values between two answers. If the earlier one counts more, the host was restarted: then all of the later one. */
 export function difference(later: Histogram, earlier: Histogram): Histogram {
   if (earlier.count > later.count) return later;
   const before = new Map(earlier.buckets);
@@ -21,13 +18,13 @@ export function difference(later: Histogram, earlier: Histogram): Histogram {
   };
 }
 
-/** Below how many milliseconds this part (0 to 1) of them stayed; null if there were none. */
+/** The quantile for `part` (0 to 1) in milliseconds; null without values. */
 export function quantile(histogram: Histogram, part: number): number | null {
   if (histogram.count === 0) return null;
   const wanted = part * histogram.count;
   let [lower, below] = [0, 0];
   for (const [bound, cumulative] of histogram.buckets) {
-    // Beyond the last bound nothing is known but that bound.
+    // Beyond the last finite bound only that bound is known.
     if (bound === null) return lower;
     if (cumulative >= wanted && cumulative > below) {
       return lower + ((bound - lower) * Math.max(0, wanted - below)) / (cumulative - below);
@@ -37,7 +34,7 @@ export function quantile(histogram: Histogram, part: number): number | null {
   return lower;
 }
 
-/** All of them in one. */
+/** The sum of all. */
 export function total(histograms: readonly Histogram[]): { count: number; sum_ms: number } {
   return histograms.reduce(
     (sum, one) => ({ count: sum.count + one.count, sum_ms: sum.sum_ms + one.sum_ms }),

@@ -1,25 +1,24 @@
-// The last five minutes: the answers that a window needs, and a point for each, one a second.
+// The last five minutes: one sample per second, and the answers that the window needs.
 
 import type { Stats } from "../api/types";
 import { comparable, gap, RATE_MS, sample, WINDOW_MS, type Sample } from "./sample";
 
-/** For how long points are kept. */
-export const KEPT_MS = 5 * 60_000;
-/** After how long without an answer a line is broken. */
+/** How long samples are kept. */
+export const HISTORY_MS = 5 * 60_000;
+/** After this long without an answer the lines have a gap. */
 const GAP_MS = 3_000;
 
-/** What the host said lately. */
 export interface History {
-  /** The answers of the last window and a little more, oldest first. */
+  /** The answers that the window needs, oldest first. */
   readonly answers: readonly Stats[];
-  /** A point for every answer of the last five minutes, oldest first. */
+  /** One sample per answer of the last five minutes, oldest first. */
   readonly samples: readonly Sample[];
 }
 
-/** Nothing was heard yet. */
+/** No answer yet. */
 export const NONE: History = { answers: [], samples: [] };
 
-/** Adds an answer. One of another run of the host begins anew, after a gap; one that is no later is passed over. */
+/** Adds an answer. After a restart of the host the rates start over, after a gap. An answer that is not newer is ignored. */
 export function record(history: History, answer: Stats): History {
   const previous = history.answers.at(-1) ?? null;
   const last = history.samples.at(-1);
@@ -31,18 +30,18 @@ export function record(history: History, answer: Stats): History {
   const points = [...history.samples, ...broken, sample(answer, since(kept, now - RATE_MS), opening)];
   return {
     answers: [...kept.filter((one) => one === opening || now - one.host.now <= WINDOW_MS), answer],
-    samples: points.filter((point) => now - point.at <= KEPT_MS && point.at <= now),
+    samples: points.filter((point) => now - point.at <= HISTORY_MS && point.at <= now),
   };
 }
 
-/** The newest answer, and the one at the window's beginning with which it is compared. */
+/** The newest answer, and the one at the start of the window to compare it with. */
 export function window(history: History): { current: Stats; opening: Stats | null } | null {
   const current = history.answers.at(-1);
   if (!current) return null;
   return { current, opening: since(history.answers.slice(0, -1), current.host.now - WINDOW_MS) };
 }
 
-/** The newest answer that is no later than this, or else the oldest. */
+/** The newest answer up to this time, or else the oldest. */
 function since(answers: readonly Stats[], time: number): Stats | null {
   return [...answers].reverse().find((one) => one.host.now <= time) ?? answers[0] ?? null;
 }

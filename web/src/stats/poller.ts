@@ -1,80 +1,79 @@
-// Asks the host for its figures once a second while somebody looks, and keeps the last five minutes.
+// Polls the host's stats once a second while the page shows them, and keeps the last five minutes.
 //
-// It goes on by itself: a host that does not answer is asked again, less often, and what it said before stays. A page
-// that is hidden does not ask.
+// A host that does not respond is polled less often, and its last stats are kept. A hidden page does not poll.
 
-import { ask, Refusal } from "../api/request";
+import { request, ApiError } from "../api/request";
 import type { Access } from "../api/credentials";
 import type { Stats } from "../api/types";
 import { NONE, record, type History } from "./history";
 
-const EVERY_MS = 1_000;
-/** How often a host that is gone is asked. */
+const INTERVAL_MS = 1_000;
+/** Interval while the host does not respond. */
 const RETRY_MS = 2_000;
 
-/** What is known about the host's figures. */
-export interface Figures {
+/** The stats known so far. */
+export interface StatsState {
   readonly history: History;
-  /** Since when the host has not answered; null while it does. */
-  readonly gone_since: number | null;
-  /** Why it will not say, if it refused. */
-  readonly refusal: Refusal | null;
+  /** Since when the host has not responded; null while it does. */
+  readonly silent_since: number | null;
+  /** The error, if the host rejected the request. */
+  readonly error: ApiError | null;
 }
 
-/** A source of figures that React can follow. */
-export class FigureSource {
-  #figures: Figures = { history: NONE, gone_since: null, refusal: null };
+/** A store for `useSyncExternalStore`. */
+export class StatsPoller {
+  #state: StatsState = { history: NONE, silent_since: null, error: null };
   #listeners = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #asking = false;
+  #isPending = false;
 
   constructor(readonly access: Access) {}
 
-  /** What is known; the same object until something changes. */
-  readonly current = (): Figures => this.#figures;
+  /** The current state; the same object until something changes. */
+  readonly current = (): StatsState => this.#state;
 
-  /** Asks for as long as anybody listens. */
-  readonly follow = (changed: () => void): (() => void) => {
+  /** Polls while there is a subscriber. */
+  readonly subscribe = (changed: () => void): (() => void) => {
     this.#listeners.add(changed);
     if (this.#listeners.size === 1) {
-      document.addEventListener("visibilitychange", this.#turn);
-      this.#turn();
+      document.addEventListener("visibilitychange", this.#poll);
+      this.#poll();
     }
     return () => {
       this.#listeners.delete(changed);
       if (this.#listeners.size > 0) return;
-      document.removeEventListener("visibilitychange", this.#turn);
+      document.removeEventListener("visibilitychange", this.#poll);
       clearTimeout(this.#timer);
     };
   };
 
-  readonly #turn = (): void => {
+  readonly #poll = (): void => {
     clearTimeout(this.#timer);
-    if (document.hidden || this.#asking || this.#listeners.size === 0) return;
-    this.#asking = true;
+    if (document.hidden || this.#isPending || this.#listeners.size === 0) return;
+    this.#isPending = true;
     const began = performance.now();
-    void this.#ask().then((wait_ms) => {
-      this.#asking = false;
-      this.#timer = setTimeout(this.#turn, Math.max(0, wait_ms - (performance.now() - began)));
+    void this.#request().then((wait_ms) => {
+      this.#isPending = false;
+      this.#timer = setTimeout(this.#poll, Math.max(0, wait_ms - (performance.now() - began)));
     });
   };
 
-  /** One question; how long to wait from its beginning to the next. */
-  async #ask(): Promise<number> {
+  /** Sends one request. Returns the time from its start to the next one. */
+  async #request(): Promise<number> {
     try {
-      const stats = await ask<Stats>(this.access, "GET", "/v1/stats");
-      this.#tell({ history: record(this.#figures.history, stats), gone_since: null, refusal: null });
-      return EVERY_MS;
+      const stats = await request<Stats>(this.access, "GET", "/v1/stats");
+      this.#update({ history: record(this.#state.history, stats), silent_since: null, error: null });
+      return INTERVAL_MS;
     } catch (failure) {
-      const refusal = failure instanceof Refusal ? failure : null;
-      const gone_since = refusal ? null : (this.#figures.gone_since ?? Date.now());
-      this.#tell({ ...this.#figures, gone_since, refusal });
+      const error = failure instanceof ApiError ? failure : null;
+      const silent_since = error ? null : (this.#state.silent_since ?? Date.now());
+      this.#update({ ...this.#state, silent_since, error });
       return RETRY_MS;
     }
   }
 
-  #tell(figures: Figures): void {
-    this.#figures = figures;
+  #update(state: StatsState): void {
+    this.#state = state;
     for (const changed of this.#listeners) changed();
   }
 }

@@ -1,18 +1,17 @@
-// One point of every chart: what two answers of `GET /v1/stats` say about the time between them.
+// One sample of the charts, computed from two answers of `GET /v1/stats`.
 //
-// Rates are of the last few seconds: short enough to follow, long enough that a crowd which beats in batches is a line
-// and not a comb. Quantiles are of a longer window, because it takes more to tell them apart. Seconds are the host's
-// own, so a page that was asleep does not bend them.
+// Rates cover a few seconds: short enough to follow changes, long enough to smooth heartbeats that come in batches.
+// Quantiles need more values, so their window is longer. Time is the host's, so a suspended page does not distort it.
 
 import type { Histogram, State, Stats } from "../api/types";
 import { difference, EMPTY, quantile } from "./histogram";
 
-/** Over how long quantiles are taken. */
+/** Window of the quantiles. */
 export const WINDOW_MS = 10_000;
-/** Over how long rates are taken. */
+/** Window of the rates. */
 export const RATE_MS = 5_000;
 
-/** What is charted. Null: nothing to tell, for want of an earlier answer or of anything that happened. */
+/** The charted values. Null: there is no earlier answer, or nothing happened. */
 export interface Sample {
   at: number;
   here: number | null;
@@ -32,7 +31,7 @@ export interface Sample {
   work: Record<string, number>;
 }
 
-/** The middle, and what all but one in a hundred stay below; in milliseconds. */
+/** Median and 99th percentile in milliseconds. */
 export interface Quantiles {
   p50: number | null;
   p99: number | null;
@@ -41,19 +40,19 @@ export interface Quantiles {
 const UNKNOWN: Quantiles = { p50: null, p99: null };
 const NO_STATES: Record<State, null> = { online: null, away: null, busy: null, offline: null };
 
-/** A point at which the host said nothing: a gap in every line. */
+/** A sample without values: a gap in every line. */
 export function gap(at: number): Sample {
   const nothing = { here: null, told: null, watchers: null, connections: null, store_ms: null };
   const rates = { heartbeats: null, transitions: null, transitions_to: NO_STATES, requests: null, failures: null };
   return { at, ...nothing, ...rates, settle: UNKNOWN, topic: UNKNOWN, request: UNKNOWN, work: {} };
 }
 
-/** Whether both are answers of one run of a host, the later one later. */
+/** Whether both come from the same run of the host, in this order. */
 export function comparable(later: Stats, earlier: Stats): boolean {
   return later.host.started === earlier.host.started && later.host.now > earlier.host.now;
 }
 
-/** The point that an answer makes: its rates since `previous`, its quantiles since `opening`. */
+/** The sample of an answer: rates since `previous`, quantiles since `opening`. */
 export function sample(current: Stats, previous: Stats | null, opening: Stats | null): Sample {
   const { gateway, people, store, times } = current;
   const point = gap(current.host.now);
@@ -90,7 +89,7 @@ function rates(current: Stats, previous: Stats): Partial<Sample> {
   };
 }
 
-/** The quantiles of what came between two answers. */
+/** The quantiles of the values between two answers. */
 export function quantiles(later: Histogram, earlier: Histogram): Quantiles {
   const window = difference(later, earlier);
   return { p50: quantile(window, 0.5), p99: quantile(window, 0.99) };

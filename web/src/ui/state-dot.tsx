@@ -1,9 +1,8 @@
-// A person's state as a mark: every state has its own shape, so that colour is never all there is. The word stands
-// beside it; to a screen reader the mark says nothing.
+// A user's state as an icon. Every state has its own shape, so that colour is not the only difference. The state's name
+// is always beside it, so screen readers skip the icon.
 
 import type { Mark } from "../demo/presence-text";
 
-/** The mark of a state. */
 export function Dot({ mark }: { mark: Mark }) {
   return (
     <svg className={`dot dot-${mark}`} viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">

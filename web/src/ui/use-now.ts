@@ -1,4 +1,4 @@
-// The time, for whatever is shown relative to it: one timer for the whole page.
+// The current time, for relative times on the page. One timer serves all of them.
 
 import { useSyncExternalStore } from "react";
 
@@ -6,7 +6,7 @@ const listeners = new Set<() => void>();
 let timer: ReturnType<typeof setInterval> | undefined;
 let now = Date.now();
 
-/** This machine's time, a few times a second. */
+/** This machine's time, updated four times a second. */
 export function useNow(): number {
   return useSyncExternalStore(follow, () => now);
 }

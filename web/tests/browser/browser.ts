@@ -1,5 +1,5 @@
-// Windows of a real browser, each of which is watched for what the console must never do: break its
-// Content-Security-Policy, ask another origin for anything, or throw.
+// Browser windows that record what the console must never do: violate its Content-Security-Policy, send a request to
+// another origin, or throw.
 
 import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -10,20 +10,19 @@ import { chromium, type Browser, type BrowserContext, type Page } from "playwrig
 import { chromiumPath } from "../../chromium.mjs";
 import { ROOT, type Host } from "./host";
 
-/** How long anything on a page may take to show. */
+/** How long a page may take to show something. */
 export const SHOWS_WITHIN_MS = 15_000;
 
-/** How a window looks. */
-export interface Looks {
+/** Theme and size of a window. */
+export interface Appearance {
   scheme?: "light" | "dark";
   width?: number;
   height?: number;
 }
 
-/** A browser, and everything that went wrong in its windows. */
+/** A browser, and the violations in its windows. */
 export class Windows {
-  /** What the console must never do, and did. */
-  readonly misdeeds: string[] = [];
+  readonly violations: string[] = [];
 
   private constructor(private readonly browser: Browser) {}
 
@@ -32,8 +31,8 @@ export class Windows {
     return new Windows(await chromium.launch(settings));
   }
 
-  /** A window of its own, with storage of its own, at this path of the host. */
-  async open(host: Host, path: string, { scheme = "light", width = 1280, height = 860 }: Looks = {}): Promise<Page> {
+  /** Opens a window with its own storage at this path of the host. */
+  async open(host: Host, path: string, { scheme = "light", width = 1280, height = 860 }: Appearance = {}): Promise<Page> {
     const context = await this.browser.newContext({ colorScheme: scheme, viewport: { width, height } });
     context.setDefaultTimeout(SHOWS_WITHIN_MS);
     this.guard(context, host.base);
@@ -56,43 +55,43 @@ export class Windows {
     const allowed = [base, base.replace("http", "ws")];
     context.on("request", (request) => {
       const own = allowed.some((origin) => request.url().startsWith(`${origin}/`));
-      if (!own) this.misdeeds.push(`asked ${request.url()}`);
+      if (!own) this.violations.push(`requested ${request.url()}`);
     });
-    context.on("weberror", (error) => this.misdeeds.push(`threw ${error.error().stack}`));
+    context.on("weberror", (error) => this.violations.push(`threw ${error.error().stack}`));
     context.on("console", (message) => {
-      // A refused or unanswered request is reported as an error by the browser, whatever the page makes of it.
+      // The browser logs failed requests as errors, even if the page handles them.
       const expected = /^Failed to load resource|WebSocket connection to/.test(message.text());
-      if (message.type() === "error" && !expected) this.misdeeds.push(`said ${message.text()}`);
-      if (/Content.Security.Policy/i.test(message.text())) this.misdeeds.push(`broke its policy: ${message.text()}`);
+      if (message.type() === "error" && !expected) this.violations.push(`logged ${message.text()}`);
+      if (/Content.Security.Policy/i.test(message.text())) this.violations.push(`violated its policy: ${message.text()}`);
     });
   }
 }
 
-/** The card of somebody, in this state: `online`, …, or `hidden`. */
+/** Waits until a user's card shows this state: `online`, …, or `hidden`. */
 export async function shows(page: Page, person: string, state: string): Promise<void> {
   await page.locator(`[data-person="${person}"] [data-state="${state}"]`).waitFor();
 }
 
-/** Waits until it is so. */
+/** Waits for a condition. */
 export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + SHOWS_WITHIN_MS;
   while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`it never came to be that ${what}`);
+    if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 
-/** Ends the process that draws this page: nothing in it can say good-bye. */
+/** Crashes the page's renderer, so that no unload handler runs. */
 export async function crash(page: Page): Promise<void> {
   const session = await page.context().newCDPSession(page);
   const crashed = page.waitForEvent("crash");
-  // The answer never comes, because who would answer is gone.
+  // The crashed renderer never answers.
   session.send("Page.crash").catch(() => undefined);
   await crashed;
 }
 
-/** What axe finds serious or critical on a page. */
-export async function violations(page: Page): Promise<string[]> {
+/** The serious and critical findings of axe. */
+export async function axeFindings(page: Page): Promise<string[]> {
   const source = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   await page.evaluate(source);
   const found = await page.evaluate(async () => {
@@ -103,8 +102,8 @@ export async function violations(page: Page): Promise<string[]> {
   return grave.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html} (${node.failureSummary})`));
 }
 
-/** A picture for a person to look at, in `target/screenshots`. */
-export async function picture(page: Page, name: string): Promise<void> {
+/** Writes a screenshot to `target/screenshots`, to be looked at by hand. */
+export async function screenshot(page: Page, name: string): Promise<void> {
   await mkdir(`${ROOT}target/screenshots`, { recursive: true });
   await page.screenshot({ path: `${ROOT}target/screenshots/console-${name}.png`, fullPage: true });
 }

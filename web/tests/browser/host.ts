@@ -1,4 +1,4 @@
-// A running host for a browser's tests: the real binary on a free loopback port, which serves the console itself.
+// Starts the real host binary on a free loopback port. It serves the console.
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -6,11 +6,11 @@ import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-/** The repository's root. */
+/** Root of the repository. */
 export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 
 const STARTS_WITHIN_MS = 20_000;
-/** Short times, so that nobody waits; but a machine that is busy with browsers must not make anybody seem dead. */
+/** Short times, so that tests are quick; but a tolerance that a machine busy with browsers does not exceed. */
 const SETTINGS: readonly (readonly [flag: string, value: string])[] = [
   ["--listen", "127.0.0.1:0"],
   ["--data", "none"],
@@ -28,13 +28,13 @@ export function binary(): string {
   return path;
 }
 
-/** A token for this person, signed with the key in this file; further arguments are scopes and the like. */
+/** Mints a token for a user with the key in this file; further arguments add scopes and conversations. */
 export function mint(key: string, user: string, ...further: string[]): string {
   const words = ["token", "--key", key, "--user", user, ...further];
   return execFileSync(binary(), words, { env: environment(), encoding: "utf8" }).trim();
 }
 
-/** What a host reads as its settings is not for the hosts of a test. */
+/** The environment without `ROLLCALL_` variables, which the host would read as settings. */
 function environment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ROLLCALL_")));
 }
@@ -43,11 +43,11 @@ function environment(): NodeJS.ProcessEnv {
 export class Host {
   private constructor(
     private readonly child: ChildProcess,
-    /** Where it listens, as a URL. */
+    /** URL of the host. */
     readonly base: string,
   ) {}
 
-  /** Starts one with these arguments, which override those above, and waits until it listens. */
+  /** Starts a host and waits until it listens. The arguments override the defaults. */
   static async start(further: readonly string[] = []): Promise<Host> {
     const settings = SETTINGS.filter(([flag]) => !further.includes(flag)).flat();
     const child = spawn(binary(), ["serve", ...settings, ...further], {
@@ -57,8 +57,8 @@ export class Host {
     return new Host(child, await address(child));
   }
 
-  /** Asks as somebody; what is answered must be a success. */
-  async ask(user: string, method: string, path: string, body?: unknown): Promise<unknown> {
+  /** Sends a request as a user. Throws unless it succeeds. */
+  async request(user: string, method: string, path: string, body?: unknown): Promise<unknown> {
     const json = body === undefined ? {} : { body: JSON.stringify(body) };
     const headers = { "rollcall-user": user, "content-type": "application/json" };
     const response = await fetch(this.base + path, { method, headers, ...json });
@@ -66,7 +66,7 @@ export class Host {
     return response.json();
   }
 
-  /** Ends it as a power cut would. */
+  /** Kills the host. */
   async kill(): Promise<void> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     const ended = once(this.child, "exit");
@@ -75,7 +75,7 @@ export class Host {
   }
 }
 
-/** The first line that it prints says where it listens. */
+/** Reads the address from the host's first line of output. */
 async function address(child: ChildProcess): Promise<string> {
   if (!child.stdout) throw new Error("the host has no output");
   const lines = createInterface({ input: child.stdout });

@@ -1,9 +1,9 @@
-// Answers of `GET /v1/stats` for the tests of what is made of them.
+// Fixtures: answers of `GET /v1/stats`.
 
 import type { Histogram, Stats } from "../../src/api/types";
 import { EMPTY } from "../../src/stats/histogram";
 
-/** A histogram with these bounds, of which each of `values` is in the first that it fits into. */
+/** A histogram of these values. */
 export function histogram(values: readonly number[], bounds: readonly number[] = [1, 2, 4, 8]): Histogram {
   const upTo = (bound: number | null) => values.filter((value) => bound === null || value <= bound).length;
   return {
@@ -13,16 +13,16 @@ export function histogram(values: readonly number[], bounds: readonly number[] =
   };
 }
 
-/** What may be different in an answer. */
-interface Difference {
+/** Fields to override. */
+interface Overrides {
   started?: number;
   totals?: Partial<Stats["totals"]>;
   times?: Partial<Stats["times"]>;
   here?: number;
 }
 
-/** An answer of a host that has done nothing but what is given. */
-export function answer(now: number, { started = 0, totals = {}, times = {}, here = 0 }: Difference = {}): Stats {
+/** An answer of an idle host, with overrides. */
+export function answer(now: number, { started = 0, totals = {}, times = {}, here = 0 }: Overrides = {}): Stats {
   return {
     host: { version: "0.1.0", now, started, store: "memory", archive: "none", open: true },
     rules: {

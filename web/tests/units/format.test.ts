@@ -1,23 +1,23 @@
-// Numbers, spans and sentences as they are read.
+// Formatting, routes, tokens, timeline texts and explanations.
 
 import type { Presence } from "@rollcall/client";
 import { describe, expect, test } from "vitest";
 
-import { read, REGULARS, write } from "../../src/route";
-import { byToken, claimsOf, credentials, named, takesPart } from "../../src/api/credentials";
-import { sentence, type Case } from "../../src/monitor/explain";
+import { read, DEFAULT_USERS, write } from "../../src/route";
+import { authHeaders, byToken, claimsOf, mayType, withName } from "../../src/api/credentials";
+import { explain, type Case } from "../../src/monitor/explain";
 import { changed } from "../../src/demo/presence-text";
-import { ago, count, countdown, life, list, milliseconds, moment, percent, rate, span, things } from "../../src/format";
+import { ago, count, countdown, life, list, milliseconds, moment, percent, rate, span, plural } from "../../src/format";
 
-/** By the clock of whoever runs the tests, as it is shown. */
+/** In the local time zone, as displayed. */
 const NOON = new Date(2026, 10, 16, 12).getTime();
 
 describe("numbers", () => {
   test.each([
     [count(4_212), "4,212"],
     [count(null), "–"],
-    [things(1, "person", "people"), "1 person"],
-    [things(1_200, "socket"), "1,200 sockets"],
+    [plural(1, "person", "people"), "1 person"],
+    [plural(1_200, "socket"), "1,200 sockets"],
     [rate(0), "0"],
     [rate(12.34), "12.3"],
     [rate(1_234.5), "1,235"],
@@ -34,7 +34,7 @@ describe("numbers", () => {
   ])("%s is written %s", (written, expected) => expect(written).toBe(expected));
 });
 
-describe("spans", () => {
+describe("durations", () => {
   test.each([
     [span(12_400), "12 s"],
     [span(185_000), "3 min"],
@@ -58,60 +58,60 @@ describe("spans", () => {
   ])("%s is written %s", (written, expected) => expect(written).toBe(expected));
 });
 
-describe("an address", () => {
+describe("a route", () => {
   const at = (rest: string) => read(new URL(`http://localhost:8080/${rest}`));
 
-  test("says the view, the name and the people", () => {
-    expect(at("?as=carol&with=bob,zoe#/run")).toEqual({ view: "run", name: "carol", people: ["bob", "zoe"] });
+  test("holds the view, the name and the users", () => {
+    expect(at("?as=carol&with=bob,zoe#/monitor")).toEqual({ view: "monitor", name: "carol", people: ["bob", "zoe"] });
   });
 
-  test("that says nothing is the room of the regulars, entered by nobody yet", () => {
-    expect(at("")).toEqual({ view: "try", name: null, people: REGULARS });
-    expect(at("?as=%20&with=,#elsewhere")).toEqual({ view: "try", name: null, people: REGULARS });
+  test("defaults to the demo without a name", () => {
+    expect(at("")).toEqual({ view: "demo", name: null, people: DEFAULT_USERS });
+    expect(at("?as=%20&with=,#elsewhere")).toEqual({ view: "demo", name: null, people: DEFAULT_USERS });
   });
 
-  test("is written as it is read", () => {
-    const address = { view: "try", name: "zoë & co", people: ["bob", "zoë, the second", "100 %", "a+b"] } as const;
+  test("round-trips through the URL", () => {
+    const address = { view: "demo", name: "zoë & co", people: ["bob", "zoë, the second", "100 %", "a+b"] } as const;
     expect(at(write(address))).toEqual(address);
-    expect(write({ ...address, name: "zoe", people: ["bob", "zoe"] })).toBe("?as=zoe&with=bob,zoe#/try");
-    expect(write({ view: "run", name: null, people: REGULARS })).toBe("#/run");
+    expect(write({ ...address, name: "zoe", people: ["bob", "zoe"] })).toBe("?as=zoe&with=bob,zoe#/demo");
+    expect(write({ view: "monitor", name: null, people: DEFAULT_USERS })).toBe("#/monitor");
   });
 });
 
 describe("a token", () => {
   const payload = (claims: object) => Buffer.from(JSON.stringify(claims)).toString("base64url");
 
-  test("is read without being checked", () => {
+  test("is decoded without verification", () => {
     const said = { sub: "zoë", scope: "admin  service", conversations: ["lobby"], exp: 1_800_000_000 };
     const token = `e30.${payload(said)}.c2ln`;
     const claims = { user: "zoë", scopes: ["admin", "service"], conversations: ["lobby"], expires: 1_800_000_000_000 };
     expect(claimsOf(token)).toEqual(claims);
   });
 
-  test("that is none is refused", () => {
+  test("is rejected if it is malformed", () => {
     for (const text of ["", "abc", "a.b", "a.!!.c", `a.${payload([1]).slice(1)}.c`]) expect(claimsOf(text)).toBeNull();
   });
 
-  test("says in which conversations its person takes part", () => {
+  test("lists the conversations its user may type in", () => {
     const part = (conversations: string[], scope = "") =>
       byToken(`e30.${payload({ sub: "a", conversations, scope })}.c2ln`);
     for (const [listed, expected] of [[["lobby"], true], [["*"], true], [["other"], false], [[], false]] as const) {
       const access = part([...listed]);
-      expect(access && takesPart(access, "lobby")).toBe(expected);
+      expect(access && mayType(access, "lobby")).toBe(expected);
     }
     const service = part([], "service");
-    expect(service && takesPart(service, "lobby")).toBe(true);
-    expect(takesPart({ kind: "name", name: "bob" }, "lobby")).toBe(true);
+    expect(service && mayType(service, "lobby")).toBe(true);
+    expect(mayType({ kind: "name", name: "bob" }, "lobby")).toBe(true);
   });
 
-  test("is shown to the host as a bearer's, and a name in the address", () => {
+  test("goes into a header, names into URLs", () => {
     const access = byToken(` e30.${payload({ sub: "a" })}.s \n`);
-    expect(access && credentials(access)).toEqual({ authorization: `Bearer e30.${payload({ sub: "a" })}.s` });
-    expect(access && named(access, "/v1/stats")).toBe("/v1/stats");
+    expect(access && authHeaders(access)).toEqual({ authorization: `Bearer e30.${payload({ sub: "a" })}.s` });
+    expect(access && withName(access, "/v1/stats")).toBe("/v1/stats");
     const zoe = { kind: "name", name: "zoë & 名" } as const;
-    expect(credentials(zoe)).toEqual({});
-    expect(named(zoe, "/v1/stats")).toBe("/v1/stats?as=zo%C3%AB%20%26%20%E5%90%8D");
-    expect(named(zoe, "/v1/blocks?user=bob")).toBe("/v1/blocks?user=bob&as=zo%C3%AB%20%26%20%E5%90%8D");
+    expect(authHeaders(zoe)).toEqual({});
+    expect(withName(zoe, "/v1/stats")).toBe("/v1/stats?as=zo%C3%AB%20%26%20%E5%90%8D");
+    expect(withName(zoe, "/v1/blocks?user=bob")).toBe("/v1/blocks?user=bob&as=zo%C3%AB%20%26%20%E5%90%8D");
   });
 });
 
@@ -132,14 +132,14 @@ describe("the timeline", () => {
     ["is not visible to you", presence("online"), presence(null)],
     ["is visible to you again, online", presence(null), presence("online")],
     ["is online", presence("busy"), presence("online")],
-    ["says: ☕ lunch", presence("online"), presence("online", "lunch")],
-    ["took the note back", presence("online", "lunch"), presence("online")],
+    ["set a note: ☕ lunch", presence("online"), presence("online", "lunch")],
+    ["removed the note", presence("online", "lunch"), presence("online")],
     ["is away", undefined, presence("away")],
     [null, presence("online"), { ...presence("online"), last_seen: 2 }],
-  ])("says that somebody %s", (expected, before, after) => expect(changed(before, after)).toBe(expected));
+  ])("describes the change: %s", (expected, before, after) => expect(changed(before, after)).toBe(expected));
 });
 
-describe("a verdict", () => {
+describe("an explanation", () => {
   const open = { presence: "everyone", last_seen: "everyone" } as const;
   const seen: Case = {
     viewer: "alice",
@@ -151,44 +151,44 @@ describe("a verdict", () => {
     state: "online",
     blocked_by: null,
   };
-  const of = (change: Partial<Case>) => sentence({ ...seen, ...change });
+  const of = (change: Partial<Case>) => explain({ ...seen, ...change });
   const whole = (change: Partial<Case>) => Object.values(of(change)).join(" ");
 
-  test("of a restriction names the administrator and the way to lift it", () => {
+  test("of a restriction says how to lift it", () => {
     const said = whole({ ruling: "restricted" });
     expect(said).toMatch(/^alice cannot see bob\. An administrator .*\/v1\/restrictions\/bob/);
   });
 
-  test("of a block says who made it where that is known", () => {
+  test("of a block names the blocker if known", () => {
     expect(of({ ruling: "blocked", blocked_by: ["bob"] }).reason).toBe("bob blocked alice.");
     expect(of({ ruling: "blocked", blocked_by: ["alice"] }).reason).toMatch(/^alice blocked bob\. A block hides both/);
-    expect(of({ ruling: "blocked", blocked_by: ["alice", "bob"] }).remedy).toMatch(/both have taken/);
-    expect(of({ ruling: "blocked" }).reason).toMatch(/^One of the two/);
+    expect(of({ ruling: "blocked", blocked_by: ["alice", "bob"] }).remedy).toMatch(/once both blocks are removed/);
+    expect(of({ ruling: "blocked" }).reason).toMatch(/^Either alice or bob/);
   });
 
-  test("of a private person says whom they let see them", () => {
+  test("of privacy names the audience", () => {
     const contacts = { presence: "contacts", last_seen: "everyone" } as const;
     const said = whole({ ruling: "private", privacy: contacts });
-    expect(said).toMatch(/bob lets only contacts .* bob lists alice as a contact/);
+    expect(said).toMatch(/bob is visible only to contacts.* bob adds alice as a contact/);
     const nobody = { presence: "nobody", last_seen: "nobody" } as const;
-    expect(of({ ruling: "private", privacy: nobody }).reason).toBe("bob lets nobody see them.");
+    expect(of({ ruling: "private", privacy: nobody }).reason).toBe("bob is visible to nobody.");
     expect(of({ ruling: "private", privacy: null }).reason).toMatch(/excludes alice/);
   });
 
-  test("that allows says what may be seen", () => {
+  test("of an allowed view lists what is visible", () => {
     expect(of({}).answer).toBe("alice can see bob.");
     const contacts = { presence: "everyone", last_seen: "contacts" } as const;
-    expect(of({ last_seen: false, privacy: contacts }).reason).toMatch(/only contacts see when/);
-    expect(of({ subject: "alice" }).reason).toBe("Everybody sees themselves.");
+    expect(of({ last_seen: false, privacy: contacts }).reason).toMatch(/shows last seen to only contacts/);
+    expect(of({ subject: "alice" }).reason).toBe("Users always see themselves.");
   });
 
-  test("that allows says why somebody looks gone all the same", () => {
+  test("of an allowed view explains the offline state", () => {
     expect(of({}).reason).toMatch(/last seen are visible\.$/);
     expect(of({ state: "offline" }).reason).toMatch(/last seen are visible\. bob is offline\.$/);
-    expect(of({ state: "offline", last_seen: false }).reason).toMatch(/last here\. bob is offline\.$/);
+    expect(of({ state: "offline", last_seen: false }).reason).toMatch(/last seen to nobody\. bob is offline\.$/);
     const invisible = of({ choice: "invisible", state: "offline" }).reason;
-    expect(invisible).toMatch(/\. bob chose to be invisible, which looks like offline to everybody else\.$/);
+    expect(invisible).toMatch(/\. bob is invisible, which others see as offline\.$/);
     expect(of({ choice: "busy", state: "busy" }).reason).toBe(of({}).reason);
-    expect(of({ state: null, privacy: null }).reason, "what is not known is not said").toBe(of({}).reason);
+    expect(of({ state: null, privacy: null }).reason, "unknown state adds nothing").toBe(of({}).reason);
   });
 });

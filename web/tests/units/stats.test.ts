@@ -1,27 +1,27 @@
-// Rates, quantiles and shares, as differences of what the host counted since it started.
+// Rates, quantiles and shares, computed from the host's counters.
 
 import { describe, expect, test } from "vitest";
 
 import { breakdown } from "../../src/stats/breakdown";
 import { difference, quantile } from "../../src/stats/histogram";
-import { KEPT_MS, NONE, record, window, type History } from "../../src/stats/history";
+import { HISTORY_MS, NONE, record, window, type History } from "../../src/stats/history";
 import { answer, histogram } from "./fixtures";
 
 describe("a histogram", () => {
-  test("says what came between two answers", () => {
+  test("subtracts an earlier answer", () => {
     const window = difference(histogram([1, 2, 3, 9]), histogram([1, 2]));
     expect(window).toEqual({ count: 2, sum_ms: 12, buckets: [[1, 0], [2, 0], [4, 1], [8, 1], [null, 2]] });
   });
 
-  test("of a host that was restarted counts from nothing", () => {
+  test("starts over after a restart", () => {
     expect(difference(histogram([1]), histogram([1, 2, 3]))).toEqual(histogram([1]));
   });
 
-  test("without a bucket in the earlier answer counts all of it", () => {
+  test("counts buckets missing in the earlier answer", () => {
     expect(difference(histogram([1, 3]), { count: 0, sum_ms: 0, buckets: [] })).toEqual(histogram([1, 3]));
   });
 
-  test("spreads a bucket evenly", () => {
+  test("interpolates within a bucket", () => {
     const four = histogram([3, 3, 3, 3]);
     expect(quantile(four, 0.5)).toBe(3);
     expect(quantile(four, 1)).toBe(4);
@@ -33,11 +33,11 @@ describe("a histogram", () => {
     expect(quantile(histogram(values), 0.99)).toBeCloseTo(6);
   });
 
-  test("knows no more than its last bound", () => {
+  test("caps quantiles at the last bound", () => {
     expect(quantile(histogram([100, 200]), 0.99)).toBe(8);
   });
 
-  test("of nothing has no quantile", () => {
+  test("has no quantile without values", () => {
     expect(quantile(histogram([]), 0.5)).toBeNull();
   });
 });
@@ -63,14 +63,14 @@ describe("the history", () => {
     expect(play(answers).samples.at(-1)?.heartbeats).toBe(20);
   });
 
-  test("counts transitions by state and in all", () => {
+  test("counts transitions by state and in total", () => {
     const transitions = { online: 3, away: 1, busy: 0, offline: 2 };
     const sample = play([answer(0), answer(2_000, { totals: { transitions } })]).samples.at(-1);
     expect(sample?.transitions).toBe(3);
     expect(sample?.transitions_to).toEqual({ online: 1.5, away: 0.5, busy: 0, offline: 1 });
   });
 
-  test("takes quantiles over ten seconds and forgets what was before", () => {
+  test("takes quantiles over ten seconds", () => {
     const slow = answer(0, { times: { settle_lag: histogram([]) } });
     const lag = (second: number, values: number[]) => {
       return answer(second * 1_000, { times: { settle_lag: histogram(values) } });
@@ -85,16 +85,16 @@ describe("the history", () => {
   test("keeps five minutes and no more", () => {
     const history = play(steady(400));
     const [first, last] = [history.samples[0], history.samples.at(-1)];
-    expect((last?.at ?? 0) - (first?.at ?? 0)).toBe(KEPT_MS);
+    expect((last?.at ?? 0) - (first?.at ?? 0)).toBe(HISTORY_MS);
     expect(history.answers.length).toBeLessThan(15);
   });
 
-  test("breaks the line where the host was silent", () => {
+  test("has a gap while the host is silent", () => {
     const history = play([answer(0), answer(1_000), answer(60_000)]);
     expect(history.samples.map((sample) => sample.here)).toEqual([0, 0, null, 0]);
   });
 
-  test("begins anew after a restart of the host", () => {
+  test("starts over after a restart", () => {
     const before = play([answer(0, { totals: { heartbeats: 500 } }), answer(1_000, { totals: { heartbeats: 600 } })]);
     const after = record(before, answer(2_000, { started: 1_500, totals: { heartbeats: 2 } }));
     expect(after.samples.at(-1)?.heartbeats).toBeNull();
@@ -102,12 +102,12 @@ describe("the history", () => {
     expect(after.samples.map((sample) => sample.here)).toEqual([0, 0, null, 0]);
   });
 
-  test("passes over an answer that is no later", () => {
+  test("ignores an answer that is not newer", () => {
     const history = play(steady(3));
     expect(record(history, answer(1_000))).toBe(history);
   });
 
-  test("opens its window at the newest answer that is ten seconds old", () => {
+  test("opens its window ten seconds ago", () => {
     const shown = window(play(steady(30)));
     expect([shown?.current.host.now, shown?.opening?.host.now]).toEqual([29_000, 19_000]);
     expect(window(NONE)).toBeNull();
@@ -115,7 +115,7 @@ describe("the history", () => {
 });
 
 describe("the breakdown", () => {
-  test("orders by the time taken and shares it out", () => {
+  test("orders by time and computes shares", () => {
     const later = { query: histogram([1]), heartbeat: histogram([3, 3, 3]) };
     const rows = breakdown(later, { heartbeat: histogram([3, 3]) }, 2_000);
     expect(rows.map(({ name, calls_per_s, share }) => [name, calls_per_s, share])).toEqual([
@@ -124,7 +124,7 @@ describe("the breakdown", () => {
     ]);
   });
 
-  test("shares nothing out where nothing was called", () => {
+  test("has no shares without calls", () => {
     expect(breakdown({ query: histogram([]) }, {}, 1_000)).toEqual([
       { name: "query", calls_per_s: 0, p50: null, p99: null, share: 0 },
     ]);
