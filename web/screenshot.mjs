@@ -73,7 +73,7 @@ async function setUp(base) {
   await request(base, "dave", "PUT", "/v1/privacy", { presence: "contacts", last_seen: "contacts" });
 }
 
-/** People beat, come and go, and watch each other, until it is end. */
+/** Sends heartbeats of users who come and go, and opens streams that watch them, until aborted. */
 async function generateLoad(base, signal) {
   for (const [user, watchers] of WATCHED) {
     for (let watcher = 0; watcher < watchers; watcher++) {

@@ -98,7 +98,7 @@ test("the skip link is first in tab order", async () => {
   expect(await page.evaluate(() => document.activeElement?.id)).toBe("content");
   await page.keyboard.press("Tab");
   expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Go offline");
-  expect(page.url()).toMatch(/#\/try$/);
+  expect(page.url()).toMatch(/#\/demo$/);
 });
 
 test("the host serves the built console", async () => {
