@@ -18,7 +18,7 @@ export function Conversation(props: {
     <section className="panel conversation" aria-labelledby="conversation-title">
       <h2 id="conversation-title">Typing</h2>
       <label>
-        Write something: others see that you type; nothing is sent
+        Write something: others see that you type; the message is not sent
         <textarea
           rows={2}
           disabled={disabled || !allowed}
