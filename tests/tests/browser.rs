@@ -1,5 +1,5 @@
-//! A real browser: Debian's Chromium, without a screen, shows a page of another origin that watches, types, beats and leaves
-//! as any web page would. The page, `tests/browser/page.html`, looks for itself whether it is told the right things.
+//! A real browser: headless Chromium opens a page of another origin that watches, types, sends heartbeats and leaves. The
+//! page, `tests/browser/page.html`, checks what it receives.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,10 +22,10 @@ use rollcall_tests::{Host, root};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A browser that starts on a busy machine takes its time, and the page waits for as long as 20 s for one thing.
+/// A browser starts slowly on a busy machine, and the page itself waits up to 20 s per event.
 const STEP: Duration = Duration::from_secs(60);
 
-/// Longer than the grace, and far shorter than a beat lives.
+/// Longer than the grace, and far shorter than a heartbeat keeps a device alive.
 const GONE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -60,9 +60,9 @@ fn event_stream_page_survives_restart() {
     host.stop();
     let host = Host::start_in(data.path(), &[&times[..], &["--listen", &address]].concat());
     watching.go_on("");
-    let told = tab.reaches("carol was told nothing but what bob did");
-    assert!(told.data["failures"].as_u64().unwrap() > 0, "the stream did break: {}", told.data);
-    told.go_on("");
+    let received = tab.reaches("carol received only the changes of bob");
+    assert!(received.data["failures"].as_u64().unwrap() > 0, "the stream must break: {}", received.data);
+    received.go_on("");
     tab.reaches("the end").go_on("");
     drop(tab);
     host.stop();
@@ -75,39 +75,39 @@ fn reload_keeps_online_closing_ends_after_grace() {
     let mut dana = Transport::Events.watch(&host, "dana", &format!("{},{FENCE}", people.join(",")));
     let mut reloaded = Tab::open(&host, "scene=tab&people=alice,carol");
     let mut killed = Tab::open(&host, "scene=tab&people=erin,frank");
-    killed.reaches("both are here").go_on("");
-    reloaded.reaches("both are here").go_on("reload");
-    let reload = reloaded.reaches("both are here");
+    killed.reaches("both are online").go_on("");
+    reloaded.reaches("both are online").go_on("reload");
+    let reload = reloaded.reaches("both are online");
     let told = dana.events_so_far(&host);
-    assert_eq!(people.map(|user| states(&told, user)), [["online"]; 4], "a reload is no event: {told:?}");
+    assert_eq!(people.map(|user| states(&told, user)), [["online"]; 4], "a reload causes no event: {told:?}");
 
-    // Once these are gone, whatever the reload broke off before would be over, too.
+    // By the time these are offline, the grace of the connections that the reload broke is over too.
     drop(killed);
-    both_go(&mut dana, ["erin", "frank"]);
-    assert_eq!(dana.events_so_far(&host), [], "nor is one after the grace");
+    both_go_offline(&mut dana, ["erin", "frank"]);
+    assert_eq!(dana.events_so_far(&host), [], "no event after the grace either");
     reload.go_on("go elsewhere");
-    both_go(&mut dana, ["alice", "carol"]);
+    both_go_offline(&mut dana, ["alice", "carol"]);
     drop(reloaded);
     host.stop();
 }
 
-/// Waits until both are told to be offline, and nothing else of anybody.
-fn both_go(watcher: &mut Watcher, users: [&str; 2]) {
-    let mut told = watcher.until("the first is gone", GONE, |told| told.state() == "offline");
-    told.extend(watcher.until("the second is gone", GONE, |told| told.state() == "offline"));
+/// Waits for the offline events of both, and checks that there is no other event.
+fn both_go_offline(watcher: &mut Watcher, users: [&str; 2]) {
+    let mut told = watcher.until("the first is offline", GONE, |told| told.state() == "offline");
+    told.extend(watcher.until("the second is offline", GONE, |told| told.state() == "offline"));
     assert_eq!(users.map(|user| states(&told, user)), [["offline"], ["offline"]], "{told:?}");
     assert_eq!(told.len(), 2, "{told:?}");
 }
 
-/// A browser of its own that shows the page, and the server that the page is from. Dropping it kills the browser.
+/// A browser with the page open, and the server of the page. Dropping it kills the browser.
 struct Tab {
     browser: Child,
-    /// The browser's profile, which is fresh, and what it logs.
+    /// The browser's fresh profile and its log.
     folder: TempDir,
     steps: Receiver<Reached>,
 }
 
-/// A step that the page reached: it waits there.
+/// A step that the page reached. The page waits until the test answers.
 #[must_use]
 struct Reached {
     step: String,
@@ -116,7 +116,7 @@ struct Reached {
 }
 
 impl Tab {
-    /// Shows the page, which plays a scene: `scene=socket`.
+    /// Opens the page with a scene, such as `scene=socket`.
     fn open(host: &Host, scene: &str) -> Self {
         let (address, steps) = serve_page();
         let folder = tempfile::tempdir().unwrap();
@@ -130,14 +130,14 @@ impl Tab {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // So that all its processes can be told to end.
+            // A process group, so that all processes of the browser can be killed.
             .process_group(0)
             .spawn()
             .expect("Chromium starts; `cargo xtask test` installs it");
         Self { browser, folder, steps }
     }
 
-    /// Waits until the page reaches its next step, which must be this one.
+    /// Waits for the page's next step, which must be this one.
     fn reaches(&mut self, step: &str) -> Reached {
         let reached = self.steps.recv_timeout(STEP);
         let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
@@ -157,13 +157,13 @@ impl Drop for Tab {
 }
 
 impl Reached {
-    /// Lets the page go on, with a word about how.
-    fn go_on(mut self, word: &str) {
-        answer(&mut self.page, "200 OK", "text/plain", word).expect("the page is there");
+    /// Lets the page continue, with an instruction.
+    fn go_on(mut self, instruction: &str) {
+        answer(&mut self.page, "200 OK", "text/plain", instruction).expect("the page waits for the answer");
     }
 }
 
-/// Serves the page, and nothing else, until the process ends. What the page says arrives in order.
+/// Serves the page until the process ends. Steps arrive in order.
 fn serve_page() -> (SocketAddr, Receiver<Reached>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -171,15 +171,15 @@ fn serve_page() -> (SocketAddr, Receiver<Reached>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let sender = sender.clone();
-            // A browser opens connections before it needs them. How one breaks is its business.
-            std::thread::spawn(move || converse(stream, &sender));
+            // A browser opens connections ahead of need; errors on them are ignored.
+            std::thread::spawn(move || serve_request(stream, &sender));
         }
     });
     (address, steps)
 }
 
-/// Answers one request. A step that was reached is answered by the test.
-fn converse(mut stream: TcpStream, steps: &Sender<Reached>) -> Result<()> {
+/// Answers one request. The test answers a step.
+fn serve_request(mut stream: TcpStream, steps: &Sender<Reached>) -> Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut line, mut length) = (String::new(), 0);
     reader.read_line(&mut line)?;
@@ -194,10 +194,10 @@ fn converse(mut stream: TcpStream, steps: &Sender<Reached>) -> Result<()> {
     if request.starts_with("POST /reached ") {
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
-        let Value::Object(mut said) = serde_json::from_slice(&body)? else { return Ok(()) };
-        let step = said["step"].as_str().unwrap_or_default().to_owned();
+        let Value::Object(mut report) = serde_json::from_slice(&body)? else { return Ok(()) };
+        let step = report["step"].as_str().unwrap_or_default().to_owned();
         // The test may have failed already.
-        let _ = steps.send(Reached { step, data: said["data"].take(), page: stream });
+        let _ = steps.send(Reached { step, data: report["data"].take(), page: stream });
         Ok(())
     } else if request.starts_with("GET /page.html?") {
         let page = std::fs::read_to_string(root().join("tests/browser/page.html"))?;

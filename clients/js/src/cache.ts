@@ -1,7 +1,7 @@
 // What the client knows: each user's newest presence, who types in each conversation, and the event id to resume from.
 //
 // Every tab receives the same events in the same order and so holds the same cache; the tab that takes over the
-// connection resumes where the last one was. The cache does no I/O and calls nobody: applying an event returns what it
+// connection resumes where the last one was. The cache does no I/O and invokes no callbacks: applying an event returns what it
 // changed.
 
 import type { Presence, ServiceEvent, Snapshot, Typing } from "./types.js";

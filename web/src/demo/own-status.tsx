@@ -36,7 +36,7 @@ export function OwnStatus(props: {
       <h2 id="you-title">
         You are <strong>{name}</strong>
       </h2>
-      <p className={connection === "offline" ? "whom stale" : "whom"} data-you data-state={mark(presence)}>
+      <p className={connection === "offline" ? "user stale" : "user"} data-you data-state={mark(presence)}>
         <Dot mark={gone ? "offline" : mark(presence)} /> <span>{gone ? "offline" : seen(presence)}</span>
       </p>
       <p className="hint" data-connection={connection}>

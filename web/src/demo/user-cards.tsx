@@ -59,7 +59,7 @@ function Card(props: Props & { user: string }) {
   const state = mark(presence);
   return (
     <li className={stale.has(user) ? "card panel stale" : "card panel"} data-person={user}>
-      <p className="whom">
+      <p className="user">
         <span className="avatar" aria-hidden="true">
           {user.slice(0, 1).toUpperCase()}
           <Dot mark={state} />

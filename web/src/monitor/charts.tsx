@@ -17,7 +17,7 @@ const FIXED: readonly ChartSpec[] = [
     hint: "Users who are not offline, in the whole store; on Redis including connected invisible users",
     format: count,
     whole: true,
-    lines: [line("online", 0, (sample) => sample.here)],
+    lines: [line("online", 0, (sample) => sample.online)],
   },
   {
     title: "Heartbeats",

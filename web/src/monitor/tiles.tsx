@@ -30,9 +30,9 @@ export function Tiles({ stats, sample }: { stats: Stats; sample: Sample }) {
 
 function tiles({ host, gateway, store, totals }: Stats, sample: Sample): Tile[] {
   return [
-    { name: "Online now", value: count(sample.here), beside: onlineHint(host.store) },
+    { name: "Online now", value: count(sample.online), beside: onlineHint(host.store) },
     { name: "Heartbeats", value: perSecond(sample.heartbeats), beside: `${count(totals.heartbeats)} since start` },
-    { name: "Transitions", value: perSecond(sample.transitions), beside: `${perSecond(sample.told)} sent to watchers` },
+    { name: "Transitions", value: perSecond(sample.transitions), beside: `${perSecond(sample.sent)} sent to watchers` },
     { name: "Settle lag", value: milliseconds(sample.settle.p50), beside: lagHint(sample.settle.p99) },
     { name: "Notification lag", value: milliseconds(sample.topic.p50), beside: lagHint(sample.topic.p99) },
     {

@@ -78,7 +78,7 @@ function Profile({ person, offset }: { person: Person; offset: number }) {
   const everywhere = watchers.everywhere === null ? "" : `, ${count(watchers.everywhere)} on all hosts`;
   return (
     <div className="profile">
-      <p className="whom">
+      <p className="user">
         <Dot mark={person.state} /> <strong>{person.user}</strong> is <span data-state>{person.state}</span>
         {person.restricted && <span className="tag">restricted</span>}
       </p>

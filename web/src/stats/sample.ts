@@ -14,11 +14,11 @@ export const RATE_MS = 5_000;
 /** The charted values. Null: there is no earlier answer, or nothing happened. */
 export interface Sample {
   at: number;
-  here: number | null;
+  online: number | null;
   heartbeats: number | null;
   transitions: number | null;
   transitions_to: Record<State, number | null>;
-  told: number | null;
+  sent: number | null;
   requests: number | null;
   failures: number | null;
   settle: Quantiles;
@@ -42,7 +42,7 @@ const NO_STATES: Record<State, null> = { online: null, away: null, busy: null, o
 
 /** A sample without values: a gap in every line. */
 export function gap(at: number): Sample {
-  const nothing = { here: null, told: null, watchers: null, connections: null, store_ms: null };
+  const nothing = { online: null, sent: null, watchers: null, connections: null, store_ms: null };
   const rates = { heartbeats: null, transitions: null, transitions_to: NO_STATES, requests: null, failures: null };
   return { at, ...nothing, ...rates, settle: UNKNOWN, topic: UNKNOWN, request: UNKNOWN, work: {} };
 }
@@ -56,7 +56,7 @@ export function comparable(later: Stats, earlier: Stats): boolean {
 export function sample(current: Stats, previous: Stats | null, opening: Stats | null): Sample {
   const { gateway, people, store, times } = current;
   const point = gap(current.host.now);
-  point.here = people.here;
+  point.online = people.here;
   point.watchers = gateway.watchers;
   point.connections = gateway.connections;
   point.store_ms = store.answers ? store.took_ms : null;
@@ -82,7 +82,7 @@ function rates(current: Stats, previous: Stats): Partial<Sample> {
     heartbeats: each(later.heartbeats, earlier.heartbeats),
     transitions: online + away + busy + offline,
     transitions_to: { online, away, busy, offline },
-    told: each(later.told, earlier.told),
+    sent: each(later.told, earlier.told),
     requests: each(later.requests, earlier.requests),
     failures: each(later.failures, earlier.failures),
     work: Object.fromEntries(work),

@@ -49,7 +49,7 @@ describe("the history", () => {
 
   test("has no rate after one answer", () => {
     const [sample] = record(NONE, answer(1_000, { here: 3 })).samples;
-    expect([sample?.here, sample?.heartbeats, sample?.settle.p50]).toEqual([3, null, null]);
+    expect([sample?.online, sample?.heartbeats, sample?.settle.p50]).toEqual([3, null, null]);
   });
 
   test("has a rate from the second answer on", () => {
@@ -91,7 +91,7 @@ describe("the history", () => {
 
   test("has a gap while the host is silent", () => {
     const history = play([answer(0), answer(1_000), answer(60_000)]);
-    expect(history.samples.map((sample) => sample.here)).toEqual([0, 0, null, 0]);
+    expect(history.samples.map((sample) => sample.online)).toEqual([0, 0, null, 0]);
   });
 
   test("starts over after a restart", () => {
@@ -99,7 +99,7 @@ describe("the history", () => {
     const after = record(before, answer(2_000, { started: 1_500, totals: { heartbeats: 2 } }));
     expect(after.samples.at(-1)?.heartbeats).toBeNull();
     expect(after.answers).toHaveLength(1);
-    expect(after.samples.map((sample) => sample.here)).toEqual([0, 0, null, 0]);
+    expect(after.samples.map((sample) => sample.online)).toEqual([0, 0, null, 0]);
   });
 
   test("ignores an answer that is not newer", () => {
