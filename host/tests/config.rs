@@ -13,7 +13,7 @@ use clap::{CommandFactory, Parser};
 use rollcall_api::{Access, Keys, Limits, Scope, verify};
 use rollcall_core::{Rules, Span};
 use rollcall_host::cli::{Cli, Command};
-use rollcall_host::config::{Config, FUNCTIONS, Fault, Loaded, SETTINGS, StoreUrl, example};
+use rollcall_host::config::{Config, ConfigError, FUNCTIONS, Loaded, SETTINGS, StoreUrl, example};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -43,7 +43,7 @@ impl Drop for Scratch {
 }
 
 /// Loads as `rollcall serve` would, from a file, variables and flags.
-fn load(file: Option<&str>, variables: &[(&str, &str)], flags: &[&str]) -> Result<Loaded, Fault> {
+fn load(file: Option<&str>, variables: &[(&str, &str)], flags: &[&str]) -> Result<Loaded, ConfigError> {
     let scratch = Scratch::new();
     let mut arguments = vec!["rollcall".to_owned(), "serve".to_owned()];
     if let Some(text) = file {

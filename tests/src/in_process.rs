@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rollcall_core::{Rules, Time};
 use rollcall_host::metrics::Metrics;
-use rollcall_host::runtime::{Catalog, Checker, FunctionHandles, Platform, Source, engine, tick};
+use rollcall_host::runtime::{Catalog, Checker, Functions, Platform, Source, engine, tick};
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
 
@@ -15,7 +15,7 @@ const POLICY_MEMORY: u64 = 1 << 30;
 /// A function handles of functions and what they rest on.
 pub struct InProcess {
     /// The functions.
-    pub function_handles: FunctionHandles,
+    pub functions: Functions,
     /// The store beneath them.
     pub memory: Arc<Memory>,
     /// The archive beneath them.
@@ -39,19 +39,19 @@ where
         let memory = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory().expect("an archive"));
         let component = |name: &str| crate::component(&file(name));
-        let function_handles = function_handles(memory.clone(), &archive, Arc::new(topics), rules, component);
-        test(InProcess { function_handles, memory, archive, clock }).await;
+        let functions = functions(memory.clone(), &archive, Arc::new(topics), rules, component);
+        test(InProcess { functions, memory, archive, clock }).await;
     });
 }
 
 /// A function handles of functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
-pub fn function_handles(
+pub fn functions(
     store: Arc<dyn Store>,
     archive: &Arc<SqliteArchive>,
     topics: Arc<dyn Topics>,
     rules: Rules,
     component: impl Fn(&str) -> PathBuf,
-) -> FunctionHandles {
+) -> Functions {
     let engine = engine().expect("an engine");
     tick(&engine).expect("a ticking engine");
     let catalog = Catalog::load(&engine, |name| Source::File(component(name))).expect("components that fit");
@@ -67,17 +67,10 @@ pub fn function_handles(
         metrics: Arc::new(Metrics::default()),
     };
     desk.start(&engine, &catalog, &platform);
-    FunctionHandles::start(&engine, &catalog, &platform)
+    Functions::start(&engine, &catalog, &platform)
 }
 
 /// Lets the function handles take in who may see whom, until it asks nobody any more.
-pub async fn warm_up(function_handles: &FunctionHandles) {
-    while function_handles
-        .platform
-        .checker
-        .refresh(1024, POLICY_MEMORY)
-        .await
-        .expect("a policy that can be loaded")
-        .more
-    {}
+pub async fn warm_up(functions: &Functions) {
+    while functions.platform.checker.refresh(1024, POLICY_MEMORY).await.expect("a policy that can be loaded").more {}
 }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 pub use client::{Answer, Client};
 pub use host::{Host, binary};
-pub use in_process::{InProcess, function_handles, on_a_worker, warm_up};
+pub use in_process::{InProcess, functions, on_a_worker, warm_up};
 pub use lossy_proxy::LossyProxy;
 pub use recorder::{Event, Published, Recorder};
 pub use service::Service;

@@ -75,25 +75,25 @@ fn assert_fits_its_world(name: &str) {
 fn heartbeat() {
     assert_fits_its_world("heartbeat");
     on_a_worker(Rules::default(), &[], async |bench| {
-        let standing = bench.function_handles.beat(beat("bob", "web")).await.unwrap();
+        let standing = bench.functions.beat(beat("bob", "web")).await.unwrap();
         assert_eq!((standing.state, standing.next_beat_ms), (State::Online, 30_000));
         assert_eq!(standing.version, START.0 * 1000);
 
         let idle = Beat { kind: DeviceKind::Mobile, active: false, ..beat("eve", "phone") };
-        let answers = bench.function_handles.beat_many(vec![beat("bob", "web"), idle]).await.unwrap();
+        let answers = bench.functions.beat_many(vec![beat("bob", "web"), idle]).await.unwrap();
         assert_eq!(answers[0].as_ref().map(|s| s.version), Ok(START.0 * 1000), "a second beat publishes nothing");
         assert_eq!(answers[1].as_ref().map(|s| s.state), Ok(State::Away), "never used");
 
         let choice_request = ChoiceRequest { user: user("bob"), stance: Stance::Busy, for_s: Some(60), note: None };
-        let chosen = bench.function_handles.choose_many(vec![choice_request]).await.unwrap().remove(0).unwrap();
+        let chosen = bench.functions.choose_many(vec![choice_request]).await.unwrap().remove(0).unwrap();
         assert_eq!((chosen.standing.state, chosen.choice.until), (State::Busy, Some(START + Span::seconds(60))));
 
         let device = DeviceId::parse("web").unwrap();
         let departure = Departure { user: user("bob"), device, reason: Reason::Logout };
-        let left = bench.function_handles.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
+        let left = bench.functions.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
         assert_eq!(left.state, State::Offline);
         let too_many = vec![beat("bob", "web"); 1025];
-        assert_eq!(bench.function_handles.beat_many(too_many).await, Err(Error::TooMany(1024)));
+        assert_eq!(bench.functions.beat_many(too_many).await, Err(Error::TooMany(1024)));
     });
 }
 
@@ -101,16 +101,16 @@ fn heartbeat() {
 fn query() {
     assert_fits_its_world("query");
     on_a_worker(Rules::default(), &[], async |bench| {
-        bench.function_handles.beat(beat("bob", "web")).await.unwrap();
+        bench.functions.beat(beat("bob", "web")).await.unwrap();
         bench.clock.advance(Span::seconds(20));
         let asked = vec![user("nobody"), user("bob"), user("bob")];
-        let views = bench.function_handles.look_up(Some(user("alice")), asked).await.unwrap();
+        let views = bench.functions.look_up(Some(user("alice")), asked).await.unwrap();
         let seen: Vec<_> = views.into_iter().map(|view| view.unwrap().unwrap().published).collect();
         assert_eq!((seen[0].state, seen[0].last_seen, seen[0].version), (State::Offline, None, 0));
         assert_eq!((seen[1].state, seen[1].since, seen[1].last_seen), (State::Online, Some(START), Some(START)));
         assert_eq!(seen[1], seen[2], "duplicates are answered twice");
         bench.clock.advance(Span::seconds(25));
-        let views = bench.function_handles.look_up(None, vec![user("bob")]).await.unwrap();
+        let views = bench.functions.look_up(None, vec![user("bob")]).await.unwrap();
         let bob = views.into_iter().next().unwrap().unwrap().unwrap().published;
         assert_eq!(bob.state, State::Offline, "derived, although nobody has noticed yet");
         assert_eq!(bob.last_seen, Some(START));
@@ -119,7 +119,7 @@ fn query() {
 
 /// Where one person is, for a viewer.
 async fn place(bench: &InProcess, viewer: &str, name: &str) -> Place {
-    let places = bench.function_handles.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
+    let places = bench.functions.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
     places.into_iter().next().unwrap().unwrap()
 }
 
@@ -131,18 +131,18 @@ fn state(place: &Place) -> State {
 fn subscribe() {
     assert_fits_its_world("subscribe");
     on_a_worker(Rules::default(), &[], async |bench| {
-        bench.function_handles.beat(beat("bob", "web")).await.unwrap();
+        bench.functions.beat(beat("bob", "web")).await.unwrap();
         let asked = vec![user("nobody"), user("bob"), user("bob")];
-        let places = bench.function_handles.open(Some(user("alice")), 17, asked.clone()).await.unwrap();
+        let places = bench.functions.open(Some(user("alice")), 17, asked.clone()).await.unwrap();
         let places: Vec<_> = places.into_iter().map(Result::unwrap).collect();
         assert_eq!(places.iter().map(state).collect::<Vec<_>>(), [State::Offline, State::Online, State::Online]);
         assert!(places.iter().all(|place| place.settled && place.visibility.presence && place.visibility.last_seen));
-        let above = bench.function_handles.open(Some(user("alice")), 18, asked).await;
+        let above = bench.functions.open(Some(user("alice")), 18, asked).await;
         assert_eq!(above, Err(Error::TooMany(20)), "with those watched already it is more than the limit");
 
         let unseen = ChoiceRequest { user: user("eve"), stance: Stance::Invisible, for_s: None, note: None };
-        bench.function_handles.beat(beat("eve", "web")).await.unwrap();
-        bench.function_handles.choose_many(vec![unseen]).await.unwrap().remove(0).unwrap();
+        bench.functions.beat(beat("eve", "web")).await.unwrap();
+        bench.functions.choose_many(vec![unseen]).await.unwrap().remove(0).unwrap();
         let (eve, own) = (place(&bench, "alice", "eve").await, place(&bench, "eve", "eve").await);
         assert_eq!((state(&eve), eve.settled, eve.view.unwrap().choice), (State::Offline, true, None));
         assert_eq!(own.view.unwrap().choice.unwrap().stance, Stance::Invisible, "for their own eyes");
@@ -150,7 +150,7 @@ fn subscribe() {
         bench.clock.advance(Span::seconds(45));
         let bob = place(&bench, "alice", "bob").await;
         assert_eq!((state(&bob), bob.settled), (State::Offline, false), "nobody has published it yet");
-        bench.function_handles.settle(vec![user("bob")]).await.unwrap();
+        bench.functions.settle(vec![user("bob")]).await.unwrap();
         let bob = place(&bench, "alice", "bob").await;
         assert_eq!((state(&bob), bob.settled), (State::Offline, true));
     });
@@ -166,57 +166,49 @@ async fn told(feed: &mut Feed) -> (String, State, u64) {
 #[test]
 fn subscribe_feeds_changes_and_resumes() {
     on_a_worker(Rules::default(), &[], async |bench| {
-        bench.function_handles.beat(beat("bob", "web")).await.unwrap();
+        bench.functions.beat(beat("bob", "web")).await.unwrap();
         bench.clock.advance(Span::seconds(20));
         let later = (START + Span::seconds(20)).0 * 1000;
         let (alice, watched) = (Some(user("alice")), vec![user("bob"), user("eve")]);
-        let mut feed = bench.function_handles.feed(alice.clone(), watched.clone(), None).await.unwrap();
+        let mut feed = bench.functions.feed(alice.clone(), watched.clone(), None).await.unwrap();
         assert_eq!(told(&mut feed).await, ("bob".to_owned(), State::Online, later));
         assert_eq!(told(&mut feed).await, ("eve".to_owned(), State::Offline, later));
         bench.clock.advance(Span(5));
-        bench.function_handles.beat(beat("eve", "web")).await.unwrap();
+        bench.functions.beat(beat("eve", "web")).await.unwrap();
         let (name, state, since) = told(&mut feed).await;
         assert_eq!((name.as_str(), state, since), ("eve", State::Online, later + 5_000));
 
         // That nobody reads any more is noticed with the next change, and then the watch is let go.
         let end = tokio::task::spawn_local(feed.end());
         let busy = ChoiceRequest { user: user("eve"), stance: Stance::Busy, for_s: None, note: None };
-        bench.function_handles.choose_many(vec![busy]).await.unwrap().remove(0).unwrap();
+        bench.functions.choose_many(vec![busy]).await.unwrap().remove(0).unwrap();
         let end = tokio::time::timeout(Duration::from_secs(10), end).await;
         assert_eq!(end.expect("an end in time").unwrap(), Ok(()));
 
-        let mut feed = bench.function_handles.feed(alice, watched, Some(since)).await.unwrap();
+        let mut feed = bench.functions.feed(alice, watched, Some(since)).await.unwrap();
         let (name, state, _) = told(&mut feed).await;
         assert_eq!((name.as_str(), state), ("eve", State::Busy), "bob has not changed since");
         let departure =
             Departure { user: user("bob"), device: DeviceId::parse("web").unwrap(), reason: Reason::Logout };
-        bench.function_handles.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
+        bench.functions.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
         let (name, state, _) = told(&mut feed).await;
         assert_eq!((name.as_str(), state), ("bob", State::Offline));
 
         let crowd: Vec<_> = (0..21).map(|number| user(&number.to_string())).collect();
-        assert_eq!(bench.function_handles.feed(None, crowd, None).await.err(), Some(Error::TooMany(20)));
+        assert_eq!(bench.functions.feed(None, crowd, None).await.err(), Some(Error::TooMany(20)));
     });
 }
 
 #[test]
 fn subscribe_gives_slow_reader_the_newest_only() {
     on_a_worker(Rules::default(), &[], async |bench| {
-        let mut feed = bench.function_handles.feed(None, vec![user("bob")], None).await.unwrap();
-        let mut last = bench.function_handles.beat(beat("bob", "web")).await.unwrap().version;
+        let mut feed = bench.functions.feed(None, vec![user("bob")], None).await.unwrap();
+        let mut last = bench.functions.beat(beat("bob", "web")).await.unwrap().version;
         for round in 0..100 {
             bench.clock.advance(Span(1));
             let stance = if round % 2 == 0 { Stance::Busy } else { Stance::Auto };
             let choice_request = ChoiceRequest { user: user("bob"), stance, for_s: None, note: None };
-            last = bench
-                .function_handles
-                .choose_many(vec![choice_request])
-                .await
-                .unwrap()
-                .remove(0)
-                .unwrap()
-                .standing
-                .version;
+            last = bench.functions.choose_many(vec![choice_request]).await.unwrap().remove(0).unwrap().standing.version;
         }
         let mut updates = vec![told(&mut feed).await];
         while updates.last().is_some_and(|(_, _, version)| *version < last) {
@@ -236,29 +228,23 @@ fn typing() {
         let typing_update = |name: &str, typing| TypingUpdate { user: user(name), conversation: lunch.clone(), typing };
         let typists = async |viewer: &str| {
             let asked = vec![lunch.clone(), ConversationId::parse("dinner").unwrap()];
-            let mut found = bench.function_handles.typists(Some(user(viewer)), asked).await.unwrap();
+            let mut found = bench.functions.typists(Some(user(viewer)), asked).await.unwrap();
             assert_eq!(found.pop().unwrap(), Ok(Vec::new()), "nobody types there");
             let found = found.pop().unwrap().unwrap().into_iter();
             found.map(|typist| (typist.user.into_string(), typist.until)).collect::<Vec<_>>()
         };
-        let started = bench
-            .function_handles
-            .type_many(vec![typing_update("bob", true), typing_update("eve", true)])
-            .await
-            .unwrap();
+        let started =
+            bench.functions.type_many(vec![typing_update("bob", true), typing_update("eve", true)]).await.unwrap();
         assert_eq!(started, [Ok(()), Ok(())]);
         let until = START + Span::seconds(5);
         assert_eq!(typists("alice").await, [("bob".to_owned(), until), ("eve".to_owned(), until)]);
         assert_eq!(typists("bob").await, [("eve".to_owned(), until)], "everybody knows of themselves");
         bench.clock.advance(Span::seconds(2));
-        bench.function_handles.type_many(vec![typing_update("bob", false)]).await.unwrap().remove(0).unwrap();
+        bench.functions.type_many(vec![typing_update("bob", false)]).await.unwrap().remove(0).unwrap();
         assert_eq!(typists("alice").await, [("eve".to_owned(), until)]);
         bench.clock.advance(Span::seconds(3));
         assert_eq!(typists("alice").await, [], "a start that is not repeated ends by itself");
-        assert_eq!(
-            bench.function_handles.type_many(vec![typing_update("bob", true); 1025]).await,
-            Err(Error::TooMany(1024))
-        );
+        assert_eq!(bench.functions.type_many(vec![typing_update("bob", true); 1025]).await, Err(Error::TooMany(1024)));
     });
 }
 
@@ -266,23 +252,23 @@ fn typing() {
 fn offline_sweep() {
     assert_fits_its_world("offline-sweep");
     on_a_worker(Rules::default(), &[], async |bench| {
-        bench.function_handles.beat(beat("bob", "web")).await.unwrap();
+        bench.functions.beat(beat("bob", "web")).await.unwrap();
         bench.clock.advance(Span::seconds(30));
-        bench.function_handles.beat(beat("bob", "web")).await.unwrap();
+        bench.functions.beat(beat("bob", "web")).await.unwrap();
         bench.clock.advance(Span::seconds(15));
-        let early = bench.function_handles.sweep(EVERYWHERE, 100).await.unwrap();
+        let early = bench.functions.sweep(EVERYWHERE, 100).await.unwrap();
         assert_eq!((early.examined, early.published, early.rescheduled), (1, 0, 1), "found alive, scheduled anew");
         bench.clock.advance(Span(30_250));
-        let settled = bench.function_handles.settle(vec![user("bob"), user("bob")]).await.unwrap();
+        let settled = bench.functions.settle(vec![user("bob"), user("bob")]).await.unwrap();
         assert_eq!((settled.examined, settled.published), (1, 1));
         assert_eq!(settled.lags, vec![Span(250)]);
-        let again = bench.function_handles.sweep(EVERYWHERE, 100).await.unwrap();
+        let again = bench.functions.sweep(EVERYWHERE, 100).await.unwrap();
         assert_eq!(again.examined, 0, "published once");
 
         bench.clock.advance(Rules::default().evict_after);
-        let archived = bench.function_handles.archive(EVERYWHERE, 100).await.unwrap();
+        let archived = bench.functions.archive(EVERYWHERE, 100).await.unwrap();
         assert_eq!((archived.kept, archived.dropped, bench.memory.sessions()), (1, 1, 0));
-        let views = bench.function_handles.look_up(None, vec![user("bob")]).await.unwrap();
+        let views = bench.functions.look_up(None, vec![user("bob")]).await.unwrap();
         let bob = views.into_iter().next().unwrap().unwrap().unwrap().published;
         assert_eq!(bob.last_seen, Some(START + Span::seconds(30)), "the archive remembers");
     });
@@ -291,7 +277,7 @@ fn offline_sweep() {
 /// What a viewer may see of these, by the functions.
 async fn rulings(bench: &InProcess, viewer: Option<&str>, subjects: &[&str]) -> Vec<(Ruling, bool)> {
     let subjects: Vec<UserId> = subjects.iter().map(|subject| user(subject)).collect();
-    let verdicts = bench.function_handles.check(viewer.map(user), subjects.iter().collect()).await.unwrap();
+    let verdicts = bench.functions.check(viewer.map(user), subjects.iter().collect()).await.unwrap();
     verdicts.into_iter().map(|Verdict { presence, last_seen }| (presence, last_seen)).collect()
 }
 
@@ -304,7 +290,7 @@ fn restriction_check() {
     for warm in [false, true] {
         on_a_worker(Rules::default(), &[], async |bench| {
             if warm {
-                warm_up(&bench.function_handles).await;
+                warm_up(&bench.functions).await;
             }
             let changes = vec![
                 Change::Restrict(user("mallory")),
@@ -315,7 +301,7 @@ fn restriction_check() {
                 Change::AddContact(user("carol"), user("bob")),
                 Change::SetPrivacy(user("dave"), privacy(Audience::Everyone, Audience::Nobody)),
             ];
-            let outcomes = bench.function_handles.apply(changes).await.unwrap();
+            let outcomes = bench.functions.apply(changes).await.unwrap();
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
             let asked = ["mallory", "42", "65537", "65538", "65543", "bob", "carol", "dave", "alice", "bob"];
             let restricted = hidden(Ruling::Restricted);
@@ -338,7 +324,7 @@ fn restriction_check() {
             let seen = rulings(&bench, None, &["mallory", "bob", "carol", "dave"]).await;
             assert_eq!(seen, [restricted, open, open, open], "a service sees all but the restricted");
 
-            let own = bench.function_handles.settings_of(user("carol")).await.unwrap();
+            let own = bench.functions.settings_of(user("carol")).await.unwrap();
             assert_eq!(own.privacy, privacy(Audience::Contacts, Audience::Everyone));
             assert_eq!((own.contacts, own.blocks), (vec![user("bob")], vec![]));
             let taken_back = vec![
@@ -347,13 +333,13 @@ fn restriction_check() {
                 Change::Unblock(user("bob"), user("alice")),
                 Change::RemoveContact(user("carol"), user("bob")),
             ];
-            let outcomes = bench.function_handles.apply(taken_back).await.unwrap();
+            let outcomes = bench.functions.apply(taken_back).await.unwrap();
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
             let asked = ["42", "65537", "65543", "bob"];
             assert_eq!(rulings(&bench, Some("alice"), &asked).await, [open, open, restricted, open], "warm: {warm}");
             assert_eq!(rulings(&bench, Some("bob"), &["carol"]).await, [private], "warm: {warm}");
             let crowd: Vec<UserId> = (0..=MAX_SUBJECTS).map(|number| user(&number.to_string())).collect();
-            let check = bench.function_handles.check(None, crowd.iter().collect()).await;
+            let check = bench.functions.check(None, crowd.iter().collect()).await;
             assert_eq!(check, Err(Error::TooMany(MAX_SUBJECTS as u32)));
         });
     }

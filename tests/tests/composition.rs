@@ -56,27 +56,26 @@ fn composed_function_decides_like_linked_one() {
     let composed: Vec<(&str, &str)> = composed.iter().map(|(name, file)| (*name, file.as_str())).collect();
     for replace in [&composed[..], &[]] {
         on_a_worker(Rules::default(), replace, async |bench| {
-            let function_handles = &bench.function_handles;
+            let functions = &bench.functions;
             for name in ["bob", "carol"] {
                 let device = DeviceId::parse("web").unwrap();
                 let beat = Beat { user: user(name), device, kind: DeviceKind::Web, active: true };
-                function_handles.beat(beat).await.unwrap();
+                functions.beat(beat).await.unwrap();
             }
-            function_handles.apply(vec![Change::Block(user("bob"), user("alice"))]).await.unwrap().remove(0).unwrap();
+            functions.apply(vec![Change::Block(user("bob"), user("alice"))]).await.unwrap().remove(0).unwrap();
             let asked = vec![user("bob"), user("carol")];
-            let views = function_handles.look_up(Some(user("alice")), asked.clone()).await.unwrap();
+            let views = functions.look_up(Some(user("alice")), asked.clone()).await.unwrap();
             assert_eq!(views[0], Ok(None), "bob blocked alice");
             assert_eq!(views[1].as_ref().unwrap().as_ref().unwrap().published.state, State::Online);
-            let places = function_handles.open(Some(user("alice")), 0, asked).await.unwrap();
+            let places = functions.open(Some(user("alice")), 0, asked).await.unwrap();
             let seen: Vec<bool> = places.into_iter().map(|place| place.unwrap().visibility.presence).collect();
             assert_eq!(seen, [false, true]);
             let conversation = ConversationId::parse("room").unwrap();
             for name in ["bob", "carol"] {
                 let typing_update = TypingUpdate { user: user(name), conversation: conversation.clone(), typing: true };
-                function_handles.type_many(vec![typing_update]).await.unwrap().remove(0).unwrap();
+                functions.type_many(vec![typing_update]).await.unwrap().remove(0).unwrap();
             }
-            let typists =
-                function_handles.typists(Some(user("alice")), vec![conversation]).await.unwrap().remove(0).unwrap();
+            let typists = functions.typists(Some(user("alice")), vec![conversation]).await.unwrap().remove(0).unwrap();
             let typists: Vec<&str> = typists.iter().map(|typist| typist.user.as_str()).collect();
             assert_eq!(typists, ["carol"]);
         });

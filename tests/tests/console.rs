@@ -114,7 +114,7 @@ fn redis_stats_move_and_count_whole_store() {
     assert_eq!(stats(&hosts[1])["totals"]["heartbeats"], 0, "what is counted is each host's own");
     assert_eq!(hosts[0].client("eve").beat("web").status, 200);
     becomes(&hosts[1], "/people/here", is(json!(1)));
-    assert!(hosts[1].metric("rollcall_here") >= 1.0);
+    assert!(hosts[1].metric("rollcall_users_online") >= 1.0);
     server.kill();
     becomes(&hosts[0], "/store/answers", is(json!(false)));
     becomes(&hosts[0], "/people/here", is(Value::Null));
@@ -122,7 +122,7 @@ fn redis_stats_move_and_count_whole_store() {
     // What it was before is not what it is.
     eventually("nobody is said to be here", SOON, || {
         let metrics = hosts[1].client("prometheus").get("/metrics").text;
-        metrics.contains("rollcall_heartbeats_total") && !metrics.contains("rollcall_here")
+        metrics.contains("rollcall_heartbeats_total") && !metrics.contains("rollcall_users_online")
     });
 }
 

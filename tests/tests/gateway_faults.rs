@@ -430,7 +430,7 @@ fn stalled_reader_cannot_block_shutdown() {
     let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
     let _slow = Transport::BOTH.map(|transport| Slow::open(&host, transport, &users));
-    eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watched_people") >= 10.0);
+    eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watched_users") >= 10.0);
     flap(&clients, 40);
     let began = Instant::now();
     host.stop();

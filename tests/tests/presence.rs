@@ -289,7 +289,7 @@ fn sixteen_concurrent_clients_are_answered() {
     });
     assert_eq!(host.metric("rollcall_heartbeats_total"), 800.0);
     // The store is counted at most once a second.
-    eventually("all 800 are counted online", Duration::from_secs(5), || host.metric("rollcall_here") == 800.0);
+    eventually("all 800 are counted online", Duration::from_secs(5), || host.metric("rollcall_users_online") == 800.0);
     host.stop();
 }
 

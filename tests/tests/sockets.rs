@@ -42,11 +42,11 @@ fn exceeding_a_limit_changes_nothing() {
         let mut alice = Socket::open(service.first(), "alice", "watch_only=true");
         let watch = |users: &[String]| json!({ "op": "watch", "users": users });
         assert_eq!(alice.refused(&watch(&users))["type"], too_many);
-        assert_eq!(service.first().metric("rollcall_watched_people"), 0.0, "none of the twenty-one");
+        assert_eq!(service.first().metric("rollcall_watched_users"), 0.0, "none of the twenty-one");
         let first: Vec<String> = users[..19].iter().cloned().chain([FENCE.to_owned()]).collect();
         assert_eq!(alice.ask(&watch(&first)).data["presences"].as_array().unwrap().len(), 20);
         assert_eq!(alice.refused(&watch(&users[19..]))["type"], too_many);
-        assert_eq!(service.first().metric("rollcall_watched_people"), 20.0, "neither of the two");
+        assert_eq!(service.first().metric("rollcall_watched_users"), 20.0, "neither of the two");
         assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "who is watched already is none more");
 
         service.last().client("u20").beat("web");
@@ -73,7 +73,7 @@ fn unwatched_users_release_their_topics() {
         alice.ask(&json!({ "op": "watch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));
         let watched = || {
             let metric = |name: &str| service.first().metric(name);
-            (metric("rollcall_watchers"), metric("rollcall_watched_people"), metric("rollcall_watched_conversations"))
+            (metric("rollcall_watchers"), metric("rollcall_watched_users"), metric("rollcall_watched_conversations"))
         };
         assert_eq!(watched().0, 2.0);
         alice.done(&json!({ "op": "unwatch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));

@@ -352,11 +352,11 @@ test("hidden pages pause watching and stay online", async () => {
   const other = await pages.open(host.url, "alice10", { pauseAfter: 100 }, context);
   await watch(other, "bob10");
   await sees(other, "bob10", "offline");
-  const watched = await host.metric("rollcall_watched_people");
+  const watched = await host.metric("rollcall_watched_users");
   await show(one, false);
   await show(other, false);
   await is(other, "paused");
-  await until("bob is not watched", async () => (await host.metric("rollcall_watched_people")) === watched - 1);
+  await until("bob is not watched", async () => (await host.metric("rollcall_watched_users")) === watched - 1);
   const bob = await pages.open(host.url, "bob10");
   await is(bob, "online");
   expect(await states(other, "bob10")).toEqual(["offline"]);

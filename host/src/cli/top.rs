@@ -39,7 +39,7 @@ pub struct TopArgs {
 }
 
 /// How it is shown.
-enum Manner {
+enum Output {
     Objects,
     Page,
     Screen(Screen),
@@ -48,18 +48,18 @@ enum Manner {
 /// Looks until the process is told to end, or the host refuses.
 pub async fn top(args: &TopArgs) -> Result<()> {
     let remote = Remote::new(&args.remote)?;
-    let manner = match args.json {
-        true => Manner::Objects,
-        false if is_for_eyes() && !args.once => Manner::Screen(Screen::open()?),
-        false => Manner::Page,
+    let output = match args.json {
+        true => Output::Objects,
+        false if is_for_eyes() && !args.once => Output::Screen(Screen::open()?),
+        false => Output::Page,
     };
     tokio::select! {
-        looked = keep_looking(&remote, args.once, &manner) => looked,
+        looked = keep_looking(&remote, args.once, &output) => looked,
         interrupted = interrupted() => Ok(interrupted?),
     }
 }
 
-async fn keep_looking(remote: &Remote, once: bool, manner: &Manner) -> Result<()> {
+async fn keep_looking(remote: &Remote, once: bool, output: &Output) -> Result<()> {
     let mut looks: VecDeque<Stats> = VecDeque::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -79,7 +79,7 @@ async fn keep_looking(remote: &Remote, once: bool, manner: &Manner) -> Result<()
             looks.pop_front();
         }
         let window = looks.front().zip(looks.back()).filter(|_| looks.len() > 1).map(|(from, to)| Window::of(from, to));
-        let shown = show(manner, remote, window.as_ref(), trouble.as_deref());
+        let shown = show(output, remote, window.as_ref(), trouble.as_deref());
         match shown {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             shown => shown.context("cannot write to standard output")?,
@@ -96,14 +96,14 @@ async fn look(remote: &Remote) -> Result<Stats, Trouble> {
         .map_err(|error| Trouble::Refused(format!("the answer is none of Rollcall's: {error}")))
 }
 
-fn show(manner: &Manner, remote: &Remote, window: Option<&Window>, trouble: Option<&str>) -> io::Result<()> {
+fn show(output: &Output, remote: &Remote, window: Option<&Window>, trouble: Option<&str>) -> io::Result<()> {
     let host = remote.address.as_str();
-    match (manner, window) {
-        (Manner::Screen(screen), window) => screen.draw(&table::lines(host, window, trouble)),
+    match (output, window) {
+        (Output::Screen(screen), window) => screen.draw(&table::lines(host, window, trouble)),
         (_, None) => trouble.map_or(Ok(()), complain),
         (_, Some(_)) if trouble.is_some() => trouble.map_or(Ok(()), complain),
-        (Manner::Objects, Some(window)) => print(&serde_json::to_string(window)?),
-        (Manner::Page, Some(window)) => {
+        (Output::Objects, Some(window)) => print(&serde_json::to_string(window)?),
+        (Output::Page, Some(window)) => {
             let lines = table::lines(host, Some(window), None);
             print(&lines.iter().map(|line| line.plain() + "\n").collect::<String>())
         }

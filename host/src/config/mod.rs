@@ -7,13 +7,13 @@
 //! is never seen in a list of processes, in a log or in what `rollcall config` prints. A password in a URL belongs into
 //! a variable or the file for the same reason; wherever a URL is shown, it is left out.
 
-mod fault;
-mod layers;
-mod names;
-mod places;
+mod error;
+mod layer;
 mod render;
 mod settings;
-mod values;
+mod suggestion;
+mod urls;
+mod value;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use rollcall_api::{Access, Expect, Keys, Limits};
 use rollcall_core::Rules;
 
 pub use crate::http::origins::Origins;
-pub use fault::{Fault, Origin};
-pub use layers::Layer;
-pub use places::{ArchiveUrl, StoreUrl, Url};
+pub use error::{ConfigError, Origin};
+pub use layer::Layer;
 pub use render::example;
 pub use settings::{Config, Group, SETTINGS, Setting};
-pub use values::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Value};
+pub use urls::{ArchiveUrl, StoreUrl, Url};
+pub use value::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Value};
 
-use crate::hub::Manners;
-use layers::CONFIG_VARIABLE;
+use crate::hub::HubOptions;
+use layer::CONFIG_VARIABLE;
 
 /// What the command line says about the configuration.
 #[derive(Debug, Clone, Default)]
@@ -51,11 +51,11 @@ pub struct Loaded {
 
 impl Loaded {
     /// Reads the file, if one is named, the environment and the flags, and checks what comes of it.
-    pub fn read(flags: &Flags, variables: &[(OsString, OsString)]) -> Result<Self, Fault> {
+    pub fn read(flags: &Flags, variables: &[(OsString, OsString)]) -> Result<Self, ConfigError> {
         let file = match config_file(flags, variables) {
             Some((path, origin)) => {
                 let read = std::fs::read_to_string(path);
-                let text = read.map_err(|error| Fault::Unreadable { path: path.to_owned(), origin, error })?;
+                let text = read.map_err(|error| ConfigError::Unreadable { path: path.to_owned(), origin, error })?;
                 Layer::from_file(path, &text)?
             }
             None => Layer::default(),
@@ -119,16 +119,16 @@ impl Config {
     }
 
     /// How connections that stay are treated.
-    pub(crate) fn manners(&self) -> Manners {
-        Manners { recheck: self.recheck, crowd: self.crowd, crowd_interval: self.crowd_interval }
+    pub(crate) fn hub_options(&self) -> HubOptions {
+        HubOptions { recheck: self.recheck, crowd: self.crowd, crowd_interval: self.crowd_interval }
     }
 
     /// How callers are known. Reads the key file; without one, refuses to serve anything but loopback.
-    pub fn access(&self) -> Result<Access, Fault> {
+    pub fn access(&self) -> Result<Access, ConfigError> {
         let Some(path) = &self.token_key else { return self.open_access() };
         let read = std::fs::read_to_string(path);
-        let text = read.map_err(|error| Fault::KeyUnreadable { path: path.clone(), error })?;
-        let keys = Keys::from_text(&text).map_err(|error| Fault::Key { path: path.clone(), error })?;
+        let text = read.map_err(|error| ConfigError::KeyUnreadable { path: path.clone(), error })?;
+        let keys = Keys::from_text(&text).map_err(|error| ConfigError::Key { path: path.clone(), error })?;
         Ok(Access::Keyed { keys, expect: self.expect() })
     }
 
@@ -137,16 +137,16 @@ impl Config {
         Expect { issuer: self.token_issuer.clone(), audience: self.token_audience.clone() }
     }
 
-    fn open_access(&self) -> Result<Access, Fault> {
+    fn open_access(&self) -> Result<Access, ConfigError> {
         if self.token_issuer.is_some() {
-            return Err(Fault::Unchecked { name: "token_issuer" });
+            return Err(ConfigError::Unchecked { name: "token_issuer" });
         }
         if self.token_audience.is_some() {
-            return Err(Fault::Unchecked { name: "token_audience" });
+            return Err(ConfigError::Unchecked { name: "token_audience" });
         }
         // `::ffff:127.0.0.1` is loopback too.
         if !self.listen.ip().to_canonical().is_loopback() {
-            return Err(Fault::Exposed { listen: self.listen });
+            return Err(ConfigError::Exposed { listen: self.listen });
         }
         Ok(Access::Open)
     }

@@ -12,10 +12,10 @@ use rollcall_api::{MAX_BATCH_BEATS, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, MAX_QU
 use rollcall_core::{Rules, Span};
 use rollcall_store::DEFAULT_SHARDS;
 
-use super::fault::Fault;
-use super::layers::Layer;
-use super::places::{ArchiveUrl, StoreUrl};
-use super::values::{Components, LogFilter, LogFormat, Notice, Preset, Value};
+use super::error::ConfigError;
+use super::layer::Layer;
+use super::urls::{ArchiveUrl, StoreUrl};
+use super::value::{Components, LogFilter, LogFormat, Notice, Preset, Value};
 use crate::http::origins::Origins;
 
 /// The engine's pool of instances is sized for as many workers and no more.
@@ -160,7 +160,7 @@ macro_rules! settings {
 
         impl Config {
             /// Takes what was given and the defaults for the rest, where these times are the preset's.
-            pub(super) fn assemble(given: &Layer, times: &Rules) -> Result<Self, Fault> {
+            pub(super) fn assemble(given: &Layer, times: &Rules) -> Result<Self, ConfigError> {
                 Ok(Self { $($( $name: {
                     let default: fn(&Rules) -> $kind = $default;
                     match given.read::<$kind>(stringify!($name))? {

@@ -23,15 +23,15 @@ use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 
 use crate::http::console::Console;
-use crate::hub::{Gateway, Visitor, handshake, retry_ms};
-use crate::jobs::policy_sync::Followers;
-use crate::runtime::FunctionHandles;
-use crate::stats::Overview;
+use crate::hub::{Hub, UpgradedConnection, handshake, retry_ms};
+use crate::jobs::policy_sync::PolicySyncHandle;
+use crate::runtime::Functions;
+use crate::stats::SharedStats;
 
 /// One worker's edge.
 pub(crate) struct Edge {
     /// The functions to call.
-    pub(crate) function_handles: FunctionHandles,
+    pub(crate) functions: Functions,
     /// Who may ask.
     pub(crate) access: Arc<Access>,
     /// From which pages.
@@ -39,11 +39,11 @@ pub(crate) struct Edge {
     /// How much at once.
     pub(crate) limits: Limits,
     /// Whoever keeps this host in step with who may see whom.
-    pub(crate) followers: Followers,
+    pub(crate) followers: PolicySyncHandle,
     /// Where connections that stay are served.
-    pub(crate) gateway: Rc<Gateway>,
+    pub(crate) hub: Rc<Hub>,
     /// What all workers know together.
-    pub(crate) overview: Arc<Overview>,
+    pub(crate) shared_stats: Arc<SharedStats>,
     /// Pages for people.
     pub(crate) console: Arc<Console>,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Answer<B> {
     /// An answer, with such a body.
     Reply(Response<B>),
     /// A connection that stays, to be taken over.
-    Visit(Visitor),
+    Upgrade(UpgradedConnection),
 }
 
 /// The same, before it is on its way.
@@ -71,15 +71,15 @@ impl Edge {
         let (template, called) = self.dispatch(request).await;
         let status = match &called {
             Called::Reply(reply) => reply.status().as_u16(),
-            Called::Visit(visitor) => visitor.status(),
+            Called::Upgrade(upgraded) => upgraded.status(),
         };
-        self.function_handles.platform.metrics.answered(template, status, began.elapsed());
+        self.functions.platform.metrics.answered(template, status, began.elapsed());
         match called {
             Called::Reply(mut reply) => {
                 origin.iter().for_each(|origin| stamp(reply.headers_mut(), origin));
                 Answer::Reply(reply.map(|body| if head_only { Full::default() } else { Full::from(body) }))
             }
-            Called::Visit(visitor) => Answer::Visit(visitor.of(origin)),
+            Called::Upgrade(upgraded) => Answer::Upgrade(upgraded.of(origin)),
         }
     }
 
@@ -117,8 +117,8 @@ impl Edge {
         let bytes = if limit == 0 { Bytes::new() } else { read(body, headers, limit).await? };
         let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes, last_event_id: text(LAST_EVENT_ID) };
         match decode(function, &query, &caller, body, &self.limits)? {
-            Call::Subscribe(subscribe) => match Visitor::subscribe(&self.gateway, subscribe).await {
-                Ok(visitor) => Ok(Called::Visit(visitor)),
+            Call::Subscribe(subscribe) => match UpgradedConnection::subscribe(&self.hub, subscribe).await {
+                Ok(upgraded) => Ok(Called::Upgrade(upgraded)),
                 // A browser that resumes by itself gives up for ever on anything but a stream: it gets one that tells it when
                 // to come back.
                 Err(Error::Unavailable(_)) if headers.contains_key(LAST_EVENT_ID) => {
@@ -126,7 +126,9 @@ impl Edge {
                 }
                 Err(error) => Err(logged(error).into()),
             },
-            Call::Socket(connect) => Ok(Called::Visit(Visitor::socket(&self.gateway, connect, handshake(headers)?))),
+            Call::Socket(connect) => {
+                Ok(Called::Upgrade(UpgradedConnection::socket(&self.hub, connect, handshake(headers)?)))
+            }
             call => Ok(Called::Reply(self.call(call).await.map_err(logged)?)),
         }
     }
@@ -135,37 +137,34 @@ impl Edge {
         match call {
             Call::Beat(beat) => {
                 let user = beat.user.clone();
-                let standing = self.function_handles.beat(beat).await?;
-                self.function_handles.platform.metrics.beaten(1);
+                let standing = self.functions.beat(beat).await?;
+                self.functions.platform.metrics.beaten(1);
                 Ok(responses::heartbeat(&user, &standing))
             }
             Call::Beats(beats) => {
                 let good = beats.good.clone();
-                let outcomes = if good.is_empty() { Vec::new() } else { self.function_handles.beat_many(good).await? };
-                self.function_handles
-                    .platform
-                    .metrics
-                    .beaten(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
+                let outcomes = if good.is_empty() { Vec::new() } else { self.functions.beat_many(good).await? };
+                self.functions.platform.metrics.beaten(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
                 Ok(responses::heartbeats(&beats, &outcomes))
             }
             Call::Leave(departure) => {
                 let user = departure.user.clone();
-                Ok(responses::leave(&user, &only(self.function_handles.leave_many(vec![departure]).await?)?))
+                Ok(responses::leave(&user, &only(self.functions.leave_many(vec![departure]).await?)?))
             }
             Call::Choose(choice_request) => {
                 let user = choice_request.user.clone();
-                Ok(responses::status(&user, &only(self.function_handles.choose_many(vec![choice_request]).await?)?))
+                Ok(responses::status(&user, &only(self.functions.choose_many(vec![choice_request]).await?)?))
             }
             Call::LookUp(look_up) => {
-                let views = self.function_handles.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
+                let views = self.functions.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
                 Ok(responses::look_up(&look_up, &views))
             }
             Call::Type(typing_update) => {
-                only(self.function_handles.type_many(vec![typing_update.clone()]).await?)?;
-                Ok(responses::typing(&typing_update, self.function_handles.platform.rules.typing_ttl))
+                only(self.functions.type_many(vec![typing_update.clone()]).await?)?;
+                Ok(responses::typing(&typing_update, self.functions.platform.rules.typing_ttl))
             }
             Call::Typists { viewer, conversation } => {
-                let typists = only(self.function_handles.typists(viewer, vec![conversation.clone()]).await?)?;
+                let typists = only(self.functions.typists(viewer, vec![conversation.clone()]).await?)?;
                 Ok(responses::typists(&conversation, typists.iter().map(|typist| (&typist.user, typist.until))))
             }
             Call::Privacy { user } => self.privacy(&user).await,
@@ -182,9 +181,9 @@ impl Edge {
             Call::Subscribe(_) | Call::Socket(_) => Err(Error::Denied),
             Call::Sweep(sweep) => {
                 let limit = sweep.limit.unwrap_or(MAX_BATCH as u32);
-                let everywhere = Shards { first: 0, end: self.function_handles.platform.store.shards() };
-                let settled = self.function_handles.sweep(everywhere, limit).await?;
-                self.function_handles.platform.metrics.settled("request", &settled);
+                let everywhere = Shards { first: 0, end: self.functions.platform.store.shards() };
+                let settled = self.functions.sweep(everywhere, limit).await?;
+                self.functions.platform.metrics.settled("request", &settled);
                 Ok(responses::sweep(&Settled {
                     examined: settled.examined,
                     published: settled.published,
@@ -215,9 +214,9 @@ impl Edge {
         // Nobody's device is called by the time of asking, to the nanosecond: whoever is named like the canary stays.
         let device = DeviceId::parse(format!("canary {:?}", SystemTime::now().duration_since(UNIX_EPOCH)))?;
         let departure = Departure { user: user.clone(), device, reason: Reason::Logout };
-        only(self.function_handles.leave_many(vec![departure]).await?)?;
-        only(self.function_handles.look_up(None, vec![user.clone()]).await?)?;
-        self.function_handles.settle(vec![user]).await?;
+        only(self.functions.leave_many(vec![departure]).await?)?;
+        only(self.functions.look_up(None, vec![user.clone()]).await?)?;
+        self.functions.settle(vec![user]).await?;
         Ok(())
     }
 }

@@ -12,12 +12,12 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::http::console::{self, Console};
-use crate::http::worker::{Arrival, Post, Worker};
-use crate::hub::{Presences, Rosters};
-use crate::jobs::policy_sync::{Pace, followers};
+use crate::http::worker::{AcceptedConnection, Worker, WorkerAssignment};
+use crate::hub::{ConnectedDevices, Hubs};
+use crate::jobs::policy_sync::{PolicySyncOptions, followers};
 use crate::runtime::{Catalog, Checker, Platform, Source, engine, tick};
-use crate::stats::{About, Overview};
-use crate::storage::{self, Backing};
+use crate::stats::{HostInfo, SharedStats};
+use crate::storage::{self, Storage};
 
 /// A worker has its own functions and connections; beyond this many, one more gains nothing that was ever measured.
 const MAX_DEFAULT_WORKERS: usize = 64;
@@ -32,33 +32,40 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, co
     // One thread beside this one, for what keeps connections to stores alive.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).thread_name("rollcall-store").enable_all().build()?;
-    let backing = runtime.block_on(Backing::open(config))?;
+    let storage = runtime.block_on(Storage::open(config))?;
     let listener = TcpListener::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let worker_count = worker_count(config);
-    let (checkers, desks): (Vec<_>, Vec<_>) = (0..instances(config, worker_count)).map(|_| Checker::open()).unzip();
+    let (checkers, checker_instances): (Vec<_>, Vec<_>) =
+        (0..instances(config, worker_count)).map(|_| Checker::open()).unzip();
     let checker = checkers.first().cloned().context("there is at least one worker")?;
     let platform = Platform {
-        store: Arc::clone(&backing.store),
-        archive: Arc::clone(&backing.archive),
-        topics: Arc::clone(&backing.topics),
-        policies: Arc::clone(&backing.policies),
+        store: Arc::clone(&storage.store),
+        archive: Arc::clone(&storage.archive),
+        topics: Arc::clone(&storage.topics),
+        policies: Arc::clone(&storage.policies),
         checker,
         policy_memory: config.policy_memory,
         rules: config.rules(),
-        metrics: Arc::new(backing.metrics()),
+        metrics: Arc::new(storage.metrics()),
     };
     runtime.block_on(catalog.prove(&engine, &platform))?;
-    let pace = Pace { memory_bytes: config.policy_memory, spread: backing.spread() };
-    let (rosters, questions) = Rosters::of(worker_count as usize);
-    let (followers, posts) = {
+    let sync_options = PolicySyncOptions { memory_bytes: config.policy_memory, spread: storage.spread() };
+    let (hubs, queries) = Hubs::of(worker_count as usize);
+    let (followers, assignments) = {
         let _runtime = runtime.enter();
-        let (followers, following, invalidated) = followers(checkers.clone(), &platform, pace, worker_count as usize);
-        let mut desks = desks.into_iter().zip(following);
-        let post = |((plan, invalidated), questions)| Post { plan, desk: desks.next(), invalidated, questions };
-        (followers, backing.plans(worker_count).into_iter().zip(invalidated).zip(questions).map(post).collect())
+        let (followers, following, invalidated) =
+            followers(checkers.clone(), &platform, sync_options, worker_count as usize);
+        let mut checker_instances = checker_instances.into_iter().zip(following);
+        let assignment = |((plan, invalidated), queries)| WorkerAssignment {
+            plan,
+            checker_instance: checker_instances.next(),
+            invalidated,
+            queries,
+        };
+        (followers, storage.plans(worker_count).into_iter().zip(invalidated).zip(queries).map(assignment).collect())
     };
-    let overview = Overview::new(about(config, &access, &platform), backing.census(), rosters);
+    let shared_stats = SharedStats::new(about(config, &access, &platform), storage.online_counter(), hubs);
     let worker = Worker {
         engine,
         catalog,
@@ -66,25 +73,25 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, co
         access: Arc::clone(&access),
         origins: Arc::new(config.origins.clone()),
         limits: config.limits(),
-        manners: config.manners(),
-        present: Presences::default(),
+        hub_options: config.hub_options(),
+        present: ConnectedDevices::default(),
         followers,
-        overview: Arc::new(overview),
+        shared_stats: Arc::new(shared_stats),
         console: Arc::new(Console::new(console)),
         drain: config.drain,
     };
     let (ending, ended) = watch::channel(false);
-    let workers = workers(&worker, &checkers, posts, &ended)?;
+    let workers = workers(&worker, &checkers, assignments, &ended)?;
     drop(worker);
     // Before anybody is told that the service is there: from then on it may be told to end.
     let signals = runtime.block_on(async { Signals::listen() })?;
     announce(config, address, &access);
-    runtime.block_on(backing.opened())?;
+    runtime.block_on(storage.opened())?;
     let asked = runtime.block_on(accept(listener, &workers, signals, config.max_connections))?;
     tracing::info!("ending: no new connections are taken, open ones are finished");
     ending.send_replace(true);
     let joined: Vec<_> = workers.into_iter().map(|worker| worker.thread.join()).collect();
-    runtime.block_on(backing.close())?;
+    runtime.block_on(storage.close())?;
     for ended in joined {
         ended.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
     }
@@ -102,8 +109,8 @@ enum Asked {
     ByFailure,
 }
 
-fn about(config: &Config, access: &Access, platform: &Platform) -> About {
-    About {
+fn about(config: &Config, access: &Access, platform: &Platform) -> HostInfo {
+    HostInfo {
         started: platform.topics.now(),
         store: storage::store_name(config),
         archive: storage::archive_name(config),
@@ -123,7 +130,7 @@ fn source(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, nam
 
 /// A running worker.
 struct Running {
-    arrivals: mpsc::UnboundedSender<Arrival>,
+    accepted: mpsc::UnboundedSender<AcceptedConnection>,
     thread: JoinHandle<std::io::Result<()>>,
 }
 
@@ -142,17 +149,17 @@ fn instances(config: &Config, workers: u32) -> u32 {
 fn workers(
     worker: &Worker,
     checkers: &[Checker],
-    posts: Vec<Post>,
+    assignments: Vec<WorkerAssignment>,
     ended: &watch::Receiver<bool>,
 ) -> Result<Vec<Running>> {
     let mut running = Vec::new();
-    for ((index, post), checker) in posts.into_iter().enumerate().zip(checkers.iter().cycle()) {
+    for ((index, assignment), checker) in assignments.into_iter().enumerate().zip(checkers.iter().cycle()) {
         let mut worker = worker.clone();
         worker.platform.checker = checker.clone();
-        let (arrivals, queue) = mpsc::unbounded_channel();
+        let (accepted, queue) = mpsc::unbounded_channel();
         let ended = ended.clone();
         let thread = std::thread::Builder::new().name(format!("rollcall-{index}"));
-        running.push(Running { arrivals, thread: thread.spawn(move || worker.run(post, queue, ended))? });
+        running.push(Running { accepted, thread: thread.spawn(move || worker.run(assignment, queue, ended))? });
     }
     Ok(running)
 }
@@ -214,7 +221,7 @@ async fn accept(
         // A small answer must not wait for the next one.
         let _ = stream.set_nodelay(true);
         if let (Some(worker), Ok(stream)) = (turns.next(), stream.into_std()) {
-            let _ = worker.arrivals.send((stream, permit));
+            let _ = worker.accepted.send((stream, permit));
         }
     }
 }

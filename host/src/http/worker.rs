@@ -21,13 +21,13 @@ use wasmtime::Engine;
 use crate::http::console::Console;
 use crate::http::edge::{Answer, Edge};
 use crate::http::origins::Origins;
-use crate::http::write_timeout::Patient;
-use crate::hub::{Gateway, Manners, Presences, Question};
+use crate::http::write_timeout::WriteTimeoutStream;
+use crate::hub::{ConnectedDevices, Hub, HubOptions, HubQuery};
 use crate::jobs::Plan;
-use crate::jobs::policy_sync::{Follower, Followers, Invalidated};
+use crate::jobs::policy_sync::{Invalidated, PolicySync, PolicySyncHandle};
 use crate::metrics::Metrics;
-use crate::runtime::{Catalog, Desk, FunctionHandles, Platform};
-use crate::stats::Overview;
+use crate::runtime::{Catalog, CheckerInstance, Functions, Platform};
+use crate::stats::SharedStats;
 
 /// How long a client may take to send the head of a request, or hold a connection idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -35,8 +35,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long the store may take at the end to hear of the last connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A connection to be served, with its place among the most that may be open.
-pub(crate) type Arrival = (TcpStream, OwnedSemaphorePermit);
+/// A connection to be served, with its slot among the most that may be open.
+pub(crate) type AcceptedConnection = (TcpStream, OwnedSemaphorePermit);
 
 /// Everything that one worker needs.
 #[derive(Clone)]
@@ -48,13 +48,13 @@ pub(crate) struct Worker {
     pub(crate) origins: Arc<Origins>,
     pub(crate) limits: Limits,
     /// How connections that stay are treated.
-    pub(crate) manners: Manners,
+    pub(crate) hub_options: HubOptions,
     /// Who is connected, on all workers.
-    pub(crate) present: Presences,
+    pub(crate) present: ConnectedDevices,
     /// Whoever keeps this host in step with who may see whom.
-    pub(crate) followers: Followers,
+    pub(crate) followers: PolicySyncHandle,
     /// What all workers know together.
-    pub(crate) overview: Arc<Overview>,
+    pub(crate) shared_stats: Arc<SharedStats>,
     /// Pages for people.
     pub(crate) console: Arc<Console>,
     /// How long to wait for open connections once the service ends.
@@ -62,64 +62,62 @@ pub(crate) struct Worker {
 }
 
 /// One worker's own part of the work.
-pub(crate) struct Post {
+pub(crate) struct WorkerAssignment {
     /// What it does although nobody calls.
     pub(crate) plan: Plan,
     /// The instance of `restriction-check` that lives here, if one does, and its follower.
-    pub(crate) desk: Option<(Desk, Follower)>,
+    pub(crate) checker_instance: Option<(CheckerInstance, PolicySync)>,
     /// Whose relations changed.
     pub(crate) invalidated: mpsc::UnboundedReceiver<Invalidated>,
     /// What somebody wants to know about who watches whom.
-    pub(crate) questions: mpsc::UnboundedReceiver<Question>,
+    pub(crate) queries: mpsc::UnboundedReceiver<HubQuery>,
 }
 
 impl Worker {
     /// Serves until `ending` turns true and the connections are done.
     pub(crate) fn run(
         self,
-        post: Post,
-        arrivals: mpsc::UnboundedReceiver<Arrival>,
+        assignment: WorkerAssignment,
+        accepted: mpsc::UnboundedReceiver<AcceptedConnection>,
         ending: watch::Receiver<bool>,
     ) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        LocalSet::new().block_on(&runtime, self.serve(post, arrivals, ending));
+        LocalSet::new().block_on(&runtime, self.serve(assignment, accepted, ending));
         Ok(())
     }
 
     async fn serve(
         self,
-        post: Post,
-        mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+        assignment: WorkerAssignment,
+        mut accepted: mpsc::UnboundedReceiver<AcceptedConnection>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let Post { plan, desk, invalidated, questions } = post;
-        let follower = desk.map(|(desk, follower)| {
-            desk.start(&self.engine, &self.catalog, &self.platform);
+        let WorkerAssignment { plan, checker_instance, invalidated, queries } = assignment;
+        let follower = checker_instance.map(|(checker_instance, follower)| {
+            checker_instance.start(&self.engine, &self.catalog, &self.platform);
             let platform = self.platform.clone();
             tokio::task::spawn_local(async move { follower.follow(&platform).await })
         });
-        let function_handles = FunctionHandles::start(&self.engine, &self.catalog, &self.platform);
-        let mut rounds = tokio::task::spawn_local(plan.with(function_handles.clone()).go());
-        let gateway =
-            Gateway::new(function_handles.clone(), self.access.clone(), self.limits, self.manners, self.present);
-        let hub = tokio::task::spawn_local({
-            let gateway = Rc::clone(&gateway);
-            async move { gateway.run(invalidated, questions).await }
+        let functions = Functions::start(&self.engine, &self.catalog, &self.platform);
+        let mut rounds = tokio::task::spawn_local(plan.with(functions.clone()).go());
+        let hub = Hub::new(functions.clone(), self.access.clone(), self.limits, self.hub_options, self.present);
+        let hub_task = tokio::task::spawn_local({
+            let hub = Rc::clone(&hub);
+            async move { hub.run(invalidated, queries).await }
         });
-        let Self { access, origins, limits, followers, overview, console, .. } = self;
-        let hub_of_edge = Rc::clone(&gateway);
-        let edge =
-            Edge { function_handles, access, origins, limits, followers, gateway: hub_of_edge, overview, console };
+        let Self { access, origins, limits, followers, shared_stats, console, .. } = self;
+        let edge = Edge { functions, access, origins, limits, followers, hub: Rc::clone(&hub), shared_stats, console };
         let edge = Rc::new(edge);
-        let open = Rc::new(Open::default());
+        let open = Rc::new(OpenConnections::default());
         let watched = ending.clone();
-        let welcome = |(stream, permit): Arrival| {
-            let guest = Guest { edge: Rc::clone(&edge), open: open.enter(), ending: watched.clone(), permit };
-            tokio::task::spawn_local(guest.serve(stream));
+        let welcome = |(stream, permit): AcceptedConnection| {
+            let connection =
+                HttpConnection { edge: Rc::clone(&edge), open: open.enter(), ending: watched.clone(), permit };
+            tokio::task::spawn_local(connection.serve(stream));
         };
         loop {
             tokio::select! {
-                arrival = arrivals.recv() => match arrival {
+                arrival = accepted.recv() => match arrival {
                     Some(arrival) => welcome(arrival),
                     None => break,
                 },
@@ -132,46 +130,46 @@ impl Worker {
             }
         }
         // Connections that were accepted before the end are served to theirs.
-        arrivals.close();
-        while let Some(arrival) = arrivals.recv().await {
+        accepted.close();
+        while let Some(arrival) = accepted.recv().await {
             welcome(arrival);
         }
         if tokio::time::timeout(self.drain, open.emptied()).await.is_err() {
             tracing::warn!(connections = open.count.get(), "gave up waiting for connections to end");
         }
-        if tokio::time::timeout(FAREWELL, gateway.settled()).await.is_err() {
+        if tokio::time::timeout(FAREWELL, hub.settled()).await.is_err() {
             tracing::warn!("the store could not be told of everybody who was connected");
         }
-        hub.abort();
+        hub_task.abort();
         rounds.abort();
         follower.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
 /// One connection.
-struct Guest {
+struct HttpConnection {
     edge: Rc<Edge>,
-    open: Entered,
+    open: ConnectionGuard,
     ending: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 }
 
-impl Guest {
+impl HttpConnection {
     async fn serve(self, stream: TcpStream) {
-        let Guest { edge, open, ending, permit } = self;
+        let HttpConnection { edge, open, ending, permit } = self;
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
-        let place =
-            Place { metrics: Arc::clone(&edge.function_handles.platform.metrics), _open: open, _permit: permit };
-        place.metrics.connected();
+        let slot =
+            ConnectionSlot { metrics: Arc::clone(&edge.functions.platform.metrics), _open: open, _permit: permit };
+        slot.metrics.connected();
         // Where a request that asks for a connection that stays leaves whoever is to serve it.
-        let visitor = Rc::new(RefCell::new(None));
+        let upgraded = Rc::new(RefCell::new(None));
         let service = service_fn(|request| {
-            let (edge, visitor) = (Rc::clone(&edge), Rc::clone(&visitor));
+            let (edge, upgraded) = (Rc::clone(&edge), Rc::clone(&upgraded));
             async move {
                 match edge.answer(request).await {
                     Answer::Reply(reply) => Ok::<_, std::convert::Infallible>(reply),
-                    Answer::Visit(admitted) => {
-                        visitor.replace(Some(admitted));
+                    Answer::Upgrade(admitted) => {
+                        upgraded.replace(Some(admitted));
                         // The connection is taken over before anybody could answer.
                         std::future::pending().await
                     }
@@ -180,7 +178,7 @@ impl Guest {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
-        let mut connection = builder.serve_connection(TokioIo::new(Patient::new(stream)), service);
+        let mut connection = builder.serve_connection(TokioIo::new(WriteTimeoutStream::new(stream)), service);
         let mut watched = ending.clone();
         let mut is_ending = std::pin::pin!(watched.wait_for(|ending| *ending));
         let mut shutting_down = false;
@@ -191,7 +189,7 @@ impl Guest {
             }
             // How a connection ended is the client's business: they break all the time.
             let ended = Pin::new(&mut connection).poll(context).is_ready();
-            match (visitor.take(), ended) {
+            match (upgraded.take(), ended) {
                 (None, false) => Poll::Pending,
                 (admitted, _) => Poll::Ready(admitted),
             }
@@ -201,21 +199,21 @@ impl Guest {
             // In a task of its own, which has no room for what HTTP needs.
             let serving = admitted.serve(io.into_inner(), read_buf, ending);
             tokio::task::spawn_local(async move {
-                let _place = place;
+                let _place = slot;
                 serving.await;
             });
         }
     }
 }
 
-/// A place among those of a worker, until the connection that has it ends.
-struct Place {
+/// A slot among those of a worker, until the connection that has it ends.
+struct ConnectionSlot {
     metrics: Arc<Metrics>,
-    _open: Entered,
+    _open: ConnectionGuard,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.metrics.disconnected();
     }
@@ -223,15 +221,15 @@ impl Drop for Place {
 
 /// Counts open connections, and tells when there are none left.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     count: Cell<usize>,
     changed: Notify,
 }
 
-impl Open {
-    fn enter(self: &Rc<Self>) -> Entered {
+impl OpenConnections {
+    fn enter(self: &Rc<Self>) -> ConnectionGuard {
         self.count.set(self.count.get() + 1);
-        Entered(Rc::clone(self))
+        ConnectionGuard(Rc::clone(self))
     }
 
     async fn emptied(&self) {
@@ -242,9 +240,9 @@ impl Open {
 }
 
 /// One open connection, until it is dropped.
-struct Entered(Rc<Open>);
+struct ConnectionGuard(Rc<OpenConnections>);
 
-impl Drop for Entered {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.count.set(self.0.count.get().saturating_sub(1));
         self.0.changed.notify_one();

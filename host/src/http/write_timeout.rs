@@ -16,12 +16,12 @@ pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A stream that fails when nothing of what is written was taken for [`WRITE_TIMEOUT`]. While all goes well it costs
 /// nothing: there is a timer only while a write waits.
 #[derive(Debug)]
-pub(crate) struct Patient {
+pub(crate) struct WriteTimeoutStream {
     stream: TcpStream,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl WriteTimeoutStream {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, waiting: None }
     }
@@ -30,7 +30,7 @@ impl Patient {
         &self.stream
     }
 
-    fn patiently<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn with_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
             return written;
@@ -43,7 +43,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -53,10 +53,10 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.patiently(context, written)
+        self.with_timeout(context, written)
     }
 
     fn poll_write_vectored(
@@ -65,7 +65,7 @@ impl AsyncWrite for Patient {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.patiently(context, written)
+        self.with_timeout(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -18,13 +18,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
-use super::attendance::{Attendee, Attending};
+use super::connection_heartbeats::{ConnectedDevice, DeviceConnection};
 use super::handshake::{Handshake, event_stream_head};
 use super::socket::Socket;
 use super::sse::EventStream;
-use super::{Gateway, Spectator};
+use super::{Hub, Subscription};
 use crate::http::edge::unix_now;
-use crate::http::write_timeout::Patient;
+use crate::http::write_timeout::WriteTimeoutStream;
 
 /// Pings without an answer after which a socket counts as dead.
 const MAX_SILENT_PINGS: u32 = 2;
@@ -46,7 +46,7 @@ const MIN_USER_TIMEOUT: Duration = Duration::from_secs(5);
 const GRID: Duration = Duration::from_millis(100);
 
 /// A transport.
-pub(super) trait Wire {
+pub(super) trait Protocol {
     /// Whether the other side answers a ping.
     const ANSWERS: bool;
 
@@ -78,47 +78,47 @@ pub(super) enum Received {
 }
 
 /// Somebody who was let in and whose connection is to be taken over.
-pub(crate) struct Visitor {
-    gateway: Rc<Gateway>,
-    spectator: Spectator,
-    attending: Option<Attending>,
+pub(crate) struct UpgradedConnection {
+    hub: Rc<Hub>,
+    subscription: Subscription,
+    device_connection: Option<DeviceConnection>,
     caller: Caller,
-    manner: Manner,
+    opening: Opening,
     /// The origin of the page that is let in to read the answer.
     origin: Option<HeaderValue>,
 }
 
-/// How a visitor came.
-enum Manner {
+/// How a upgraded came.
+enum Opening {
     /// To a stream of events, which begins with this snapshot.
     Subscribed { snapshot: String },
     /// By this handshake.
     Socket(Handshake),
 }
 
-impl Visitor {
+impl UpgradedConnection {
     /// Lets in somebody who subscribes, or says why not.
-    pub(crate) async fn subscribe(gateway: &Rc<Gateway>, subscribe: Subscribe) -> Result<Self, Error> {
+    pub(crate) async fn subscribe(hub: &Rc<Hub>, subscribe: Subscribe) -> Result<Self, Error> {
         let Subscribe { connect, users, conversations, since } = subscribe;
-        let spectator = gateway.spectator(connect.viewer.clone());
-        let snapshot = spectator.watch(users, conversations, since).await?;
-        Ok(Self::new(gateway, spectator, connect, Manner::Subscribed { snapshot }))
+        let subscription = hub.subscription(connect.viewer.clone());
+        let snapshot = subscription.watch(users, conversations, since).await?;
+        Ok(Self::new(hub, subscription, connect, Opening::Subscribed { snapshot }))
     }
 
     /// Lets in somebody who opens a socket.
-    pub(crate) fn socket(gateway: &Rc<Gateway>, connect: Connect, handshake: Handshake) -> Self {
-        let spectator = gateway.spectator(connect.viewer.clone());
-        Self::new(gateway, spectator, connect, Manner::Socket(handshake))
+    pub(crate) fn socket(hub: &Rc<Hub>, connect: Connect, handshake: Handshake) -> Self {
+        let subscription = hub.subscription(connect.viewer.clone());
+        Self::new(hub, subscription, connect, Opening::Socket(handshake))
     }
 
-    fn new(gateway: &Rc<Gateway>, spectator: Spectator, connect: Connect, manner: Manner) -> Self {
+    fn new(hub: &Rc<Hub>, subscription: Subscription, connect: Connect, opening: Opening) -> Self {
         let device = connect.device.or_else(nameless).filter(|_| connect.beats);
-        let attending = device.map(|device| {
+        let device_connection = device.map(|device| {
             let user = connect.caller.user.clone();
-            gateway.attendance.enter(Attendee { user, device }, connect.kind, connect.active)
+            hub.heartbeats.enter(ConnectedDevice { user, device }, connect.kind, connect.active)
         });
-        let (gateway, caller) = (Rc::clone(gateway), connect.caller);
-        Self { gateway, spectator, attending, caller, manner, origin: None }
+        let (hub, caller) = (Rc::clone(hub), connect.caller);
+        Self { hub, subscription, device_connection, caller, opening, origin: None }
     }
 
     /// The same, from a page of this origin.
@@ -128,48 +128,53 @@ impl Visitor {
 
     /// The status of the answer by which the connection is taken over.
     pub(crate) fn status(&self) -> u16 {
-        match self.manner {
-            Manner::Subscribed { .. } => 200,
-            Manner::Socket(_) => 101,
+        match self.opening {
+            Opening::Subscribed { .. } => 200,
+            Opening::Socket(_) => 101,
         }
     }
 
     /// Serves the connection to its end; `read` came along with the request.
-    pub(crate) fn serve(self, stream: Patient, read: Bytes, ending: watch::Receiver<bool>) -> Serving<()> {
-        let metrics = Arc::clone(&self.gateway.function_handles.platform.metrics);
-        let transport = match self.manner {
-            Manner::Subscribed { .. } => "subscribe",
-            Manner::Socket(_) => "socket",
+    pub(crate) fn serve(self, stream: WriteTimeoutStream, read: Bytes, ending: watch::Receiver<bool>) -> Serving<()> {
+        let metrics = Arc::clone(&self.hub.functions.platform.metrics);
+        let transport = match self.opening {
+            Opening::Subscribed { .. } => "subscribe",
+            Opening::Socket(_) => "socket",
         };
         // In pieces, so that what is needed to open a connection is let go: it may stay open for days.
         let opening = Box::pin(self.open(stream, read, ending));
         Box::pin(async move {
             let Ok(serving) = opening.await else { return };
-            metrics.gateway.opened(transport);
-            metrics.gateway.closed(transport, serving.await);
+            metrics.hub.opened(transport);
+            metrics.hub.closed(transport, serving.await);
         })
     }
 
     /// Answers the request, and goes over to what the connection is for.
-    async fn open(self, mut stream: Patient, read: Bytes, ending: watch::Receiver<bool>) -> io::Result<Serving<End>> {
-        let Self { gateway, spectator, attending, caller, manner, origin } = self;
+    async fn open(
+        self,
+        mut stream: WriteTimeoutStream,
+        read: Bytes,
+        ending: watch::Receiver<bool>,
+    ) -> io::Result<Serving<End>> {
+        let Self { hub, subscription, device_connection, caller, opening, origin } = self;
         // Two of these are somewhat less than an interval, so that a beat is never late, whatever else is going on; and so that
         // who moved to another host has beaten there before the grace of the connection that broke here is over.
-        let period = Duration::from_millis(gateway.function_handles.platform.rules.interval.0 * 9 / 20);
+        let period = Duration::from_millis(hub.functions.platform.rules.interval.0 * 9 / 20);
         // What was sent and is never taken means that nobody is there any more, however long the system would hope.
         let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
-        let first = match &manner {
-            Manner::Subscribed { snapshot } => {
-                let snapshot = events::sse(events::SNAPSHOT, Some(&spectator.id()), snapshot);
+        let first = match &opening {
+            Opening::Subscribed { snapshot } => {
+                let snapshot = events::sse(events::SNAPSHOT, Some(&subscription.id()), snapshot);
                 event_stream_head(origin.as_ref()) + &events::sse_retry(retry_ms()) + &snapshot
             }
-            Manner::Socket(handshake) => handshake.head(),
+            Opening::Socket(handshake) => handshake.head(),
         };
         stream.write_all(first.as_bytes()).await?;
-        let state = State { gateway, spectator, attending, caller, ending, pulse: Pulse::new(period) };
-        Ok(match manner {
-            Manner::Subscribed { .. } => Box::pin(Connection::new(EventStream::new(stream), state).run()),
-            Manner::Socket(_) => Box::pin(Connection::new(Socket::new(stream, read).await, state).run()),
+        let state = State { hub, subscription, device_connection, caller, ending, pulse: Pulse::new(period) };
+        Ok(match opening {
+            Opening::Subscribed { .. } => Box::pin(Connection::new(EventStream::new(stream), state).run()),
+            Opening::Socket(_) => Box::pin(Connection::new(Socket::new(stream, read).await, state).run()),
         })
     }
 }
@@ -225,9 +230,9 @@ fn on_grid(instant: Instant, period: Duration) -> Instant {
 
 /// What a connection is, whatever carries it.
 struct State {
-    gateway: Rc<Gateway>,
-    spectator: Spectator,
-    attending: Option<Attending>,
+    hub: Rc<Hub>,
+    subscription: Subscription,
+    device_connection: Option<DeviceConnection>,
     caller: Caller,
     ending: watch::Receiver<bool>,
     pulse: Pulse,
@@ -235,7 +240,7 @@ struct State {
 
 /// A connection.
 struct Connection<W> {
-    wire: W,
+    protocol: W,
     state: State,
     /// Heard of since the last ping.
     heard: bool,
@@ -249,10 +254,10 @@ struct Connection<W> {
 /// Why a connection ends: none, that it broke.
 type End = Option<Close>;
 
-impl<W: Wire> Connection<W> {
-    fn new(wire: W, state: State) -> Self {
+impl<W: Protocol> Connection<W> {
+    fn new(protocol: W, state: State) -> Self {
         let allowed_at = Instant::now();
-        Self { wire, state, heard: true, silent_pings: 0, nonsense: 0, allowance: BURST, allowed_at }
+        Self { protocol, state, heard: true, silent_pings: 0, nonsense: 0, allowance: BURST, allowed_at }
     }
 
     /// Serves it to its end. Answers why it ended.
@@ -260,29 +265,29 @@ impl<W: Wire> Connection<W> {
         let Err(end) = self.serve().await;
         // Whoever logged out is gone now, however long the other side takes to hear of it.
         if end == Some(Close::Normal) {
-            self.state.attending = None;
+            self.state.device_connection = None;
         }
         if end == Some(Close::Restart) {
             self.send_away().await;
         } else if let Some(close) = end {
-            self.wire.close(close).await;
+            self.protocol.close(close).await;
         }
         end
     }
 
     async fn serve(&mut self) -> Result<std::convert::Infallible, End> {
         loop {
-            if self.state.spectator.has_news() {
+            if self.state.subscription.has_updates() {
                 Box::pin(self.tell()).await.map_err(|_| None)?;
             }
-            let State { spectator, ending, pulse, .. } = &mut self.state;
+            let State { subscription, ending, pulse, .. } = &mut self.state;
             let what = tokio::select! {
                 biased;
                 _ = ending.wait_for(|ending| *ending) => return Err(Some(Close::Restart)),
                 // Before the news, of which there may be no end for a connection that takes them slowly.
                 () = pulse.sleep.as_mut() => None,
-                received = self.wire.receive() => Some(received),
-                () = spectator.roused() => continue,
+                received = self.protocol.receive() => Some(received),
+                () = subscription.updated() => continue,
             };
             // What a connection does now and then is put aside, so that an idle one has no room for it.
             match what {
@@ -294,16 +299,16 @@ impl<W: Wire> Connection<W> {
 
     /// Tells everything that there is to tell, in one go.
     async fn tell(&mut self) -> io::Result<()> {
-        let news = self.state.spectator.news().await;
+        let news = self.state.subscription.news().await;
         let told = news.presences.len() + news.typing.len();
         if told == 0 {
             return Ok(());
         }
-        let id = self.state.spectator.id();
-        news.presences.iter().for_each(|presence| self.wire.put(events::PRESENCE, Some(&id), None, presence));
-        news.typing.iter().for_each(|typing| self.wire.put(events::TYPING, Some(&id), None, typing));
-        self.state.gateway.function_handles.platform.metrics.gateway.told(told);
-        self.wire.flush().await
+        let id = self.state.subscription.id();
+        news.presences.iter().for_each(|presence| self.protocol.put(events::PRESENCE, Some(&id), None, presence));
+        news.typing.iter().for_each(|typing| self.protocol.put(events::TYPING, Some(&id), None, typing));
+        self.state.hub.functions.platform.metrics.hub.told(told);
+        self.protocol.flush().await
     }
 
     /// Looks after the connection: is anybody there, and may they still be?
@@ -316,8 +321,8 @@ impl<W: Wire> Connection<W> {
         if is_there {
             self.silent_pings = 0;
             // A connection beats when it was heard of, so that one which is dead without a word is not kept alive by us.
-            if let (true, Some(attending)) = (beats, &self.state.attending) {
-                attending.beat(false);
+            if let (true, Some(device_connection)) = (beats, &self.state.device_connection) {
+                device_connection.beat(false);
             }
         } else {
             // A beat that was due is made up for as soon as there is an answer.
@@ -327,8 +332,8 @@ impl<W: Wire> Connection<W> {
                 return Err(Some(Close::Idle));
             }
         }
-        let id = self.state.spectator.id();
-        self.wire.ping(&id).await.map_err(|_| None)
+        let id = self.state.subscription.id();
+        self.protocol.ping(&id).await.map_err(|_| None)
     }
 
     async fn take(&mut self, received: Received) -> Result<(), End> {
@@ -354,58 +359,58 @@ impl<W: Wire> Connection<W> {
     }
 
     async fn obey(&mut self, text: &str) -> Result<(), End> {
-        let gateway = Rc::clone(&self.state.gateway);
-        let (reference, done) = match decode_message(text, &self.state.caller, &gateway.limits) {
+        let hub = Rc::clone(&self.state.hub);
+        let (reference, done) = match decode_message(text, &self.state.caller, &hub.limits) {
             Ok((reference, message)) => (reference, self.carry_out(reference, message).await?),
             Err((reference, problem)) => (reference, Err(problem)),
         };
         match done {
             Ok(Done::Told) => {}
             Ok(Done::Silently) if reference.is_none() => {}
-            Ok(Done::Silently) => self.wire.put(events::DONE, None, reference, &events::done()),
+            Ok(Done::Silently) => self.protocol.put(events::DONE, None, reference, &events::done()),
             Err(problem) => {
-                self.wire.put(events::ERROR, None, reference, &events::problem(&problem));
+                self.protocol.put(events::ERROR, None, reference, &events::problem(&problem));
                 // What somebody may not do makes sense: a page does not know in which conversations its person takes part.
                 let makes_sense = problem.kind == Kind::Forbidden || !problem.status().is_client_error();
                 self.nonsense += u32::from(!makes_sense);
             }
         }
-        self.wire.flush().await.map_err(|_| None)?;
+        self.protocol.flush().await.map_err(|_| None)?;
         if self.nonsense > MAX_NONSENSE { Err(Some(Close::Policy)) } else { Ok(()) }
     }
 
     async fn carry_out(&mut self, reference: Option<u64>, message: Message) -> Result<Result<Done, Problem>, End> {
         let done = match message {
-            Message::Beat { active } => match &self.state.attending {
-                Some(attending) => {
-                    attending.beat(active);
+            Message::Beat { active } => match &self.state.device_connection {
+                Some(device_connection) => {
+                    device_connection.beat(active);
                     Ok(Done::Silently)
                 }
                 None => Err(Problem::new(Kind::Forbidden, "this connection only watches")),
             },
             Message::Watch { users, conversations, since } => {
-                match self.state.spectator.watch(users, conversations, since).await {
+                match self.state.subscription.watch(users, conversations, since).await {
                     Ok(snapshot) => {
-                        let id = self.state.spectator.id();
-                        self.wire.put(events::SNAPSHOT, Some(&id), reference, &snapshot);
+                        let id = self.state.subscription.id();
+                        self.protocol.put(events::SNAPSHOT, Some(&id), reference, &snapshot);
                         Ok(Done::Told)
                     }
                     Err(error) => Err(Problem::from(error)),
                 }
             }
             Message::Unwatch { users, conversations } => {
-                self.state.spectator.unwatch(&users, &conversations);
+                self.state.subscription.unwatch(&users, &conversations);
                 Ok(Done::Silently)
             }
             Message::Typing { conversation, typing } => {
                 let typing_update = TypingUpdate { user: self.state.caller.user.clone(), conversation, typing };
-                let typed = self.state.gateway.function_handles.type_many(vec![typing_update]).await;
+                let typed = self.state.hub.functions.type_many(vec![typing_update]).await;
                 let typed = typed.and_then(|outcomes| outcomes.into_iter().next().unwrap_or(Ok(())));
                 typed.map(|()| Done::Silently).map_err(Problem::from)
             }
             Message::Leave => {
-                if let Some(attending) = &mut self.state.attending {
-                    attending.will_leave(Some(Reason::Logout));
+                if let Some(device_connection) = &mut self.state.device_connection {
+                    device_connection.will_leave(Some(Reason::Logout));
                 }
                 return Err(Some(Close::Normal));
             }
@@ -416,25 +421,25 @@ impl<W: Wire> Connection<W> {
 
     /// Goes on with a fresh token of the same person.
     fn renew(&mut self, token: &str) -> Result<(), Problem> {
-        let State { gateway, spectator, caller, .. } = &mut self.state;
-        *caller = renew(&gateway.access, caller, token, unix_now())?;
+        let State { hub, subscription, caller, .. } = &mut self.state;
+        *caller = renew(&hub.access, caller, token, unix_now())?;
         // Where the person takes part no longer, they see nobody type any more.
-        let mut left = spectator.conversations();
+        let mut left = subscription.conversations();
         left.retain(|conversation| !caller.conversations.allows(conversation));
-        spectator.unwatch(&[], &left);
+        subscription.unwatch(&[], &left);
         Ok(())
     }
 
     /// The service ends, and nobody is to notice: the connection beats once more, so that its device has the whole time to
     /// come back, and is told when to do so, each at another moment.
     async fn send_away(&mut self) {
-        if let Some(attending) = &mut self.state.attending {
-            attending.beat(false);
-            attending.will_leave(None);
+        if let Some(device_connection) = &mut self.state.device_connection {
+            device_connection.beat(false);
+            device_connection.will_leave(None);
         }
-        let interval = self.state.gateway.function_handles.platform.rules.interval.0;
-        let _ = self.wire.reconnect(fastrand::u64(interval / 30..=interval / 3)).await;
-        self.wire.close(Close::Restart).await;
+        let interval = self.state.hub.functions.platform.rules.interval.0;
+        let _ = self.protocol.reconnect(fastrand::u64(interval / 30..=interval / 3)).await;
+        self.protocol.close(Close::Restart).await;
     }
 }
 

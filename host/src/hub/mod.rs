@@ -1,22 +1,31 @@
-//! The gateway: connections that stay. Whoever watches is told within milliseconds, and a live connection is a heartbeat.
+//! The hub: connections that stay. Whoever watches is told within milliseconds, and a live connection is a heartbeat.
 //!
-//! Each worker has its own. What is published arrives at the worker's tap, `listening` takes it to the [`Roster`], and
+//! Each worker has its own. What is published arrives at the worker's tap, `listening` takes it to the [`Registry`], and
 //! that marks who has to be told; a connection takes what is newest when it can. Of a person whom thousands watch on one
 //! worker there is one subscription on this host, one copy of the text, and one mark per watcher.
 //!
 //! Deliberately absent: a queue per connection, a replay log (the newest state is all there is to replay), and any
 //! decision about who may see whom: that comes from the functions, with every admission and whenever it changes.
 
-mod asking;
-mod attendance;
 mod connection;
+mod connection_heartbeats;
+mod fan_out;
 mod handshake;
-mod known;
-mod listening;
-mod reconsidering;
-mod roster;
+mod invalidation;
+mod payload_cache;
+mod queries;
+mod recheck;
+mod registry;
 mod socket;
 mod sse;
+mod visibility_recheck;
+mod watched_conversation;
+mod watched_user;
+mod watcher;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,23 +42,23 @@ use rollcall_store::{Tap, Topic, Topics};
 use tokio::sync::{Notify, mpsc};
 
 use crate::jobs::policy_sync::Invalidated;
-use crate::runtime::FunctionHandles;
-use attendance::Attendance;
+use crate::runtime::Functions;
 use connection::RETRY_MS;
-use roster::{Added, Crowds, Roster};
+use connection_heartbeats::ConnectionHeartbeats;
+use registry::{Added, Crowds, Registry};
 
-pub(crate) use asking::{Question, Rosters};
-pub(crate) use attendance::Presences;
-pub(crate) use connection::{Visitor, retry_ms};
+pub(crate) use connection::{UpgradedConnection, retry_ms};
+pub(crate) use connection_heartbeats::ConnectedDevices;
 pub(crate) use handshake::handshake;
-pub(crate) use roster::Sizes;
+pub(crate) use queries::{HubQuery, Hubs};
+pub(crate) use registry::Sizes;
 
 /// How often what a newcomer is shown is read again because it changed what the viewer may see of them.
 const MAX_READINGS: usize = 16;
 
-/// How the gateway behaves.
+/// How the hub behaves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Manners {
+pub(crate) struct HubOptions {
     /// How often everybody who is watched is read again, in case something was lost that nobody noticed.
     pub(crate) recheck: Duration,
     /// How many watchers, on all hosts, are a crowd.
@@ -58,22 +67,22 @@ pub(crate) struct Manners {
     pub(crate) crowd_interval: Duration,
 }
 
-/// One worker's gateway.
-pub(crate) struct Gateway {
-    pub(crate) function_handles: FunctionHandles,
+/// One worker's hub.
+pub(crate) struct Hub {
+    pub(crate) functions: Functions,
     pub(crate) access: Arc<Access>,
     pub(crate) limits: Limits,
-    manners: Manners,
-    roster: RefCell<Roster>,
+    options: HubOptions,
+    registry: RefCell<Registry>,
     topics: Arc<dyn Topics>,
     tap: Tap,
-    attendance: Rc<Attendance>,
+    heartbeats: Rc<ConnectionHeartbeats>,
     /// People to be read again soon, because what was shown of them was not published yet.
-    doubtful: RefCell<VecDeque<(Instant, UserId)>>,
+    unpublished: RefCell<VecDeque<(Instant, UserId)>>,
     /// There is somebody to be read again soon.
-    doubted: Notify,
+    unpublished_added: Notify,
     /// Something may have been lost.
-    lost: Notify,
+    missed: Notify,
     /// Something became known in another way than by a topic.
     invalidated: Notify,
     /// Everybody who is watched has been read since then. It never goes back.
@@ -82,29 +91,29 @@ pub(crate) struct Gateway {
     reported: Cell<Sizes>,
 }
 
-impl Gateway {
+impl Hub {
     pub(crate) fn new(
-        function_handles: FunctionHandles,
+        functions: Functions,
         access: Arc<Access>,
         limits: Limits,
-        manners: Manners,
-        present: Presences,
+        options: HubOptions,
+        present: ConnectedDevices,
     ) -> Rc<Self> {
-        let topics = Arc::clone(&function_handles.platform.topics);
+        let topics = Arc::clone(&functions.platform.topics);
         let sure_until = topics.now();
-        let crowds = Crowds { above: manners.crowd, every: manners.crowd_interval };
+        let crowds = Crowds { above: options.crowd, every: options.crowd_interval };
         Rc::new(Self {
             tap: topics.tap(),
             topics,
-            function_handles,
+            functions,
             access,
             limits,
-            manners,
-            roster: RefCell::new(Roster::new(crowds)),
-            attendance: Rc::new(Attendance::new(present)),
-            doubtful: RefCell::default(),
-            doubted: Notify::new(),
-            lost: Notify::new(),
+            options,
+            registry: RefCell::new(Registry::new(crowds)),
+            heartbeats: Rc::new(ConnectionHeartbeats::new(present)),
+            unpublished: RefCell::default(),
+            unpublished_added: Notify::new(),
+            missed: Notify::new(),
             invalidated: Notify::new(),
             sure_until: Cell::new(sure_until),
             reported: Cell::default(),
@@ -115,30 +124,30 @@ impl Gateway {
     pub(crate) async fn run(
         &self,
         invalidated: mpsc::UnboundedReceiver<Invalidated>,
-        questions: mpsc::UnboundedReceiver<Question>,
+        queries: mpsc::UnboundedReceiver<HubQuery>,
     ) {
-        let attend = self.attendance.keep(&self.function_handles);
+        let attend = self.heartbeats.keep(&self.functions);
         let reconsider = self.reconsider(invalidated);
-        let repair = async { tokio::join!(self.repair(), self.resolve_doubts(), self.recheck()) };
-        tokio::join!(self.listen(), repair, reconsider, self.count(), attend, self.answer(questions));
+        let repair = async { tokio::join!(self.repair(), self.recheck_unpublished(), self.recheck()) };
+        tokio::join!(self.listen(), repair, reconsider, self.count(), attend, self.answer(queries));
     }
 
     /// Returns when the store knows of every connection what it should.
     pub(crate) async fn settled(&self) {
-        self.attendance.settled().await;
+        self.heartbeats.settled().await;
     }
 
     /// A new pair of eyes, which watch nobody yet.
-    pub(crate) fn spectator(self: &Rc<Self>, viewer: Option<UserId>) -> Spectator {
-        let key = self.roster.borrow_mut().enter(viewer.clone());
+    pub(crate) fn subscription(self: &Rc<Self>, viewer: Option<UserId>) -> Subscription {
+        let key = self.registry.borrow_mut().enter(viewer.clone());
         self.report();
-        Spectator { gateway: Rc::clone(self), key, viewer }
+        Subscription { hub: Rc::clone(self), key, viewer }
     }
 
     /// Lets the metrics know how much is watched.
     fn report(&self) {
-        let sizes = self.roster.borrow().sizes();
-        self.function_handles.platform.metrics.gateway.watching(self.reported.replace(sizes), sizes);
+        let sizes = self.registry.borrow().sizes();
+        self.functions.platform.metrics.hub.watching(self.reported.replace(sizes), sizes);
     }
 
     /// From where to resume after all that this watcher was told.
@@ -146,33 +155,33 @@ impl Gateway {
     /// Everything published before is among it: everybody who is watched was read since, so that not even what was lost on
     /// the way is missing; less what a call takes between its decision and its publication, and what a crowd waits.
     fn resume_point(&self, watcher: usize) -> EventId {
-        let crowd = Span(self.manners.crowd_interval.as_millis() as u64);
+        let crowd = Span(self.options.crowd_interval.as_millis() as u64);
         let sure = self.sure_until.get().0.saturating_sub(SURELY_PUBLISHED.0 + crowd.0);
-        EventId { version: sure * 1000, digest: Some(self.roster.borrow().digest(watcher)) }
+        EventId { version: sure * 1000, digest: Some(self.registry.borrow().digest(watcher)) }
     }
 
     /// Whether this may have come about after the resume point. Of whoever is hidden nobody learns.
     fn is_since(&self, published: Option<&Published>, since: &EventId) -> bool {
-        let rules = &self.function_handles.platform.rules;
+        let rules = &self.functions.platform.rules;
         published.is_none_or(|published| may_be_since(published, since.version, self.topics.now(), rules))
     }
 }
 
 /// One connection's eyes. Dropping it lets go of everything it watches.
-pub(crate) struct Spectator {
-    gateway: Rc<Gateway>,
+pub(crate) struct Subscription {
+    hub: Rc<Hub>,
     key: usize,
     viewer: Option<UserId>,
 }
 
 /// What a watcher is told.
 #[derive(Debug, Default)]
-struct News {
+struct Updates {
     presences: Vec<Rc<str>>,
     typing: Vec<String>,
 }
 
-impl Spectator {
+impl Subscription {
     /// Begins to watch people and conversations, beside those watched already. Answers the snapshot: all of them, or what
     /// changed since. On an error nothing is watched that was not before.
     pub(crate) async fn watch(
@@ -181,23 +190,23 @@ impl Spectator {
         conversations: Vec<ConversationId>,
         since: Option<EventId>,
     ) -> Result<String, Error> {
-        let gateway = &self.gateway;
-        let limit = gateway.function_handles.platform.rules.watch_limit;
-        let (watching, seated) = {
-            let roster = gateway.roster.borrow();
-            (roster.watching(self.key), roster.seated(self.key))
+        let hub = &self.hub;
+        let limit = hub.functions.platform.rules.watch_limit;
+        let (watching, watched_conversations) = {
+            let registry = hub.registry.borrow();
+            (registry.watching(self.key), registry.watched_conversations(self.key))
         };
-        let added = gateway.roster.borrow_mut().add(self.key, users, conversations.clone());
+        let added = hub.registry.borrow_mut().add(self.key, users, conversations.clone());
         // The function says so too, but there is no need to listen to anybody before that.
-        let most = (watching + added.targets.len()).max(seated + added.seats.len());
+        let most = (watching + added.targets.len()).max(watched_conversations + added.conversation_targets.len());
         let admitted = match most > limit as usize {
             true => Err(Error::TooMany(limit)),
             false => self.admit(&added, watching as u32, conversations, since).await,
         };
         if admitted.is_err() {
-            self.let_go(gateway.roster.borrow_mut().undo(self.key, &added));
+            self.let_go(hub.registry.borrow_mut().undo(self.key, &added));
         }
-        gateway.report();
+        hub.report();
         admitted
     }
 
@@ -208,19 +217,20 @@ impl Spectator {
         conversations: Vec<ConversationId>,
         since: Option<EventId>,
     ) -> Result<String, Error> {
-        let gateway = &self.gateway;
+        let hub = &self.hub;
         // First listen, then read: what changes in between is heard.
         if !added.topics.is_empty() {
-            gateway.tap.watch(&added.topics).await?;
-            gateway.roster.borrow_mut().listened(&added.topics);
+            hub.tap.watch(&added.topics).await?;
+            hub.registry.borrow_mut().subscribed(&added.topics);
         }
         let (mut shown, typing) = self.read_while_still(added, watching, conversations).await?;
-        let digest = gateway.roster.borrow().digest(self.key);
+        let digest = hub.registry.borrow().digest(self.key);
         // To whoever sees more or less of somebody than before, everything is told.
-        let since = since.filter(|since| since.digest.is_none_or(|before| known::seen_alike(before, digest)));
+        let since =
+            since.filter(|since| since.digest.is_none_or(|before| payload_cache::same_visibility(before, digest)));
         if let Some(since) = since {
             let unchanged = since.digest == Some(digest);
-            shown.retain(|shown| !unchanged && gateway.is_since(shown.published.as_ref(), &since));
+            shown.retain(|shown| !unchanged && hub.is_since(shown.published.as_ref(), &since));
         }
         let presences = shown.iter().map(|shown| &*shown.text);
         Ok(events::snapshot(presences, typing.iter().map(String::as_str), since.is_some()))
@@ -232,12 +242,12 @@ impl Spectator {
         added: &Added,
         watching: u32,
         conversations: Vec<ConversationId>,
-    ) -> Result<(Vec<roster::Shown>, Vec<String>), Error> {
+    ) -> Result<(Vec<registry::SnapshotEntry>, Vec<String>), Error> {
         for _ in 0..MAX_READINGS {
-            self.gateway.roster.borrow_mut().trust(self.key, added);
+            self.hub.registry.borrow_mut().clear_invalidated(self.key, added);
             let shown = self.read(added, watching).await?;
             let typing = self.read_typing(added, conversations.clone()).await?;
-            if !self.gateway.roster.borrow().is_doubted(self.key, added) {
+            if !self.hub.registry.borrow().was_invalidated(self.key, added) {
                 return Ok((shown, typing));
             }
         }
@@ -245,124 +255,126 @@ impl Spectator {
     }
 
     /// Asks what the viewer may see of those who were added.
-    async fn read(&self, added: &Added, watching: u32) -> Result<Vec<roster::Shown>, Error> {
-        let gateway = &self.gateway;
-        let users: Vec<UserId> = added.targets.iter().map(|newcomer| newcomer.user.clone()).collect();
+    async fn read(&self, added: &Added, watching: u32) -> Result<Vec<registry::SnapshotEntry>, Error> {
+        let hub = &self.hub;
+        let users: Vec<UserId> = added.targets.iter().map(|added_user| added_user.user.clone()).collect();
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let places = gateway.function_handles.open(self.viewer.clone(), watching, users).await?;
+        let places = hub.functions.open(self.viewer.clone(), watching, users).await?;
         let mut shown = Vec::with_capacity(places.len());
-        for (newcomer, place) in added.targets.iter().zip(places) {
+        for (added_user, place) in added.targets.iter().zip(places) {
             let Place { view, visibility, settled } = place?;
             if !settled {
-                gateway.doubt(newcomer.user.clone());
+                hub.recheck_soon(added_user.user.clone());
             }
             let now = Instant::now();
-            shown.extend(gateway.roster.borrow_mut().admit(self.key, newcomer, view.as_ref(), visibility, now));
+            shown.extend(hub.registry.borrow_mut().admit(self.key, added_user, view.as_ref(), visibility, now));
         }
-        gateway.invalidated.notify_one();
+        hub.invalidated.notify_one();
         Ok(shown)
     }
 
     /// Asks who types where it was added, as far as the viewer may see.
     async fn read_typing(&self, added: &Added, conversations: Vec<ConversationId>) -> Result<Vec<String>, Error> {
-        if added.seats.is_empty() {
+        if added.conversation_targets.is_empty() {
             return Ok(Vec::new());
         }
-        let gateway = &self.gateway;
-        let invalidations = gateway.roster.borrow().invalidations();
-        let rooms = gateway.function_handles.typists(self.viewer.clone(), conversations.clone()).await?;
-        let is_current = gateway.roster.borrow().invalidations() == invalidations;
+        let hub = &self.hub;
+        let invalidations = hub.registry.borrow().invalidations();
+        let rooms = hub.functions.typists(self.viewer.clone(), conversations.clone()).await?;
+        let is_current = hub.registry.borrow().invalidations() == invalidations;
         let mut typing = Vec::new();
         for (conversation, typists) in conversations.iter().zip(rooms) {
             let typists: Vec<(UserId, Time)> = typists?.into_iter().map(|typist| (typist.user, typist.until)).collect();
             if !is_current {
                 // Who of them may be seen may have changed since it was asked: they are told of in a moment, if so.
-                gateway.roster.borrow_mut().learn_typists(self.key, conversation, typists);
+                hub.registry.borrow_mut().apply_unchecked_typists(self.key, conversation, typists);
                 continue;
             }
             typing.extend(typists.iter().map(|(user, until)| events::typing(conversation, user, Some(*until))));
-            gateway.roster.borrow_mut().learn_typing(self.key, conversation, typists);
+            hub.registry.borrow_mut().apply_typists(self.key, conversation, typists);
         }
-        gateway.invalidated.notify_one();
+        hub.invalidated.notify_one();
         Ok(typing)
     }
 
     /// Watches these no longer.
     pub(crate) fn unwatch(&self, users: &[UserId], conversations: &[ConversationId]) {
-        self.let_go(self.gateway.roster.borrow_mut().remove(self.key, users, conversations));
-        self.gateway.report();
+        self.let_go(self.hub.registry.borrow_mut().remove(self.key, users, conversations));
+        self.hub.report();
     }
 
     /// The conversations that are watched.
     fn conversations(&self) -> Vec<ConversationId> {
-        self.gateway.roster.borrow().conversations(self.key)
+        self.hub.registry.borrow().conversations(self.key)
     }
 
     fn let_go(&self, idle: Vec<Topic>) {
         if !idle.is_empty() {
-            self.gateway.tap.unwatch(&idle);
+            self.hub.tap.unwatch(&idle);
         }
     }
 
     /// Whether there is something to tell.
-    fn has_news(&self) -> bool {
-        self.gateway.roster.borrow().has_news(self.key)
+    fn has_updates(&self) -> bool {
+        self.hub.registry.borrow().has_updates(self.key)
     }
 
     /// Returns when there is something to tell.
-    async fn roused(&self) {
-        poll_fn(|context| self.gateway.roster.borrow_mut().poll_news(self.key, context)).await;
+    async fn updated(&self) {
+        poll_fn(|context| self.hub.registry.borrow_mut().poll_updates(self.key, context)).await;
     }
 
     /// Takes all that there is to tell.
-    async fn news(&self) -> News {
-        let mut news = News::default();
-        let function_handles = &self.gateway.function_handles;
+    async fn news(&self) -> Updates {
+        let mut news = Updates::default();
+        let functions = &self.hub.functions;
         // Once for what is known, and once more for whom had to be asked about.
         for _ in 0..2 {
-            let collected = self.gateway.roster.borrow_mut().collect(self.key);
+            let collected = self.hub.registry.borrow_mut().collect(self.key);
             news.presences.extend(collected.presences);
             news.typing.extend(collected.typing);
-            if let (true, Some(viewer)) = (collected.itself, &self.viewer) {
+            if let (true, Some(viewer)) = (collected.viewer_changed, &self.viewer) {
                 // One sees more of oneself than others do.
-                let own = function_handles.look_up(Some(viewer.clone()), vec![viewer.clone()]).await;
+                let own = functions.look_up(Some(viewer.clone()), vec![viewer.clone()]).await;
                 match own.ok().and_then(|answers| answers.into_iter().next()).and_then(Result::ok) {
-                    Some(view) => news.presences.push(known::presence(viewer, view.as_ref())),
+                    Some(view) => news.presences.push(payload_cache::presence(viewer, view.as_ref())),
                     None => {
-                        self.gateway.roster.borrow_mut().untold(self.key, viewer);
-                        self.gateway.doubt(viewer.clone());
+                        self.hub.registry.borrow_mut().mark_unsent(self.key, viewer);
+                        self.hub.recheck_soon(viewer.clone());
                     }
                 }
             }
-            if collected.strangers.is_empty() {
+            if collected.unchecked_typists.is_empty() {
                 return news;
             }
-            let invalidations = self.gateway.roster.borrow().invalidations();
-            let Ok(verdicts) = function_handles.verdicts(self.viewer.clone(), collected.strangers.clone()).await else {
+            let invalidations = self.hub.registry.borrow().invalidations();
+            let Ok(verdicts) = functions.verdicts(self.viewer.clone(), collected.unchecked_typists.clone()).await
+            else {
                 return news;
             };
-            if self.gateway.roster.borrow().invalidations() != invalidations {
+            if self.hub.registry.borrow().invalidations() != invalidations {
                 // It may have changed since it was asked.
-                self.gateway.roster.borrow_mut().ask_again(self.key);
+                self.hub.registry.borrow_mut().recheck_typists(self.key);
                 return news;
             }
-            let judged = collected.strangers.into_iter().zip(verdicts).map(|(user, verdict)| (user, verdict.presence));
-            self.gateway.roster.borrow_mut().judge(self.key, judged.collect());
+            let judged =
+                collected.unchecked_typists.into_iter().zip(verdicts).map(|(user, verdict)| (user, verdict.presence));
+            self.hub.registry.borrow_mut().set_typist_visibility(self.key, judged.collect());
         }
         news
     }
 
     /// From where to resume after all that was told so far, as a client keeps it.
     fn id(&self) -> String {
-        self.gateway.resume_point(self.key).to_string()
+        self.hub.resume_point(self.key).to_string()
     }
 }
 
-impl Drop for Spectator {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        self.let_go(self.gateway.roster.borrow_mut().leave(self.key));
-        self.gateway.report();
+        self.let_go(self.hub.registry.borrow_mut().leave(self.key));
+        self.hub.report();
     }
 }

@@ -14,8 +14,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::connection::{Received, Wire};
-use crate::http::write_timeout::Patient;
+use super::connection::{Protocol, Received};
+use crate::http::write_timeout::WriteTimeoutStream;
 
 /// What an idle socket keeps ready for what comes in; more is taken when it comes.
 const READ_BUFFER_BYTES: usize = 512;
@@ -25,14 +25,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A WebSocket.
 pub(super) struct Socket {
-    socket: WebSocketStream<Patient>,
+    socket: WebSocketStream<WriteTimeoutStream>,
     /// Frames to be sent, written by ourselves: the library would keep the room for the largest that there ever was.
     waiting: Vec<u8>,
 }
 
 impl Socket {
     /// A socket whose opening was answered; `read` came along with it.
-    pub(super) async fn new(stream: Patient, read: Bytes) -> Self {
+    pub(super) async fn new(stream: WriteTimeoutStream, read: Bytes) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(0)
@@ -48,7 +48,7 @@ impl Socket {
     }
 }
 
-impl Wire for Socket {
+impl Protocol for Socket {
     const ANSWERS: bool = true;
 
     fn put(&mut self, event: &str, id: Option<&str>, reference: Option<u64>, data: &str) {

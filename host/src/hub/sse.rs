@@ -6,12 +6,12 @@ use rollcall_api::Close;
 use rollcall_api::events;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::connection::{Received, Wire};
-use crate::http::write_timeout::Patient;
+use super::connection::{Protocol, Received};
+use crate::http::write_timeout::WriteTimeoutStream;
 
 /// A stream of events.
 pub(super) struct EventStream {
-    stream: Patient,
+    stream: WriteTimeoutStream,
     waiting: String,
     /// What the client has sent although nobody reads it.
     unread_bytes: usize,
@@ -21,12 +21,12 @@ pub(super) struct EventStream {
 const MAX_UNREAD_BYTES: usize = 4096;
 
 impl EventStream {
-    pub(super) fn new(stream: Patient) -> Self {
+    pub(super) fn new(stream: WriteTimeoutStream) -> Self {
         Self { stream, waiting: String::new(), unread_bytes: 0 }
     }
 }
 
-impl Wire for EventStream {
+impl Protocol for EventStream {
     const ANSWERS: bool = false;
 
     fn put(&mut self, event: &str, id: Option<&str>, _reference: Option<u64>, data: &str) {

@@ -54,7 +54,7 @@ impl Rounds {
         loop {
             ticks.tick().await;
             self.settler.sweep(self.shards).await;
-            self.settler.function_handles.platform.metrics.occupied(self.memory.sessions(), self.memory.here());
+            self.settler.functions.platform.metrics.occupied(self.memory.sessions(), self.memory.here());
         }
     }
 

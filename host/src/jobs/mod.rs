@@ -12,7 +12,7 @@ use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
 use rollcall_functions::sweep::Settled;
 
-use crate::runtime::FunctionHandles;
+use crate::runtime::Functions;
 
 pub(crate) use redis::{Notices, Plan as RedisPlan, Share, Turn};
 
@@ -34,8 +34,8 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// The rounds, with the functions that they call.
-    pub(crate) fn with(self, function_handles: FunctionHandles) -> Rounds {
-        let settler = Settler { function_handles };
+    pub(crate) fn with(self, functions: Functions) -> Rounds {
+        let settler = Settler { functions };
         match self {
             Self::Embedded(memory, shards) => Rounds::Embedded(embedded::Rounds { settler, memory, shards }),
             Self::Redis(plan) => Rounds::Redis(redis::Rounds { settler, plan }),
@@ -76,21 +76,20 @@ impl Cause {
 
 /// Calls `offline-sweep`, and counts what came of it.
 struct Settler {
-    function_handles: FunctionHandles,
+    functions: Functions,
 }
 
 impl Settler {
     /// Settles people who were noticed. Answers whether that could be done.
     async fn settle(&self, cause: Cause, users: Vec<UserId>) -> Option<Settled> {
-        self.counted(cause, self.function_handles.settle(users).await)
+        self.counted(cause, self.functions.settle(users).await)
     }
 
     /// Sweeps shards until nobody is due in them, or nothing comes of it. Answers how many were looked at.
     async fn sweep(&self, shards: Shards) -> u32 {
         let mut examined = 0;
         loop {
-            let Some(settled) = self.counted(Cause::Sweep, self.function_handles.sweep(shards, MAX_BATCH as u32).await)
-            else {
+            let Some(settled) = self.counted(Cause::Sweep, self.functions.sweep(shards, MAX_BATCH as u32).await) else {
                 return examined;
             };
             examined += settled.examined;
@@ -105,9 +104,9 @@ impl Settler {
     /// Moves everybody in these shards who is cold to the archive.
     async fn archive(&self, shards: Shards) {
         loop {
-            match self.function_handles.archive(shards, MAX_BATCH as u32).await {
+            match self.functions.archive(shards, MAX_BATCH as u32).await {
                 Ok(archived) => {
-                    self.function_handles.platform.metrics.archived(archived.kept);
+                    self.functions.platform.metrics.archived(archived.kept);
                     if archived.dropped < MAX_BATCH as u32 {
                         return;
                     }
@@ -124,7 +123,7 @@ impl Settler {
     fn counted(&self, cause: Cause, settled: Result<Settled, Error>) -> Option<Settled> {
         match settled {
             Ok(settled) => {
-                self.function_handles.platform.metrics.settled(cause.name(), &settled);
+                self.functions.platform.metrics.settled(cause.name(), &settled);
                 Some(settled)
             }
             Err(error) => {

@@ -45,9 +45,9 @@ type Ask = oneshot::Sender<Result<(), Error>>;
 
 /// All followers of a host.
 #[derive(Clone)]
-pub(crate) struct Followers(Arc<[mpsc::UnboundedSender<Ask>]>);
+pub(crate) struct PolicySyncHandle(Arc<[mpsc::UnboundedSender<Ask>]>);
 
-impl Followers {
+impl PolicySyncHandle {
     /// Returns when everything that was changed before is in force on this host.
     pub(crate) async fn in_force(&self) -> Result<(), Error> {
         let asked: Vec<_> = self.0.iter().map(ask).collect();
@@ -70,7 +70,7 @@ fn ask(follower: &mpsc::UnboundedSender<Ask>) -> oneshot::Receiver<Result<(), Er
 
 /// How followers behave.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct PolicySyncOptions {
     /// How many bytes an instance may hold; 0: it holds nothing and asks the store.
     pub(crate) memory_bytes: u64,
     /// Loading begins within this, at random: many hosts that start together do not ask the store all at once.
@@ -78,9 +78,9 @@ pub(crate) struct Pace {
 }
 
 /// Keeps one instance in step.
-pub(crate) struct Follower {
+pub(crate) struct PolicySync {
     checker: Checker,
-    pace: Pace,
+    options: PolicySyncOptions,
     hints: watch::Receiver<u64>,
     asks: mpsc::UnboundedReceiver<Ask>,
     /// The workers that ask this instance.
@@ -97,13 +97,13 @@ struct Load {
     turn: Option<OwnedSemaphorePermit>,
 }
 
-/// Followers for these instances. Worker `w` asks instance `w % instances`; what it is to look at anew comes to it.
+/// PolicySyncHandle for these instances. Worker `w` asks instance `w % instances`; what it is to look at anew comes to it.
 pub(crate) fn followers(
     checkers: Vec<Checker>,
     platform: &Platform,
-    pace: Pace,
+    options: PolicySyncOptions,
     workers: usize,
-) -> (Followers, Vec<Follower>, Vec<mpsc::UnboundedReceiver<Invalidated>>) {
+) -> (PolicySyncHandle, Vec<PolicySync>, Vec<mpsc::UnboundedReceiver<Invalidated>>) {
     let instances = checkers.len().max(1);
     let (mut senders, mut receivers) = (vec![Vec::new(); instances], Vec::with_capacity(workers));
     for worker in 0..workers {
@@ -117,12 +117,12 @@ pub(crate) fn followers(
         let (sender, asks) = mpsc::unbounded_channel();
         asked.push(sender);
         let (hints, loading) = (platform.policies.invalidated(), Arc::clone(&loading));
-        all.push(Follower { checker, pace, hints, asks, workers, loading });
+        all.push(PolicySync { checker, options, hints, asks, workers, loading });
     }
-    (Followers(asked.into()), all, receivers)
+    (PolicySyncHandle(asked.into()), all, receivers)
 }
 
-impl Follower {
+impl PolicySync {
     /// Follows for ever, counting on the platform's metrics.
     pub(crate) async fn follow(mut self, platform: &Platform) {
         let mut load = Load { from: self.within_spread(), turn: None };
@@ -141,7 +141,7 @@ impl Follower {
                     failing = false;
                     self.tell(&freshness.invalidated).await;
                     platform.metrics.policy.refreshed(&freshness, before.as_ref());
-                    report(&freshness, standing, self.pace.memory_bytes);
+                    report(&freshness, standing, self.options.memory_bytes);
                     if !is_unloaded(Some(freshness.standing)) {
                         load.turn = None;
                     }
@@ -179,7 +179,7 @@ impl Follower {
     async fn pause(&mut self, load: &mut Load, standing: Option<Standing>, waiting: &mut Vec<Ask>) {
         let now = Instant::now();
         let next = if load.from > now { load.from.min(now + LOOK_EVERY) } else { now + LOOK_EVERY };
-        let is_to_load = load.from <= now && self.pace.memory_bytes > 0 && is_unloaded(standing);
+        let is_to_load = load.from <= now && self.options.memory_bytes > 0 && is_unloaded(standing);
         tokio::select! {
             Ok(turn) = Arc::clone(&self.loading).acquire_owned(), if is_to_load && load.turn.is_none() => {
                 load.turn = Some(turn);
@@ -195,19 +195,19 @@ impl Follower {
     /// asked of the store, so there is no hurry to load.
     fn allowed(&self, load: &mut Load, standing: Option<Standing>) -> u64 {
         if !is_unloaded(standing) {
-            return self.pace.memory_bytes;
+            return self.options.memory_bytes;
         }
-        if load.from > Instant::now() || self.pace.memory_bytes == 0 {
+        if load.from > Instant::now() || self.options.memory_bytes == 0 {
             return 0;
         }
         if load.turn.is_none() {
             load.turn = Arc::clone(&self.loading).try_acquire_owned().ok();
         }
-        if load.turn.is_some() { self.pace.memory_bytes } else { 0 }
+        if load.turn.is_some() { self.options.memory_bytes } else { 0 }
     }
 
     fn within_spread(&self) -> Instant {
-        Instant::now() + self.pace.spread.mul_f64(fastrand::f64())
+        Instant::now() + self.options.spread.mul_f64(fastrand::f64())
     }
 
     /// Tells the workers whose relations changed, and waits until they have heard.

@@ -26,7 +26,7 @@ const SWEEP_SOON: Duration = Duration::from_millis(100);
 /// second that an offline event may be late.
 const SWEEP_AT_LEAST_EVERY: Duration = Duration::from_millis(400);
 
-/// How often the shards of a host are visited by one of the others, however many there are. If the visitor is dead too,
+/// How often the shards of a host are visited by one of the others, however many there are. If the upgraded is dead too,
 /// it is the next one's turn.
 const VISIT_EVERY: Duration = Duration::from_millis(300);
 
@@ -291,10 +291,10 @@ mod tests {
             let mut visitors = vec![std::collections::HashSet::new(); hosts as usize];
             for round in 40..40 + u64::from(hosts) - 1 {
                 let visited: Vec<u32> = visited(round).flatten().collect();
-                for (host, visitor) in visited.iter().zip(0..) {
-                    assert_ne!(*host, visitor);
+                for (host, upgraded) in visited.iter().zip(0..) {
+                    assert_ne!(*host, upgraded);
                     assert!(
-                        visitors.get_mut(*host as usize).is_some_and(|seen| seen.insert(visitor)),
+                        visitors.get_mut(*host as usize).is_some_and(|seen| seen.insert(upgraded)),
                         "comes again too soon"
                     );
                 }

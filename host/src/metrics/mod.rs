@@ -1,7 +1,7 @@
 //! What is counted, in one place, in the text format that Prometheus reads.
 
-mod gateway;
-mod perhaps;
+mod hub;
+mod optional_gauge;
 mod policy;
 mod redis;
 
@@ -21,8 +21,8 @@ use rollcall_functions::sweep::Settled;
 use rollcall_redis::native::Redis;
 
 use crate::config::FUNCTIONS;
-use gateway::GatewayMetrics;
-use perhaps::Perhaps;
+use hub::HubMetrics;
+use optional_gauge::OptionalGauge;
 use policy::PolicyMetrics;
 
 /// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
@@ -63,11 +63,11 @@ pub struct Metrics {
     archived: Counter,
     connections: Gauge,
     /// What is counted of connections that stay.
-    pub(crate) gateway: GatewayMetrics,
+    pub(crate) hub: HubMetrics,
     /// What is counted of who may see whom.
     pub(crate) policy: PolicyMetrics,
     sessions: Gauge<i64>,
-    here: Perhaps,
+    here: OptionalGauge,
 }
 
 /// 1 µs to about 4 s in factors of four: wide enough for a warm call and for a store that is away.
@@ -98,10 +98,10 @@ impl Default for Metrics {
             request_seconds: Family::new_with_constructor(seconds),
             archived: Counter::default(),
             connections: Gauge::default(),
-            gateway: GatewayMetrics::default(),
+            hub: HubMetrics::default(),
             policy: PolicyMetrics::default(),
             sessions: Gauge::<i64>::default(),
-            here: Perhaps::default(),
+            here: OptionalGauge::default(),
         };
         metrics.register();
         // From the start, so that the first time is seen to be one more than none.
@@ -144,7 +144,7 @@ impl Metrics {
         r.register_with_unit("http_request", help, Unit::Seconds, self.request_seconds.clone());
         r.register("archived", "Last seen written to the archive", self.archived.clone());
         r.register("connections", "Connections open now", self.connections.clone());
-        self.gateway.register(r);
+        self.hub.register(r);
         self.policy.register(r);
         r.register("sessions", "Sessions in the embedded store", self.sessions.clone());
         let help = "People who are not offline; on Redis with the invisible who are connected and the absent whose status ends";

@@ -14,7 +14,7 @@ use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCh
 use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::instance_queue::prove;
-use super::platform::{Capabilities, Cell, Platform};
+use super::platform::{Capabilities, Platform, StoreData};
 
 /// Where a component comes from.
 #[derive(Debug, Clone)]
@@ -78,12 +78,12 @@ pub enum Misfit {
 /// Every function, type-checked and ready to be instantiated.
 #[derive(Clone)]
 pub struct Catalog {
-    pub(crate) heartbeat: HeartbeatFunctionPre<Cell>,
-    pub(crate) query: QueryFunctionPre<Cell>,
-    pub(crate) subscribe: SubscribeFunctionPre<Cell>,
-    pub(crate) typing: TypingFunctionPre<Cell>,
-    pub(crate) restriction_check: RestrictionCheckFunctionPre<Cell>,
-    pub(crate) offline_sweep: OfflineSweepFunctionPre<Cell>,
+    pub(crate) heartbeat: HeartbeatFunctionPre<StoreData>,
+    pub(crate) query: QueryFunctionPre<StoreData>,
+    pub(crate) subscribe: SubscribeFunctionPre<StoreData>,
+    pub(crate) typing: TypingFunctionPre<StoreData>,
+    pub(crate) restriction_check: RestrictionCheckFunctionPre<StoreData>,
+    pub(crate) offline_sweep: OfflineSweepFunctionPre<StoreData>,
 }
 
 impl std::fmt::Debug for Catalog {
@@ -97,7 +97,7 @@ impl Catalog {
     /// replacement of `heartbeat` cannot reach the archive. Where a world asks for `restriction-check`, a component may come
     /// with that plugged in, and then asks for what that needs instead.
     pub fn load(engine: &Engine, source: impl Fn(&str) -> Source) -> Result<Self, Misfit> {
-        let link = |function: &str, provide: fn(&mut Linker<Cell>) -> wasmtime::Result<()>| {
+        let link = |function: &str, provide: fn(&mut Linker<StoreData>) -> wasmtime::Result<()>| {
             let component = component(engine, &source(function))?;
             let mut linker = Linker::new(engine);
             let linked = provide(&mut linker).and_then(|()| linker.instantiate_pre(&component));
@@ -147,7 +147,7 @@ impl Catalog {
 }
 
 /// What `restriction-check` needs, for a component that has it plugged in.
-fn plugged(linker: &mut Linker<Cell>) -> wasmtime::Result<()> {
+fn plugged(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
     policy::add_to_linker::<_, Capabilities>(linker, |cell| cell)
 }
 

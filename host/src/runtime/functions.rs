@@ -15,9 +15,9 @@ use super::bindings::query::{QueryFunction, QueryFunctionPre};
 use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::codec;
-use super::feeding::{Feed, fed};
+use super::feed::{Feed, fed};
 use super::instance_queue::{Function, Reply};
-use super::platform::Cell;
+use super::platform::StoreData;
 
 /// Answers to a batch.
 pub(crate) type Answers<T> = Vec<Result<T, Error>>;
@@ -39,10 +39,10 @@ pub(crate) enum HeartbeatCall {
 impl Function for HeartbeatFunction {
     const NAME: &'static str = "heartbeat";
     type Call = HeartbeatCall;
-    type Blueprint = HeartbeatFunctionPre<Cell>;
+    type Pre = HeartbeatFunctionPre<StoreData>;
 
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
-        blueprint.instantiate_async(store).await
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+        pre.instantiate_async(store).await
     }
 
     /// Single beats become batches; everything else stays as it is, and in order.
@@ -68,7 +68,7 @@ impl Function for HeartbeatFunction {
         gathered
     }
 
-    async fn serve(&self, accessor: &Accessor<Cell>, call: HeartbeatCall) -> Result<()> {
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: HeartbeatCall) -> Result<()> {
         let heartbeat = self.rollcall_presence_heartbeat();
         match call {
             HeartbeatCall::Beat(beat, reply) => {
@@ -139,13 +139,13 @@ pub(crate) enum QueryCall {
 impl Function for QueryFunction {
     const NAME: &'static str = "query";
     type Call = QueryCall;
-    type Blueprint = QueryFunctionPre<Cell>;
+    type Pre = QueryFunctionPre<StoreData>;
 
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
-        blueprint.instantiate_async(store).await
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+        pre.instantiate_async(store).await
     }
 
-    async fn serve(&self, accessor: &Accessor<Cell>, call: QueryCall) -> Result<()> {
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: QueryCall) -> Result<()> {
         let QueryCall::LookUp(viewer, users, reply) = call;
         let viewer = viewer.map(UserId::into_string);
         let users = users.into_iter().map(UserId::into_string).collect();
@@ -166,13 +166,13 @@ pub(crate) enum SubscribeCall {
 impl Function for SubscribeFunction {
     const NAME: &'static str = "subscribe";
     type Call = SubscribeCall;
-    type Blueprint = SubscribeFunctionPre<Cell>;
+    type Pre = SubscribeFunctionPre<StoreData>;
 
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
-        blueprint.instantiate_async(store).await
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+        pre.instantiate_async(store).await
     }
 
-    async fn serve(&self, accessor: &Accessor<Cell>, call: SubscribeCall) -> Result<()> {
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: SubscribeCall) -> Result<()> {
         let function = self.rollcall_presence_subscribe();
         match call {
             SubscribeCall::Open(viewer, watching, users, reply) => {
@@ -206,13 +206,13 @@ pub(crate) enum TypingCall {
 impl Function for TypingFunction {
     const NAME: &'static str = "typing";
     type Call = TypingCall;
-    type Blueprint = TypingFunctionPre<Cell>;
+    type Pre = TypingFunctionPre<StoreData>;
 
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
-        blueprint.instantiate_async(store).await
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+        pre.instantiate_async(store).await
     }
 
-    async fn serve(&self, accessor: &Accessor<Cell>, call: TypingCall) -> Result<()> {
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: TypingCall) -> Result<()> {
         let function = self.rollcall_presence_typing();
         match call {
             TypingCall::Type(typing_updates, reply) => {
@@ -249,13 +249,13 @@ pub(crate) enum SweepCall {
 impl Function for OfflineSweepFunction {
     const NAME: &'static str = "offline-sweep";
     type Call = SweepCall;
-    type Blueprint = OfflineSweepFunctionPre<Cell>;
+    type Pre = OfflineSweepFunctionPre<StoreData>;
 
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
-        blueprint.instantiate_async(store).await
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+        pre.instantiate_async(store).await
     }
 
-    async fn serve(&self, accessor: &Accessor<Cell>, call: SweepCall) -> Result<()> {
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: SweepCall) -> Result<()> {
         let function = self.rollcall_presence_offline_sweep();
         match call {
             SweepCall::Settle(users, reply) => {

@@ -21,7 +21,7 @@ use wasmtime::component::Accessor;
 use wasmtime::{Engine, Result, Store, UpdateDeadline};
 
 use super::limits::{MEMORY_LIMIT_BYTES, PATIENCE_TICKS};
-use super::platform::{Cell, Platform};
+use super::platform::{Platform, StoreData};
 
 /// Calls in flight in one instance. A full batch takes a few hundred kilobytes of the instance's 64 MiB, so this many
 /// fit with room to spare; behind them the queue grows, and behind that the edge refuses.
@@ -53,7 +53,7 @@ pub(crate) trait Function: Sized + 'static {
     /// One call of it, with the place for its answer.
     type Call: 'static;
     /// The function, ready to be instantiated.
-    type Blueprint: Clone + 'static;
+    type Pre: Clone + 'static;
 
     /// The most memory that an instance may have.
     fn memory_limit(_platform: &Platform) -> usize {
@@ -61,7 +61,7 @@ pub(crate) trait Function: Sized + 'static {
     }
 
     /// Makes an instance.
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self>;
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self>;
 
     /// Puts together calls that the function can answer as one.
     fn gather(calls: Vec<Self::Call>) -> Vec<Self::Call> {
@@ -69,7 +69,7 @@ pub(crate) trait Function: Sized + 'static {
     }
 
     /// Makes a call and sends its answer. An error is a trap: the instance is lost.
-    async fn serve(&self, accessor: &Accessor<Cell>, call: Self::Call) -> Result<()>;
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: Self::Call) -> Result<()>;
 }
 
 /// The sending end of a instance queue. Cheap to clone.
@@ -85,9 +85,9 @@ impl<C> Clone for InstanceQueue<C> {
 
 impl<C: 'static> InstanceQueue<C> {
     /// Starts a instance queue on the current thread's local task set.
-    pub(crate) fn start<F: Function<Call = C>>(engine: Engine, blueprint: F::Blueprint, platform: Platform) -> Self {
+    pub(crate) fn start<F: Function<Call = C>>(engine: Engine, pre: F::Pre, platform: Platform) -> Self {
         let (instance_queue, queue) = Self::open();
-        queue.serve::<F>(engine, blueprint, platform);
+        queue.serve::<F>(engine, pre, platform);
         instance_queue
     }
 
@@ -120,23 +120,23 @@ pub(crate) struct Queue<C>(mpsc::Receiver<C>);
 
 impl<C: 'static> Queue<C> {
     /// Serves the instance queue on the current thread's local task set.
-    pub(crate) fn serve<F: Function<Call = C>>(self, engine: Engine, blueprint: F::Blueprint, platform: Platform) {
-        let keeper = Keeper::<F> { engine, blueprint, platform };
-        tokio::task::spawn_local(keeper.keep(self.0));
+    pub(crate) fn serve<F: Function<Call = C>>(self, engine: Engine, pre: F::Pre, platform: Platform) {
+        let runner = InstanceRunner::<F> { engine, pre, platform };
+        tokio::task::spawn_local(runner.keep(self.0));
     }
 }
 
 /// Makes one instance and lets it go again: whether a function can live at all.
-pub(crate) async fn prove<F: Function>(engine: &Engine, blueprint: &F::Blueprint, platform: &Platform) -> Result<()> {
+pub(crate) async fn prove<F: Function>(engine: &Engine, pre: &F::Pre, platform: &Platform) -> Result<()> {
     let mut store = cell::<F>(engine, platform);
     let ticks = Arc::clone(&store.data().ticks);
-    patient(&ticks, F::instantiate(blueprint, &mut store)).await?;
+    patient(&ticks, F::instantiate(pre, &mut store)).await?;
     Ok(())
 }
 
 /// A place for one instance, with its bounds.
-fn cell<F: Function>(engine: &Engine, platform: &Platform) -> Store<Cell> {
-    let mut store = Store::new(engine, Cell::new(platform.clone(), F::memory_limit(platform)));
+fn cell<F: Function>(engine: &Engine, platform: &Platform) -> Store<StoreData> {
+    let mut store = Store::new(engine, StoreData::new(platform.clone(), F::memory_limit(platform)));
     store.limiter(|cell| &mut cell.limits);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context| {
@@ -149,9 +149,9 @@ fn cell<F: Function>(engine: &Engine, platform: &Platform) -> Store<Cell> {
 }
 
 /// Keeps one instance of a function warm, and replaces it when it is lost.
-struct Keeper<F: Function> {
+struct InstanceRunner<F: Function> {
     engine: Engine,
-    blueprint: F::Blueprint,
+    pre: F::Pre,
     platform: Platform,
 }
 
@@ -167,7 +167,7 @@ enum End {
     Unborn(wasmtime::Error),
 }
 
-impl<F: Function> Keeper<F> {
+impl<F: Function> InstanceRunner<F> {
     async fn keep(self, mut queue: mpsc::Receiver<F::Call>) {
         loop {
             match self.live(&mut queue).await {
@@ -189,7 +189,7 @@ impl<F: Function> Keeper<F> {
     async fn live(&self, queue: &mut mpsc::Receiver<F::Call>) -> End {
         let mut store = cell::<F>(&self.engine, &self.platform);
         let ticks = Arc::clone(&store.data().ticks);
-        let function = match patient(&ticks, F::instantiate(&self.blueprint, &mut store)).await {
+        let function = match patient(&ticks, F::instantiate(&self.pre, &mut store)).await {
             Ok(function) => function,
             Err(error) => return End::Unborn(error),
         };
@@ -208,7 +208,7 @@ impl<F: Function> Keeper<F> {
     async fn feed(
         &self,
         function: &F,
-        accessor: &Accessor<Cell>,
+        accessor: &Accessor<StoreData>,
         queue: &mut mpsc::Receiver<F::Call>,
         watch: &Watch,
     ) -> Result<()> {
@@ -238,7 +238,7 @@ impl<F: Function> Keeper<F> {
         Ok(())
     }
 
-    async fn serve(&self, function: &F, accessor: &Accessor<Cell>, call: F::Call, watch: &Watch) -> Result<()> {
+    async fn serve(&self, function: &F, accessor: &Accessor<StoreData>, call: F::Call, watch: &Watch) -> Result<()> {
         let began = Instant::now();
         let place = watch.begin(began);
         let span = tracing::debug_span!("call", function = F::NAME);

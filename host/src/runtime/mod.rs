@@ -6,21 +6,21 @@
 
 pub mod bindings;
 mod catalog;
-mod checking;
 mod codec;
-mod feeding;
-mod function_handles;
+mod feed;
 mod functions;
 mod instance_queue;
 mod limits;
 mod platform;
 mod policy;
+mod restriction_check;
 mod topics;
+mod worker_functions;
 
 pub use catalog::{Catalog, Misfit, Source};
-pub use checking::{Checker, Desk};
-pub use feeding::Feed;
-pub use function_handles::FunctionHandles;
+pub use feed::Feed;
 pub use instance_queue::InstanceQueue;
 pub use limits::{EPOCH_TICK, MEMORY_LIMIT_BYTES, PATIENCE_TICKS, engine, tick};
 pub use platform::Platform;
+pub use restriction_check::{Checker, CheckerInstance};
+pub use worker_functions::Functions;

@@ -11,8 +11,8 @@ use wasmtime::component::{Accessor, HasData};
 use wasmtime::{StoreLimits, StoreLimitsBuilder};
 
 use super::bindings::platform::rollcall::presence as wit;
-use super::checking::{Checker, verdict_out};
 use super::codec;
+use super::restriction_check::{Checker, verdict_out};
 use crate::metrics::Metrics;
 
 /// Everything the functions need, shared by all instances of a worker.
@@ -40,14 +40,14 @@ pub struct Platform {
 const MAX_MEMORIES: usize = 4;
 
 /// What one instance carries.
-pub(crate) struct Cell {
+pub(crate) struct StoreData {
     platform: Platform,
     pub(crate) limits: StoreLimits,
     /// Ticks spent since the instance last gave control back; see [`super::instance_queue`].
     pub(crate) ticks: Arc<AtomicU32>,
 }
 
-impl Cell {
+impl StoreData {
     pub(crate) fn new(platform: Platform, memory_limit: usize) -> Self {
         let limits =
             StoreLimitsBuilder::new().memory_size(memory_limit).memories(MAX_MEMORIES).instances(16).tables(16).build();
@@ -60,11 +60,11 @@ impl Cell {
     }
 }
 
-/// Gives the generated bindings access to a [`Cell`].
+/// Gives the generated bindings access to a [`StoreData`].
 pub(crate) struct Capabilities;
 
 impl HasData for Capabilities {
-    type Data<'a> = &'a mut Cell;
+    type Data<'a> = &'a mut StoreData;
 }
 
 pub(crate) type Access<T> = Accessor<T, Capabilities>;
@@ -85,12 +85,12 @@ pub(crate) async fn timed<T>(
     answer.map_err(codec::error_out)
 }
 
-impl wit::types::Host for Cell {}
-impl wit::sessions::Host for Cell {}
-impl wit::archive::Host for Cell {}
-impl wit::restriction_check::Host for Cell {}
+impl wit::types::Host for StoreData {}
+impl wit::sessions::Host for StoreData {}
+impl wit::archive::Host for StoreData {}
+impl wit::restriction_check::Host for StoreData {}
 
-impl wit::settings::Host for Cell {
+impl wit::settings::Host for StoreData {
     fn current(&mut self) -> wit::settings::Rules {
         codec::rules_out(&self.platform.rules)
     }

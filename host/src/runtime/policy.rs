@@ -6,9 +6,9 @@ use rollcall_functions::capabilities::{Followed, MAX_BATCH, OwnSettings, Page};
 
 use super::bindings::platform::rollcall::presence as wit;
 use super::codec;
-use super::platform::{Access, Capabilities, Cell, platform, timed};
+use super::platform::{Access, Capabilities, StoreData, platform, timed};
 
-impl wit::policy::Host for Cell {}
+impl wit::policy::Host for StoreData {}
 
 impl<T> wit::policy::HostWithStore<T> for Capabilities {
     async fn relations(

@@ -14,7 +14,7 @@ use wasmtime::component::{Destination, FutureReader, StreamProducer, StreamReade
 
 use super::bindings::platform::rollcall::presence as wit;
 use super::codec;
-use super::platform::{Access, Capabilities, Cell, platform, timed};
+use super::platform::{Access, Capabilities, StoreData, platform, timed};
 
 /// When to watch again after changes may have been lost: listening works again by then.
 const RETRY_MS: u32 = 100;
@@ -22,7 +22,7 @@ const RETRY_MS: u32 = 100;
 /// Changes as they come, and why they ended.
 type Watched = (StreamReader<wit::topics::Change>, FutureReader<Result<(), wit::types::Error>>);
 
-impl wit::topics::Host for Cell {}
+impl wit::topics::Host for StoreData {}
 
 impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
     async fn watch(accessor: &Access<T>, users: Vec<String>) -> Result<Watched, wit::types::Error> {

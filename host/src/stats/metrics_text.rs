@@ -178,12 +178,12 @@ mod tests {
         metrics.store_call("load", ms(0.5), false);
         metrics.replaced("query");
         metrics.connected();
-        metrics.gateway.told(7);
-        metrics.gateway.repaired(2);
-        metrics.gateway.opened("socket");
-        metrics.gateway.opened("subscribe");
-        metrics.gateway.opened("subscribe");
-        metrics.gateway.watching(Sizes::default(), Sizes { watchers: 3, people: 4, conversations: 1 });
+        metrics.hub.told(7);
+        metrics.hub.repaired(2);
+        metrics.hub.opened("socket");
+        metrics.hub.opened("subscribe");
+        metrics.hub.opened("subscribe");
+        metrics.hub.watching(Sizes::default(), Sizes { watchers: 3, users: 4, conversations: 1 });
         let Figures { gateway, totals, .. } = Figures::read(&metrics.text());
         assert_eq!((totals.heartbeats, totals.transitions.online, totals.transitions.offline), (5, 1, 1));
         assert_eq!((totals.transitions.sum(), totals.told, totals.requests, totals.failures), (2, 7, 2, 1));
@@ -201,7 +201,7 @@ mod tests {
         let settled = |lag| Settled { lags: vec![Span(lag)], ..Settled::default() };
         metrics.settled("expiry", &settled(3));
         metrics.settled("sweep", &settled(700));
-        metrics.gateway.heard_after(1);
+        metrics.hub.heard_after(1);
         let Times { settle_lag, topic_lag, request, functions, store } = Figures::read(&metrics.text()).times;
         let heartbeat = &functions["heartbeat"];
         assert_eq!((heartbeat.count, heartbeat.sum_ms), (2, 10_000.3));

@@ -14,7 +14,7 @@ use rollcall_store::{Copied, LastSeen, Policies, PostgresArchive, SqliteArchive,
 use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
 use crate::jobs::{Plan, Turn};
 use crate::metrics::Metrics;
-use crate::stats::Census;
+use crate::stats::OnlineCounter;
 
 use embedded::Embedded;
 use redis::Shared;
@@ -23,7 +23,7 @@ use redis::Shared;
 const SPREAD: Duration = Duration::from_secs(5);
 
 /// The store, the archive, the topics and the policies.
-pub(crate) struct Backing {
+pub(crate) struct Storage {
     /// Where sessions are.
     pub(crate) store: Arc<dyn Store>,
     /// Where last seen is kept for ever.
@@ -42,7 +42,7 @@ enum Hot {
     Redis(Shared),
 }
 
-impl Backing {
+impl Storage {
     /// Opens both, or says what is wrong. Tasks that keep connections alive run on the current runtime.
     pub(crate) async fn open(config: &Config) -> Result<Self> {
         let lock = if needs_disk(config) { config.data.as_deref().map(take).transpose()? } else { None };
@@ -100,10 +100,10 @@ impl Backing {
     }
 
     /// Where people are counted.
-    pub(crate) fn census(&self) -> Census {
+    pub(crate) fn online_counter(&self) -> OnlineCounter {
         match &self.hot {
-            Hot::Embedded(embedded) => Census::Embedded(Arc::clone(&embedded.memory)),
-            Hot::Redis(shared) => Census::Redis(Arc::clone(&shared.store)),
+            Hot::Embedded(embedded) => OnlineCounter::Embedded(Arc::clone(&embedded.memory)),
+            Hot::Redis(shared) => OnlineCounter::Redis(Arc::clone(&shared.store)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::window::{Pace, Window};
+use super::window::{Latency, Window};
 use crate::cli::clock::{span, utc};
 use crate::cli::terminal::{Line, Paint};
 
@@ -75,9 +75,9 @@ fn times(window: &Window) -> Vec<Line> {
     let times = &window.times;
     vec![
         columns("How long it takes"),
-        pace("Settle lag", &times.settle_lag),
-        pace("Notification lag", &times.topic_lag),
-        pace("Requests", &times.request),
+        latency("Settle lag", &times.settle_lag),
+        latency("Notification lag", &times.topic_lag),
+        latency("Requests", &times.request),
     ]
 }
 
@@ -111,12 +111,12 @@ fn hot(window: &Window) -> Vec<Line> {
 }
 
 /// Those of them on which most time is spent, each with its name.
-fn paces(title: &str, paces: &BTreeMap<String, Pace>, most: usize) -> Vec<Line> {
-    let mut busy: Vec<(&String, &Pace)> = paces.iter().filter(|(_, pace)| pace.per_s > 0.0).collect();
+fn paces(title: &str, paces: &BTreeMap<String, Latency>, most: usize) -> Vec<Line> {
+    let mut busy: Vec<(&String, &Latency)> = paces.iter().filter(|(_, latency)| latency.per_s > 0.0).collect();
     busy.sort_by(|(_, one), (_, other)| other.sum_ms.total_cmp(&one.sum_ms));
     busy.truncate(most);
     busy.sort_unstable_by_key(|(name, _)| *name);
-    let rows = busy.into_iter().map(|(name, busy)| pace(name, busy));
+    let rows = busy.into_iter().map(|(name, busy)| latency(name, busy));
     [columns(title)].into_iter().chain(rows).collect()
 }
 
@@ -125,9 +125,9 @@ fn columns(title: &str) -> Line {
     ["a second", "p50", "p99"].into_iter().fold(line, |line, column| line.number(Paint::Dim, column, NUMBER))
 }
 
-fn pace(name: &str, pace: &Pace) -> Line {
-    let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Plain, rate_text(pace.per_s), NUMBER);
-    let times = [pace.p50_ms, pace.p99_ms].map(|time| time.map_or_else(|| "–".to_owned(), ms));
+fn latency(name: &str, latency: &Latency) -> Line {
+    let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Plain, rate_text(latency.per_s), NUMBER);
+    let times = [latency.p50_ms, latency.p99_ms].map(|time| time.map_or_else(|| "–".to_owned(), ms));
     times.into_iter().fold(line, |line, time| line.number(Paint::Plain, time, NUMBER))
 }
 
@@ -208,9 +208,10 @@ mod tests {
 
     #[test]
     fn what_takes_most_time_is_shown_and_not_what_is_called_most() {
-        let pace = |per_s, sum_ms| Pace { per_s, sum_ms, p50_ms: Some(1.0), p99_ms: Some(2.0) };
-        let all = [("load", pace(1.0, 900.0)), ("touch", pace(99.0, 90.0)), ("idle", pace(0.0, 0.0))];
-        let all: BTreeMap<String, Pace> = all.into_iter().map(|(name, pace)| (name.to_owned(), pace)).collect();
+        let latency = |per_s, sum_ms| Latency { per_s, sum_ms, p50_ms: Some(1.0), p99_ms: Some(2.0) };
+        let all = [("load", latency(1.0, 900.0)), ("touch", latency(99.0, 90.0)), ("idle", latency(0.0, 0.0))];
+        let all: BTreeMap<String, Latency> =
+            all.into_iter().map(|(name, latency)| (name.to_owned(), latency)).collect();
         let page = paces("Store", &all, 1);
         assert_eq!(page.len(), 2);
         assert!(page.last().unwrap().plain().starts_with("load "), "{page:?}");

@@ -15,7 +15,7 @@ pub(super) struct Window {
     pub(super) people: PeopleStats,
     pub(super) gateway: GatewayStats,
     pub(super) rates: Rates,
-    pub(super) times: Paces,
+    pub(super) times: Latencies,
 }
 
 /// How often a second.
@@ -34,17 +34,17 @@ pub(super) struct Rates {
 
 /// How long what took.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub(super) struct Paces {
-    pub(super) settle_lag: Pace,
-    pub(super) topic_lag: Pace,
-    pub(super) request: Pace,
-    pub(super) functions: BTreeMap<String, Pace>,
-    pub(super) store: BTreeMap<String, Pace>,
+pub(super) struct Latencies {
+    pub(super) settle_lag: Latency,
+    pub(super) topic_lag: Latency,
+    pub(super) request: Latency,
+    pub(super) functions: BTreeMap<String, Latency>,
+    pub(super) store: BTreeMap<String, Latency>,
 }
 
 /// How often a second something happened, how long all of it took, and half of the times, and all but one in a hundred, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub(super) struct Pace {
+pub(super) struct Latency {
     pub(super) per_s: f64,
     pub(super) sum_ms: f64,
     /// None: it did not happen.
@@ -63,7 +63,7 @@ impl Window {
             people: to.people.clone(),
             gateway: to.gateway.clone(),
             rates: Rates::of(&from.totals, &to.totals, seconds),
-            times: Paces::of(&from.times, &to.times, seconds),
+            times: Latencies::of(&from.times, &to.times, seconds),
         }
     }
 }
@@ -98,26 +98,26 @@ impl Rates {
     }
 }
 
-impl Paces {
+impl Latencies {
     fn of(from: &Times, to: &Times, seconds: f64) -> Self {
         let nothing = Histogram::default();
         let each = |from: &BTreeMap<String, Histogram>, to: &BTreeMap<String, Histogram>| {
-            let pace = |(name, to): (&String, &Histogram)| {
-                (name.clone(), Pace::of(from.get(name).unwrap_or(&nothing), to, seconds))
+            let latency = |(name, to): (&String, &Histogram)| {
+                (name.clone(), Latency::of(from.get(name).unwrap_or(&nothing), to, seconds))
             };
-            to.iter().map(pace).collect()
+            to.iter().map(latency).collect()
         };
         Self {
-            settle_lag: Pace::of(&from.settle_lag, &to.settle_lag, seconds),
-            topic_lag: Pace::of(&from.topic_lag, &to.topic_lag, seconds),
-            request: Pace::of(&from.request, &to.request, seconds),
+            settle_lag: Latency::of(&from.settle_lag, &to.settle_lag, seconds),
+            topic_lag: Latency::of(&from.topic_lag, &to.topic_lag, seconds),
+            request: Latency::of(&from.request, &to.request, seconds),
             functions: each(&from.functions, &to.functions),
             store: each(&from.store, &to.store),
         }
     }
 }
 
-impl Pace {
+impl Latency {
     fn of(from: &Histogram, to: &Histogram, seconds: f64) -> Self {
         let before = |bound: Option<f64>| from.buckets.iter().find(|(known, _)| *known == bound).map_or(0, |(_, n)| *n);
         let buckets: Vec<(Option<f64>, u64)> =
@@ -165,17 +165,17 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_what_happened_in_the_window() {
-        let pace = Pace::of(&histogram([90, 90, 90]), &histogram([90, 190, 190]), 10.0);
-        assert_eq!((pace.per_s, pace.p50_ms), (10.0, Some(2.5)), "halfway between one and four");
-        assert!((pace.p99_ms.unwrap() - 3.97).abs() < 1e-9);
-        let still = Pace::of(&histogram([5, 5, 5]), &histogram([5, 5, 5]), 1.0);
+        let latency = Latency::of(&histogram([90, 90, 90]), &histogram([90, 190, 190]), 10.0);
+        assert_eq!((latency.per_s, latency.p50_ms), (10.0, Some(2.5)), "halfway between one and four");
+        assert!((latency.p99_ms.unwrap() - 3.97).abs() < 1e-9);
+        let still = Latency::of(&histogram([5, 5, 5]), &histogram([5, 5, 5]), 1.0);
         assert_eq!((still.per_s, still.p50_ms, still.p99_ms), (0.0, None, None));
     }
 
     #[test]
     fn what_took_longer_than_all_bounds_is_told_as_the_last() {
-        let pace = Pace::of(&Histogram::default(), &histogram([0, 1, 100]), 1.0);
-        assert_eq!(pace.p99_ms, Some(4.0));
+        let latency = Latency::of(&Histogram::default(), &histogram([0, 1, 100]), 1.0);
+        assert_eq!(latency.p99_ms, Some(4.0));
     }
 
     #[test]

@@ -50,7 +50,7 @@ struct Sign {
 
 /// How it is shown.
 #[derive(Debug)]
-enum Manner {
+enum Output {
     /// As it came.
     Events,
     /// A line for each change.
@@ -62,7 +62,7 @@ enum Manner {
 /// What is known of everybody who is watched.
 #[derive(Debug)]
 pub(super) struct View {
-    manner: Manner,
+    output: Output,
     host: String,
     /// In the order asked for.
     users: Vec<String>,
@@ -76,21 +76,21 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn open(args: &WatchArgs) -> io::Result<Self> {
-        let manner = match args.json {
-            true => Manner::Events,
-            false if is_for_eyes() => Manner::Table(Screen::open()?),
-            false => Manner::Lines,
+        let output = match args.json {
+            true => Output::Events,
+            false if is_for_eyes() => Output::Table(Screen::open()?),
+            false => Output::Lines,
         };
         let users = args.users.iter().map(|user| user.as_str().to_owned()).collect();
         let typists = args.typing.iter().map(|place| (place.as_str().to_owned(), BTreeSet::new())).collect();
         let host = args.remote.url.as_str().to_owned();
-        Ok(Self { manner, host, users, people: BTreeMap::new(), typists, lost: None, heard: false })
+        Ok(Self { output, host, users, people: BTreeMap::new(), typists, lost: None, heard: false })
     }
 
     /// Takes an event, and shows what is new in it.
     pub(super) fn take(&mut self, name: &str, event: Value) -> io::Result<()> {
         (self.lost, self.heard) = (None, true);
-        if let Manner::Events = self.manner {
+        if let Output::Events = self.output {
             return say(&event.to_string());
         }
         let (presences, signs) = self.understand(name, event);
@@ -110,7 +110,7 @@ impl View {
                 lines.push(Line::new().text(Paint::Plain, format!("{user}  {does} {conversation}")));
             }
         }
-        if let Manner::Lines = self.manner {
+        if let Output::Lines = self.output {
             let at = utc(now_ms());
             return lines.iter().try_for_each(|line| say(&format!("{at}  {}", line.plain())));
         }
@@ -148,7 +148,7 @@ impl View {
     /// The connection is lost, for this reason.
     pub(super) fn lost(&mut self, reason: &str) {
         // Once for each time, however often it is tried.
-        if self.lost.is_none() && !matches!(self.manner, Manner::Table(_)) {
+        if self.lost.is_none() && !matches!(self.output, Output::Table(_)) {
             let _ = writeln!(io::stderr(), "rollcall: {}; trying again", harmless(reason));
         }
         self.lost = Some(reason.to_owned());
@@ -156,21 +156,21 @@ impl View {
 
     /// Draws the table, if there is one.
     pub(super) fn draw(&self) -> io::Result<()> {
-        match &self.manner {
-            Manner::Table(screen) => screen.draw(&self.table()),
-            Manner::Events | Manner::Lines => Ok(()),
+        match &self.output {
+            Output::Table(screen) => screen.draw(&self.table()),
+            Output::Events | Output::Lines => Ok(()),
         }
     }
 
     /// Leaves the terminal as it was, and the table in it.
     pub(super) fn close(self) -> io::Result<()> {
         let rows = if self.heard { self.rows() } else { Vec::new() };
-        match self.manner {
-            Manner::Table(screen) => {
+        match self.output {
+            Output::Table(screen) => {
                 drop(screen);
                 rows.iter().try_for_each(|row| say(&row.plain()))
             }
-            Manner::Events | Manner::Lines => Ok(()),
+            Output::Events | Output::Lines => Ok(()),
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
 
     fn view(users: &[&str]) -> View {
         View {
-            manner: Manner::Lines,
+            output: Output::Lines,
             host: "http://127.0.0.1:8080".to_owned(),
             users: users.iter().map(|user| (*user).to_owned()).collect(),
             people: BTreeMap::new(),

@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Edge {
     /// What this host counted. A store that is away is part of the answer, not a reason to give none.
     pub(super) async fn stats(&self) -> Result<Reply, Error> {
-        let platform = &self.function_handles.platform;
-        let (store, here, hot) = tokio::join!(self.look(), self.overview.here(), self.overview.hottest());
+        let platform = &self.functions.platform;
+        let (store, here, hot) = tokio::join!(self.look(), self.shared_stats.here(), self.shared_stats.hottest());
         let Figures { mut gateway, totals, times } = Figures::read(&platform.metrics.text());
         gateway.hot = hot;
-        let about = &self.overview.about;
+        let about = &self.shared_stats.about;
         let (host, rules) = (about.host(platform.topics.now()), about.rules());
         Ok(responses::stats(&Stats { host, rules, store, people: PeopleStats { here }, gateway, totals, times }))
     }
@@ -30,7 +30,7 @@ impl Edge {
         let began = Instant::now();
         let look = async {
             let users = vec![UserId::parse("rollcall/canary")?];
-            only(self.function_handles.platform.store.load_many(users).await?.sessions)
+            only(self.functions.platform.store.load_many(users).await?.sessions)
         };
         let answers = matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Ok(_)));
         StoreStats { answers, took_ms: began.elapsed().as_secs_f64() * 1000.0 }
@@ -39,15 +39,15 @@ impl Edge {
     /// Everything that is known about one person, which is read here and decided nowhere: the state is what the person would
     /// be told. A policy that keeps no settings and an archive that is away leave a gap in the answer, and no more.
     pub(super) async fn person(&self, user: UserId) -> Result<Reply, Error> {
-        let (function_handles, platform) = (&self.function_handles, &self.function_handles.platform);
+        let (functions, platform) = (&self.functions, &self.functions.platform);
         let itself = || vec![user.clone()];
         let (views, archived, own, verdicts, loaded, watchers) = tokio::join!(
-            function_handles.look_up(Some(user.clone()), itself()),
+            functions.look_up(Some(user.clone()), itself()),
             platform.archive.get_many(itself()),
-            function_handles.settings_of(user.clone()),
-            function_handles.check(None, [&user].into_iter().collect()),
+            functions.settings_of(user.clone()),
+            functions.check(None, [&user].into_iter().collect()),
             platform.store.load_many(itself()),
-            self.overview.watchers_of(&user),
+            self.shared_stats.watchers_of(&user),
         );
         let (loaded, own) = (loaded?, own.ok());
         let session = only(loaded.sessions)?;
@@ -73,8 +73,8 @@ impl Edge {
 
     /// The metrics, with how many people are here as of now: in Redis nobody counts them otherwise.
     pub(super) async fn metrics(&self) -> Reply {
-        let metrics = &self.function_handles.platform.metrics;
-        metrics.here(self.overview.here().await);
+        let metrics = &self.functions.platform.metrics;
+        metrics.here(self.shared_stats.here().await);
         pages::metrics(&metrics.text())
     }
 }

@@ -9,7 +9,7 @@ use super::{Edge, only};
 
 impl Edge {
     pub(super) async fn privacy(&self, user: &UserId) -> Result<Reply, Error> {
-        let own = self.function_handles.settings_of(user.clone()).await?;
+        let own = self.functions.settings_of(user.clone()).await?;
         Ok(responses::privacy(user, own.privacy))
     }
 
@@ -19,7 +19,7 @@ impl Edge {
     }
 
     pub(super) async fn listed(&self, user: &UserId, list: List) -> Result<Reply, Error> {
-        let own = self.function_handles.settings_of(user.clone()).await?;
+        let own = self.functions.settings_of(user.clone()).await?;
         let listed = match list {
             List::Contacts => own.contacts,
             List::Blocks => own.blocks,
@@ -40,7 +40,7 @@ impl Edge {
     }
 
     pub(super) async fn restriction(&self, user: &UserId) -> Result<Reply, Error> {
-        let verdicts = self.function_handles.check(None, [user].into_iter().collect()).await?;
+        let verdicts = self.functions.check(None, [user].into_iter().collect()).await?;
         let restricted = verdicts.iter().any(|verdict| verdict.presence == Ruling::Restricted);
         Ok(responses::restriction(user, restricted))
     }
@@ -52,12 +52,12 @@ impl Edge {
     }
 
     pub(super) async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Reply, Error> {
-        Ok(responses::check(&self.function_handles.check(viewer, subjects).await?))
+        Ok(responses::check(&self.functions.check(viewer, subjects).await?))
     }
 
     pub(super) async fn changes(&self, changes: &Changes) -> Result<Reply, Error> {
         let good = changes.good.clone();
-        let outcomes = if good.is_empty() { Vec::new() } else { self.function_handles.apply(good).await? };
+        let outcomes = if good.is_empty() { Vec::new() } else { self.functions.apply(good).await? };
         if outcomes.iter().any(Result::is_ok) {
             self.followers.in_force().await?;
         }
@@ -65,7 +65,7 @@ impl Edge {
     }
 
     async fn change(&self, change: Change) -> Result<(), Error> {
-        only(self.function_handles.apply(vec![change]).await?)?;
+        only(self.functions.apply(vec![change]).await?)?;
         self.followers.in_force().await
     }
 }

@@ -76,7 +76,7 @@ async fn through_wasm(ground: &WasmAndNative, batch: usize, mut anybody: impl Fn
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();
-            for answer in ground.function_handles.beat_many(beats).await? {
+            for answer in ground.functions.beat_many(beats).await? {
                 black_box(answer?);
             }
         }

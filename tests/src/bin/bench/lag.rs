@@ -109,7 +109,7 @@ fn wait_until_nobody_is_here(host: &Host) -> Result<()> {
     let client = host.client("bench");
     let began = Instant::now();
     loop {
-        let here = metric(&client.get("/metrics").text, "rollcall_here")?;
+        let here = metric(&client.get("/metrics").text, "rollcall_users_online")?;
         if here == 0.0 {
             return Ok(());
         }

@@ -126,7 +126,7 @@ async fn through_wasm(ground: &WasmAndNative, asked: usize, mut anybody: impl Fn
     while spent < wasm_and_native::SLICE {
         let users = (0..asked).map(|_| UserId::parse(users::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
-        for answer in ground.function_handles.look_up(None, users).await? {
+        for answer in ground.functions.look_up(None, users).await? {
             black_box(answer?);
         }
         spent += began.elapsed();

@@ -11,7 +11,7 @@ use rollcall_functions::capabilities::{
     Touched, Touches, Visibility,
 };
 use rollcall_functions::heartbeat;
-use rollcall_host::runtime::FunctionHandles;
+use rollcall_host::runtime::Functions;
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 
@@ -31,7 +31,7 @@ pub(crate) const SLICE: Duration = Duration::from_millis(2);
 /// Both ways of calling the functions.
 pub(crate) struct WasmAndNative {
     /// Through the components.
-    pub(crate) function_handles: FunctionHandles,
+    pub(crate) functions: Functions,
     /// What the native functions rest on: the same.
     pub(crate) native: Native,
     /// The rules of both.
@@ -48,17 +48,12 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(WasmAndNativ
         let store: Arc<dyn Store> = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory()?);
         let rules = Rules::default();
-        let function_handles = rollcall_tests::function_handles(
-            store.clone(),
-            &archive,
-            Arc::new(topics),
-            rules,
-            rollcall_tests::component,
-        );
-        rollcall_tests::warm_up(&function_handles).await;
+        let functions =
+            rollcall_tests::functions(store.clone(), &archive, Arc::new(topics), rules, rollcall_tests::component);
+        rollcall_tests::warm_up(&functions).await;
         let native = Native { store, archive };
         populate(&native, &rules, people).await?;
-        measure(WasmAndNative { function_handles, native, rules }).await
+        measure(WasmAndNative { functions, native, rules }).await
     })
 }
 

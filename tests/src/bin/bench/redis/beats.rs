@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use rollcall_core::{Rules, UserId};
-use rollcall_host::runtime::FunctionHandles;
+use rollcall_host::runtime::Functions;
 use rollcall_redis::native::{Options, Redis};
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::{SqliteArchive, Topics};
@@ -57,15 +57,15 @@ pub(crate) fn run() -> Result<Section> {
     let mut section =
         Section::new("redis-beats: batches of 256 against `redis-benchmark -P 64 -t set`", &["figure", "value"]);
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let function_handles = function_handles(Arc::clone(&store))?;
+        let functions = functions(Arc::clone(&store))?;
         for people in CROWDS {
             for first in (0..people).step_by(BATCH as usize) {
-                beat(&function_handles, first..(first + BATCH).min(people)).await?;
+                beat(&functions, first..(first + BATCH).min(people)).await?;
             }
             let goal = if people <= FEW { Goal::AtLeast(0.25) } else { Goal::None };
-            compare(&mut section, &function_handles, &server, people, goal).await?;
+            compare(&mut section, &functions, &server, people, goal).await?;
         }
-        costs(&mut section, &store, &function_handles).await
+        costs(&mut section, &store, &functions).await
     })?;
     section.note(&format!(
         "People at random, {IN_FLIGHT} calls of {BATCH} in flight on one connection, through the component. By itself \
@@ -78,7 +78,7 @@ pub(crate) fn run() -> Result<Section> {
 /// Beats against `SET`s, in turn.
 async fn compare(
     section: &mut Section,
-    function_handles: &FunctionHandles,
+    functions: &Functions,
     server: &Server,
     people: u64,
     goal: Goal,
@@ -88,7 +88,7 @@ async fn compare(
     let pid = server.process_id().context("the server is gone")?;
     for _ in 0..SLICES {
         let before = cpu_us(pid)?;
-        let beats = slice(function_handles, &mut random, people).await?;
+        let beats = slice(functions, &mut random, people).await?;
         let between = cpu_us(pid)?;
         let sets = sets_per_second(server.port(), people)?;
         comparison.push(beats, sets);
@@ -106,15 +106,15 @@ async fn compare(
 }
 
 /// The functions, on this store.
-fn function_handles(store: Arc<Redis>) -> Result<FunctionHandles> {
+fn functions(store: Arc<Redis>) -> Result<Functions> {
     let archive = Arc::new(SqliteArchive::in_memory()?);
     let topics = Arc::clone(&store) as Arc<dyn Topics>;
-    Ok(rollcall_tests::function_handles(store, &archive, topics, Rules::default(), rollcall_tests::component))
+    Ok(rollcall_tests::functions(store, &archive, topics, Rules::default(), rollcall_tests::component))
 }
 
-async fn beat(function_handles: &FunctionHandles, people: impl Iterator<Item = u64>) -> Result<()> {
+async fn beat(functions: &Functions, people: impl Iterator<Item = u64>) -> Result<()> {
     let beats = people.map(users::beat).collect::<Result<Vec<_>, _>>()?;
-    for answer in function_handles.beat_many(beats).await? {
+    for answer in functions.beat_many(beats).await? {
         answer?;
     }
     Ok(())
@@ -122,12 +122,12 @@ async fn beat(function_handles: &FunctionHandles, people: impl Iterator<Item = u
 
 /// Beats per second in one slice. Who beats is made up before, as redis-benchmark does; and whenever a call is answered the
 /// next is made, so that the server does not wait for us.
-async fn slice(function_handles: &FunctionHandles, random: &mut Random, people: u64) -> Result<f64> {
+async fn slice(functions: &Functions, random: &mut Random, people: u64) -> Result<f64> {
     let mut batch = || (0..BATCH).map(|_| users::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
     let batches = (0..BEATS / BATCH).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
     let mut calls =
-        stream::iter(batches).map(|beats| function_handles.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
+        stream::iter(batches).map(|beats| functions.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
     while let Some(answers) = calls.next().await {
         for answer in answers? {
             answer?;
@@ -152,14 +152,14 @@ fn sets_per_second(port: u16, people: u64) -> Result<f64> {
 }
 
 /// Commands and round trips.
-async fn costs(section: &mut Section, store: &Redis, function_handles: &FunctionHandles) -> Result<()> {
+async fn costs(section: &mut Section, store: &Redis, functions: &Functions) -> Result<()> {
     let commands = store.stats().commands.get();
-    beat(function_handles, 0..BATCH).await?;
+    beat(functions, 0..BATCH).await?;
     let per_beat = (store.stats().commands.get() - commands) as f64 / BATCH as f64;
     section.row(["commands per steady beat".to_owned(), number(per_beat)], Goal::AtMost(3.0), per_beat);
     let asked = (0..ASKED).map(|person| UserId::parse(users::name(person))).collect::<Result<Vec<_>, _>>()?;
     let trips = store.stats().round_trips.get();
-    for view in function_handles.look_up(None, asked).await? {
+    for view in functions.look_up(None, asked).await? {
         view?;
     }
     let trips = (store.stats().round_trips.get() - trips) as f64;

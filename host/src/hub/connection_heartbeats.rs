@@ -16,14 +16,14 @@ use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
 use tokio::sync::Notify;
 
-use crate::runtime::FunctionHandles;
+use crate::runtime::Functions;
 
 /// Before what the store could not take is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A device that somebody is connected with.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Attendee {
+pub(crate) struct ConnectedDevice {
     /// Whose.
     pub(crate) user: UserId,
     /// Which.
@@ -33,36 +33,36 @@ pub(crate) struct Attendee {
 /// Which devices are connected to this process, and by how many connections: a page that reloads connects anew before the
 /// old connection is known to be broken, and that must not count against it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Presences(Arc<Mutex<HashMap<Attendee, u32>>>);
+pub(crate) struct ConnectedDevices(Arc<Mutex<HashMap<ConnectedDevice, u32>>>);
 
-impl Presences {
-    fn enter(&self, attendee: &Attendee) {
+impl ConnectedDevices {
+    fn enter(&self, connected: &ConnectedDevice) {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *present.entry(attendee.clone()).or_default() += 1;
+        *present.entry(connected.clone()).or_default() += 1;
     }
 
     /// True: that was the last connection of this device.
-    fn leave(&self, attendee: &Attendee) -> bool {
+    fn leave(&self, connected: &ConnectedDevice) -> bool {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match present.get_mut(attendee) {
+        match present.get_mut(connected) {
             Some(count) if *count > 1 => {
                 *count -= 1;
                 false
             }
-            Some(_) => present.remove(attendee).is_some(),
+            Some(_) => present.remove(connected).is_some(),
             None => false,
         }
     }
 
-    fn has(&self, attendee: &Attendee) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(attendee)
+    fn has(&self, connected: &ConnectedDevice) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(connected)
     }
 }
 
 /// One worker's connections, as those who attend.
 #[derive(Debug, Default)]
-pub(super) struct Attendance {
-    present: Presences,
+pub(super) struct ConnectionHeartbeats {
+    present: ConnectedDevices,
     waiting: RefCell<Waiting>,
     /// There is something to do.
     wake: Notify,
@@ -73,7 +73,7 @@ pub(super) struct Attendance {
 #[derive(Debug, Default)]
 struct Waiting {
     /// One for each device, however often it had to say so.
-    beats: HashMap<Attendee, Sign>,
+    beats: HashMap<ConnectedDevice, Sign>,
     leaves: Vec<Departure>,
     /// Being told to the store at this moment.
     in_hand: usize,
@@ -85,24 +85,30 @@ impl Waiting {
     }
 }
 
-impl Attendance {
-    pub(super) fn new(present: Presences) -> Self {
+impl ConnectionHeartbeats {
+    pub(super) fn new(present: ConnectedDevices) -> Self {
         Self { present, ..Self::default() }
     }
 
     /// A device comes, or comes once more; `active`: because its person opened it.
-    pub(super) fn enter(self: &Rc<Self>, attendee: Attendee, kind: DeviceKind, active: bool) -> Attending {
-        self.present.enter(&attendee);
-        let attending = Attending { attendance: Rc::clone(self), attendee, kind, leaving: Some(Reason::Dropped) };
-        attending.beat(active);
-        attending
+    pub(super) fn enter(
+        self: &Rc<Self>,
+        connected: ConnectedDevice,
+        kind: DeviceKind,
+        active: bool,
+    ) -> DeviceConnection {
+        self.present.enter(&connected);
+        let device_connection =
+            DeviceConnection { heartbeats: Rc::clone(self), connected, kind, leaving: Some(Reason::Dropped) };
+        device_connection.beat(active);
+        device_connection
     }
 
     /// Beats and says goodbye for whoever asks for it, for ever.
-    pub(super) async fn keep(&self, function_handles: &FunctionHandles) {
+    pub(super) async fn keep(&self, functions: &Functions) {
         loop {
             self.wake.notified().await;
-            while self.hand_over(function_handles).await {}
+            while self.hand_over(functions).await {}
             if self.waiting.borrow().is_empty() {
                 self.done.notify_waiters();
             }
@@ -121,7 +127,7 @@ impl Attendance {
     }
 
     /// Tells the store of everybody who waits, in as many calls as it takes. False: there was nothing to tell.
-    async fn hand_over(&self, function_handles: &FunctionHandles) -> bool {
+    async fn hand_over(&self, functions: &Functions) -> bool {
         let (beats, leaves) = {
             let mut waiting = self.waiting.borrow_mut();
             let beats = std::mem::take(&mut waiting.beats);
@@ -132,21 +138,21 @@ impl Attendance {
         if beats.is_empty() && leaves.is_empty() {
             return false;
         }
-        let beat = |(Attendee { user, device }, Sign { kind, active })| Beat { user, device, kind, active };
+        let beat = |(ConnectedDevice { user, device }, Sign { kind, active })| Beat { user, device, kind, active };
         let beats: Vec<Beat> = beats.into_iter().map(beat).collect();
         let mut failed = false;
         // First who goes: one who went and came back is here. A beat from before a farewell is not among them.
         for leaves in leaves.chunks(MAX_BATCH) {
-            let untold = untold(leaves, function_handles.leave_many(leaves.to_vec()).await);
+            let untold = untold(leaves, functions.leave_many(leaves.to_vec()).await);
             failed |= !untold.is_empty();
             // One who was dropped ends by itself; one who logged out wishes to be gone.
             let untold = untold.into_iter().filter(|leave| leave.reason == Reason::Logout);
             self.waiting.borrow_mut().leaves.extend(untold);
         }
         for beats in beats.chunks(MAX_BATCH) {
-            let untold = untold(beats, function_handles.beat_many(beats.to_vec()).await);
+            let untold = untold(beats, functions.beat_many(beats.to_vec()).await);
             failed |= !untold.is_empty();
-            function_handles.platform.metrics.beaten(beats.len() - untold.len());
+            functions.platform.metrics.beaten(beats.len() - untold.len());
             untold.into_iter().for_each(|beat| self.wait(beat));
         }
         self.waiting.borrow_mut().in_hand = 0;
@@ -159,10 +165,10 @@ impl Attendance {
     /// Puts a beat among those that wait, if its device is still connected.
     fn wait(&self, beat: Beat) {
         let Beat { user, device, kind, active } = beat;
-        let attendee = Attendee { user, device };
-        if self.present.has(&attendee) {
+        let connected = ConnectedDevice { user, device };
+        if self.present.has(&connected) {
             let mut waiting = self.waiting.borrow_mut();
-            waiting.beats.entry(attendee).or_insert(Sign { kind, active }).active |= active;
+            waiting.beats.entry(connected).or_insert(Sign { kind, active }).active |= active;
         }
     }
 }
@@ -185,20 +191,20 @@ fn untold<T: Clone, A>(asked: &[T], answer: Result<Vec<Result<A, Error>>, Error>
 
 /// One connection that attends; dropping it says goodbye.
 #[derive(Debug)]
-pub(super) struct Attending {
-    attendance: Rc<Attendance>,
-    attendee: Attendee,
+pub(super) struct DeviceConnection {
+    heartbeats: Rc<ConnectionHeartbeats>,
+    connected: ConnectedDevice,
     kind: DeviceKind,
     /// How it will have left; none: without a word, because we send it away ourselves.
     leaving: Option<Reason>,
 }
 
-impl Attending {
+impl DeviceConnection {
     /// A sign of life; `active`: the person used the device.
     pub(super) fn beat(&self, active: bool) {
-        let Attendee { user, device } = self.attendee.clone();
-        self.attendance.wait(Beat { user, device, kind: self.kind, active });
-        self.attendance.wake.notify_one();
+        let ConnectedDevice { user, device } = self.connected.clone();
+        self.heartbeats.wait(Beat { user, device, kind: self.kind, active });
+        self.heartbeats.wake.notify_one();
     }
 
     /// How it will have left when it is dropped; none: without a word.
@@ -207,18 +213,18 @@ impl Attending {
     }
 }
 
-impl Drop for Attending {
+impl Drop for DeviceConnection {
     fn drop(&mut self) {
-        let was_last = self.attendance.present.leave(&self.attendee);
+        let was_last = self.heartbeats.present.leave(&self.connected);
         let Some(reason) = self.leaving else { return };
         // Whoever logs out does so with the device; whoever is dropped may be here by another connection.
         if was_last || reason == Reason::Logout {
-            let Attendee { user, device } = self.attendee.clone();
-            let mut waiting = self.attendance.waiting.borrow_mut();
+            let ConnectedDevice { user, device } = self.connected.clone();
+            let mut waiting = self.heartbeats.waiting.borrow_mut();
             // What it still had to say is taken back: told after the farewell, it would bring the device back.
-            waiting.beats.remove(&self.attendee);
+            waiting.beats.remove(&self.connected);
             waiting.leaves.push(Departure { user, device, reason });
-            self.attendance.wake.notify_one();
+            self.heartbeats.wake.notify_one();
         }
     }
 }

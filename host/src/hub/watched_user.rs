@@ -1,4 +1,4 @@
-//! A watched person: what is newest about them, and who on this worker watches.
+//! A watched watched: what is newest about them, and who on this worker watches.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -6,50 +6,50 @@ use std::time::Instant;
 use rollcall_core::{Published, State, UserId};
 use slab::Slab;
 
-use super::super::known::{Known, alike};
+use super::payload_cache::{CachedPayload, looks_same};
 
 /// Where a watcher keeps what it was told of somebody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Place {
-    pub(super) watcher: usize,
+pub(super) struct WatcherSlot {
+    pub(super) watcher_id: usize,
     pub(super) index: usize,
 }
 
-/// A watched person.
+/// A watched watched.
 #[derive(Debug)]
-pub(super) struct Person {
+pub(super) struct WatchedUser {
     pub(super) user: UserId,
-    pub(super) newest: Option<Rc<Known>>,
+    pub(super) newest: Option<Rc<CachedPayload>>,
     /// Rises with everything that the topic tells, so that an answer can be told from one that news overtook.
-    pub(super) news: u64,
+    pub(super) received: u64,
     /// Whether the topic is known to be listened to.
-    pub(super) listened: bool,
-    pub(super) watchers: Slab<Place>,
+    pub(super) subscribed: bool,
+    pub(super) watchers: Slab<WatcherSlot>,
     /// Watchers on all workers of all hosts, as last counted.
-    pub(super) everywhere: u64,
+    pub(super) total: u64,
     /// Not to be told of before this: too many watch.
     pub(super) held_until: Option<Instant>,
     /// Changed while held.
     pub(super) is_held: bool,
 }
 
-impl Person {
+impl WatchedUser {
     pub(super) fn new(user: UserId) -> Self {
         Self {
             user,
             newest: None,
-            news: 0,
-            listened: false,
+            received: 0,
+            subscribed: false,
             watchers: Slab::new(),
-            everywhere: 0,
+            total: 0,
             held_until: None,
             is_held: false,
         }
     }
 
     /// Takes what the topic tells. False: it is not newer than what is known.
-    pub(super) fn hear(&mut self, published: &Published) -> bool {
-        self.news += 1;
+    pub(super) fn receive(&mut self, published: &Published) -> bool {
+        self.received += 1;
         if self.newest.as_ref().is_some_and(|newest| newest.published.version >= published.version) {
             return false;
         }
@@ -62,7 +62,7 @@ impl Person {
             published.last_seen = newest.published.last_seen;
             published.since = published.since.or(published.last_seen);
         }
-        self.newest = Some(Known::new(published));
+        self.newest = Some(CachedPayload::new(published));
         true
     }
 
@@ -71,17 +71,17 @@ impl Person {
     /// If the topic was silent since, what was read is the truth, whatever its version: it is derived at a later time, the
     /// version of somebody long offline is told as 0, and a store that failed over may have lost what it had published. If
     /// not, only a newer version counts.
-    pub(super) fn learn(&mut self, published: Published, news: u64) -> bool {
+    pub(super) fn apply_read(&mut self, published: Published, received: u64) -> bool {
         if let Some(newest) = &self.newest {
             let version = newest.published.version;
-            let is_overtaken = news != self.news && published.version <= version;
-            let is_known = alike(&newest.published, &published) && published.version <= version;
+            let is_overtaken = received != self.received && published.version <= version;
+            let is_known = looks_same(&newest.published, &published) && published.version <= version;
             if is_overtaken || is_known {
                 return false;
             }
         }
-        self.news += 1;
-        self.newest = Some(Known::new(published));
+        self.received += 1;
+        self.newest = Some(CachedPayload::new(published));
         true
     }
 }
@@ -96,63 +96,69 @@ mod tests {
         Published { state, note: None, since: Some(Time(version)), last_seen: Some(Time(7)), version }
     }
 
-    fn person() -> Person {
-        Person::new(UserId::parse("bob").unwrap())
+    fn watched() -> WatchedUser {
+        WatchedUser::new(UserId::parse("bob").unwrap())
     }
 
-    fn state(person: &Person) -> State {
-        person.newest.as_ref().unwrap().published.state
+    fn state(watched: &WatchedUser) -> State {
+        watched.newest.as_ref().unwrap().published.state
     }
 
     #[test]
     fn an_older_state_never_replaces_a_newer_one() {
-        let mut person = person();
-        assert!(person.hear(&published(State::Online, 5)));
-        assert!(!person.hear(&published(State::Offline, 4)));
-        assert!(!person.hear(&published(State::Offline, 5)));
-        assert!(!person.learn(published(State::Offline, 4), person.news - 1), "news came since it was asked");
-        assert_eq!(state(&person), State::Online);
+        let mut watched = watched();
+        assert!(watched.receive(&published(State::Online, 5)));
+        assert!(!watched.receive(&published(State::Offline, 4)));
+        assert!(!watched.receive(&published(State::Offline, 5)));
+        assert!(
+            !watched.apply_read(published(State::Offline, 4), watched.received - 1),
+            "received came since it was asked"
+        );
+        assert_eq!(state(&watched), State::Online);
     }
 
     #[test]
     fn what_the_store_lost_is_taken_back() {
-        let mut person = person();
-        person.hear(&published(State::Online, 5));
-        person.hear(&published(State::Busy, 6));
-        assert!(person.learn(published(State::Online, 5), person.news), "a replica that never had it was promoted");
-        assert_eq!(state(&person), State::Online);
-        assert!(person.hear(&published(State::Away, 7)));
+        let mut watched = watched();
+        watched.receive(&published(State::Online, 5));
+        watched.receive(&published(State::Busy, 6));
+        assert!(
+            watched.apply_read(published(State::Online, 5), watched.received),
+            "a replica that never had it was promoted"
+        );
+        assert_eq!(state(&watched), State::Online);
+        assert!(watched.receive(&published(State::Away, 7)));
     }
 
     #[test]
     fn what_was_read_at_the_same_version_is_newer_than_what_was_heard() {
-        let mut person = person();
-        person.hear(&published(State::Online, 5));
+        let mut watched = watched();
+        watched.receive(&published(State::Online, 5));
         let derived = Published { state: State::Away, ..published(State::Online, 5) };
-        assert!(person.learn(derived.clone(), person.news));
-        assert!(!person.learn(derived, person.news), "once is enough");
-        assert_eq!(state(&person), State::Away);
+        assert!(watched.apply_read(derived.clone(), watched.received));
+        assert!(!watched.apply_read(derived, watched.received), "once is enough");
+        assert_eq!(state(&watched), State::Away);
     }
 
     #[test]
     fn somebody_long_gone_is_believed_only_if_the_topic_was_silent() {
-        let mut person = person();
-        person.hear(&published(State::Online, 5));
-        let asked = person.news;
-        person.hear(&published(State::Busy, 6));
+        let mut watched = watched();
+        watched.receive(&published(State::Online, 5));
+        let asked = watched.received;
+        watched.receive(&published(State::Busy, 6));
         let gone = Published { since: Some(Time(7)), ..published(State::Offline, 0) };
-        assert!(!person.learn(gone.clone(), asked));
-        assert!(person.learn(gone, person.news));
-        assert_eq!(state(&person), State::Offline);
-        assert!(person.hear(&published(State::Online, 8)));
+        assert!(!watched.apply_read(gone.clone(), asked));
+        assert!(watched.apply_read(gone, watched.received));
+        assert_eq!(state(&watched), State::Offline);
+        assert!(watched.receive(&published(State::Online, 8)));
     }
 
     #[test]
     fn a_last_seen_that_the_sessions_forgot_is_kept() {
-        let mut person = person();
-        person.hear(&published(State::Online, 5));
-        person.hear(&Published { since: None, last_seen: None, ..published(State::Offline, 6) });
-        let newest = &person.newest.as_ref().unwrap().published;
+        let mut watched = watched();
+        watched.receive(&published(State::Online, 5));
+        watched.receive(&Published { since: None, last_seen: None, ..published(State::Offline, 6) });
+        let newest = &watched.newest.as_ref().unwrap().published;
         assert_eq!((newest.last_seen, newest.since), (Some(Time(7)), Some(Time(7))));
     }
 }

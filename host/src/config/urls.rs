@@ -5,8 +5,8 @@ use std::fmt;
 use rollcall_redis::native as redis;
 use rollcall_store::postgres;
 
-use super::fault::shown;
-use super::values::Value;
+use super::error::shown;
+use super::value::Value;
 
 /// A URL that was checked. Shown without its password.
 #[derive(Clone, PartialEq, Eq)]

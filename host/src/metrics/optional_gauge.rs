@@ -12,15 +12,15 @@ const UNKNOWN: i64 = -1;
 
 /// A gauge with or without a value.
 #[derive(Debug, Clone)]
-pub(super) struct Perhaps(Arc<AtomicI64>);
+pub(super) struct OptionalGauge(Arc<AtomicI64>);
 
-impl Default for Perhaps {
+impl Default for OptionalGauge {
     fn default() -> Self {
         Self(Arc::new(AtomicI64::new(UNKNOWN)))
     }
 }
 
-impl Perhaps {
+impl OptionalGauge {
     /// None: nobody knows.
     pub(super) fn set(&self, value: Option<u64>) {
         let value = value.map_or(UNKNOWN, |value| i64::try_from(value).unwrap_or(i64::MAX));
@@ -28,7 +28,7 @@ impl Perhaps {
     }
 }
 
-impl EncodeMetric for Perhaps {
+impl EncodeMetric for OptionalGauge {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         match self.0.load(Ordering::Relaxed) {
             UNKNOWN => Ok(()),

@@ -11,7 +11,7 @@ use rollcall_core::{Published, State, UserId};
 
 /// One published presence, and the texts in which it is told.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CachedPayload {
     pub(super) published: Published,
     /// For whoever may see everything.
     whole: OnceCell<Rc<str>>,
@@ -19,13 +19,13 @@ pub(super) struct Known {
     part: OnceCell<Rc<str>>,
 }
 
-impl Known {
+impl CachedPayload {
     pub(super) fn new(published: Published) -> Rc<Self> {
         Rc::new(Self { published, whole: OnceCell::new(), part: OnceCell::new() })
     }
 
     /// The text for a viewer with this much visibility; none for one who may see nothing.
-    pub(super) fn told(&self, user: &UserId, visibility: Visibility) -> Option<Rc<str>> {
+    pub(super) fn payload(&self, user: &UserId, visibility: Visibility) -> Option<Rc<str>> {
         let text = match visibility {
             Visibility { presence: false, .. } => return None,
             Visibility { last_seen: true, .. } => &self.whole,
@@ -44,8 +44,8 @@ pub(super) fn presence(user: &UserId, view: Option<&View>) -> Rc<str> {
     events::presence(user, view).into()
 }
 
-/// Whether two presences look alike. Where a person is here their last seen moves with every beat, and that is not news.
-pub(super) fn alike(one: &Published, other: &Published) -> bool {
+/// Whether two presences look looks_same. Where a person is here their last seen moves with every beat, and that is not news.
+pub(super) fn looks_same(one: &Published, other: &Published) -> bool {
     let seen = |published: &Published| match published.state {
         State::Offline => published.last_seen,
         State::Online | State::Away | State::Busy => None,
@@ -56,9 +56,9 @@ pub(super) fn alike(one: &Published, other: &Published) -> bool {
 /// A number that changes when what a viewer was told of a person changes. Together, by exclusive or, those of all whom a
 /// viewer watches tell whether anything changed while the viewer was away, on whichever host it comes back to.
 ///
-/// Its upper half changes only with how much of the person the viewer sees: see [`seen_alike`]. Of the lower half: the version
+/// Its upper half changes only with how much of the person the viewer sees: see [`same_visibility`]. Of the lower half: the version
 /// of somebody offline is forgotten after a while, their last seen is not, so that is what counts.
-pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
+pub(super) fn fingerprint(user: &UserId, published: Option<&Published>) -> u64 {
     let mut visibility = Fnv::default();
     visibility.text(user.as_str());
     let mut hash = Fnv(visibility.0);
@@ -79,12 +79,12 @@ pub(super) fn trace(user: &UserId, published: Option<&Published>) -> u64 {
     (visibility.spread() & UPPER) | (hash.spread() & !UPPER)
 }
 
-/// The half of a trace that says how much is seen.
+/// The half of a fingerprint that says how much is seen.
 const UPPER: u64 = !0 << 32;
 
 /// Whether a viewer with these traces of the same people saw as much of each of them then as now. If not, a time does not tell
 /// what is new to the viewer: whoever is shown again may have been as they are for hours.
-pub(super) fn seen_alike(then: u64, now: u64) -> bool {
+pub(super) fn same_visibility(then: u64, now: u64) -> bool {
     (then ^ now) & UPPER == 0
 }
 
@@ -129,23 +129,27 @@ mod tests {
 
     #[test]
     fn beats_of_somebody_who_is_here_are_no_news() {
-        assert!(alike(&published(State::Online, 5, 1), &published(State::Online, 6, 1)));
-        assert!(!alike(&published(State::Offline, 5, 1), &published(State::Offline, 6, 1)));
-        assert!(!alike(&published(State::Online, 5, 1), &published(State::Away, 5, 1)));
+        assert!(looks_same(&published(State::Online, 5, 1), &published(State::Online, 6, 1)));
+        assert!(!looks_same(&published(State::Offline, 5, 1), &published(State::Offline, 6, 1)));
+        assert!(!looks_same(&published(State::Online, 5, 1), &published(State::Away, 5, 1)));
     }
 
     #[test]
     fn the_trace_of_somebody_offline_outlives_the_version() {
         let bob = UserId::parse("bob").unwrap();
-        let trace = |published| trace(&bob, Some(&published));
-        assert_eq!(trace(published(State::Offline, 5, 9)), trace(published(State::Offline, 5, 0)));
-        assert_ne!(trace(published(State::Online, 5, 9)), trace(published(State::Online, 5, 10)));
-        assert_ne!(trace(published(State::Offline, 5, 9)), super::trace(&bob, None));
+        let fingerprint = |published| fingerprint(&bob, Some(&published));
+        assert_eq!(fingerprint(published(State::Offline, 5, 9)), fingerprint(published(State::Offline, 5, 0)));
+        assert_ne!(fingerprint(published(State::Online, 5, 9)), fingerprint(published(State::Online, 5, 10)));
+        assert_ne!(fingerprint(published(State::Offline, 5, 9)), super::fingerprint(&bob, None));
         let noted = Published { note: Some(note("out")), ..published(State::Offline, 5, 9) };
-        assert_ne!(trace(noted), trace(published(State::Offline, 5, 9)), "a note is news, also of somebody offline");
         assert_ne!(
-            trace(published(State::Online, 5, 9)),
-            trace(published(State::Away, 5, 9)),
+            fingerprint(noted),
+            fingerprint(published(State::Offline, 5, 9)),
+            "a note is news, also of somebody offline"
+        );
+        assert_ne!(
+            fingerprint(published(State::Online, 5, 9)),
+            fingerprint(published(State::Away, 5, 9)),
             "so is what was derived"
         );
     }
@@ -153,12 +157,12 @@ mod tests {
     #[test]
     fn half_of_a_trace_is_how_much_is_seen() {
         let bob = UserId::parse("bob").unwrap();
-        let whole = |version| trace(&bob, Some(&published(State::Online, 5, version)));
-        let part = trace(&bob, Some(&Published { last_seen: None, ..published(State::Online, 5, 9) }));
-        assert!(seen_alike(whole(9), whole(10)), "what changed is another matter");
-        assert!(!seen_alike(whole(9), part) && !seen_alike(part, trace(&bob, None)));
-        let ann = trace(&UserId::parse("ann").unwrap(), None);
-        assert!(!seen_alike(ann ^ whole(9), ann ^ trace(&bob, None)), "among others, too");
+        let whole = |version| fingerprint(&bob, Some(&published(State::Online, 5, version)));
+        let part = fingerprint(&bob, Some(&Published { last_seen: None, ..published(State::Online, 5, 9) }));
+        assert!(same_visibility(whole(9), whole(10)), "what changed is another matter");
+        assert!(!same_visibility(whole(9), part) && !same_visibility(part, fingerprint(&bob, None)));
+        let ann = fingerprint(&UserId::parse("ann").unwrap(), None);
+        assert!(!same_visibility(ann ^ whole(9), ann ^ fingerprint(&bob, None)), "among others, too");
     }
 
     fn note(text: &str) -> rollcall_core::Note {
@@ -168,13 +172,13 @@ mod tests {
     #[test]
     fn texts_are_written_once_and_hide_what_is_hidden() {
         let bob = UserId::parse("bob").unwrap();
-        let known = Known::new(published(State::Offline, 5, 9));
+        let known = CachedPayload::new(published(State::Offline, 5, 9));
         let all = Visibility { presence: true, last_seen: true };
-        let whole = known.told(&bob, all).unwrap();
-        assert!(Rc::ptr_eq(&whole, &known.told(&bob, all).unwrap()));
+        let whole = known.payload(&bob, all).unwrap();
+        assert!(Rc::ptr_eq(&whole, &known.payload(&bob, all).unwrap()));
         assert!(whole.contains("\"last_seen\":5"), "{whole}");
-        let part = known.told(&bob, Visibility { presence: true, last_seen: false }).unwrap();
+        let part = known.payload(&bob, Visibility { presence: true, last_seen: false }).unwrap();
         assert!(part.contains("\"last_seen\":null"), "{part}");
-        assert_eq!(known.told(&bob, Visibility { presence: false, last_seen: true }), None);
+        assert_eq!(known.payload(&bob, Visibility { presence: false, last_seen: true }), None);
     }
 }

@@ -11,7 +11,7 @@ use rollcall_store::Memory;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::hub::Rosters;
+use crate::hub::Hubs;
 
 /// How many of those whom most watch are shown.
 const HOTTEST: usize = 10;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What this host is.
 #[derive(Debug, Clone)]
-pub(crate) struct About {
+pub(crate) struct HostInfo {
     /// When it started, by the store's clock.
     pub(crate) started: Time,
     /// Where sessions are.
@@ -37,7 +37,7 @@ pub(crate) struct About {
     pub(crate) rules: Rules,
 }
 
-impl About {
+impl HostInfo {
     /// As the answer to `/v1/stats` has it.
     pub(crate) fn host(&self, now: Time) -> HostStats {
         HostStats {
@@ -66,7 +66,7 @@ impl About {
 
 /// Where people are counted.
 #[derive(Debug, Clone)]
-pub(crate) enum Census {
+pub(crate) enum OnlineCounter {
     /// In this process, exactly.
     Embedded(Arc<Memory>),
     /// In Redis, by who waits for a deadline: see [`Redis::here`] for who else does.
@@ -75,25 +75,25 @@ pub(crate) enum Census {
 
 /// What all workers of a host know together.
 #[derive(Debug)]
-pub(crate) struct Overview {
+pub(crate) struct SharedStats {
     /// What this host is.
-    pub(crate) about: About,
-    census: Census,
-    rosters: Rosters,
+    pub(crate) about: HostInfo,
+    online_counter: OnlineCounter,
+    hubs: Hubs,
     counted: Recent<Option<u64>>,
     hottest: Recent<Vec<HotUser>>,
 }
 
-impl Overview {
-    pub(crate) fn new(about: About, census: Census, rosters: Rosters) -> Self {
-        Self { about, census, rosters, counted: Recent::default(), hottest: Recent::default() }
+impl SharedStats {
+    pub(crate) fn new(about: HostInfo, online_counter: OnlineCounter, hubs: Hubs) -> Self {
+        Self { about, online_counter, hubs, counted: Recent::default(), hottest: Recent::default() }
     }
 
     /// How many people are not offline, in the whole store; none: nobody can say, because the store does not answer.
     pub(crate) async fn here(&self) -> Option<u64> {
-        match &self.census {
-            Census::Embedded(memory) => Some(memory.here() as u64),
-            Census::Redis(redis) => {
+        match &self.online_counter {
+            OnlineCounter::Embedded(memory) => Some(memory.here() as u64),
+            OnlineCounter::Redis(redis) => {
                 let count = async || timeout(PATIENCE, redis.here()).await.ok().and_then(Result::ok);
                 self.counted.get(Instant::now, count).await
             }
@@ -103,18 +103,16 @@ impl Overview {
     /// Whom most connections to this host watch, most first.
     pub(crate) async fn hottest(&self) -> Vec<HotUser> {
         let hot = |(user, watchers): (UserId, u64)| HotUser { user: user.into_string(), watchers };
-        self.hottest
-            .get(Instant::now, async || self.rosters.hottest(HOTTEST).await.into_iter().map(hot).collect())
-            .await
+        self.hottest.get(Instant::now, async || self.hubs.hottest(HOTTEST).await.into_iter().map(hot).collect()).await
     }
 
     /// How many connections watch this person.
     pub(crate) async fn watchers_of(&self, user: &UserId) -> Watchers {
-        let all = self.rosters.watched([user.clone()]).await;
+        let all = self.hubs.watched([user.clone()]).await;
         let watched = all.get(user).copied().unwrap_or_default();
         // The count of all hosts is some seconds old.
-        let everywhere = (watched.everywhere > 0).then_some(watched.everywhere.max(watched.here));
-        Watchers { here: watched.here, everywhere }
+        let total = (watched.total > 0).then_some(watched.total.max(watched.here));
+        Watchers { here: watched.here, everywhere: total }
     }
 }
 

@@ -1,11 +1,11 @@
-//! What the gateway does although no connection asks for it: takes what the topics tell, repairs what was lost, and counts
+//! What the hub does although no connection asks for it: takes what the topics tell, repairs what was lost, and counts
 //! crowds.
 
 use std::time::{Duration, Instant};
 
 use rollcall_core::{Error, UserId};
 
-use super::Gateway;
+use super::Hub;
 
 /// People read again in one call.
 pub(super) const PAGE: usize = 500;
@@ -14,7 +14,7 @@ pub(super) const PAGE: usize = 500;
 pub(super) const RETRY: Duration = Duration::from_millis(500);
 
 /// When somebody is read again of whom something was shown that is not published yet: a settling is due within a second.
-const DOUBT: Duration = Duration::from_millis(1500);
+const RECHECK_UNPUBLISHED_AFTER: Duration = Duration::from_millis(1500);
 
 /// How often crowds are counted. A count holds for three of these.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
@@ -22,32 +22,32 @@ const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// On how many workers a crowd is noticed for certain: one spread over more may have on each of them fewer than are counted.
 const WORKERS: u64 = 100;
 
-impl Gateway {
+impl Hub {
     /// Takes what the topics tell to whoever watches.
     pub(super) async fn listen(&self) {
         loop {
-            let marching = self.roster.borrow().is_marching();
+            let fanning_out = self.registry.borrow().is_fanning_out();
             tokio::select! {
                 biased;
                 news = self.tap.next() => {
                     let (now, time) = (Instant::now(), self.topics.now());
-                    let metrics = &self.function_handles.platform.metrics.gateway;
+                    let metrics = &self.functions.platform.metrics.hub;
                     for change in &news.changes {
                         metrics.heard_after(time.0.saturating_sub(change.published.version / 1000));
                     }
                     {
-                        let mut roster = self.roster.borrow_mut();
-                        news.changes.iter().for_each(|change| roster.hear(change, now));
-                        news.typed.iter().for_each(|typed| roster.hear_typing(typed));
+                        let mut registry = self.registry.borrow_mut();
+                        news.changes.iter().for_each(|change| registry.receive(change, now));
+                        news.typed.iter().for_each(|typed| registry.receive_typing(typed));
                     }
                     metrics.heard(news.changes.len() + news.typed.len());
                     if news.missed {
                         metrics.missed();
-                        self.lost.notify_one();
+                        self.missed.notify_one();
                     }
                 }
                 // A slice, then whoever else wants to run, then the next.
-                () = tokio::task::yield_now(), if marching => self.roster.borrow_mut().march(),
+                () = tokio::task::yield_now(), if fanning_out => self.registry.borrow_mut().fan_out_chunk(),
                 () = self.time_comes() => {}
                 () = self.invalidated.notified() => {}
             }
@@ -56,51 +56,51 @@ impl Gateway {
 
     /// Waits for the next thing whose time comes, and does it.
     async fn time_comes(&self) {
-        let typing = self.roster.borrow().typing_ends().map(|until| {
+        let typing = self.registry.borrow().typing_ends().map(|until| {
             // A millisecond more: a sign lasts until its end, that included.
             Instant::now() + Duration::from_millis((until.0 + 1).saturating_sub(self.topics.now().0))
         });
-        let release = self.roster.borrow().next_release();
+        let release = self.registry.borrow().next_release();
         let Some(first) = [typing, release].into_iter().flatten().min() else {
             return std::future::pending().await;
         };
         tokio::time::sleep_until(first.into()).await;
-        let mut roster = self.roster.borrow_mut();
-        roster.expire_typing(self.topics.now());
-        roster.release(Instant::now());
+        let mut registry = self.registry.borrow_mut();
+        registry.expire_typing(self.topics.now());
+        registry.release(Instant::now());
     }
 
     /// Somebody is to be read again in a moment.
-    pub(super) fn doubt(&self, user: UserId) {
-        self.doubtful.borrow_mut().push_back((Instant::now() + DOUBT, user));
-        self.doubted.notify_one();
+    pub(super) fn recheck_soon(&self, user: UserId) {
+        self.unpublished.borrow_mut().push_back((Instant::now() + RECHECK_UNPUBLISHED_AFTER, user));
+        self.unpublished_added.notify_one();
     }
 
     /// Reads those again of whom something was shown that was not published yet.
-    pub(super) async fn resolve_doubts(&self) {
+    pub(super) async fn recheck_unpublished(&self) {
         loop {
-            let Some(first) = self.doubtful.borrow().front().map(|(at, _)| *at) else {
-                self.doubted.notified().await;
+            let Some(first) = self.unpublished.borrow().front().map(|(at, _)| *at) else {
+                self.unpublished_added.notified().await;
                 continue;
             };
             tokio::time::sleep_until(first.into()).await;
             let now = Instant::now();
             let mut users = Vec::new();
-            while users.len() < PAGE && self.doubtful.borrow().front().is_some_and(|(at, _)| *at <= now) {
-                users.extend(self.doubtful.borrow_mut().pop_front().map(|(_, user)| user));
+            while users.len() < PAGE && self.unpublished.borrow().front().is_some_and(|(at, _)| *at <= now) {
+                users.extend(self.unpublished.borrow_mut().pop_front().map(|(_, user)| user));
             }
-            let people = self.roster.borrow().present(users.clone());
+            let people = self.registry.borrow().watched_users(users.clone());
             // What fails here is found by the recheck.
             let _ = self.reread(people).await;
-            let mut roster = self.roster.borrow_mut();
-            users.iter().for_each(|user| roster.remind(user, now));
+            let mut registry = self.registry.borrow_mut();
+            users.iter().for_each(|user| registry.announce_again(user, now));
         }
     }
 
     /// Reads everybody again whenever something may have been lost.
     pub(super) async fn repair(&self) {
         loop {
-            self.lost.notified().await;
+            self.missed.notified().await;
             self.reread_everybody().await;
         }
     }
@@ -113,7 +113,7 @@ impl Gateway {
             let mut failed = None;
             let mut from = Some(0);
             while let Some(start) = from {
-                let (people, next) = self.roster.borrow().page(start, PAGE);
+                let (people, next) = self.registry.borrow().page_of_users(start, PAGE);
                 failed = self.reread(people).await.err().or(failed);
                 from = next;
             }
@@ -129,12 +129,12 @@ impl Gateway {
     pub(super) async fn recheck(&self) {
         loop {
             let began = self.topics.now();
-            let pause = self.manners.recheck.div_f64(self.roster.borrow().pages(PAGE) as f64);
+            let pause = self.options.recheck.div_f64(self.registry.borrow().page_count(PAGE) as f64);
             let mut failed = false;
             let mut from = Some(0);
             while let Some(start) = from {
                 tokio::time::sleep(pause).await;
-                let (people, next) = self.roster.borrow().page(start, PAGE);
+                let (people, next) = self.registry.borrow().page_of_users(start, PAGE);
                 // What could not be read now is read in the next round.
                 failed |= self.reread(people).await.is_err();
                 from = next;
@@ -150,14 +150,14 @@ impl Gateway {
             return Ok(());
         }
         let users = people.iter().map(|(user, _)| user.clone()).collect();
-        let answers = self.function_handles.look_up(None, users).await?;
+        let answers = self.functions.look_up(None, users).await?;
         let now = Instant::now();
         let mut repaired = 0;
         let mut away = None;
         for ((user, news), answer) in people.into_iter().zip(answers) {
             match answer {
                 Ok(Some(view)) => {
-                    repaired += usize::from(self.roster.borrow_mut().learn(&user, view.published, news, now));
+                    repaired += usize::from(self.registry.borrow_mut().apply_read(&user, view.published, news, now));
                 }
                 // A service sees everybody who is not restricted; of those who are, nobody is told anything.
                 Ok(None) => {}
@@ -167,7 +167,7 @@ impl Gateway {
         if repaired > 0 {
             // Some may have to be told in slices, or later.
             self.invalidated.notify_one();
-            self.function_handles.platform.metrics.gateway.repaired(repaired);
+            self.functions.platform.metrics.hub.repaired(repaired);
         }
         away.map_or(Ok(()), Err)
     }
@@ -175,16 +175,16 @@ impl Gateway {
     /// Says how many watch whom, and learns how many do on all hosts.
     pub(super) async fn count(&self) {
         let station = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
-        let counted_from = (self.manners.crowd / WORKERS).clamp(1, 100) as usize;
+        let counted_from = (self.options.crowd / WORKERS).clamp(1, 100) as usize;
         loop {
             tokio::time::sleep(COUNT_EVERY).await;
-            self.roster.borrow_mut().uncount(counted_from);
-            let popular = self.roster.borrow().popular(counted_from);
+            self.registry.borrow_mut().clear_totals(counted_from);
+            let popular = self.registry.borrow().popular(counted_from);
             for counts in popular.chunks(PAGE) {
                 // Without an answer the last count stands; a crowd on this worker alone is seen without one.
                 let Ok(totals) = self.topics.count_watchers(&station, counts.to_vec()).await else { continue };
-                let mut roster = self.roster.borrow_mut();
-                counts.iter().zip(totals).for_each(|((user, _), total)| roster.counted(user, total));
+                let mut registry = self.registry.borrow_mut();
+                counts.iter().zip(totals).for_each(|((user, _), total)| registry.set_total(user, total));
             }
         }
     }

@@ -13,7 +13,7 @@ use wasmtime::{Result, StoreContextMut};
 use super::bindings::platform::rollcall::presence::types;
 use super::bindings::subscribe::exports::rollcall::presence::subscribe as wit;
 use super::codec;
-use super::platform::Cell;
+use super::platform::StoreData;
 
 /// When to feed again after the instance was lost: it is replaced in a millisecond.
 const RETRY_MS: u32 = 1000;
@@ -40,7 +40,7 @@ impl Feed {
 
 /// Leads a component's stream out of its instance. One update waits to be read; the others wait where they are conflated.
 pub(crate) fn fed(
-    accessor: &Accessor<Cell>,
+    accessor: &Accessor<StoreData>,
     updates: StreamReader<wit::Update>,
     end: FutureReader<Result<(), types::Error>>,
 ) -> Result<Feed> {

@@ -4,28 +4,28 @@ use rollcall_core::{ConversationId, Time, UserId};
 use rollcall_store::Typed;
 use slab::Slab;
 
-use super::person::Place;
+use super::watched_user::WatcherSlot;
 
 /// A watched conversation.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct WatchedConversation {
     pub(super) conversation: ConversationId,
     /// Who types, and until when unless they go on.
     pub(super) typists: Vec<(UserId, Time)>,
     /// Whether the topic is known to be listened to.
-    pub(super) listened: bool,
-    pub(super) watchers: Slab<Place>,
+    pub(super) subscribed: bool,
+    pub(super) watchers: Slab<WatcherSlot>,
 }
 
-impl Room {
+impl WatchedConversation {
     pub(super) fn new(conversation: ConversationId) -> Self {
-        Self { conversation, typists: Vec::new(), listened: false, watchers: Slab::new() }
+        Self { conversation, typists: Vec::new(), subscribed: false, watchers: Slab::new() }
     }
 
     /// Takes what the topic tells. False: nothing changed by it.
-    pub(super) fn hear(&mut self, typed: &Typed) -> bool {
-        let place = self.typists.iter().position(|(user, _)| *user == typed.user);
-        match (place.and_then(|place| self.typists.get_mut(place)), typed.until) {
+    pub(super) fn receive(&mut self, typed: &Typed) -> bool {
+        let slot = self.typists.iter().position(|(user, _)| *user == typed.user);
+        match (slot.and_then(|slot| self.typists.get_mut(slot)), typed.until) {
             (Some((_, known)), Some(until)) => std::mem::replace(known, until) != until,
             (None, Some(until)) => {
                 self.typists.push((typed.user.clone(), until));
@@ -41,7 +41,7 @@ impl Room {
 
     /// Takes what was read: part of who types, for not everybody is shown to whoever read it. False: nothing changed by
     /// it.
-    pub(super) fn learn(&mut self, typists: Vec<(UserId, Time)>) -> bool {
+    pub(super) fn apply_read(&mut self, typists: Vec<(UserId, Time)>) -> bool {
         let mut changed = false;
         for (user, until) in typists {
             match self.typists.iter_mut().find(|(known, _)| *known == user) {

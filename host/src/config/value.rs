@@ -11,7 +11,7 @@ use std::time::Duration;
 use rollcall_core::{Rules, Span};
 use tracing_subscriber::EnvFilter;
 
-use super::names::nearest;
+use super::suggestion::nearest;
 
 /// The word for having no value, or an empty one.
 const NONE: &str = "none";

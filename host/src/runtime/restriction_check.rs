@@ -15,7 +15,7 @@ use super::codec;
 use super::functions::{Answers, answer};
 use super::instance_queue::{Function, InstanceQueue, Queue, Reply};
 use super::limits::MEMORY_LIMIT_BYTES;
-use super::platform::{Cell, Platform};
+use super::platform::{Platform, StoreData};
 use super::policy;
 
 /// A call of `restriction-check`.
@@ -35,13 +35,13 @@ pub(crate) enum CheckCall {
 pub struct Checker(InstanceQueue<CheckCall>);
 
 /// The other end: an instance that is yet to be started, on the thread where it shall live.
-pub struct Desk(Queue<CheckCall>);
+pub struct CheckerInstance(Queue<CheckCall>);
 
 impl Checker {
     /// Both ends.
-    pub fn open() -> (Self, Desk) {
+    pub fn open() -> (Self, CheckerInstance) {
         let (instance_queue, queue) = InstanceQueue::open();
-        (Self(instance_queue), Desk(queue))
+        (Self(instance_queue), CheckerInstance(queue))
     }
 
     /// What the viewer may see of each subject, in the order asked.
@@ -72,18 +72,18 @@ impl Checker {
     }
 }
 
-impl Desk {
+impl CheckerInstance {
     /// Starts the instance on the current thread's local task set.
     pub fn start(self, engine: &Engine, catalog: &Catalog, platform: &Platform) {
-        let blueprint = catalog.restriction_check.clone();
-        self.0.serve::<RestrictionCheckFunction>(engine.clone(), blueprint, platform.clone());
+        let pre = catalog.restriction_check.clone();
+        self.0.serve::<RestrictionCheckFunction>(engine.clone(), pre, platform.clone());
     }
 }
 
 impl Function for RestrictionCheckFunction {
     const NAME: &'static str = "restriction-check";
     type Call = CheckCall;
-    type Blueprint = RestrictionCheckFunctionPre<Cell>;
+    type Pre = RestrictionCheckFunctionPre<StoreData>;
 
     /// What it may remember, a quarter of that again for what an allocator loses, and what every function may have.
     fn memory_limit(platform: &Platform) -> usize {
@@ -91,11 +91,11 @@ impl Function for RestrictionCheckFunction {
         remembers.saturating_add(remembers / 4).saturating_add(MEMORY_LIMIT_BYTES)
     }
 
-    async fn instantiate(blueprint: &Self::Blueprint, store: &mut Store<Cell>) -> Result<Self> {
-        blueprint.instantiate_async(store).await
+    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+        pre.instantiate_async(store).await
     }
 
-    async fn serve(&self, accessor: &Accessor<Cell>, call: CheckCall) -> Result<()> {
+    async fn serve(&self, accessor: &Accessor<StoreData>, call: CheckCall) -> Result<()> {
         let function = self.rollcall_presence_restrictions();
         match call {
             CheckCall::Check(viewer, subjects, reply) => {

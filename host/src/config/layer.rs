@@ -10,10 +10,10 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::fault::{Fault, Origin, shown};
-use super::names::nearest;
+use super::error::{ConfigError, Origin, shown};
 use super::settings::{SETTINGS, Setting, bare};
-use super::values::Value;
+use super::suggestion::nearest;
+use super::value::Value;
 
 /// Every variable of ours begins like this.
 const PREFIX: &str = "ROLLCALL_";
@@ -40,23 +40,24 @@ pub struct Layer(BTreeMap<&'static str, (Raw, Origin)>);
 
 impl Layer {
     /// What a file says. `path` is for messages.
-    pub(super) fn from_file(path: &Path, text: &str) -> Result<Self, Fault> {
+    pub(super) fn from_file(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let origin = |at: usize| {
             let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
             Origin::File { path: path.to_owned(), line }
         };
         // The library's own message quotes the line, which may hold a password.
-        let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).map_err(|error| Fault::Syntax {
-            origin: origin(error.span().map_or(0, |span| span.start)),
-            message: error.message().to_owned(),
-        })?;
+        let keys: BTreeMap<Spanned<String>, toml::Value> =
+            toml::from_str(text).map_err(|error| ConfigError::Syntax {
+                origin: origin(error.span().map_or(0, |span| span.start)),
+                message: error.message().to_owned(),
+            })?;
         let mut layer = Self::default();
         for (key, value) in keys {
             let origin = origin(key.span().start);
             let name = key.into_inner();
             let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
                 let meant = nearest(&name, SETTINGS.iter().map(|setting| setting.name)).map(str::to_owned);
-                return Err(Fault::UnknownKey { name, origin, meant });
+                return Err(ConfigError::UnknownKey { name, origin, meant });
             };
             layer.0.insert(setting.name, (Raw::File(value), origin));
         }
@@ -64,7 +65,7 @@ impl Layer {
     }
 
     /// What the environment says.
-    pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> Result<Self, Fault> {
+    pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> Result<Self, ConfigError> {
         let mut layer = Self::default();
         for (name, value) in variables {
             let name = name.to_string_lossy();
@@ -74,12 +75,12 @@ impl Layer {
             let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == *name) else {
                 let known: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
                 let meant = nearest_variable(&name, &known);
-                return Err(Fault::UnknownVariable { name: name.into_owned(), meant });
+                return Err(ConfigError::UnknownVariable { name: name.into_owned(), meant });
             };
             let origin = Origin::Variable(name.into_owned());
             let Some(text) = value.to_str() else {
                 let (value, rule) = (value.to_string_lossy().into_owned(), "is not UTF-8".to_owned());
-                return Err(Fault::BadValue { name: setting.name, value, origin, rule });
+                return Err(ConfigError::BadValue { name: setting.name, value, origin, rule });
             };
             layer.0.insert(setting.name, (Raw::Variable(text.to_owned()), origin));
         }
@@ -101,7 +102,7 @@ impl Layer {
     }
 
     /// Reads a setting, if it was given.
-    pub(super) fn read<T: Value>(&self, name: &'static str) -> Result<Option<T>, Fault> {
+    pub(super) fn read<T: Value>(&self, name: &'static str) -> Result<Option<T>, ConfigError> {
         let Some((raw, _)) = self.0.get(name) else { return Ok(None) };
         let read = match raw {
             Raw::Variable(text) => T::parse(text),
@@ -112,7 +113,7 @@ impl Layer {
     }
 
     /// That a setting breaks a rule. It says what was given, if anything was.
-    pub(super) fn fault(&self, name: &'static str, rule: String) -> Fault {
+    pub(super) fn fault(&self, name: &'static str, rule: String) -> ConfigError {
         let value = match self.0.get(name).map(|(raw, _)| raw) {
             None => String::new(),
             Some(Raw::Variable(text)) => text.clone(),
@@ -120,7 +121,7 @@ impl Layer {
             Some(Raw::File(value)) => bare(value),
         };
         let origin = self.origin(name).cloned().unwrap_or(Origin::Default);
-        Fault::BadValue { name, value: shown(&value), origin, rule }
+        ConfigError::BadValue { name, value: shown(&value), origin, rule }
     }
 
     /// Who gave a setting, if anybody did.

@@ -12,9 +12,9 @@ use crate::hub::Sizes;
 
 /// What is counted of connections that stay.
 #[derive(Debug)]
-pub(crate) struct GatewayMetrics {
+pub(crate) struct HubMetrics {
     watchers: Gauge,
-    people: Gauge,
+    users: Gauge,
     conversations: Gauge,
     streams: Family<Of, Gauge>,
     closed: Family<Outcome, Counter>,
@@ -25,11 +25,11 @@ pub(crate) struct GatewayMetrics {
     repaired: Counter,
 }
 
-impl Default for GatewayMetrics {
+impl Default for HubMetrics {
     fn default() -> Self {
         Self {
             watchers: Gauge::default(),
-            people: Gauge::default(),
+            users: Gauge::default(),
             conversations: Gauge::default(),
             streams: Family::default(),
             closed: Family::default(),
@@ -42,11 +42,11 @@ impl Default for GatewayMetrics {
     }
 }
 
-impl GatewayMetrics {
+impl HubMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
         r.register("watchers", "Connections that may watch", self.watchers.clone());
         let help = "People who are watched, once per worker that watches them";
-        r.register("watched_people", help, self.people.clone());
+        r.register("watched_people", help, self.users.clone());
         let help = "Conversations that are watched, once per worker that watches them";
         r.register("watched_conversations", help, self.conversations.clone());
         r.register("streams", "Connections that stay, by transport", self.streams.clone());
@@ -67,7 +67,7 @@ impl GatewayMetrics {
     /// How much one worker watches changed.
     pub(crate) fn watching(&self, before: Sizes, now: Sizes) {
         self.watchers.inc_by(now.watchers - before.watchers);
-        self.people.inc_by(now.people - before.people);
+        self.users.inc_by(now.users - before.users);
         self.conversations.inc_by(now.conversations - before.conversations);
     }
 

@@ -41,7 +41,7 @@ impl fmt::Display for Origin {
 
 /// Why a configuration is refused.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the config file {path} ({origin}): {error}")]
     Unreadable {

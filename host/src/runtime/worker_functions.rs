@@ -14,14 +14,14 @@ use super::bindings::query::QueryFunction;
 use super::bindings::subscribe::SubscribeFunction;
 use super::bindings::typing::TypingFunction;
 use super::catalog::Catalog;
-use super::feeding::Feed;
+use super::feed::Feed;
 use super::functions::{Answers, HeartbeatCall, QueryCall, SubscribeCall, SweepCall, TypingCall};
 use super::instance_queue::InstanceQueue;
 use super::platform::Platform;
 
 /// One set of warm functions, for one worker thread.
 #[derive(Clone)]
-pub struct FunctionHandles {
+pub struct Functions {
     heartbeat: InstanceQueue<HeartbeatCall>,
     query: InstanceQueue<QueryCall>,
     subscribe: InstanceQueue<SubscribeCall>,
@@ -31,7 +31,7 @@ pub struct FunctionHandles {
     pub platform: Platform,
 }
 
-impl FunctionHandles {
+impl Functions {
     /// Starts the functions on the current thread's local task set.
     pub fn start(engine: &Engine, catalog: &Catalog, platform: &Platform) -> Self {
         Self {

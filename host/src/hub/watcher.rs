@@ -11,42 +11,51 @@ use rollcall_core::visibility::Visibility;
 use rollcall_core::{Time, UserId};
 use slab::Slab;
 
-use super::super::known::Known;
+use super::payload_cache::CachedPayload;
 
 /// Somebody who is watched by one watcher.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) person: usize,
+    pub(super) user_key: usize,
     /// Where the person keeps this watcher.
-    pub(super) place: usize,
+    pub(super) slot: usize,
     /// None: not admitted yet.
     pub(super) visibility: Option<Visibility>,
     /// What was newest when the watcher was last told.
-    pub(super) told: Option<Rc<Known>>,
-    /// The trace of what it was told: see [`super::super::known::trace`].
-    pub(super) trace: u64,
+    pub(super) sent: Option<Rc<CachedPayload>>,
+    /// The fingerprint of what it was told: see [`super::payload_cache::fingerprint`].
+    pub(super) fingerprint: u64,
     /// Whether it was told something that can be seen, and not that the person is hidden.
     pub(super) shown: bool,
     /// What the viewer may see may have changed, with this invalidation: nothing is told before it is asked anew.
-    pub(super) doubt: Option<u64>,
+    pub(super) invalidated_at: Option<u64>,
     pub(super) is_dirty: bool,
 }
 
 impl Target {
     /// Somebody who is not admitted yet.
-    pub(super) fn new(person: usize, place: usize) -> Self {
-        Self { person, place, visibility: None, told: None, trace: 0, shown: false, doubt: None, is_dirty: false }
+    pub(super) fn new(user_key: usize, slot: usize) -> Self {
+        Self {
+            user_key,
+            slot,
+            visibility: None,
+            sent: None,
+            fingerprint: 0,
+            shown: false,
+            invalidated_at: None,
+            is_dirty: false,
+        }
     }
 }
 
 /// A conversation that is watched by one watcher.
 #[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) room: usize,
+pub(super) struct ConversationTarget {
+    pub(super) conversation_key: usize,
     /// Where the room keeps this watcher.
-    pub(super) place: usize,
+    pub(super) slot: usize,
     /// Who types, as the watcher was told.
-    pub(super) told: Vec<(UserId, Time)>,
+    pub(super) sent: Vec<(UserId, Time)>,
     pub(super) is_dirty: bool,
 }
 
@@ -56,16 +65,16 @@ pub(super) struct Watcher {
     /// Through whose eyes; none: a service's.
     pub(super) viewer: Option<UserId>,
     pub(super) targets: Slab<Target>,
-    pub(super) seats: Slab<Seat>,
+    pub(super) conversation_targets: Slab<ConversationTarget>,
     /// Targets to look at, each once.
     pub(super) dirty: Vec<usize>,
     /// Seats to look at, each once.
-    pub(super) dirty_seats: Vec<usize>,
+    pub(super) dirty_conversations: Vec<usize>,
     pub(super) waker: Option<Waker>,
     /// All traces together.
     pub(super) digest: u64,
     /// Which typists the viewer may see, as far as anybody asked.
-    pub(super) sees: HashMap<UserId, bool>,
+    pub(super) typist_visibility: HashMap<UserId, bool>,
 }
 
 impl Watcher {
@@ -74,30 +83,30 @@ impl Watcher {
         let Some(target) = self.targets.get_mut(index) else { return };
         if target.visibility.is_some() && !std::mem::replace(&mut target.is_dirty, true) {
             self.dirty.push(index);
-            self.rouse();
+            self.wake();
         }
     }
 
     /// Marks a seat, and wakes the connection.
-    pub(super) fn mark_seat(&mut self, index: usize) {
-        let Some(seat) = self.seats.get_mut(index) else { return };
-        if !std::mem::replace(&mut seat.is_dirty, true) {
-            self.dirty_seats.push(index);
-            self.rouse();
+    pub(super) fn mark_conversation(&mut self, index: usize) {
+        let Some(target) = self.conversation_targets.get_mut(index) else { return };
+        if !std::mem::replace(&mut target.is_dirty, true) {
+            self.dirty_conversations.push(index);
+            self.wake();
         }
     }
 
     /// Marks every seat, and wakes the connection.
-    pub(super) fn mark_seats(&mut self) {
-        let seats: Vec<usize> = self.seats.iter().map(|(index, _)| index).collect();
-        seats.into_iter().for_each(|index| self.mark_seat(index));
+    pub(super) fn mark_conversations(&mut self) {
+        let targets: Vec<usize> = self.conversation_targets.iter().map(|(index, _)| index).collect();
+        targets.into_iter().for_each(|index| self.mark_conversation(index));
     }
 
-    pub(super) fn has_news(&self) -> bool {
-        !self.dirty.is_empty() || !self.dirty_seats.is_empty()
+    pub(super) fn has_updates(&self) -> bool {
+        !self.dirty.is_empty() || !self.dirty_conversations.is_empty()
     }
 
-    fn rouse(&mut self) {
+    fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
