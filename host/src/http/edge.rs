@@ -39,7 +39,7 @@ pub(crate) struct Edge {
     /// How much at once.
     pub(crate) limits: Limits,
     /// Whoever keeps this host in step with who may see whom.
-    pub(crate) followers: PolicySyncHandle,
+    pub(crate) policy_sync: PolicySyncHandle,
     /// Where connections that stay are served.
     pub(crate) hub: Rc<Hub>,
     /// What all workers know together.
@@ -79,7 +79,7 @@ impl Edge {
                 origin.iter().for_each(|origin| stamp(reply.headers_mut(), origin));
                 Answer::Reply(reply.map(|body| if head_only { Full::default() } else { Full::from(body) }))
             }
-            Called::Upgrade(upgraded) => Answer::Upgrade(upgraded.of(origin)),
+            Called::Upgrade(upgraded) => Answer::Upgrade(upgraded.with_origin(origin)),
         }
     }
 

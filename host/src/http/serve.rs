@@ -1,4 +1,4 @@
-//! The service from start to end: opens what it needs, refuses to start on what cannot work, serves, and drains.
+//! The host from start to stop: opens the stores, refuses to start on what cannot work, serves, and drains.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -14,22 +14,23 @@ use crate::config::Config;
 use crate::http::console::{self, Console};
 use crate::http::worker::{AcceptedConnection, Worker, WorkerAssignment};
 use crate::hub::{ConnectedDevices, Hubs};
-use crate::jobs::policy_sync::{PolicySyncOptions, followers};
+use crate::jobs::Supervisor;
+use crate::jobs::policy_sync::{PolicySyncOptions, policy_syncs};
 use crate::runtime::{Catalog, Checker, Platform, Source, engine, tick};
 use crate::stats::{HostInfo, SharedStats};
 use crate::storage::{self, Storage};
 
-/// A worker has its own functions and connections; beyond this many, one more gains nothing that was ever measured.
+/// More workers than this never measured faster.
 const MAX_DEFAULT_WORKERS: usize = 64;
 
-/// Serves until the process is told to end. `embedded` finds the compiled component of a function by its name, and
-/// `console` are the pages for people.
+/// Serves until the process receives a signal to stop. `embedded` finds the compiled component of a function by its name;
+/// `console` are the files of the console.
 pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, console: &[console::File]) -> Result<()> {
     let access = Arc::new(config.access()?);
     let engine = engine().map_err(anyhow::Error::from).context("cannot set up the WebAssembly engine")?;
     let catalog = Catalog::load(&engine, |name| source(config, embedded, name))?;
     tick(&engine)?;
-    // One thread beside this one, for what keeps connections to stores alive.
+    // One thread beside this one, for connections to stores and the host's own jobs.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).thread_name("rollcall-store").enable_all().build()?;
     let storage = runtime.block_on(Storage::open(config))?;
@@ -39,33 +40,23 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, co
     let (checkers, checker_instances): (Vec<_>, Vec<_>) =
         (0..instances(config, worker_count)).map(|_| Checker::open()).unzip();
     let checker = checkers.first().cloned().context("there is at least one worker")?;
-    let platform = Platform {
-        store: Arc::clone(&storage.store),
-        archive: Arc::clone(&storage.archive),
-        topics: Arc::clone(&storage.topics),
-        policies: Arc::clone(&storage.policies),
-        checker,
-        policy_memory: config.policy_memory,
-        rules: config.rules(),
-        metrics: Arc::new(storage.metrics()),
-    };
-    runtime.block_on(catalog.prove(&engine, &platform))?;
-    let sync_options = PolicySyncOptions { memory_bytes: config.policy_memory, spread: storage.spread() };
+    let platform = storage.platform(config, checker);
+    runtime.block_on(catalog.try_instantiate(&engine, &platform))?;
+    let supervisor = Supervisor::new(&platform.metrics);
     let (hubs, queries) = Hubs::of(worker_count as usize);
-    let (followers, assignments) = {
+    let (policy_sync, assignments) = {
         let _runtime = runtime.enter();
-        let (followers, following, invalidated) =
-            followers(checkers.clone(), &platform, sync_options, worker_count as usize);
-        let mut checker_instances = checker_instances.into_iter().zip(following);
-        let assignment = |((plan, invalidated), queries)| WorkerAssignment {
-            plan,
-            checker_instance: checker_instances.next(),
-            invalidated,
-            queries,
+        let options = PolicySyncOptions { memory_bytes: config.policy_memory, spread: storage.load_spread() };
+        let (handle, syncs, invalidated) = policy_syncs(checkers.clone(), &platform, options, worker_count as usize);
+        let mut checker_instances = checker_instances.into_iter().zip(syncs);
+        let assignment = |((session_jobs, invalidated), queries)| {
+            let checker_instance = checker_instances.next();
+            WorkerAssignment { session_jobs, checker_instance, invalidated, queries }
         };
-        (followers, storage.plans(worker_count).into_iter().zip(invalidated).zip(queries).map(assignment).collect())
+        let session_jobs = storage.start_jobs(&supervisor, worker_count);
+        (handle, session_jobs.into_iter().zip(invalidated).zip(queries).map(assignment).collect())
     };
-    let shared_stats = SharedStats::new(about(config, &access, &platform), storage.online_counter(), hubs);
+    let shared_stats = SharedStats::new(host_info(config, &access, &platform), storage.online_counter(), hubs);
     let worker = Worker {
         engine,
         catalog,
@@ -74,42 +65,42 @@ pub fn run(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, co
         origins: Arc::new(config.origins.clone()),
         limits: config.limits(),
         hub_options: config.hub_options(),
-        present: ConnectedDevices::default(),
-        followers,
+        connected_devices: ConnectedDevices::default(),
+        policy_sync,
         shared_stats: Arc::new(shared_stats),
         console: Arc::new(Console::new(console)),
         drain: config.drain,
     };
     let (ending, ended) = watch::channel(false);
-    let workers = workers(&worker, &checkers, assignments, &ended)?;
-    drop(worker);
-    // Before anybody is told that the service is there: from then on it may be told to end.
+    let workers = start_workers(worker, &checkers, assignments, &ended)?;
+    // Before the address is printed: from then on a caller may send a signal.
     let signals = runtime.block_on(async { Signals::listen() })?;
     announce(config, address, &access);
     runtime.block_on(storage.opened())?;
-    let asked = runtime.block_on(accept(listener, &workers, signals, config.max_connections))?;
-    tracing::info!("ending: no new connections are taken, open ones are finished");
+    let cause = runtime.block_on(accept(listener, &workers, signals, config.max_connections))?;
+    tracing::info!("Stopping; draining open connections");
     ending.send_replace(true);
     let joined: Vec<_> = workers.into_iter().map(|worker| worker.thread.join()).collect();
+    supervisor.stop();
     runtime.block_on(storage.close())?;
     for ended in joined {
-        ended.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        ended.map_err(|_| anyhow::anyhow!("a worker thread panicked"))??;
     }
-    anyhow::ensure!(asked == Asked::ToEnd, "a worker ended by itself; the log says why");
-    tracing::info!("ended");
+    anyhow::ensure!(cause == StopCause::Signal, "a worker thread ended unexpectedly; the log says why");
+    tracing::info!("Stopped");
     Ok(())
 }
 
-/// Why the service ends.
+/// Why the host stops.
 #[derive(PartialEq, Eq)]
-enum Asked {
-    /// The process was told to.
-    ToEnd,
-    /// A worker ended by itself.
-    ByFailure,
+enum StopCause {
+    /// The process received a signal.
+    Signal,
+    /// A worker thread ended.
+    WorkerEnded,
 }
 
-fn about(config: &Config, access: &Access, platform: &Platform) -> HostInfo {
+fn host_info(config: &Config, access: &Access, platform: &Platform) -> HostInfo {
     HostInfo {
         started: platform.topics.now(),
         store: storage::store_name(config),
@@ -123,7 +114,7 @@ fn source(config: &Config, embedded: &dyn Fn(&str) -> Option<&'static [u8]>, nam
     match (config.component.get(name), embedded(name)) {
         (Some(file), _) => Source::File(file.clone()),
         (None, Some(bytes)) => Source::Compiled(bytes),
-        // Reported as unreadable, by name: the binary was built without this function.
+        // The binary was built without this function: reported as an unreadable file of its name.
         (None, None) => Source::File(format!("{name}.wasm").into()),
     }
 }
@@ -141,13 +132,13 @@ fn worker_count(config: &Config) -> u32 {
     }
 }
 
-/// How many instances of `restriction-check` there are: each worker has one, or a few workers have one together.
+/// How many instances of `restriction-check` there are. Workers share them if there are fewer.
 fn instances(config: &Config, workers: u32) -> u32 {
     if config.policy_instances == 0 { workers } else { workers.min(config.policy_instances) }
 }
 
-fn workers(
-    worker: &Worker,
+fn start_workers(
+    worker: Worker,
     checkers: &[Checker],
     assignments: Vec<WorkerAssignment>,
     ended: &watch::Receiver<bool>,
@@ -164,7 +155,7 @@ fn workers(
     Ok(running)
 }
 
-/// The ways in which a process is told to end.
+/// The signals that stop the process.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -183,13 +174,13 @@ impl Signals {
     }
 }
 
-/// Hands connections to the workers in turn until the process is told to end.
+/// Hands connections to the workers in turn, until a signal arrives or a worker ends.
 async fn accept(
     listener: TcpListener,
     workers: &[Running],
     mut signals: Signals,
     max_connections: usize,
-) -> Result<Asked> {
+) -> Result<StopCause> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(max_connections));
@@ -197,7 +188,7 @@ async fn accept(
     let mut turns = workers.iter().cycle();
     loop {
         let next = async {
-            // Where every place is taken, new clients wait in the kernel's queue rather than being turned away.
+            // At the limit, new clients wait in the kernel's queue instead of being refused.
             let permit = Arc::clone(&places).acquire_owned().await?;
             let (stream, _) = listener.accept().await?;
             anyhow::Ok((stream, permit))
@@ -206,19 +197,19 @@ async fn accept(
             arrival = next => match arrival {
                 Ok(arrival) => arrival,
                 Err(error) => {
-                    tracing::warn!("cannot take a connection: {error}");
+                    tracing::warn!(%error, "Cannot accept a connection; retrying");
                     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                     continue;
                 }
             },
-            () = signals.received() => return Ok(Asked::ToEnd),
-            // A worker that ended takes its share of the shards along: nobody would sweep them.
+            () = signals.received() => return Ok(StopCause::Signal),
+            // The shards of a worker that ended are not swept any more.
             _ = pulse.tick() => match workers.iter().any(|worker| worker.thread.is_finished()) {
-                true => return Ok(Asked::ByFailure),
+                true => return Ok(StopCause::WorkerEnded),
                 false => continue,
             },
         };
-        // A small answer must not wait for the next one.
+        // A small response must not wait for the next one.
         let _ = stream.set_nodelay(true);
         if let (Some(worker), Ok(stream)) = (turns.next(), stream.into_std()) {
             let _ = worker.accepted.send((stream, permit));
@@ -226,15 +217,17 @@ async fn accept(
     }
 }
 
-/// Says on standard output where the service is and how to talk to it: the first thing a newcomer sees.
+/// Prints the address and how to call it: the first thing a new user sees.
 fn announce(config: &Config, address: SocketAddr, access: &Access) {
     let mut out = std::io::stdout().lock();
     let who = match access {
-        Access::Open => "No key is set: only this machine is served, and `Rollcall-User: NAME` says who is asking.",
+        Access::Open => {
+            "No key is set: only this machine is served, and the header `Rollcall-User: NAME` names the caller."
+        }
         Access::Keyed { .. } => "Callers need a token: `Authorization: Bearer …`; `rollcall token` makes one.",
     };
     let kept = storage::described(config);
-    // Nobody may be listening to standard output, and that is all right.
+    // Standard output may be closed.
     let _ = writeln!(out, "rollcall {} listening on http://{address}\n{who}\n{kept}", env!("CARGO_PKG_VERSION"));
     let _ = out.flush();
 }

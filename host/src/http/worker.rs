@@ -1,5 +1,5 @@
-//! A worker: one thread with its own functions, its own connections and its own share of the shards. A request never
-//! leaves the thread that its connection came to.
+//! A worker: one thread with its own functions, connections and shards. A request stays on the thread its connection was
+//! accepted for.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rollcall_api::{Access, Limits};
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::LocalSet;
 use wasmtime::Engine;
 
@@ -23,22 +23,22 @@ use crate::http::edge::{Answer, Edge};
 use crate::http::origins::Origins;
 use crate::http::write_timeout::WriteTimeoutStream;
 use crate::hub::{ConnectedDevices, Hub, HubOptions, HubQuery};
-use crate::jobs::Plan;
-use crate::jobs::policy_sync::{Invalidated, PolicySync, PolicySyncHandle};
+use crate::jobs::policy_sync::{self, Invalidated, PolicySync, PolicySyncHandle};
+use crate::jobs::{SessionJobs, Supervisor, start_hub_jobs};
 use crate::metrics::Metrics;
 use crate::runtime::{Catalog, CheckerInstance, Functions, Platform};
 use crate::stats::SharedStats;
 
-/// How long a client may take to send the head of a request, or hold a connection idle between two.
+/// How long a client may take to send the head of a request, and keep a connection idle between two.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// How long the store may take at the end to hear of the last connections.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the last beats and departures may take to reach the store at the end.
+const LAST_BEATS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection to be served, with its slot among the most that may be open.
+/// A connection to serve, and its permit among the most that may be open.
 pub(crate) type AcceptedConnection = (TcpStream, OwnedSemaphorePermit);
 
-/// Everything that one worker needs.
+/// What all workers have in common.
 #[derive(Clone)]
 pub(crate) struct Worker {
     pub(crate) engine: Engine,
@@ -47,34 +47,27 @@ pub(crate) struct Worker {
     pub(crate) access: Arc<Access>,
     pub(crate) origins: Arc<Origins>,
     pub(crate) limits: Limits,
-    /// How connections that stay are treated.
     pub(crate) hub_options: HubOptions,
-    /// Who is connected, on all workers.
-    pub(crate) present: ConnectedDevices,
-    /// Whoever keeps this host in step with who may see whom.
-    pub(crate) followers: PolicySyncHandle,
-    /// What all workers know together.
+    /// The connected devices of all workers.
+    pub(crate) connected_devices: ConnectedDevices,
+    pub(crate) policy_sync: PolicySyncHandle,
     pub(crate) shared_stats: Arc<SharedStats>,
-    /// Pages for people.
     pub(crate) console: Arc<Console>,
-    /// How long to wait for open connections once the service ends.
+    /// How long to wait for open connections when the host stops.
     pub(crate) drain: Duration,
 }
 
 /// One worker's own part of the work.
 pub(crate) struct WorkerAssignment {
-    /// What it does although nobody calls.
-    pub(crate) plan: Plan,
-    /// The instance of `restriction-check` that lives here, if one does, and its follower.
+    pub(crate) session_jobs: SessionJobs,
+    /// The `restriction-check` instance on this thread, if there is one, and its policy sync.
     pub(crate) checker_instance: Option<(CheckerInstance, PolicySync)>,
-    /// Whose relations changed.
     pub(crate) invalidated: mpsc::UnboundedReceiver<Invalidated>,
-    /// What somebody wants to know about who watches whom.
     pub(crate) queries: mpsc::UnboundedReceiver<HubQuery>,
 }
 
 impl Worker {
-    /// Serves until `ending` turns true and the connections are done.
+    /// Serves until `ending` turns true and the connections are closed.
     pub(crate) fn run(
         self,
         assignment: WorkerAssignment,
@@ -92,61 +85,65 @@ impl Worker {
         mut accepted: mpsc::UnboundedReceiver<AcceptedConnection>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let WorkerAssignment { plan, checker_instance, invalidated, queries } = assignment;
-        let follower = checker_instance.map(|(checker_instance, follower)| {
-            checker_instance.start(&self.engine, &self.catalog, &self.platform);
-            let platform = self.platform.clone();
-            tokio::task::spawn_local(async move { follower.follow(&platform).await })
-        });
-        let functions = Functions::start(&self.engine, &self.catalog, &self.platform);
-        let mut rounds = tokio::task::spawn_local(plan.with(functions.clone()).go());
-        let hub = Hub::new(functions.clone(), self.access.clone(), self.limits, self.hub_options, self.present);
-        let hub_task = tokio::task::spawn_local({
-            let hub = Rc::clone(&hub);
-            async move { hub.run(invalidated, queries).await }
-        });
-        let Self { access, origins, limits, followers, shared_stats, console, .. } = self;
-        let edge = Edge { functions, access, origins, limits, followers, hub: Rc::clone(&hub), shared_stats, console };
-        let edge = Rc::new(edge);
+        let supervisor = Supervisor::new(&self.platform.metrics);
+        let (edge, hub) = self.start(assignment, &supervisor);
         let open = Rc::new(OpenConnections::default());
-        let watched = ending.clone();
-        let welcome = |(stream, permit): AcceptedConnection| {
-            let connection =
-                HttpConnection { edge: Rc::clone(&edge), open: open.enter(), ending: watched.clone(), permit };
-            tokio::task::spawn_local(connection.serve(stream));
+        let stopping = ending.clone();
+        let serve = |(stream, permit): AcceptedConnection| {
+            let (edge, open, ending) = (Rc::clone(&edge), open.add(), stopping.clone());
+            tokio::task::spawn_local(HttpConnection { edge, open, ending, permit }.serve(stream));
         };
         loop {
             tokio::select! {
-                arrival = accepted.recv() => match arrival {
-                    Some(arrival) => welcome(arrival),
+                connection = accepted.recv() => match connection {
+                    Some(connection) => serve(connection),
                     None => break,
                 },
                 _ = ending.wait_for(|ending| *ending) => break,
-                // Nobody would notice who expired: better to end, and to be started again.
-                _ = &mut rounds => {
-                    tracing::error!("the rounds of a worker ended; the worker ends too");
-                    return;
-                }
             }
         }
-        // Connections that were accepted before the end are served to theirs.
+        // Connections accepted before the end are still served.
         accepted.close();
-        while let Some(arrival) = accepted.recv().await {
-            welcome(arrival);
+        while let Some(connection) = accepted.recv().await {
+            serve(connection);
         }
         if tokio::time::timeout(self.drain, open.emptied()).await.is_err() {
-            tracing::warn!(connections = open.count.get(), "gave up waiting for connections to end");
+            tracing::warn!(connections = open.count.get(), "Connections still open after drain; closing them");
         }
-        if tokio::time::timeout(FAREWELL, hub.settled()).await.is_err() {
-            tracing::warn!("the store could not be told of everybody who was connected");
+        if tokio::time::timeout(LAST_BEATS_TIMEOUT, hub.settled()).await.is_err() {
+            tracing::warn!("Last beats of connections did not reach the store in time; giving up on them");
         }
-        hub_task.abort();
-        rounds.abort();
-        follower.iter().for_each(tokio::task::JoinHandle::abort);
+        supervisor.stop();
+    }
+
+    /// Starts the functions and jobs of this worker.
+    fn start(&self, assignment: WorkerAssignment, supervisor: &Supervisor) -> (Rc<Edge>, Rc<Hub>) {
+        let WorkerAssignment { session_jobs, checker_instance, invalidated, queries } = assignment;
+        if let Some((instance, sync)) = checker_instance {
+            instance.start(&self.engine, &self.catalog, &self.platform);
+            let (sync, platform) = (Rc::new(Mutex::new(sync)), self.platform.clone());
+            supervisor.spawn_local("policy-sync", move || policy_sync::run(Rc::clone(&sync), platform.clone()));
+        }
+        let functions = Functions::start(&self.engine, &self.catalog, &self.platform);
+        session_jobs.start(supervisor, &functions);
+        let connected = self.connected_devices.clone();
+        let hub = Hub::new(functions.clone(), Arc::clone(&self.access), self.limits, self.hub_options, connected);
+        start_hub_jobs(supervisor, &hub, invalidated, queries);
+        let edge = Edge {
+            functions,
+            access: Arc::clone(&self.access),
+            origins: Arc::clone(&self.origins),
+            limits: self.limits,
+            policy_sync: self.policy_sync.clone(),
+            hub: Rc::clone(&hub),
+            shared_stats: Arc::clone(&self.shared_stats),
+            console: Arc::clone(&self.console),
+        };
+        (Rc::new(edge), hub)
     }
 }
 
-/// One connection.
+/// One HTTP connection.
 struct HttpConnection {
     edge: Rc<Edge>,
     open: ConnectionGuard,
@@ -161,7 +158,7 @@ impl HttpConnection {
         let slot =
             ConnectionSlot { metrics: Arc::clone(&edge.functions.platform.metrics), _open: open, _permit: permit };
         slot.metrics.connected();
-        // Where a request that asks for a connection that stays leaves whoever is to serve it.
+        // Where an admitted upgrade is left for the code below.
         let upgraded = Rc::new(RefCell::new(None));
         let service = service_fn(|request| {
             let (edge, upgraded) = (Rc::clone(&edge), Rc::clone(&upgraded));
@@ -170,7 +167,7 @@ impl HttpConnection {
                     Answer::Reply(reply) => Ok::<_, std::convert::Infallible>(reply),
                     Answer::Upgrade(admitted) => {
                         upgraded.replace(Some(admitted));
-                        // The connection is taken over before anybody could answer.
+                        // The connection is taken over before hyper could respond.
                         std::future::pending().await
                     }
                 }
@@ -187,7 +184,7 @@ impl HttpConnection {
                 shutting_down = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
-            // How a connection ended is the client's business: they break all the time.
+            // Why the connection ended does not matter: clients break connections all the time.
             let ended = Pin::new(&mut connection).poll(context).is_ready();
             match (upgraded.take(), ended) {
                 (None, false) => Poll::Pending,
@@ -196,7 +193,7 @@ impl HttpConnection {
         });
         if let Some(admitted) = admitted.await {
             let http1::Parts { io, read_buf, .. } = connection.into_parts();
-            // In a task of its own, which has no room for what HTTP needs.
+            // In another task, without the memory that HTTP needs.
             let serving = admitted.serve(io.into_inner(), read_buf, ending);
             tokio::task::spawn_local(async move {
                 let _place = slot;
@@ -206,7 +203,7 @@ impl HttpConnection {
     }
 }
 
-/// A slot among those of a worker, until the connection that has it ends.
+/// The accounting of one open connection, until it is dropped.
 struct ConnectionSlot {
     metrics: Arc<Metrics>,
     _open: ConnectionGuard,
@@ -219,7 +216,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Counts open connections, and tells when there are none left.
+/// Counts open connections, and notifies when none is left.
 #[derive(Default)]
 struct OpenConnections {
     count: Cell<usize>,
@@ -227,7 +224,7 @@ struct OpenConnections {
 }
 
 impl OpenConnections {
-    fn enter(self: &Rc<Self>) -> ConnectionGuard {
+    fn add(self: &Rc<Self>) -> ConnectionGuard {
         self.count.set(self.count.get() + 1);
         ConnectionGuard(Rc::clone(self))
     }

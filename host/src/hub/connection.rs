@@ -1,5 +1,4 @@
-//! One connection that stays, over either transport: tells it what it watches, beats for it, takes what it says, and sees it
-//! off.
+//! An upgraded connection, over server-sent events or a WebSocket: sends updates and beats, takes messages, and closes it.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -18,190 +17,190 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
+use super::Hub;
 use super::connection_heartbeats::{ConnectedDevice, DeviceConnection};
 use super::handshake::{Handshake, event_stream_head};
 use super::socket::Socket;
 use super::sse::EventStream;
-use super::{Hub, Subscription};
+use super::subscription::Subscription;
 use crate::http::edge::unix_now;
 use crate::http::write_timeout::WriteTimeoutStream;
 
 /// Pings without an answer after which a socket counts as dead.
-const MAX_SILENT_PINGS: u32 = 2;
+const MAX_UNANSWERED_PINGS: u32 = 2;
 
-/// Messages that make no sense after which a socket is closed.
-const MAX_NONSENSE: u32 = 20;
+/// Invalid messages after which a socket is closed.
+const MAX_INVALID: u32 = 20;
 
-/// Messages that a socket may send at once, and how many more each second. A person does nothing that often.
+/// A token bucket for messages of a socket: its size, and its refill per second. No user acts that often.
 const BURST: f64 = 60.0;
 const MESSAGES_PER_S: f64 = 20.0;
 
-/// A browser keeps to the last such time that it was told, also when nobody answers: so never a very short one.
+/// The reconnect delay sent to clients. A browser keeps the last one, also while no host answers, so it is never very short.
 pub(super) const RETRY_MS: RangeInclusive<u64> = 1000..=3000;
 
-/// No connection is given up sooner than this, however short the beats.
+/// The shortest TCP user timeout, however short the beat interval is.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections are attended to on a common beat, so that what they have to tell the store comes together.
+/// Pings and beats of all connections are aligned to this grid, so that their beats reach the store in batches.
 const GRID: Duration = Duration::from_millis(100);
 
-/// A transport.
+/// The protocol of an upgraded connection.
 pub(super) trait Protocol {
-    /// Whether the other side answers a ping.
+    /// Whether the client answers a ping.
     const ANSWERS: bool;
 
-    /// Adds an event to what is sent next.
+    /// Queues an event.
     fn put(&mut self, event: &str, id: Option<&str>, reference: Option<u64>, data: &str);
-    /// Sends what was put.
+    /// Sends the queued events.
     async fn flush(&mut self) -> io::Result<()>;
-    /// Finds out whether the other side is there.
+    /// Tests the connection.
     async fn ping(&mut self, id: &str) -> io::Result<()>;
-    /// What the other side says. To be called again and again, and dropped while it waits.
+    /// The next message of the client. Cancel-safe.
     async fn receive(&mut self) -> Received;
-    /// Tells the other side to come back after a while.
+    /// Tells the client when to reconnect.
     async fn reconnect(&mut self, after_ms: u64) -> io::Result<()>;
-    /// Says why it ends, and ends it.
+    /// Sends the reason and closes the connection.
     async fn close(&mut self, close: Close);
 }
 
-/// What the other side says.
+/// What was received from the client.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// A message.
     Text(String),
-    /// That it is there.
+    /// A control frame: the client is alive.
     Alive,
-    /// Something for which it is sent away.
-    Unwanted(Close),
-    /// Nothing any more.
+    /// A violation, for which the connection is closed.
+    Violation(Close),
+    /// The connection is closed.
     Gone,
 }
 
-/// Somebody who was let in and whose connection is to be taken over.
+/// An admitted request whose connection is taken over from the HTTP library.
 pub(crate) struct UpgradedConnection {
     hub: Rc<Hub>,
     subscription: Subscription,
-    device_connection: Option<DeviceConnection>,
+    device: Option<DeviceConnection>,
     caller: Caller,
     opening: Opening,
-    /// The origin of the page that is let in to read the answer.
+    /// The origin of the page that may read the response.
     origin: Option<HeaderValue>,
 }
 
-/// How a upgraded came.
+/// How the connection was opened.
 enum Opening {
-    /// To a stream of events, which begins with this snapshot.
-    Subscribed { snapshot: String },
-    /// By this handshake.
+    /// As an event stream, which begins with this snapshot.
+    EventStream { snapshot: String },
+    /// As a WebSocket.
     Socket(Handshake),
 }
 
 impl UpgradedConnection {
-    /// Lets in somebody who subscribes, or says why not.
+    /// Admits a subscription.
     pub(crate) async fn subscribe(hub: &Rc<Hub>, subscribe: Subscribe) -> Result<Self, Error> {
         let Subscribe { connect, users, conversations, since } = subscribe;
         let subscription = hub.subscription(connect.viewer.clone());
         let snapshot = subscription.watch(users, conversations, since).await?;
-        Ok(Self::new(hub, subscription, connect, Opening::Subscribed { snapshot }))
+        Ok(Self::new(hub, subscription, connect, Opening::EventStream { snapshot }))
     }
 
-    /// Lets in somebody who opens a socket.
+    /// Admits a socket.
     pub(crate) fn socket(hub: &Rc<Hub>, connect: Connect, handshake: Handshake) -> Self {
         let subscription = hub.subscription(connect.viewer.clone());
         Self::new(hub, subscription, connect, Opening::Socket(handshake))
     }
 
     fn new(hub: &Rc<Hub>, subscription: Subscription, connect: Connect, opening: Opening) -> Self {
-        let device = connect.device.or_else(nameless).filter(|_| connect.beats);
-        let device_connection = device.map(|device| {
+        let device = connect.device.or_else(generated_device).filter(|_| connect.beats);
+        let device = device.map(|device| {
             let user = connect.caller.user.clone();
-            hub.heartbeats.enter(ConnectedDevice { user, device }, connect.kind, connect.active)
+            hub.heartbeats.connect(ConnectedDevice { user, device }, connect.kind, connect.active)
         });
         let (hub, caller) = (Rc::clone(hub), connect.caller);
-        Self { hub, subscription, device_connection, caller, opening, origin: None }
+        Self { hub, subscription, device, caller, opening, origin: None }
     }
 
-    /// The same, from a page of this origin.
-    pub(crate) fn of(self, origin: Option<HeaderValue>) -> Self {
+    /// The same, for a page of this origin.
+    pub(crate) fn with_origin(self, origin: Option<HeaderValue>) -> Self {
         Self { origin, ..self }
     }
 
-    /// The status of the answer by which the connection is taken over.
+    /// The status of the response.
     pub(crate) fn status(&self) -> u16 {
         match self.opening {
-            Opening::Subscribed { .. } => 200,
+            Opening::EventStream { .. } => 200,
             Opening::Socket(_) => 101,
         }
     }
 
-    /// Serves the connection to its end; `read` came along with the request.
+    /// Serves the connection until it closes; `read` are bytes received after the request.
     pub(crate) fn serve(self, stream: WriteTimeoutStream, read: Bytes, ending: watch::Receiver<bool>) -> Serving<()> {
         let metrics = Arc::clone(&self.hub.functions.platform.metrics);
-        let transport = match self.opening {
-            Opening::Subscribed { .. } => "subscribe",
+        let protocol = match self.opening {
+            Opening::EventStream { .. } => "subscribe",
             Opening::Socket(_) => "socket",
         };
-        // In pieces, so that what is needed to open a connection is let go: it may stay open for days.
+        // Two futures, so that the memory needed for opening is freed: the connection may stay open for days.
         let opening = Box::pin(self.open(stream, read, ending));
         Box::pin(async move {
             let Ok(serving) = opening.await else { return };
-            metrics.hub.opened(transport);
-            metrics.hub.closed(transport, serving.await);
+            metrics.hub.opened(protocol);
+            metrics.hub.closed(protocol, serving.await);
         })
     }
 
-    /// Answers the request, and goes over to what the connection is for.
+    /// Sends the response and starts serving.
     async fn open(
         self,
         mut stream: WriteTimeoutStream,
         read: Bytes,
         ending: watch::Receiver<bool>,
     ) -> io::Result<Serving<End>> {
-        let Self { hub, subscription, device_connection, caller, opening, origin } = self;
-        // Two of these are somewhat less than an interval, so that a beat is never late, whatever else is going on; and so that
-        // who moved to another host has beaten there before the grace of the connection that broke here is over.
+        let Self { hub, subscription, device, caller, opening, origin } = self;
+        // Two periods are somewhat less than an interval, so a beat is never late, and a device that moved to another host has
+        // beaten there before the grace of its broken connection here ends.
         let period = Duration::from_millis(hub.functions.platform.rules.interval.0 * 9 / 20);
-        // What was sent and is never taken means that nobody is there any more, however long the system would hope.
+        // Unacknowledged data means a dead client; the kernel's default would wait for many minutes.
         let _ = socket2::SockRef::from(stream.stream()).set_tcp_user_timeout(Some(period.max(MIN_USER_TIMEOUT) * 2));
         let first = match &opening {
-            Opening::Subscribed { snapshot } => {
-                let snapshot = events::sse(events::SNAPSHOT, Some(&subscription.id()), snapshot);
+            Opening::EventStream { snapshot } => {
+                let snapshot = events::sse(events::SNAPSHOT, Some(&subscription.resume_id()), snapshot);
                 event_stream_head(origin.as_ref()) + &events::sse_retry(retry_ms()) + &snapshot
             }
             Opening::Socket(handshake) => handshake.head(),
         };
         stream.write_all(first.as_bytes()).await?;
-        let state = State { hub, subscription, device_connection, caller, ending, pulse: Pulse::new(period) };
+        let state = State { hub, subscription, device, caller, ending, pulse: Pulse::new(period) };
         Ok(match opening {
-            Opening::Subscribed { .. } => Box::pin(Connection::new(EventStream::new(stream), state).run()),
+            Opening::EventStream { .. } => Box::pin(Connection::new(EventStream::new(stream), state).run()),
             Opening::Socket(_) => Box::pin(Connection::new(Socket::new(stream, read).await, state).run()),
         })
     }
 }
 
-/// A connection being served.
+/// The future that serves a connection.
 pub(crate) type Serving<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// When a browser whose stream broke comes back: each at another moment, or all would come at once.
+/// A random reconnect delay, so that clients do not reconnect all at once.
 pub(crate) fn retry_ms() -> u64 {
     fastrand::u64(RETRY_MS)
 }
 
-/// A device that its client gave no name: as many as there are connections.
-fn nameless() -> Option<DeviceId> {
+/// The device id of a connection whose client gave none.
+fn generated_device() -> Option<DeviceId> {
     DeviceId::parse(format!("connection-{:016x}", fastrand::u64(..))).ok()
 }
 
-/// When a connection is attended to.
+/// When a connection is pinged and beats.
 struct Pulse {
     sleep: Pin<Box<Sleep>>,
     period: Duration,
-    /// Turns with every pulse: a connection is pinged at each and beats at every other.
+    /// Alternates: a connection is pinged at every pulse and beats at every second one.
     beats: bool,
 }
 
 impl Pulse {
-    /// The first comes early by chance, so that those who came together are not attended to together for ever.
+    /// The first pulse has a random offset, so that connections opened together are spread out.
     fn new(period: Duration) -> Self {
         let first = period.mul_f64(0.5 + fastrand::f64() / 2.0);
         Self {
@@ -211,8 +210,8 @@ impl Pulse {
         }
     }
 
-    /// Sets the next; answers whether a beat is due at this one.
-    fn turn(&mut self) -> bool {
+    /// Schedules the next pulse. Returns whether a beat is due at this one.
+    fn advance(&mut self) -> bool {
         let next = on_grid(Instant::now() + self.period, self.period);
         self.sleep.as_mut().reset(next);
         self.beats = !self.beats;
@@ -220,7 +219,7 @@ impl Pulse {
     }
 }
 
-/// The last common instant before this one.
+/// The last instant of the grid before this one.
 fn on_grid(instant: Instant, period: Duration) -> Instant {
     let grid = GRID.min(period / 8).as_nanos().max(1);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
@@ -228,47 +227,46 @@ fn on_grid(instant: Instant, period: Duration) -> Instant {
     instant - Duration::from_nanos(((since + ahead) % grid) as u64)
 }
 
-/// What a connection is, whatever carries it.
+/// What a connection has in either protocol.
 struct State {
     hub: Rc<Hub>,
     subscription: Subscription,
-    device_connection: Option<DeviceConnection>,
+    device: Option<DeviceConnection>,
     caller: Caller,
     ending: watch::Receiver<bool>,
     pulse: Pulse,
 }
 
-/// A connection.
 struct Connection<W> {
     protocol: W,
     state: State,
-    /// Heard of since the last ping.
+    /// Whether anything was received since the last ping.
     heard: bool,
-    silent_pings: u32,
-    nonsense: u32,
-    /// Messages that may still be sent, as of when.
+    unanswered_pings: u32,
+    invalid: u32,
+    /// The token bucket for messages, as of `allowed_at`.
     allowance: f64,
     allowed_at: Instant,
 }
 
-/// Why a connection ends: none, that it broke.
+/// Why a connection ends; `None` if it broke.
 type End = Option<Close>;
 
 impl<W: Protocol> Connection<W> {
     fn new(protocol: W, state: State) -> Self {
         let allowed_at = Instant::now();
-        Self { protocol, state, heard: true, silent_pings: 0, nonsense: 0, allowance: BURST, allowed_at }
+        Self { protocol, state, heard: true, unanswered_pings: 0, invalid: 0, allowance: BURST, allowed_at }
     }
 
-    /// Serves it to its end. Answers why it ended.
+    /// Serves the connection. Returns why it ended.
     async fn run(mut self) -> End {
         let Err(end) = self.serve().await;
-        // Whoever logged out is gone now, however long the other side takes to hear of it.
+        // A logout takes effect now, however long the closing handshake takes.
         if end == Some(Close::Normal) {
-            self.state.device_connection = None;
+            self.state.device = None;
         }
         if end == Some(Close::Restart) {
-            self.send_away().await;
+            self.drain().await;
         } else if let Some(close) = end {
             self.protocol.close(close).await;
         }
@@ -278,61 +276,61 @@ impl<W: Protocol> Connection<W> {
     async fn serve(&mut self) -> Result<std::convert::Infallible, End> {
         loop {
             if self.state.subscription.has_updates() {
-                Box::pin(self.tell()).await.map_err(|_| None)?;
+                Box::pin(self.send_updates()).await.map_err(|_| None)?;
             }
             let State { subscription, ending, pulse, .. } = &mut self.state;
-            let what = tokio::select! {
+            let received = tokio::select! {
                 biased;
                 _ = ending.wait_for(|ending| *ending) => return Err(Some(Close::Restart)),
-                // Before the news, of which there may be no end for a connection that takes them slowly.
+                // Before updates, which may never end for a slow connection.
                 () = pulse.sleep.as_mut() => None,
                 received = self.protocol.receive() => Some(received),
                 () = subscription.updated() => continue,
             };
-            // What a connection does now and then is put aside, so that an idle one has no room for it.
-            match what {
+            // Boxed, so that an idle connection has no memory reserved for it.
+            match received {
                 Some(received) => Box::pin(self.take(received)).await?,
-                None => Box::pin(self.attend()).await?,
+                None => Box::pin(self.pulse()).await?,
             }
         }
     }
 
-    /// Tells everything that there is to tell, in one go.
-    async fn tell(&mut self) -> io::Result<()> {
-        let news = self.state.subscription.news().await;
-        let told = news.presences.len() + news.typing.len();
-        if told == 0 {
+    /// Sends all updates in one write.
+    async fn send_updates(&mut self) -> io::Result<()> {
+        let updates = self.state.subscription.take_updates().await;
+        let count = updates.presences.len() + updates.typing.len();
+        if count == 0 {
             return Ok(());
         }
-        let id = self.state.subscription.id();
-        news.presences.iter().for_each(|presence| self.protocol.put(events::PRESENCE, Some(&id), None, presence));
-        news.typing.iter().for_each(|typing| self.protocol.put(events::TYPING, Some(&id), None, typing));
-        self.state.hub.functions.platform.metrics.hub.told(told);
+        let id = self.state.subscription.resume_id();
+        updates.presences.iter().for_each(|presence| self.protocol.put(events::PRESENCE, Some(&id), None, presence));
+        updates.typing.iter().for_each(|typing| self.protocol.put(events::TYPING, Some(&id), None, typing));
+        self.state.hub.functions.platform.metrics.hub.sent(count);
         self.protocol.flush().await
     }
 
-    /// Looks after the connection: is anybody there, and may they still be?
-    async fn attend(&mut self) -> Result<(), End> {
-        let beats = self.state.pulse.turn();
+    /// Pings, beats if it is time, and checks that the client answers and its token is valid.
+    async fn pulse(&mut self) -> Result<(), End> {
+        let beats = self.state.pulse.advance();
         if self.state.caller.expires_at.is_some_and(|at| at.saturating_add(LEEWAY_S) <= unix_now()) {
             return Err(Some(Close::TokenExpired));
         }
-        let is_there = !W::ANSWERS || std::mem::take(&mut self.heard);
-        if is_there {
-            self.silent_pings = 0;
-            // A connection beats when it was heard of, so that one which is dead without a word is not kept alive by us.
-            if let (true, Some(device_connection)) = (beats, &self.state.device_connection) {
-                device_connection.beat(false);
+        let is_alive = !W::ANSWERS || std::mem::take(&mut self.heard);
+        if is_alive {
+            self.unanswered_pings = 0;
+            // Only a connection that answered beats, so that a dead one does not keep its device alive.
+            if let (true, Some(device)) = (beats, &self.state.device) {
+                device.beat(false);
             }
         } else {
-            // A beat that was due is made up for as soon as there is an answer.
+            // A due beat is made up for at the next pulse that finds an answer.
             self.state.pulse.beats &= !beats;
-            self.silent_pings += 1;
-            if self.silent_pings >= MAX_SILENT_PINGS {
+            self.unanswered_pings += 1;
+            if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
                 return Err(Some(Close::Idle));
             }
         }
-        let id = self.state.subscription.id();
+        let id = self.state.subscription.resume_id();
         self.protocol.ping(&id).await.map_err(|_| None)
     }
 
@@ -341,15 +339,15 @@ impl<W: Protocol> Connection<W> {
         match received {
             Received::Text(text) => {
                 self.spend()?;
-                self.obey(&text).await
+                self.handle(&text).await
             }
             Received::Alive => self.spend(),
-            Received::Unwanted(close) => Err(Some(close)),
+            Received::Violation(close) => Err(Some(close)),
             Received::Gone => Err(None),
         }
     }
 
-    /// Takes one message from the allowance.
+    /// Takes one token from the bucket.
     fn spend(&mut self) -> Result<(), End> {
         let now = Instant::now();
         let earned = now.duration_since(self.allowed_at).as_secs_f64() * MESSAGES_PER_S;
@@ -358,84 +356,84 @@ impl<W: Protocol> Connection<W> {
         if self.allowance < 0.0 { Err(Some(Close::TooFast)) } else { Ok(()) }
     }
 
-    async fn obey(&mut self, text: &str) -> Result<(), End> {
+    async fn handle(&mut self, text: &str) -> Result<(), End> {
         let hub = Rc::clone(&self.state.hub);
         let (reference, done) = match decode_message(text, &self.state.caller, &hub.limits) {
-            Ok((reference, message)) => (reference, self.carry_out(reference, message).await?),
+            Ok((reference, message)) => (reference, self.execute(reference, message).await?),
             Err((reference, problem)) => (reference, Err(problem)),
         };
         match done {
-            Ok(Done::Told) => {}
-            Ok(Done::Silently) if reference.is_none() => {}
-            Ok(Done::Silently) => self.protocol.put(events::DONE, None, reference, &events::done()),
+            Ok(Done::Answered) => {}
+            Ok(Done::Unanswered) if reference.is_none() => {}
+            Ok(Done::Unanswered) => self.protocol.put(events::DONE, None, reference, &events::done()),
             Err(problem) => {
                 self.protocol.put(events::ERROR, None, reference, &events::problem(&problem));
-                // What somebody may not do makes sense: a page does not know in which conversations its person takes part.
-                let makes_sense = problem.kind == Kind::Forbidden || !problem.status().is_client_error();
-                self.nonsense += u32::from(!makes_sense);
+                // A forbidden message is valid: a page does not know which conversations the token allows.
+                let is_valid = problem.kind == Kind::Forbidden || !problem.status().is_client_error();
+                self.invalid += u32::from(!is_valid);
             }
         }
         self.protocol.flush().await.map_err(|_| None)?;
-        if self.nonsense > MAX_NONSENSE { Err(Some(Close::Policy)) } else { Ok(()) }
+        if self.invalid > MAX_INVALID { Err(Some(Close::Policy)) } else { Ok(()) }
     }
 
-    async fn carry_out(&mut self, reference: Option<u64>, message: Message) -> Result<Result<Done, Problem>, End> {
+    async fn execute(&mut self, reference: Option<u64>, message: Message) -> Result<Result<Done, Problem>, End> {
         let done = match message {
-            Message::Beat { active } => match &self.state.device_connection {
-                Some(device_connection) => {
-                    device_connection.beat(active);
-                    Ok(Done::Silently)
+            Message::Beat { active } => match &self.state.device {
+                Some(device) => {
+                    device.beat(active);
+                    Ok(Done::Unanswered)
                 }
                 None => Err(Problem::new(Kind::Forbidden, "this connection only watches")),
             },
             Message::Watch { users, conversations, since } => {
                 match self.state.subscription.watch(users, conversations, since).await {
                     Ok(snapshot) => {
-                        let id = self.state.subscription.id();
+                        let id = self.state.subscription.resume_id();
                         self.protocol.put(events::SNAPSHOT, Some(&id), reference, &snapshot);
-                        Ok(Done::Told)
+                        Ok(Done::Answered)
                     }
                     Err(error) => Err(Problem::from(error)),
                 }
             }
             Message::Unwatch { users, conversations } => {
                 self.state.subscription.unwatch(&users, &conversations);
-                Ok(Done::Silently)
+                Ok(Done::Unanswered)
             }
             Message::Typing { conversation, typing } => {
-                let typing_update = TypingUpdate { user: self.state.caller.user.clone(), conversation, typing };
-                let typed = self.state.hub.functions.type_many(vec![typing_update]).await;
+                let update = TypingUpdate { user: self.state.caller.user.clone(), conversation, typing };
+                let typed = self.state.hub.functions.type_many(vec![update]).await;
                 let typed = typed.and_then(|outcomes| outcomes.into_iter().next().unwrap_or(Ok(())));
-                typed.map(|()| Done::Silently).map_err(Problem::from)
+                typed.map(|()| Done::Unanswered).map_err(Problem::from)
             }
             Message::Leave => {
-                if let Some(device_connection) = &mut self.state.device_connection {
-                    device_connection.will_leave(Some(Reason::Logout));
+                if let Some(device) = &mut self.state.device {
+                    device.depart_as(Some(Reason::Logout));
                 }
                 return Err(Some(Close::Normal));
             }
-            Message::Token(token) => self.renew(&token).map(|()| Done::Silently),
+            Message::Token(token) => self.renew(&token).map(|()| Done::Unanswered),
         };
         Ok(done)
     }
 
-    /// Goes on with a fresh token of the same person.
+    /// Replaces the token by a newer one of the same user.
     fn renew(&mut self, token: &str) -> Result<(), Problem> {
         let State { hub, subscription, caller, .. } = &mut self.state;
         *caller = renew(&hub.access, caller, token, unix_now())?;
-        // Where the person takes part no longer, they see nobody type any more.
+        // Conversations that the new token does not allow are no longer watched.
         let mut left = subscription.conversations();
         left.retain(|conversation| !caller.conversations.allows(conversation));
         subscription.unwatch(&[], &left);
         Ok(())
     }
 
-    /// The service ends, and nobody is to notice: the connection beats once more, so that its device has the whole time to
-    /// come back, and is told when to do so, each at another moment.
-    async fn send_away(&mut self) {
-        if let Some(device_connection) = &mut self.state.device_connection {
-            device_connection.beat(false);
-            device_connection.will_leave(None);
+    /// Closes the connection because the host stops. A last beat gives the device a full interval to reconnect, and the
+    /// reconnect delay is random, so no presence event is published and clients do not come all at once.
+    async fn drain(&mut self) {
+        if let Some(device) = &mut self.state.device {
+            device.beat(false);
+            device.depart_as(None);
         }
         let interval = self.state.hub.functions.platform.rules.interval.0;
         let _ = self.protocol.reconnect(fastrand::u64(interval / 30..=interval / 3)).await;
@@ -443,10 +441,10 @@ impl<W: Protocol> Connection<W> {
     }
 }
 
-/// How a message was carried out.
+/// How a message was executed.
 enum Done {
-    /// With an answer of its own.
-    Told,
-    /// With nothing to say but that it was.
-    Silently,
+    /// An answer is queued.
+    Answered,
+    /// It has no answer of its own.
+    Unanswered,
 }

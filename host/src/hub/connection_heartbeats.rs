@@ -1,8 +1,8 @@
-//! A live connection is a heartbeat: here the host beats for its connections, many at a time, and says when they are gone.
+//! An open connection is a heartbeat: the host sends the beats of its connections in batches, and their departures.
 //!
-//! Beats wait for nothing but the batch before them, so the first one of a connection is taken at once and those of
-//! thousands that come together become a few calls. A beat that the store could not take is made again for as long as the
-//! connection lives.
+//! A beat waits only for the batch before it: the first beat of a connection is sent at once, and those of thousands that
+//! come together become a few calls. A beat that the store could not take is sent again for as long as the connection is
+//! open.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,213 +18,221 @@ use tokio::sync::Notify;
 
 use crate::runtime::Functions;
 
-/// Before what the store could not take is tried again.
+/// The pause before a batch that the store could not take is sent again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A device that somebody is connected with.
+/// A device with an open connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectedDevice {
-    /// Whose.
     pub(crate) user: UserId,
-    /// Which.
     pub(crate) device: DeviceId,
 }
 
-/// Which devices are connected to this process, and by how many connections: a page that reloads connects anew before the
-/// old connection is known to be broken, and that must not count against it.
+/// How many connections each device has to this process. A page that reloads connects again before its old connection is
+/// known to be broken; closing the old one must not count as a departure.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConnectedDevices(Arc<Mutex<HashMap<ConnectedDevice, u32>>>);
 
 impl ConnectedDevices {
-    fn enter(&self, connected: &ConnectedDevice) {
-        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *present.entry(connected.clone()).or_default() += 1;
+    fn add(&self, device: &ConnectedDevice) {
+        *self.lock().entry(device.clone()).or_default() += 1;
     }
 
-    /// True: that was the last connection of this device.
-    fn leave(&self, connected: &ConnectedDevice) -> bool {
-        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match present.get_mut(connected) {
+    /// Removes one connection. True if it was the device's last.
+    fn remove(&self, device: &ConnectedDevice) -> bool {
+        let mut connections = self.lock();
+        match connections.get_mut(device) {
             Some(count) if *count > 1 => {
                 *count -= 1;
                 false
             }
-            Some(_) => present.remove(connected).is_some(),
+            Some(_) => connections.remove(device).is_some(),
             None => false,
         }
     }
 
-    fn has(&self, connected: &ConnectedDevice) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(connected)
+    fn contains(&self, device: &ConnectedDevice) -> bool {
+        self.lock().contains_key(device)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ConnectedDevice, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One worker's connections, as those who attend.
+/// The beats and departures of one worker's connections.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionHeartbeats {
-    present: ConnectedDevices,
-    waiting: RefCell<Waiting>,
-    /// There is something to do.
-    wake: Notify,
-    /// There is nothing left to do.
-    done: Notify,
+pub(crate) struct ConnectionHeartbeats {
+    connected: ConnectedDevices,
+    queue: RefCell<Queue>,
+    /// Something was queued.
+    queued: Notify,
+    /// Everything queued is in the store.
+    sent: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// One for each device, however often it had to say so.
+struct Queue {
+    /// At most one beat per device.
     beats: HashMap<ConnectedDevice, Sign>,
-    leaves: Vec<Departure>,
-    /// Being told to the store at this moment.
-    in_hand: usize,
+    departures: Vec<Departure>,
+    /// How many are being sent.
+    in_flight: usize,
 }
 
-impl Waiting {
+impl Queue {
     fn is_empty(&self) -> bool {
-        self.beats.is_empty() && self.leaves.is_empty() && self.in_hand == 0
+        self.beats.is_empty() && self.departures.is_empty() && self.in_flight == 0
     }
 }
 
 impl ConnectionHeartbeats {
-    pub(super) fn new(present: ConnectedDevices) -> Self {
-        Self { present, ..Self::default() }
+    pub(super) fn new(connected: ConnectedDevices) -> Self {
+        Self { connected, ..Self::default() }
     }
 
-    /// A device comes, or comes once more; `active`: because its person opened it.
-    pub(super) fn enter(
+    /// Adds a connection of a device and queues its first beat; `active` if the user opened it.
+    pub(super) fn connect(
         self: &Rc<Self>,
-        connected: ConnectedDevice,
+        device: ConnectedDevice,
         kind: DeviceKind,
         active: bool,
     ) -> DeviceConnection {
-        self.present.enter(&connected);
-        let device_connection =
-            DeviceConnection { heartbeats: Rc::clone(self), connected, kind, leaving: Some(Reason::Dropped) };
-        device_connection.beat(active);
-        device_connection
+        self.connected.add(&device);
+        let heartbeats = Rc::clone(self);
+        let connection = DeviceConnection { heartbeats, device, kind, departs_as: Some(Reason::Dropped) };
+        connection.beat(active);
+        connection
     }
 
-    /// Beats and says goodbye for whoever asks for it, for ever.
-    pub(super) async fn keep(&self, functions: &Functions) {
-        loop {
-            self.wake.notified().await;
-            while self.hand_over(functions).await {}
-            if self.waiting.borrow().is_empty() {
-                self.done.notify_waiters();
-            }
+    /// Forgets the batch of a run that panicked. Its beats are sent again with the next interval.
+    pub(crate) fn reset(&self) {
+        self.queue.borrow_mut().in_flight = 0;
+    }
+
+    /// Returns when something was queued since the last call.
+    pub(crate) async fn queued(&self) {
+        self.queued.notified().await;
+    }
+
+    /// Sends everything queued.
+    pub(crate) async fn send_queued(&self, functions: &Functions) {
+        while self.send_batch(functions).await {}
+        if self.queue.borrow().is_empty() {
+            self.sent.notify_waiters();
         }
     }
 
-    /// Returns when the store knows everything that it should.
+    /// Returns when everything queued is in the store.
     pub(super) async fn settled(&self) {
         loop {
-            let done = self.done.notified();
-            if self.waiting.borrow().is_empty() {
+            let sent = self.sent.notified();
+            if self.queue.borrow().is_empty() {
                 return;
             }
-            done.await;
+            sent.await;
         }
     }
 
-    /// Tells the store of everybody who waits, in as many calls as it takes. False: there was nothing to tell.
-    async fn hand_over(&self, functions: &Functions) -> bool {
-        let (beats, leaves) = {
-            let mut waiting = self.waiting.borrow_mut();
-            let beats = std::mem::take(&mut waiting.beats);
-            let leaves = std::mem::take(&mut waiting.leaves);
-            waiting.in_hand = beats.len() + leaves.len();
-            (beats, leaves)
+    /// Sends what is queued now, in as many calls as it takes. False if nothing was queued.
+    async fn send_batch(&self, functions: &Functions) -> bool {
+        let (beats, departures) = {
+            let mut queue = self.queue.borrow_mut();
+            let beats = std::mem::take(&mut queue.beats);
+            let departures = std::mem::take(&mut queue.departures);
+            queue.in_flight = beats.len() + departures.len();
+            (beats, departures)
         };
-        if beats.is_empty() && leaves.is_empty() {
+        if beats.is_empty() && departures.is_empty() {
             return false;
         }
         let beat = |(ConnectedDevice { user, device }, Sign { kind, active })| Beat { user, device, kind, active };
         let beats: Vec<Beat> = beats.into_iter().map(beat).collect();
         let mut failed = false;
-        // First who goes: one who went and came back is here. A beat from before a farewell is not among them.
-        for leaves in leaves.chunks(MAX_BATCH) {
-            let untold = untold(leaves, functions.leave_many(leaves.to_vec()).await);
-            failed |= !untold.is_empty();
-            // One who was dropped ends by itself; one who logged out wishes to be gone.
-            let untold = untold.into_iter().filter(|leave| leave.reason == Reason::Logout);
-            self.waiting.borrow_mut().leaves.extend(untold);
+        // Departures first: a device that left and came back is online. Beats from before a departure are not queued.
+        for departures in departures.chunks(MAX_BATCH) {
+            let unsent = unsent(departures, functions.leave_many(departures.to_vec()).await);
+            failed |= !unsent.is_empty();
+            // A dropped device expires without the store being told; a logout must reach it.
+            let logouts = unsent.into_iter().filter(|departure| departure.reason == Reason::Logout);
+            self.queue.borrow_mut().departures.extend(logouts);
         }
         for beats in beats.chunks(MAX_BATCH) {
-            let untold = untold(beats, functions.beat_many(beats.to_vec()).await);
-            failed |= !untold.is_empty();
-            functions.platform.metrics.beaten(beats.len() - untold.len());
-            untold.into_iter().for_each(|beat| self.wait(beat));
+            let unsent = unsent(beats, functions.beat_many(beats.to_vec()).await);
+            failed |= !unsent.is_empty();
+            functions.platform.metrics.beaten(beats.len() - unsent.len());
+            unsent.into_iter().for_each(|beat| self.queue_beat(beat));
         }
-        self.waiting.borrow_mut().in_hand = 0;
+        self.queue.borrow_mut().in_flight = 0;
         if failed {
             tokio::time::sleep(RETRY).await;
         }
         true
     }
 
-    /// Puts a beat among those that wait, if its device is still connected.
-    fn wait(&self, beat: Beat) {
+    /// Queues a beat if its device is still connected.
+    fn queue_beat(&self, beat: Beat) {
         let Beat { user, device, kind, active } = beat;
-        let connected = ConnectedDevice { user, device };
-        if self.present.has(&connected) {
-            let mut waiting = self.waiting.borrow_mut();
-            waiting.beats.entry(connected).or_insert(Sign { kind, active }).active |= active;
+        let device = ConnectedDevice { user, device };
+        if self.connected.contains(&device) {
+            let mut queue = self.queue.borrow_mut();
+            queue.beats.entry(device).or_insert(Sign { kind, active }).active |= active;
         }
     }
 }
 
-/// Those of whom the store could not be told.
-fn untold<T: Clone, A>(asked: &[T], answer: Result<Vec<Result<A, Error>>, Error>) -> Vec<T> {
-    let is_away = |error: &Error| matches!(error, Error::Unavailable(_));
+/// The items that failed because the store was unavailable.
+fn unsent<T: Clone, A>(items: &[T], answer: Result<Vec<Result<A, Error>>, Error>) -> Vec<T> {
+    let is_unavailable = |error: &Error| matches!(error, Error::Unavailable(_));
     match answer {
-        Ok(items) => {
-            let untold = asked.iter().zip(items).filter(|(_, item)| item.as_ref().is_err_and(is_away));
-            untold.map(|(asked, _)| asked.clone()).collect()
+        Ok(answers) => {
+            let failed = items.iter().zip(answers).filter(|(_, answer)| answer.as_ref().is_err_and(is_unavailable));
+            failed.map(|(item, _)| item.clone()).collect()
         }
-        Err(error) if is_away(&error) => asked.to_vec(),
+        Err(error) if is_unavailable(&error) => items.to_vec(),
         Err(error) => {
-            tracing::error!("the presence of connections could not be told: {error}");
+            tracing::error!(%error, items = items.len(), "Connection heartbeats were refused; dropping them");
             Vec::new()
         }
     }
 }
 
-/// One connection that attends; dropping it says goodbye.
+/// One connection of a device. Dropping it queues the departure.
 #[derive(Debug)]
 pub(super) struct DeviceConnection {
     heartbeats: Rc<ConnectionHeartbeats>,
-    connected: ConnectedDevice,
+    device: ConnectedDevice,
     kind: DeviceKind,
-    /// How it will have left; none: without a word, because we send it away ourselves.
-    leaving: Option<Reason>,
+    /// The departure to send, or `None` for none, because the host itself closes the connection.
+    departs_as: Option<Reason>,
 }
 
 impl DeviceConnection {
-    /// A sign of life; `active`: the person used the device.
+    /// Queues a beat; `active` if the user used the device.
     pub(super) fn beat(&self, active: bool) {
-        let ConnectedDevice { user, device } = self.connected.clone();
-        self.heartbeats.wait(Beat { user, device, kind: self.kind, active });
-        self.heartbeats.wake.notify_one();
+        let ConnectedDevice { user, device } = self.device.clone();
+        self.heartbeats.queue_beat(Beat { user, device, kind: self.kind, active });
+        self.heartbeats.queued.notify_one();
     }
 
-    /// How it will have left when it is dropped; none: without a word.
-    pub(super) fn will_leave(&mut self, how: Option<Reason>) {
-        self.leaving = how;
+    /// Sets the departure to send when this is dropped.
+    pub(super) fn depart_as(&mut self, reason: Option<Reason>) {
+        self.departs_as = reason;
     }
 }
 
 impl Drop for DeviceConnection {
     fn drop(&mut self) {
-        let was_last = self.heartbeats.present.leave(&self.connected);
-        let Some(reason) = self.leaving else { return };
-        // Whoever logs out does so with the device; whoever is dropped may be here by another connection.
+        let was_last = self.heartbeats.connected.remove(&self.device);
+        let Some(reason) = self.departs_as else { return };
+        // A logout ends the device; a dropped connection only if it was the device's last.
         if was_last || reason == Reason::Logout {
-            let ConnectedDevice { user, device } = self.connected.clone();
-            let mut waiting = self.heartbeats.waiting.borrow_mut();
-            // What it still had to say is taken back: told after the farewell, it would bring the device back.
-            waiting.beats.remove(&self.connected);
-            waiting.leaves.push(Departure { user, device, reason });
-            self.heartbeats.wake.notify_one();
+            let ConnectedDevice { user, device } = self.device.clone();
+            let mut queue = self.heartbeats.queue.borrow_mut();
+            // A queued beat would bring the device back after its departure.
+            queue.beats.remove(&self.device);
+            queue.departures.push(Departure { user, device, reason });
+            self.heartbeats.queued.notify_one();
         }
     }
 }

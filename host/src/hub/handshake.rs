@@ -1,5 +1,5 @@
-//! From a request to a connection that stays. Once it is admitted, the connection is taken over from the HTTP library as it
-//! is, so that an idle one costs a socket, a task and what it watches.
+//! The responses that turn a request into an upgraded connection. The connection is then taken over from the HTTP library, so
+//! that an idle one costs only a socket, a task and its subscription.
 
 use http::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderMap, HeaderValue};
@@ -8,16 +8,16 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::http::origins::stamp;
 
-/// The bytes of a key: sixteen, in base64.
+/// The length of a key: 16 bytes in base64.
 const KEY_BYTES: usize = 24;
 
-/// A WebSocket's opening, found to be in order.
+/// A checked WebSocket handshake.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     accept: String,
 }
 
-/// Checks that a request asks for a WebSocket, as RFC 6455 §4.2.1 has it.
+/// Checks a WebSocket handshake as RFC 6455 §4.2.1 requires.
 pub(crate) fn handshake(headers: &HeaderMap) -> Result<Handshake, Problem> {
     let lists = |name, wanted: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -32,13 +32,16 @@ pub(crate) fn handshake(headers: &HeaderMap) -> Result<Handshake, Problem> {
     }
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == KEY_BYTES);
     let Some(key) = key else {
-        return Err(Problem::new(Kind::Malformed, "the header `Sec-WebSocket-Key` is missing or is none"));
+        return Err(Problem::new(
+            Kind::Malformed,
+            "the header `Sec-WebSocket-Key` is missing, or is not 16 bytes in base64",
+        ));
     };
     Ok(Handshake { accept: derive_accept_key(key.as_bytes()) })
 }
 
 impl Handshake {
-    /// The head of the answer.
+    /// The head of the response.
     pub(super) fn head(&self) -> String {
         let accept = &self.accept;
         format!(
@@ -48,8 +51,8 @@ impl Handshake {
     }
 }
 
-/// The head of an answer that is a stream of events, for a page of this origin. It ends with its connection: that is the
-/// framing which costs nothing. One line is for nginx, which would otherwise keep events until there are enough of them.
+/// The head of an event stream, for a page of this origin. The body ends with the connection, which needs no framing.
+/// `x-accel-buffering` stops nginx from buffering events.
 pub(super) fn event_stream_head(origin: Option<&HeaderValue>) -> String {
     let mut headers = HeaderMap::new();
     for (name, value) in
@@ -61,7 +64,7 @@ pub(super) fn event_stream_head(origin: Option<&HeaderValue>) -> String {
     origin.into_iter().for_each(|origin| stamp(&mut headers, origin));
     let mut head = "HTTP/1.1 200 OK\r\n".to_owned();
     for (name, value) in &headers {
-        // What is not text was not let in.
+        // Only an origin that is text is allowed.
         head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
     }
     head + "\r\n"
@@ -84,13 +87,13 @@ mod tests {
     ];
 
     #[test]
-    fn the_example_of_the_standard_is_answered_as_there() {
+    fn example_of_rfc_6455_is_accepted() {
         let head = handshake(&headers(&GOOD)).unwrap().head();
         assert!(head.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{head}");
     }
 
     #[test]
-    fn what_is_no_opening_is_refused() {
+    fn incomplete_handshake_is_refused() {
         for (place, status) in [(0, 426), (1, 426), (2, 426), (3, 400)] {
             let mut lines = GOOD.to_vec();
             lines.remove(place);

@@ -1,7 +1,7 @@
-//! What watchers may see, when that changes.
+//! What happens to a watcher's entries when visibility changes.
 //!
-//! First everybody concerned is doubted: until the verdict is there, nothing is told of them. Then the verdict settles what
-//! the watcher is told: that somebody is hidden now, or how they stand, or nothing because nothing changed.
+//! First the affected entries are invalidated: nothing is pushed for them until visibility was asked again. The answer
+//! decides what is sent: that the user is hidden now, their newest record, or nothing because nothing changed.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -12,27 +12,27 @@ use rollcall_core::visibility::Visibility;
 
 use super::registry::{Added, Registry};
 
-/// Somebody whom a watcher watches, to be asked about anew.
+/// An invalidated entry whose visibility is to be asked again.
 #[derive(Debug)]
-pub(super) struct RecheckItem {
+pub(crate) struct RecheckItem {
     watcher_id: usize,
     index: usize,
-    pub(super) user: UserId,
-    /// Which doubt this is: a verdict on an earlier one is out of date.
+    pub(crate) user: UserId,
+    /// Which invalidation this belongs to: an answer to an earlier one is out of date.
     invalidated_at: u64,
 }
 
-/// RecheckItem ones, by whose eyes they are seen with.
-pub(super) type Rechecks = HashMap<Option<UserId>, Vec<RecheckItem>>;
+/// Entries to ask about, by viewer.
+pub(crate) type Rechecks = HashMap<Option<UserId>, Vec<RecheckItem>>;
 
 impl Registry {
-    /// How often anything was doubted: an answer that was asked for before the last time may be out of date.
+    /// How many invalidations there were: an answer asked for before the last one may be out of date.
     pub(super) fn invalidations(&self) -> u64 {
         self.invalidations
     }
 
-    /// Rechecks everybody of whom somebody's visibility may have changed. Answers who is to be asked about.
-    pub(super) fn invalidate(&mut self, invalidations: &[Invalidation]) -> Rechecks {
+    /// Invalidates every affected entry. Returns what is to be asked again.
+    pub(crate) fn invalidate(&mut self, invalidations: &[Invalidation]) -> Rechecks {
         self.invalidations += 1;
         let mut rechecks = Rechecks::new();
         let mut subjects = HashSet::new();
@@ -51,25 +51,23 @@ impl Registry {
         if !subjects.is_empty() || !pages.is_empty() {
             let is_in_page =
                 |user: &UserId| number_of(user.as_str()).is_some_and(|number| pages.contains(&(number >> 16)));
-            self.invalidate_subjects(
-                |user| subjects.contains(user) || (!pages.is_empty() && is_in_page(user)),
-                &mut rechecks,
-            );
+            let is_affected = |user: &UserId| subjects.contains(user) || (!pages.is_empty() && is_in_page(user));
+            self.invalidate_subjects(is_affected, &mut rechecks);
         }
         rechecks
     }
 
-    /// Rechecks what anybody sees of those whom this names: one look at everybody, however many changes it comes from.
-    fn invalidate_subjects(&mut self, names: impl Fn(&UserId) -> bool, rechecks: &mut Rechecks) {
-        let users = self.users.iter().filter(|(_, watched)| names(&watched.user));
+    /// Invalidates every viewer's entries of the affected users, in one pass however many changes there are.
+    fn invalidate_subjects(&mut self, is_affected: impl Fn(&UserId) -> bool, rechecks: &mut Rechecks) {
+        let users = self.users.iter().filter(|(_, watched)| is_affected(&watched.user));
         let slots: Vec<_> = users.flat_map(|(_, watched)| watched.watchers.iter().map(|(_, slot)| *slot)).collect();
         for slot in slots {
             self.invalidate_target(slot.watcher_id, slot.index, rechecks);
         }
-        for (_, watcher) in self.watchers.iter_mut().filter(|(_, watcher)| !watcher.typist_visibility.is_empty()) {
-            let before = watcher.typist_visibility.len();
-            watcher.typist_visibility.retain(|user, _| !names(user));
-            if watcher.typist_visibility.len() < before {
+        for (_, watcher) in self.watchers.iter_mut().filter(|(_, watcher)| !watcher.visible_typists.is_empty()) {
+            let before = watcher.visible_typists.len();
+            watcher.visible_typists.retain(|user, _| !is_affected(user));
+            if watcher.visible_typists.len() < before {
                 watcher.mark_conversations();
             }
         }
@@ -77,103 +75,116 @@ impl Registry {
 
     fn invalidate_pair(&mut self, viewer: &UserId, subject: &UserId, rechecks: &mut Rechecks) {
         let Some(watchers) = self.viewers.get(viewer).cloned() else { return };
-        let watched = self.users_by_id.get(subject).copied();
+        let key = self.users_by_id.get(subject).copied();
         for watcher_id in watchers {
             let Some(watcher) = self.watchers.get(watcher_id) else { continue };
-            let target = watcher.targets.iter().find(|(_, target)| Some(target.user_key) == watched);
+            let target = watcher.users.iter().find(|(_, target)| Some(target.user_key) == key);
             if let Some((index, _)) = target {
                 self.invalidate_target(watcher_id, index, rechecks);
             }
-            self.forget_typist(watcher_id, Some(subject));
+            self.forget_typists(watcher_id, Some(subject));
         }
     }
 
     fn invalidate_all(&mut self, rechecks: &mut Rechecks) {
         let watchers: Vec<usize> = self.watchers.iter().map(|(key, _)| key).collect();
         for watcher_id in watchers {
-            let targets = self.watchers.get(watcher_id).into_iter().flat_map(|watcher| &watcher.targets);
+            let targets = self.watchers.get(watcher_id).into_iter().flat_map(|watcher| &watcher.users);
             let indexes: Vec<usize> = targets.map(|(index, _)| index).collect();
             indexes.into_iter().for_each(|index| self.invalidate_target(watcher_id, index, rechecks));
-            self.forget_typist(watcher_id, None);
+            self.forget_typists(watcher_id, None);
         }
     }
 
     fn invalidate_target(&mut self, watcher_id: usize, index: usize, rechecks: &mut Rechecks) {
         let Some(watcher) = self.watchers.get_mut(watcher_id) else { return };
-        let Some(target) = watcher.targets.get_mut(index) else { return };
+        let Some(target) = watcher.users.get_mut(index) else { return };
         let Some(watched) = self.users.get(target.user_key) else { return };
-        // Everybody sees themselves, whatever else changes. Whom two changes concern is asked about once.
-        let is_own = watcher.viewer.as_ref() == Some(&watched.user);
-        if is_own || target.invalidated_at.replace(self.invalidations) == Some(self.invalidations) {
+        // Users always see themselves. An entry that two changes affect is asked about once.
+        let is_viewer = watcher.viewer.as_ref() == Some(&watched.user);
+        if is_viewer || target.invalidated_at.replace(self.invalidations) == Some(self.invalidations) {
             return;
         }
-        // Whoever is not admitted yet is read again by whoever admits them.
+        // An entry that is not admitted yet is read again by its admission.
         if target.visibility.is_some() {
-            let item =
-                RecheckItem { watcher_id, index, user: watched.user.clone(), invalidated_at: self.invalidations };
+            let (user, invalidated_at) = (watched.user.clone(), self.invalidations);
+            let item = RecheckItem { watcher_id, index, user, invalidated_at };
             rechecks.entry(watcher.viewer.clone()).or_default().push(item);
         }
     }
 
-    /// Forgets whether a watcher may see somebody type, or anybody; it is asked again if they do.
-    fn forget_typist(&mut self, watcher_id: usize, user: Option<&UserId>) {
+    /// Forgets whether a watcher may see this typist, or any. It is asked again if they type.
+    fn forget_typists(&mut self, watcher_id: usize, user: Option<&UserId>) {
         let Some(watcher) = self.watchers.get_mut(watcher_id) else { return };
         let forgotten = match user {
-            Some(user) => watcher.typist_visibility.remove(user).is_some(),
-            None => !std::mem::take(&mut watcher.typist_visibility).is_empty(),
+            Some(user) => watcher.visible_typists.remove(user).is_some(),
+            None => !std::mem::take(&mut watcher.visible_typists).is_empty(),
         };
         if forgotten {
             watcher.mark_conversations();
         }
     }
 
-    /// Takes the verdict of a viewer about somebody who was doubted. True: they can be seen now, but it is not known how they
-    /// stand. Meanwhile the watcher may have gone and another have come in its place: it is not theirs.
-    pub(super) fn resolve(&mut self, viewer: Option<&UserId>, item: &RecheckItem, verdict: Visibility) -> bool {
+    /// Every invalidated entry that has no answer yet.
+    pub(crate) fn unresolved(&self) -> Rechecks {
+        let mut rechecks = Rechecks::new();
+        for (watcher_id, watcher) in &self.watchers {
+            for (index, target) in watcher.users.iter().filter(|(_, target)| target.visibility.is_some()) {
+                let watched = self.users.get(target.user_key);
+                if let (Some(invalidated_at), Some(watched)) = (target.invalidated_at, watched) {
+                    let item = RecheckItem { watcher_id, index, user: watched.user.clone(), invalidated_at };
+                    rechecks.entry(watcher.viewer.clone()).or_default().push(item);
+                }
+            }
+        }
+        rechecks
+    }
+
+    /// Takes the answer about an invalidated entry. True if the user is visible now and their state is unknown here.
+    ///
+    /// The watcher may have gone meanwhile and another may have its key: the answer is only for the viewer asked about.
+    pub(crate) fn resolve(&mut self, viewer: Option<&UserId>, item: &RecheckItem, visibility: Visibility) -> bool {
         let RecheckItem { watcher_id, index, user, invalidated_at } = item;
         let watcher = self.watchers.get_mut(*watcher_id).filter(|watcher| watcher.viewer.as_ref() == viewer);
         let Some(watcher) = watcher else { return false };
-        let Some(target) = watcher.targets.get_mut(*index) else { return false };
-        let watched = self.users.get(target.user_key).filter(|watched| watched.user == *user);
-        let Some(watched) =
-            watched.filter(|_| target.visibility.is_some() && target.invalidated_at == Some(*invalidated_at))
-        else {
-            return false;
-        };
+        let Some(target) = watcher.users.get_mut(*index) else { return false };
+        let is_answered = target.visibility.is_some() && target.invalidated_at == Some(*invalidated_at);
+        let watched = self.users.get(target.user_key).filter(|watched| watched.user == *user && is_answered);
+        let Some(watched) = watched else { return false };
         target.invalidated_at = None;
-        if target.visibility.replace(verdict) != Some(verdict) {
+        if target.visibility.replace(visibility) != Some(visibility) {
             target.sent = None;
         }
-        let unknown = verdict.presence && watched.newest.is_none();
-        let is_told = match (&target.sent, &watched.newest) {
+        let unknown = visibility.presence && watched.newest.is_none();
+        let is_sent = match (&target.sent, &watched.newest) {
             (Some(sent), Some(newest)) => Rc::ptr_eq(sent, newest),
-            (None, None) => verdict.presence == target.shown,
+            (None, None) => visibility.presence == target.shown,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        if !is_told {
-            watcher.mark(*index);
+        if !is_sent {
+            watcher.mark_user(*index);
         }
         unknown
     }
 
-    /// What was added is about to be read: what it is doubted for was before that.
+    /// The added users are about to be read: earlier invalidations do not matter.
     pub(super) fn clear_invalidated(&mut self, watcher_id: usize, added: &Added) {
         let Some(watcher) = self.watchers.get_mut(watcher_id) else { return };
-        for added_user in &added.targets {
-            watcher.targets.get_mut(added_user.index).into_iter().for_each(|target| target.invalidated_at = None);
+        for user in &added.users {
+            watcher.users.get_mut(user.index).into_iter().for_each(|target| target.invalidated_at = None);
         }
     }
 
-    /// Whether anybody who was added was doubted since.
+    /// Whether an added user was invalidated since.
     pub(super) fn was_invalidated(&self, watcher_id: usize, added: &Added) -> bool {
         let Some(watcher) = self.watchers.get(watcher_id) else { return false };
-        let mut targets = added.targets.iter().filter_map(|added_user| watcher.targets.get(added_user.index));
+        let mut targets = added.users.iter().filter_map(|user| watcher.users.get(user.index));
         targets.any(|target| target.invalidated_at.is_some())
     }
 
-    /// Whether nothing changed since this one was doubted: otherwise another is under way, and this verdict is for nobody.
-    pub(super) fn is_current(&self, item: &RecheckItem) -> bool {
-        let target = self.watchers.get(item.watcher_id).and_then(|watcher| watcher.targets.get(item.index));
+    /// Whether the entry was not invalidated again since: otherwise a newer item replaces this one.
+    pub(crate) fn is_current(&self, item: &RecheckItem) -> bool {
+        let target = self.watchers.get(item.watcher_id).and_then(|watcher| watcher.users.get(item.index));
         target.is_some_and(|target| target.invalidated_at == Some(item.invalidated_at))
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a person, as JSON that is written once and shared by everybody who is told.
+//! A user's newest record with its serialised events, written once and shared by all watchers.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -9,42 +9,43 @@ use rollcall_api::responses::state_name;
 use rollcall_core::visibility::{Visibility, mask};
 use rollcall_core::{Published, State, UserId};
 
-/// One published presence, and the texts in which it is told.
+/// A published record and its events as JSON.
 #[derive(Debug)]
 pub(super) struct CachedPayload {
     pub(super) published: Published,
-    /// For whoever may see everything.
-    whole: OnceCell<Rc<str>>,
-    /// For whoever may not see when the person was last here.
-    part: OnceCell<Rc<str>>,
+    /// For viewers who may see everything.
+    with_last_seen: OnceCell<Rc<str>>,
+    /// For viewers who may not see last seen.
+    without_last_seen: OnceCell<Rc<str>>,
 }
 
 impl CachedPayload {
     pub(super) fn new(published: Published) -> Rc<Self> {
-        Rc::new(Self { published, whole: OnceCell::new(), part: OnceCell::new() })
+        Rc::new(Self { published, with_last_seen: OnceCell::new(), without_last_seen: OnceCell::new() })
     }
 
-    /// The text for a viewer with this much visibility; none for one who may see nothing.
+    /// The event for a viewer with this visibility, or `None` if the user is hidden from them.
     pub(super) fn payload(&self, user: &UserId, visibility: Visibility) -> Option<Rc<str>> {
-        let text = match visibility {
+        let payload = match visibility {
             Visibility { presence: false, .. } => return None,
-            Visibility { last_seen: true, .. } => &self.whole,
-            Visibility { last_seen: false, .. } => &self.part,
+            Visibility { last_seen: true, .. } => &self.with_last_seen,
+            Visibility { last_seen: false, .. } => &self.without_last_seen,
         };
         let write = || {
             let published = mask(self.published.clone(), visibility);
             presence(user, published.map(|published| View { published, choice: None }).as_ref())
         };
-        Some(Rc::clone(text.get_or_init(write)))
+        Some(Rc::clone(payload.get_or_init(write)))
     }
 }
 
-/// A presence as text.
+/// A presence event as JSON.
 pub(super) fn presence(user: &UserId, view: Option<&View>) -> Rc<str> {
     events::presence(user, view).into()
 }
 
-/// Whether two presences look looks_same. Where a person is here their last seen moves with every beat, and that is not news.
+/// Whether two records look the same to a viewer. While a user is online, last seen changes with every beat and is not
+/// shown.
 pub(super) fn looks_same(one: &Published, other: &Published) -> bool {
     let seen = |published: &Published| match published.state {
         State::Offline => published.last_seen,
@@ -53,11 +54,11 @@ pub(super) fn looks_same(one: &Published, other: &Published) -> bool {
     one.state == other.state && one.note == other.note && one.since == other.since && seen(one) == seen(other)
 }
 
-/// A number that changes when what a viewer was told of a person changes. Together, by exclusive or, those of all whom a
-/// viewer watches tell whether anything changed while the viewer was away, on whichever host it comes back to.
+/// A number that changes when what a viewer sees of a user changes. The exclusive or over all watched users tells whether
+/// anything changed while a client was disconnected, on whichever host it resumes.
 ///
-/// Its upper half changes only with how much of the person the viewer sees: see [`same_visibility`]. Of the lower half: the version
-/// of somebody offline is forgotten after a while, their last seen is not, so that is what counts.
+/// The upper half changes only with the visibility: see [`same_visibility`]. The lower half uses the version, or, for an
+/// offline user, last seen: the version of an evicted session is gone, its last seen is in the archive.
 pub(super) fn fingerprint(user: &UserId, published: Option<&Published>) -> u64 {
     let mut visibility = Fnv::default();
     visibility.text(user.as_str());
@@ -79,16 +80,16 @@ pub(super) fn fingerprint(user: &UserId, published: Option<&Published>) -> u64 {
     (visibility.spread() & UPPER) | (hash.spread() & !UPPER)
 }
 
-/// The half of a fingerprint that says how much is seen.
+/// The half of a fingerprint that depends on visibility only.
 const UPPER: u64 = !0 << 32;
 
-/// Whether a viewer with these traces of the same people saw as much of each of them then as now. If not, a time does not tell
-/// what is new to the viewer: whoever is shown again may have been as they are for hours.
+/// Whether two digests of the same users were made with the same visibility. If not, a resume time does not tell what is
+/// new to the viewer: a user who became visible may have been in their state for hours.
 pub(super) fn same_visibility(then: u64, now: u64) -> bool {
     (then ^ now) & UPPER == 0
 }
 
-/// FNV-1a: the same on every host and in every release, which the hash of a map need not be.
+/// FNV-1a: the same on every host and in every release, unlike the hash of a map.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -104,13 +105,13 @@ impl Fnv {
         }
     }
 
-    /// A text and its end, so that two do not run together.
+    /// A text and a terminator, so that two texts do not run together.
     fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
         self.bytes(&[0xff]);
     }
 
-    /// Its last steps alone hardly reach the upper bits; this spreads them, or likenesses would cancel out.
+    /// The last bytes hardly reach the upper bits. Mixing spreads them, or similar inputs would cancel out.
     fn spread(self) -> u64 {
         let spread = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         spread ^ (spread >> 29)
@@ -128,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn beats_of_somebody_who_is_here_are_no_news() {
+    fn last_seen_of_online_user_is_ignored() {
         assert!(looks_same(&published(State::Online, 5, 1), &published(State::Online, 6, 1)));
         assert!(!looks_same(&published(State::Offline, 5, 1), &published(State::Offline, 6, 1)));
         assert!(!looks_same(&published(State::Online, 5, 1), &published(State::Away, 5, 1)));
     }
 
     #[test]
-    fn the_trace_of_somebody_offline_outlives_the_version() {
+    fn offline_fingerprint_ignores_the_version() {
         let bob = UserId::parse("bob").unwrap();
         let fingerprint = |published| fingerprint(&bob, Some(&published));
         assert_eq!(fingerprint(published(State::Offline, 5, 9)), fingerprint(published(State::Offline, 5, 0)));
@@ -145,24 +146,24 @@ mod tests {
         assert_ne!(
             fingerprint(noted),
             fingerprint(published(State::Offline, 5, 9)),
-            "a note is news, also of somebody offline"
+            "a note counts for offline users too"
         );
         assert_ne!(
             fingerprint(published(State::Online, 5, 9)),
             fingerprint(published(State::Away, 5, 9)),
-            "so is what was derived"
+            "so does a derived state"
         );
     }
 
     #[test]
-    fn half_of_a_trace_is_how_much_is_seen() {
+    fn upper_half_depends_on_visibility_only() {
         let bob = UserId::parse("bob").unwrap();
         let whole = |version| fingerprint(&bob, Some(&published(State::Online, 5, version)));
         let part = fingerprint(&bob, Some(&Published { last_seen: None, ..published(State::Online, 5, 9) }));
-        assert!(same_visibility(whole(9), whole(10)), "what changed is another matter");
+        assert!(same_visibility(whole(9), whole(10)), "a new version keeps the upper half");
         assert!(!same_visibility(whole(9), part) && !same_visibility(part, fingerprint(&bob, None)));
         let ann = fingerprint(&UserId::parse("ann").unwrap(), None);
-        assert!(!same_visibility(ann ^ whole(9), ann ^ fingerprint(&bob, None)), "among others, too");
+        assert!(!same_visibility(ann ^ whole(9), ann ^ fingerprint(&bob, None)), "also combined with another user");
     }
 
     fn note(text: &str) -> rollcall_core::Note {
@@ -170,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_written_once_and_hide_what_is_hidden() {
+    fn payloads_are_cached_and_hide_last_seen() {
         let bob = UserId::parse("bob").unwrap();
-        let known = CachedPayload::new(published(State::Offline, 5, 9));
+        let cached = CachedPayload::new(published(State::Offline, 5, 9));
         let all = Visibility { presence: true, last_seen: true };
-        let whole = known.payload(&bob, all).unwrap();
-        assert!(Rc::ptr_eq(&whole, &known.payload(&bob, all).unwrap()));
-        assert!(whole.contains("\"last_seen\":5"), "{whole}");
-        let part = known.payload(&bob, Visibility { presence: true, last_seen: false }).unwrap();
+        let full = cached.payload(&bob, all).unwrap();
+        assert!(Rc::ptr_eq(&full, &cached.payload(&bob, all).unwrap()));
+        assert!(full.contains("\"last_seen\":5"), "{full}");
+        let part = cached.payload(&bob, Visibility { presence: true, last_seen: false }).unwrap();
         assert!(part.contains("\"last_seen\":null"), "{part}");
-        assert_eq!(known.payload(&bob, Visibility { presence: false, last_seen: true }), None);
+        assert_eq!(cached.payload(&bob, Visibility { presence: false, last_seen: true }), None);
     }
 }

@@ -1,4 +1,4 @@
-//! WebSockets: both ways.
+//! WebSockets.
 
 use std::io;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use super::connection::{Protocol, Received};
 use crate::http::write_timeout::WriteTimeoutStream;
 
-/// What an idle socket keeps ready for what comes in; more is taken when it comes.
+/// The read buffer of an idle socket. It grows with a message.
 const READ_BUFFER_BYTES: usize = 512;
 
-/// How long the other side may take to answer a farewell.
+/// How long the client may take to answer a close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A WebSocket.
 pub(super) struct Socket {
     socket: WebSocketStream<WriteTimeoutStream>,
-    /// Frames to be sent, written by ourselves: the library would keep the room for the largest that there ever was.
-    waiting: Vec<u8>,
+    /// Serialised frames. The library's own buffer would stay as large as the largest write.
+    queued: Vec<u8>,
 }
 
 impl Socket {
-    /// A socket whose opening was answered; `read` came along with it.
+    /// A socket after its handshake; `read` are bytes received after it.
     pub(super) async fn new(stream: WriteTimeoutStream, read: Bytes) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
@@ -39,12 +39,12 @@ impl Socket {
             .max_message_size(Some(MAX_MESSAGE_BYTES))
             .max_frame_size(Some(MAX_MESSAGE_BYTES));
         let socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, Some(config)).await;
-        Self { socket, waiting: Vec::new() }
+        Self { socket, queued: Vec::new() }
     }
 
     fn frame(&mut self, frame: Frame) {
         // Writing to memory cannot fail.
-        let _ = frame.format(&mut self.waiting);
+        let _ = frame.format(&mut self.queued);
     }
 }
 
@@ -57,10 +57,10 @@ impl Protocol for Socket {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        // First what the library has to say, such as the answer to a ping: frames are whole, whoever wrote them.
+        // The library's frames first, such as a pong. Frames are never interleaved.
         self.socket.flush().await.map_err(broken)?;
-        let waiting = std::mem::take(&mut self.waiting);
-        self.socket.get_mut().write_all(&waiting).await
+        let queued = std::mem::take(&mut self.queued);
+        self.socket.get_mut().write_all(&queued).await
     }
 
     async fn ping(&mut self, _id: &str) -> io::Result<()> {
@@ -71,19 +71,21 @@ impl Protocol for Socket {
     async fn receive(&mut self) -> Received {
         match self.socket.next().await {
             Some(Ok(Message::Text(text))) => Received::Text(text.as_str().to_owned()),
-            Some(Ok(Message::Binary(_))) => Received::Unwanted(Close::Unsupported),
+            Some(Ok(Message::Binary(_))) => Received::Violation(Close::Unsupported),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Received::Alive,
             Some(Ok(Message::Close(_))) => {
-                // The answer to a farewell waits to be sent.
+                // The answering close frame is still queued.
                 let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.socket.flush()).await;
                 Received::Gone
             }
             None => Received::Gone,
-            Some(Err(SocketError::Capacity(CapacityError::MessageTooLong { .. }))) => Received::Unwanted(Close::TooBig),
-            Some(Err(SocketError::Utf8(_))) => Received::Unwanted(Close::NotText),
+            Some(Err(SocketError::Capacity(CapacityError::MessageTooLong { .. }))) => {
+                Received::Violation(Close::TooBig)
+            }
+            Some(Err(SocketError::Utf8(_))) => Received::Violation(Close::NotText),
             Some(Err(SocketError::Protocol(error))) => match error {
                 ProtocolError::ResetWithoutClosingHandshake => Received::Gone,
-                _ => Received::Unwanted(Close::Protocol),
+                _ => Received::Violation(Close::Protocol),
             },
             Some(Err(_)) => Received::Gone,
         }
@@ -97,7 +99,7 @@ impl Protocol for Socket {
     async fn close(&mut self, close: Close) {
         let _ = self.flush().await;
         let frame = CloseFrame { code: CloseCode::from(close.code()), reason: close.reason().into() };
-        // Whoever is gone does not hear why; and nobody is waited for who does not answer.
+        // A client that is gone or does not answer is not waited for beyond the timeout.
         let closing = async {
             if self.socket.close(Some(frame)).await.is_ok() {
                 while let Some(Ok(_)) = self.socket.next().await {}

@@ -1,4 +1,4 @@
-//! A watched conversation: who types there, and who on this worker watches.
+//! A watched conversation: who types in it, and its watchers on this worker.
 
 use rollcall_core::{ConversationId, Time, UserId};
 use rollcall_store::Typed;
@@ -9,20 +9,20 @@ use super::watched_user::WatcherSlot;
 /// A watched conversation.
 #[derive(Debug)]
 pub(super) struct WatchedConversation {
-    pub(super) conversation: ConversationId,
-    /// Who types, and until when unless they go on.
+    pub(super) id: ConversationId,
+    /// Who types, and when the signal ends.
     pub(super) typists: Vec<(UserId, Time)>,
-    /// Whether the topic is known to be listened to.
+    /// Whether this worker is subscribed to the topic.
     pub(super) subscribed: bool,
     pub(super) watchers: Slab<WatcherSlot>,
 }
 
 impl WatchedConversation {
-    pub(super) fn new(conversation: ConversationId) -> Self {
-        Self { conversation, typists: Vec::new(), subscribed: false, watchers: Slab::new() }
+    pub(super) fn new(id: ConversationId) -> Self {
+        Self { id, typists: Vec::new(), subscribed: false, watchers: Slab::new() }
     }
 
-    /// Takes what the topic tells. False: nothing changed by it.
+    /// Takes a published signal. False if it changes nothing.
     pub(super) fn receive(&mut self, typed: &Typed) -> bool {
         let slot = self.typists.iter().position(|(user, _)| *user == typed.user);
         match (slot.and_then(|slot| self.typists.get_mut(slot)), typed.until) {
@@ -39,8 +39,7 @@ impl WatchedConversation {
         }
     }
 
-    /// Takes what was read: part of who types, for not everybody is shown to whoever read it. False: nothing changed by
-    /// it.
+    /// Takes what was read, which is only the typists visible to the reader. False if it changes nothing.
     pub(super) fn apply_read(&mut self, typists: Vec<(UserId, Time)>) -> bool {
         let mut changed = false;
         for (user, until) in typists {
@@ -59,10 +58,15 @@ impl WatchedConversation {
         changed
     }
 
-    /// Forgets whose sign has ended. False: nobody's had.
+    /// Removes signals that have ended. False if none had.
     pub(super) fn expire(&mut self, now: Time) -> bool {
         let before = self.typists.len();
         self.typists.retain(|(_, until)| *until > now);
         self.typists.len() < before
+    }
+
+    /// When the first signal ends.
+    pub(super) fn first_end(&self) -> Option<Time> {
+        self.typists.iter().map(|(_, until)| *until).min()
     }
 }

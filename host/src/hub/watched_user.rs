@@ -1,4 +1,4 @@
-//! A watched watched: what is newest about them, and who on this worker watches.
+//! A watched user: their newest record, and their watchers on this worker.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -8,26 +8,26 @@ use slab::Slab;
 
 use super::payload_cache::{CachedPayload, looks_same};
 
-/// Where a watcher keeps what it was told of somebody.
+/// A watcher of a user or a conversation, and which of the watcher's targets it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WatcherSlot {
     pub(super) watcher_id: usize,
     pub(super) index: usize,
 }
 
-/// A watched watched.
+/// A watched user.
 #[derive(Debug)]
 pub(super) struct WatchedUser {
     pub(super) user: UserId,
     pub(super) newest: Option<Rc<CachedPayload>>,
-    /// Rises with everything that the topic tells, so that an answer can be told from one that news overtook.
+    /// How many messages were received. It shows whether one arrived while a read was under way.
     pub(super) received: u64,
-    /// Whether the topic is known to be listened to.
+    /// Whether this worker is subscribed to the topic.
     pub(super) subscribed: bool,
     pub(super) watchers: Slab<WatcherSlot>,
     /// Watchers on all workers of all hosts, as last counted.
     pub(super) total: u64,
-    /// Not to be told of before this: too many watch.
+    /// Not announced before this: the user has a crowd.
     pub(super) held_until: Option<Instant>,
     /// Changed while held.
     pub(super) is_held: bool,
@@ -47,14 +47,14 @@ impl WatchedUser {
         }
     }
 
-    /// Takes what the topic tells. False: it is not newer than what is known.
+    /// Takes a published record. False if it is not newer.
     pub(super) fn receive(&mut self, published: &Published) -> bool {
         self.received += 1;
         if self.newest.as_ref().is_some_and(|newest| newest.published.version >= published.version) {
             return false;
         }
         let mut published = published.clone();
-        // A last seen of none about somebody offline means that the sessions do not know it: whoever holds one keeps it.
+        // No last seen on an offline record means that the session lacks it: the known one stays.
         if let Some(newest) = &self.newest
             && published.state == State::Offline
             && published.last_seen.is_none()
@@ -66,11 +66,10 @@ impl WatchedUser {
         true
     }
 
-    /// Takes what was read, asked for when so much had been heard. False: nothing changed by it.
+    /// Takes what was read; `received` is the count when it was asked for. False if it changes nothing.
     ///
-    /// If the topic was silent since, what was read is the truth, whatever its version: it is derived at a later time, the
-    /// version of somebody long offline is told as 0, and a store that failed over may have lost what it had published. If
-    /// not, only a newer version counts.
+    /// If no message arrived since, the read wins whatever its version: it was derived later, the version of a long offline
+    /// user reads as 0, and a store that failed over may have lost what it published. Otherwise only a newer version wins.
     pub(super) fn apply_read(&mut self, published: Published, received: u64) -> bool {
         if let Some(newest) = &self.newest {
             let version = newest.published.version;
@@ -105,20 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn an_older_state_never_replaces_a_newer_one() {
+    fn older_record_never_replaces_newer() {
         let mut watched = watched();
         assert!(watched.receive(&published(State::Online, 5)));
         assert!(!watched.receive(&published(State::Offline, 4)));
         assert!(!watched.receive(&published(State::Offline, 5)));
         assert!(
             !watched.apply_read(published(State::Offline, 4), watched.received - 1),
-            "received came since it was asked"
+            "a message arrived since it was asked"
         );
         assert_eq!(state(&watched), State::Online);
     }
 
     #[test]
-    fn what_the_store_lost_is_taken_back() {
+    fn record_lost_by_failover_is_withdrawn() {
         let mut watched = watched();
         watched.receive(&published(State::Online, 5));
         watched.receive(&published(State::Busy, 6));
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_at_the_same_version_is_newer_than_what_was_heard() {
+    fn read_wins_over_message_of_same_version() {
         let mut watched = watched();
         watched.receive(&published(State::Online, 5));
         let derived = Published { state: State::Away, ..published(State::Online, 5) };
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_long_gone_is_believed_only_if_the_topic_was_silent() {
+    fn version_zero_wins_only_without_messages() {
         let mut watched = watched();
         watched.receive(&published(State::Online, 5));
         let asked = watched.received;
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_seen_that_the_sessions_forgot_is_kept() {
+    fn last_seen_missing_from_session_is_kept() {
         let mut watched = watched();
         watched.receive(&published(State::Online, 5));
         watched.receive(&Published { since: None, last_seen: None, ..published(State::Offline, 6) });

@@ -1,7 +1,4 @@
-//! A watcher: one connection's eyes. What it was told of each person, and of whom there is something new.
-//!
-//! There is no queue. Of each person there is a mark that something changed, and what is told is what is newest when
-//! the connection can take it; so a connection that reads slowly costs no more memory than one that reads at once.
+//! A watcher: what one connection watches, what it was sent, and which entries are marked as changed.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,27 +10,27 @@ use slab::Slab;
 
 use super::payload_cache::CachedPayload;
 
-/// Somebody who is watched by one watcher.
+/// A user whom a watcher watches.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct UserTarget {
     pub(super) user_key: usize,
-    /// Where the person keeps this watcher.
+    /// The watcher's slot in the user's list of watchers.
     pub(super) slot: usize,
-    /// None: not admitted yet.
+    /// `None` until admitted.
     pub(super) visibility: Option<Visibility>,
-    /// What was newest when the watcher was last told.
+    /// The newest record when the watcher was last sent one.
     pub(super) sent: Option<Rc<CachedPayload>>,
-    /// The fingerprint of what it was told: see [`super::payload_cache::fingerprint`].
+    /// The fingerprint of what was sent: see [`super::payload_cache::fingerprint`].
     pub(super) fingerprint: u64,
-    /// Whether it was told something that can be seen, and not that the person is hidden.
+    /// Whether the watcher was sent a visible state, not that the user is hidden.
     pub(super) shown: bool,
-    /// What the viewer may see may have changed, with this invalidation: nothing is told before it is asked anew.
+    /// The invalidation that is not answered yet. Until then nothing is sent.
     pub(super) invalidated_at: Option<u64>,
     pub(super) is_dirty: bool,
 }
 
-impl Target {
-    /// Somebody who is not admitted yet.
+impl UserTarget {
+    /// A target that is not admitted yet.
     pub(super) fn new(user_key: usize, slot: usize) -> Self {
         Self {
             user_key,
@@ -48,62 +45,68 @@ impl Target {
     }
 }
 
-/// A conversation that is watched by one watcher.
+/// A conversation that a watcher watches.
 #[derive(Debug)]
 pub(super) struct ConversationTarget {
     pub(super) conversation_key: usize,
-    /// Where the room keeps this watcher.
+    /// The watcher's slot in the conversation's list of watchers.
     pub(super) slot: usize,
-    /// Who types, as the watcher was told.
+    /// The typists that were sent.
     pub(super) sent: Vec<(UserId, Time)>,
     pub(super) is_dirty: bool,
 }
 
-/// One connection's eyes.
+impl ConversationTarget {
+    pub(super) fn new(conversation_key: usize, slot: usize) -> Self {
+        Self { conversation_key, slot, sent: Vec::new(), is_dirty: false }
+    }
+}
+
+/// One connection's subscription, as the registry keeps it.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
-    /// Through whose eyes; none: a service's.
+    /// `None` for a service.
     pub(super) viewer: Option<UserId>,
-    pub(super) targets: Slab<Target>,
-    pub(super) conversation_targets: Slab<ConversationTarget>,
-    /// Targets to look at, each once.
-    pub(super) dirty: Vec<usize>,
-    /// Seats to look at, each once.
+    pub(super) users: Slab<UserTarget>,
+    pub(super) conversations: Slab<ConversationTarget>,
+    /// Marked user targets, each once.
+    pub(super) dirty_users: Vec<usize>,
+    /// Marked conversation targets, each once.
     pub(super) dirty_conversations: Vec<usize>,
     pub(super) waker: Option<Waker>,
-    /// All traces together.
+    /// All fingerprints, combined by exclusive or.
     pub(super) digest: u64,
-    /// Which typists the viewer may see, as far as anybody asked.
-    pub(super) typist_visibility: HashMap<UserId, bool>,
+    /// Whether the viewer may see a typist, for those who were asked about.
+    pub(super) visible_typists: HashMap<UserId, bool>,
 }
 
 impl Watcher {
-    /// Marks a target that is admitted, and wakes the connection.
-    pub(super) fn mark(&mut self, index: usize) {
-        let Some(target) = self.targets.get_mut(index) else { return };
+    /// Marks an admitted user target and wakes the connection.
+    pub(super) fn mark_user(&mut self, index: usize) {
+        let Some(target) = self.users.get_mut(index) else { return };
         if target.visibility.is_some() && !std::mem::replace(&mut target.is_dirty, true) {
-            self.dirty.push(index);
+            self.dirty_users.push(index);
             self.wake();
         }
     }
 
-    /// Marks a seat, and wakes the connection.
+    /// Marks a conversation target and wakes the connection.
     pub(super) fn mark_conversation(&mut self, index: usize) {
-        let Some(target) = self.conversation_targets.get_mut(index) else { return };
+        let Some(target) = self.conversations.get_mut(index) else { return };
         if !std::mem::replace(&mut target.is_dirty, true) {
             self.dirty_conversations.push(index);
             self.wake();
         }
     }
 
-    /// Marks every seat, and wakes the connection.
+    /// Marks every conversation target and wakes the connection.
     pub(super) fn mark_conversations(&mut self) {
-        let targets: Vec<usize> = self.conversation_targets.iter().map(|(index, _)| index).collect();
+        let targets: Vec<usize> = self.conversations.iter().map(|(index, _)| index).collect();
         targets.into_iter().for_each(|index| self.mark_conversation(index));
     }
 
     pub(super) fn has_updates(&self) -> bool {
-        !self.dirty.is_empty() || !self.dirty_conversations.is_empty()
+        !self.dirty_users.is_empty() || !self.dirty_conversations.is_empty()
     }
 
     fn wake(&mut self) {

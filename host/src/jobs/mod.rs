@@ -1,140 +1,143 @@
-//! What a worker does although nobody calls: hands people whose time has come to `offline-sweep`, sweeps its share of the
-//! shards on a schedule, and moves cold people to the archive.
+//! Everything the host does without a request. One file per job; [`Supervisor`] runs them by name and restarts one that
+//! panics or ends.
 //!
-//! The two ways of noticing are deliberate. The first is quick and may miss; the second is slower and misses nobody.
-//! The compare-and-swap makes it harmless that both find the same person.
+//! | job | runs | does |
+//! |---|---|---|
+//! | `embedded-expiry` | per worker, embedded store | settles users whose deadline has passed, within milliseconds |
+//! | `expiry-notifications` | once, Redis | hands Redis's expiry notifications to the workers |
+//! | `notified-expiry` | per worker, Redis | settles users Redis notified about |
+//! | `sweep` | per worker | settles every due user of the worker's shards on a schedule |
+//! | `peer-sweep` | per worker, Redis | settles overdue users in other hosts' shards |
+//! | `archive` | per worker | archives last seen and evicts sessions |
+//! | `membership` | once, Redis | registers this host and computes which shards it sweeps |
+//! | `policy-sync` | per `restriction-check` instance | keeps the policy cache up to date |
+//! | `topic-dispatch` | per worker | takes topic messages to the hub |
+//! | `repair`, `recheck`, `unpublished-recheck` | per worker | read watched users again |
+//! | `visibility-recheck` | per worker | asks visibility again after an invalidation |
+//! | `crowd-count` | per worker | counts the watchers of popular users on all hosts |
+//! | `connection-heartbeats` | per worker | sends the beats of open connections |
+//! | `hub-queries` | per worker | answers `/v1/stats` about watchers |
+//! | `instance-NAME` | per worker and function | keeps the function's instance warm: `runtime/instance_queue.rs` |
+//!
+//! Expiry is noticed in two ways on purpose. The timer or notification is fast and may miss a user; the sweep is slower
+//! and misses none. The compare-and-swap makes it harmless that both find the same user.
 
-mod embedded;
+mod archive;
+mod connection_heartbeats;
+mod crowd_count;
+mod embedded_expiry;
+pub(crate) mod expiry_notifications;
+mod hub_queries;
+pub(crate) mod membership;
+mod offline_sweep;
+mod peer_sweep;
 pub(crate) mod policy_sync;
-mod redis;
+mod recheck;
+mod shards;
+mod supervisor;
+mod sweep;
+mod topic_dispatch;
+mod visibility_recheck;
 
-use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::{MAX_BATCH, Shards};
-use rollcall_functions::sweep::Settled;
+use std::rc::Rc;
+use std::sync::Arc;
 
+use rollcall_core::UserId;
+use rollcall_functions::capabilities::Shards;
+use rollcall_redis::native::Redis;
+use rollcall_store::Memory;
+use tokio::sync::{Mutex, mpsc, watch};
+
+use crate::config::Notice;
+use crate::hub::{Hub, HubQuery};
 use crate::runtime::Functions;
+use offline_sweep::OfflineSweep;
+use policy_sync::Invalidated;
 
-pub(crate) use redis::{Notices, Plan as RedisPlan, Share, Turn};
+pub(crate) use shards::{HostShards, Partition};
+pub(crate) use supervisor::{Exit, Supervisor};
 
-/// One worker's part of the work, by where the sessions are.
-pub(crate) enum Rounds {
-    /// In this process.
-    Embedded(embedded::Rounds),
-    /// In a Redis that other hosts share.
-    Redis(redis::Rounds),
+/// One worker's jobs over the sessions.
+pub(crate) enum SessionJobs {
+    /// The sessions are in this process.
+    Embedded {
+        memory: Arc<Memory>,
+        /// The worker's shards.
+        shards: Shards,
+    },
+    /// The sessions are in a Redis that other hosts share.
+    Redis(RedisJobs),
 }
 
-/// What a worker's rounds are made of; see [`Rounds`].
-pub(crate) enum Plan {
-    /// In this process: the store, and this worker's shards.
-    Embedded(std::sync::Arc<rollcall_store::Memory>, Shards),
-    /// In Redis.
-    Redis(redis::Plan),
+/// What a worker's jobs over sessions in Redis need.
+pub(crate) struct RedisJobs {
+    pub(crate) store: Arc<Redis>,
+    /// The host's shards, which change with the membership.
+    pub(crate) host_shards: watch::Receiver<HostShards>,
+    /// Which of this host's workers.
+    pub(crate) worker: Partition,
+    pub(crate) notice: Notice,
+    /// The users of this worker's shards about whom Redis notified.
+    pub(crate) notified: mpsc::Receiver<UserId>,
 }
 
-impl Plan {
-    /// The rounds, with the functions that they call.
-    pub(crate) fn with(self, functions: Functions) -> Rounds {
-        let settler = Settler { functions };
+impl SessionJobs {
+    /// Starts them on the current thread's local task set.
+    pub(crate) fn start(self, supervisor: &Supervisor, functions: &Functions) {
+        let calls = OfflineSweep { functions: functions.clone() };
         match self {
-            Self::Embedded(memory, shards) => Rounds::Embedded(embedded::Rounds { settler, memory, shards }),
-            Self::Redis(plan) => Rounds::Redis(redis::Rounds { settler, plan }),
-        }
-    }
-}
-
-impl Rounds {
-    /// Makes the rounds, for ever.
-    pub(crate) async fn go(self) {
-        match self {
-            Self::Embedded(rounds) => rounds.go().await,
-            Self::Redis(rounds) => rounds.go().await,
-        }
-    }
-}
-
-/// What made somebody's time known; the metrics tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The embedded store's timer.
-    Expiry,
-    /// A notification of Redis.
-    Notification,
-    /// The schedule.
-    Sweep,
-}
-
-impl Cause {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Expiry => "expiry",
-            Self::Notification => "notification",
-            Self::Sweep => "sweep",
-        }
-    }
-}
-
-/// Calls `offline-sweep`, and counts what came of it.
-struct Settler {
-    functions: Functions,
-}
-
-impl Settler {
-    /// Settles people who were noticed. Answers whether that could be done.
-    async fn settle(&self, cause: Cause, users: Vec<UserId>) -> Option<Settled> {
-        self.counted(cause, self.functions.settle(users).await)
-    }
-
-    /// Sweeps shards until nobody is due in them, or nothing comes of it. Answers how many were looked at.
-    async fn sweep(&self, shards: Shards) -> u32 {
-        let mut examined = 0;
-        loop {
-            let Some(settled) = self.counted(Cause::Sweep, self.functions.sweep(shards, MAX_BATCH as u32).await) else {
-                return examined;
-            };
-            examined += settled.examined;
-            if is_done(&settled) {
-                return examined;
+            Self::Embedded { memory, shards } => {
+                let (sweep, archive) = (calls.clone(), calls.clone());
+                let expiring = Arc::clone(&memory);
+                supervisor.spawn_local("embedded-expiry", move || {
+                    embedded_expiry::run(calls.clone(), Arc::clone(&expiring), shards)
+                });
+                supervisor.spawn_local("sweep", move || sweep::embedded(sweep.clone(), Arc::clone(&memory), shards));
+                supervisor.spawn_local("archive", move || archive::embedded(archive.clone(), shards));
             }
-            // Other calls on this thread get their turn between two batches.
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Moves everybody in these shards who is cold to the archive.
-    async fn archive(&self, shards: Shards) {
-        loop {
-            match self.functions.archive(shards, MAX_BATCH as u32).await {
-                Ok(archived) => {
-                    self.functions.platform.metrics.archived(archived.kept);
-                    if archived.dropped < MAX_BATCH as u32 {
-                        return;
-                    }
+            Self::Redis(RedisJobs { store, host_shards, worker, notice, notified }) => {
+                let own = sweep::RedisShards { store, host_shards, worker };
+                let (notifying, archiving) = (calls.clone(), calls.clone());
+                let notified = Rc::new(Mutex::new(notified));
+                supervisor.spawn_local("notified-expiry", move || {
+                    expiry_notifications::settle(notifying.clone(), Rc::clone(&notified))
+                });
+                if notice != Notice::Notifications {
+                    let (sweeping, swept) = (calls.clone(), own.clone());
+                    supervisor.spawn_local("sweep", move || sweep::redis(sweeping.clone(), swept.clone(), notice));
+                    let shards = own.clone();
+                    supervisor.spawn_local("peer-sweep", move || peer_sweep::run(calls.clone(), shards.clone()));
                 }
-                Err(error) => {
-                    tracing::warn!("archiving failed, and will be tried again: {error}");
-                    return;
-                }
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn counted(&self, cause: Cause, settled: Result<Settled, Error>) -> Option<Settled> {
-        match settled {
-            Ok(settled) => {
-                self.functions.platform.metrics.settled(cause.name(), &settled);
-                Some(settled)
-            }
-            Err(error) => {
-                tracing::warn!(cause = cause.name(), "settling failed, and will be tried again: {error}");
-                None
+                supervisor.spawn_local("archive", move || archive::redis(archiving.clone(), own.clone()));
             }
         }
     }
 }
 
-/// Whether there is nothing more to do: the batch was not full, or nothing came of it.
-fn is_done(settled: &Settled) -> bool {
-    (settled.examined as usize) < MAX_BATCH || settled.published + settled.rescheduled == 0
+/// Starts one worker's jobs over its watchers, on the current thread's local task set.
+pub(crate) fn start_hub_jobs(
+    supervisor: &Supervisor,
+    hub: &Rc<Hub>,
+    invalidated: mpsc::UnboundedReceiver<Invalidated>,
+    queries: mpsc::UnboundedReceiver<HubQuery>,
+) {
+    let spawn = |job, run: fn(Rc<Hub>) -> HubJob| {
+        let hub = Rc::clone(hub);
+        supervisor.spawn_local(job, move || run(Rc::clone(&hub)));
+    };
+    spawn("topic-dispatch", |hub| Box::pin(topic_dispatch::run(hub)));
+    spawn("repair", |hub| Box::pin(recheck::after_loss(hub)));
+    spawn("recheck", |hub| Box::pin(recheck::periodic(hub)));
+    spawn("unpublished-recheck", |hub| Box::pin(recheck::unpublished(hub)));
+    spawn("crowd-count", |hub| Box::pin(crowd_count::run(hub)));
+    spawn("connection-heartbeats", |hub| Box::pin(connection_heartbeats::run(hub)));
+    let (invalidated, queries) = (Rc::new(Mutex::new(invalidated)), Rc::new(Mutex::new(queries)));
+    let (rechecking, answering) = (Rc::clone(hub), Rc::clone(hub));
+    supervisor.spawn_local("visibility-recheck", move || {
+        visibility_recheck::run(Rc::clone(&rechecking), Rc::clone(&invalidated))
+    });
+    supervisor.spawn_local("hub-queries", move || hub_queries::run(Rc::clone(&answering), Rc::clone(&queries)));
 }
+
+/// One run of a job over a hub.
+type HubJob = std::pin::Pin<Box<dyn Future<Output = Exit>>>;

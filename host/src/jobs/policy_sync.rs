@@ -1,104 +1,108 @@
-//! Keeps every instance of `restriction-check` in step with the store, and has watchers looked at anew when what they may
-//! see has changed.
+//! Keeps the policy cache of every `restriction-check` instance up to date, and reports invalidations to the hubs.
 //!
-//! A host has some instances, each of which holds everything in its own memory, and each worker asks one of them. An
-//! instance has a follower on its thread: it loads, follows the log of changes when the store hints that there are some and
-//! every so often in any case, and tells the workers that ask this instance whose relations changed. A change made through
-//! this host is answered when all of its followers have been there: from then on nobody on this host sees otherwise.
+//! A host has one or more instances, each with its own policy cache, and each worker asks one of them. An instance's sync runs
+//! on the instance's thread: it loads the policy, follows the log of changes whenever the store hints at one and at least
+//! every second, and sends invalidations to the workers that ask the instance. A policy change made through this host is
+//! answered when every instance has applied it: from then on no worker shows otherwise.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_core::Error;
 use rollcall_core::policy::Invalidation;
 use rollcall_functions::restrictions::{Freshness, Standing};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
+use super::Exit;
 use crate::runtime::{Checker, Platform};
 
-/// Changes asked for at once.
-const STRIDE: u32 = 1024;
+/// Changes asked for in one call.
+const CHANGES_PER_CALL: u32 = 1024;
 
-/// How often the log is looked at although nothing hinted at a change: for so long a lost hint delays a change.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the log is read without a hint. A lost hint delays a change by at most this.
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a change made here waits until it is in force everywhere on this host.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long a change made here waits until it is in force on this host.
+const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// After the store could not be asked.
+/// The pause after the store could not be read.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// When to come back if a change could not be seen through.
+/// The retry hint of a change that was not in force in time.
 const RETRY_MS: u32 = 1000;
 
-/// Whose relations changed, for one worker.
+/// Invalidations for one worker.
 #[derive(Debug)]
 pub(crate) struct Invalidated {
     pub(crate) invalidations: Arc<[Invalidation]>,
-    /// To be dropped when it is in force there: when nothing more is told that rests on what was before.
+    /// Dropped when the worker has invalidated the affected entries.
     pub(crate) done: oneshot::Sender<()>,
 }
 
-/// A change that waits until it is in force.
-type Ask = oneshot::Sender<Result<(), Error>>;
+/// Waits until every change made before is applied.
+type SyncRequest = oneshot::Sender<Result<(), Error>>;
 
-/// All followers of a host.
+/// Reaches the policy sync of every instance of a host.
 #[derive(Clone)]
-pub(crate) struct PolicySyncHandle(Arc<[mpsc::UnboundedSender<Ask>]>);
+pub(crate) struct PolicySyncHandle(Arc<[mpsc::UnboundedSender<SyncRequest>]>);
 
 impl PolicySyncHandle {
-    /// Returns when everything that was changed before is in force on this host.
+    /// Returns when every change made before is in force on this host.
     pub(crate) async fn in_force(&self) -> Result<(), Error> {
-        let asked: Vec<_> = self.0.iter().map(ask).collect();
+        let answers: Vec<_> = self.0.iter().map(request).collect();
         let all = async {
-            for answer in asked {
+            for answer in answers {
                 answer.await.unwrap_or(Err(Error::Unavailable(RETRY_MS)))?;
             }
             Ok(())
         };
-        timeout(PATIENCE, all).await.unwrap_or(Err(Error::Unavailable(RETRY_MS)))
+        timeout(IN_FORCE_TIMEOUT, all).await.unwrap_or(Err(Error::Unavailable(RETRY_MS)))
     }
 }
 
-fn ask(follower: &mpsc::UnboundedSender<Ask>) -> oneshot::Receiver<Result<(), Error>> {
-    let (ask, answer) = oneshot::channel();
-    // A follower that is gone took its worker along: then the answer's end says so.
-    let _ = follower.send(ask);
+fn request(sync: &mpsc::UnboundedSender<SyncRequest>) -> oneshot::Receiver<Result<(), Error>> {
+    let (request, answer) = oneshot::channel();
+    // If the worker has ended, the answer's sender is dropped, which the caller sees.
+    let _ = sync.send(request);
     answer
 }
 
-/// How followers behave.
+/// The settings of policy sync.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicySyncOptions {
-    /// How many bytes an instance may hold; 0: it holds nothing and asks the store.
+    /// How many bytes an instance may hold; 0 means that it holds nothing and asks the store.
     pub(crate) memory_bytes: u64,
-    /// Loading begins within this, at random: many hosts that start together do not ask the store all at once.
+    /// Loading begins after a random time up to this, so that hosts that start together do not load together.
     pub(crate) spread: Duration,
 }
 
-/// Keeps one instance in step.
+/// The policy sync of one instance.
 pub(crate) struct PolicySync {
     checker: Checker,
     options: PolicySyncOptions,
     hints: watch::Receiver<u64>,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    requests: mpsc::UnboundedReceiver<SyncRequest>,
     /// The workers that ask this instance.
     workers: Vec<mpsc::UnboundedSender<Invalidated>>,
-    /// Instances of one host load one after the other: the second finds on disk what the first has loaded.
+    /// One instance of a host loads at a time: the second finds on disk what the first has loaded.
     loading: Arc<Semaphore>,
+    /// The last answer of the instance.
+    last: Option<Freshness>,
 }
 
 /// When an instance may load.
 struct Load {
     /// Not before this.
     from: Instant,
-    /// While it loads, no other instance of the host does.
-    turn: Option<OwnedSemaphorePermit>,
+    /// Held while it loads.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-/// PolicySyncHandle for these instances. Worker `w` asks instance `w % instances`; what it is to look at anew comes to it.
-pub(crate) fn followers(
+/// The policy sync of each instance, a handle to all of them, and what each worker receives. Worker `w` asks instance
+/// `w % instances`.
+pub(crate) fn policy_syncs(
     checkers: Vec<Checker>,
     platform: &Platform,
     options: PolicySyncOptions,
@@ -112,139 +116,142 @@ pub(crate) fn followers(
         receivers.push(receiver);
     }
     let loading = Arc::new(Semaphore::new(1));
-    let (mut asked, mut all) = (Vec::with_capacity(instances), Vec::with_capacity(instances));
+    let (mut handles, mut syncs) = (Vec::with_capacity(instances), Vec::with_capacity(instances));
     for (checker, workers) in checkers.into_iter().zip(senders) {
-        let (sender, asks) = mpsc::unbounded_channel();
-        asked.push(sender);
+        let (sender, requests) = mpsc::unbounded_channel();
+        handles.push(sender);
         let (hints, loading) = (platform.policies.invalidated(), Arc::clone(&loading));
-        all.push(PolicySync { checker, options, hints, asks, workers, loading });
+        syncs.push(PolicySync { checker, options, hints, requests, workers, loading, last: None });
     }
-    (PolicySyncHandle(asked.into()), all, receivers)
+    (PolicySyncHandle(handles.into()), syncs, receivers)
+}
+
+pub(crate) async fn run(sync: Rc<Mutex<PolicySync>>, platform: Platform) -> Exit {
+    sync.lock().await.follow(&platform).await
 }
 
 impl PolicySync {
-    /// Follows for ever, counting on the platform's metrics.
-    pub(crate) async fn follow(mut self, platform: &Platform) {
-        let mut load = Load { from: self.within_spread(), turn: None };
-        let mut before: Option<Freshness> = None;
+    async fn follow(&mut self, platform: &Platform) -> Exit {
+        let mut load = Load { from: self.within_spread(), permit: None };
         let mut waiting = Vec::new();
         let mut failing = false;
         loop {
-            while let Ok(ask) = self.asks.try_recv() {
-                waiting.push(ask);
+            while let Ok(request) = self.requests.try_recv() {
+                waiting.push(request);
             }
             self.hints.mark_unchanged();
-            let standing = before.as_ref().map(|before| before.standing);
-            let memory = self.allowed(&mut load, standing);
-            match self.checker.refresh(STRIDE, memory).await {
+            let standing = self.last.as_ref().map(|last| last.standing);
+            let memory = self.allowed_memory(&mut load, standing);
+            match self.checker.refresh(CHANGES_PER_CALL, memory).await {
                 Ok(freshness) => {
                     failing = false;
-                    self.tell(&freshness.invalidated).await;
-                    platform.metrics.policy.refreshed(&freshness, before.as_ref());
-                    report(&freshness, standing, self.options.memory_bytes);
+                    self.invalidate(&freshness.invalidated).await;
+                    platform.metrics.policy.refreshed(&freshness, self.last.as_ref());
+                    log_standing(&freshness, standing, self.options.memory_bytes);
                     if !is_unloaded(Some(freshness.standing)) {
-                        load.turn = None;
+                        load.permit = None;
                     }
                     if standing == Some(Standing::Warm) && freshness.standing == Standing::Cold {
-                        // It lost track, and so perhaps did everybody else at this moment.
+                        // The instance fell behind the log, and perhaps those of other hosts did at the same time.
                         load.from = self.within_spread();
                     }
-                    // Changes may follow at any rate, and nobody waits for those that came after theirs.
+                    // Requests that arrive during this pass wait for the next.
                     if freshness.caught_up {
-                        waiting.drain(..).for_each(|ask| drop(ask.send(Ok(()))));
+                        waiting.drain(..).for_each(|request: SyncRequest| drop(request.send(Ok(()))));
                     }
                     let more = freshness.more;
-                    before = Some(freshness);
+                    self.last = Some(freshness);
                     if more {
-                        // Other calls on this thread get their turn between two pages.
+                        // Other calls on this thread run between two pages.
                         tokio::task::yield_now().await;
                         continue;
                     }
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!("cannot catch up with who may see whom, and goes on trying: {error}");
+                        tracing::warn!(%error, "Policy sync failed; retrying");
                     }
-                    waiting.drain(..).for_each(|ask| drop(ask.send(Err(error.clone()))));
+                    waiting.drain(..).for_each(|request| drop(request.send(Err(error.clone()))));
                     platform.metrics.policy.missed();
                     tokio::time::sleep(RETRY).await;
                     continue;
                 }
             }
-            self.pause(&mut load, before.as_ref().map(|before| before.standing), &mut waiting).await;
+            let standing = self.last.as_ref().map(|last| last.standing);
+            self.wait(&mut load, standing, &mut waiting).await;
         }
     }
 
-    /// Waits for a hint, for somebody who asks, for its turn to load, or until it is time to look.
-    async fn pause(&mut self, load: &mut Load, standing: Option<Standing>, waiting: &mut Vec<Ask>) {
+    /// Waits for a hint, a request, the permit to load, or the next poll.
+    async fn wait(&mut self, load: &mut Load, standing: Option<Standing>, waiting: &mut Vec<SyncRequest>) {
         let now = Instant::now();
-        let next = if load.from > now { load.from.min(now + LOOK_EVERY) } else { now + LOOK_EVERY };
+        let next = if load.from > now { load.from.min(now + POLL_EVERY) } else { now + POLL_EVERY };
         let is_to_load = load.from <= now && self.options.memory_bytes > 0 && is_unloaded(standing);
         tokio::select! {
-            Ok(turn) = Arc::clone(&self.loading).acquire_owned(), if is_to_load && load.turn.is_none() => {
-                load.turn = Some(turn);
+            Ok(permit) = Arc::clone(&self.loading).acquire_owned(), if is_to_load && load.permit.is_none() => {
+                load.permit = Some(permit);
             }
-            // Where nobody hints any more there is only the clock.
+            // Without hints only the poll is left.
             Ok(()) = self.hints.changed() => {}
-            Some(ask) = self.asks.recv() => waiting.push(ask),
+            Some(request) = self.requests.recv() => waiting.push(request),
             () = tokio::time::sleep_until(next) => {}
         }
     }
 
-    /// How much memory the instance may use at this moment; none: it shall only listen. What it cannot answer from memory is
-    /// asked of the store, so there is no hurry to load.
-    fn allowed(&self, load: &mut Load, standing: Option<Standing>) -> u64 {
+    /// How much memory the instance may use now; 0 means that it only follows the log. What it does not hold it asks the
+    /// store for, so loading can wait.
+    fn allowed_memory(&self, load: &mut Load, standing: Option<Standing>) -> u64 {
         if !is_unloaded(standing) {
             return self.options.memory_bytes;
         }
         if load.from > Instant::now() || self.options.memory_bytes == 0 {
             return 0;
         }
-        if load.turn.is_none() {
-            load.turn = Arc::clone(&self.loading).try_acquire_owned().ok();
+        if load.permit.is_none() {
+            load.permit = Arc::clone(&self.loading).try_acquire_owned().ok();
         }
-        if load.turn.is_some() { self.options.memory_bytes } else { 0 }
+        if load.permit.is_some() { self.options.memory_bytes } else { 0 }
     }
 
     fn within_spread(&self) -> Instant {
         Instant::now() + self.options.spread.mul_f64(fastrand::f64())
     }
 
-    /// Tells the workers whose relations changed, and waits until they have heard.
-    async fn tell(&self, invalidations: &[Invalidation]) {
+    /// Sends invalidations to the workers, and waits until they are applied.
+    async fn invalidate(&self, invalidations: &[Invalidation]) {
         if invalidations.is_empty() {
             return;
         }
         let invalidations: Arc<[Invalidation]> = invalidations.into();
-        let told = self.workers.iter().filter_map(|worker| {
-            let (done, heard) = oneshot::channel();
-            worker.send(Invalidated { invalidations: Arc::clone(&invalidations), done }).is_ok().then_some(heard)
+        let sent = self.workers.iter().filter_map(|worker| {
+            let (done, applied) = oneshot::channel();
+            worker.send(Invalidated { invalidations: Arc::clone(&invalidations), done }).is_ok().then_some(applied)
         });
-        for heard in told.collect::<Vec<_>>() {
-            // However a worker ends, it has heard: one that is gone shows nothing to anybody.
-            let _ = timeout(PATIENCE, heard).await;
+        for applied in sent.collect::<Vec<_>>() {
+            // A worker that has ended pushes nothing, so it counts as done.
+            let _ = timeout(IN_FORCE_TIMEOUT, applied).await;
         }
     }
 }
 
-/// Whether an instance has not yet loaded what it could.
+/// Whether an instance has not loaded the policy yet.
 fn is_unloaded(standing: Option<Standing>) -> bool {
     !matches!(standing, Some(Standing::Warm | Standing::TooLarge))
 }
 
-/// Says once what becomes of the memory.
-fn report(freshness: &Freshness, was: Option<Standing>, memory_bytes: u64) {
-    if was == Some(freshness.standing) {
+/// Logs a change of the cache's standing.
+fn log_standing(freshness: &Freshness, before: Option<Standing>, memory_bytes: u64) {
+    if before == Some(freshness.standing) {
         return;
     }
     let Freshness { restricted, blocks, bytes, .. } = *freshness;
     match freshness.standing {
-        // Where nobody set anything there is nothing to be said.
+        // There is no policy: nothing to report.
         Standing::Warm if restricted + blocks == 0 => {}
-        Standing::Warm => tracing::info!(restricted, blocks, bytes, "holds in memory who may see whom"),
+        Standing::Warm => tracing::info!(restricted, blocks, bytes, "Policy loaded into memory"),
         Standing::TooLarge => tracing::warn!(
             memory_bytes,
-            "who may see whom does not fit into policy_memory: every check asks the store until it is raised"
+            "Policy does not fit into policy_memory; every check asks the store until it is raised"
         ),
         Standing::Cold | Standing::Loading => {}
     }

@@ -1,4 +1,4 @@
-//! What is counted of connections that stay.
+//! Metrics of upgraded connections and their watchers.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,7 +10,7 @@ use rollcall_api::Close;
 use super::{Of, Outcome, lag_seconds};
 use crate::hub::Sizes;
 
-/// What is counted of connections that stay.
+/// Metrics of upgraded connections and their watchers.
 #[derive(Debug)]
 pub(crate) struct HubMetrics {
     watchers: Gauge,
@@ -18,9 +18,9 @@ pub(crate) struct HubMetrics {
     conversations: Gauge,
     streams: Family<Of, Gauge>,
     closed: Family<Outcome, Counter>,
-    heard: Counter,
-    heard_lag: Histogram,
-    told: Counter,
+    received: Counter,
+    received_lag: Histogram,
+    sent: Counter,
     missed: Counter,
     repaired: Counter,
 }
@@ -33,9 +33,9 @@ impl Default for HubMetrics {
             conversations: Gauge::default(),
             streams: Family::default(),
             closed: Family::default(),
-            heard: Counter::default(),
-            heard_lag: lag_seconds(),
-            told: Counter::default(),
+            received: Counter::default(),
+            received_lag: lag_seconds(),
+            sent: Counter::default(),
             missed: Counter::default(),
             repaired: Counter::default(),
         }
@@ -44,66 +44,66 @@ impl Default for HubMetrics {
 
 impl HubMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
-        r.register("watchers", "Connections that may watch", self.watchers.clone());
-        let help = "People who are watched, once per worker that watches them";
-        r.register("watched_people", help, self.users.clone());
-        let help = "Conversations that are watched, once per worker that watches them";
+        r.register("watchers", "Watchers: connections with a subscription", self.watchers.clone());
+        let help = "Watched users, once per worker that watches them";
+        r.register("watched_users", help, self.users.clone());
+        let help = "Watched conversations, once per worker that watches them";
         r.register("watched_conversations", help, self.conversations.clone());
-        r.register("streams", "Connections that stay, by transport", self.streams.clone());
-        r.register("streams_closed", "Connections that stayed, by transport and why they ended", self.closed.clone());
-        r.register("topic_messages", "Changes and signs of typing heard, once per worker", self.heard.clone());
-        let help = "From when a change was decided until a worker with watchers heard of it";
-        r.register_with_unit("topic_lag", help, Unit::Seconds, self.heard_lag.clone());
-        r.register("told", "Changes and signs of typing told to connections", self.told.clone());
+        r.register("streams", "Upgraded connections, by protocol", self.streams.clone());
+        r.register("streams_closed", "Upgraded connections that ended, by protocol and reason", self.closed.clone());
+        r.register("topic_messages", "Changes and typing signals received, once per worker", self.received.clone());
+        let help = "From the decision of a change until a worker with watchers received it";
+        r.register_with_unit("topic_lag", help, Unit::Seconds, self.received_lag.clone());
+        r.register("updates_sent", "Changes and typing signals sent to connections", self.sent.clone());
         r.register(
             "topics_missed",
-            "Times that something may have been missed and was read again",
+            "Times that topic messages may have been lost and watched users were read again",
             self.missed.clone(),
         );
-        let help = "People found to have changed without a word, and told of after all";
+        let help = "Watched users found changed without a topic message, and announced";
         r.register("repaired", help, self.repaired.clone());
     }
 
-    /// How much one worker watches changed.
+    /// The sizes of one worker's registry changed.
     pub(crate) fn watching(&self, before: Sizes, now: Sizes) {
         self.watchers.inc_by(now.watchers - before.watchers);
         self.users.inc_by(now.users - before.users);
         self.conversations.inc_by(now.conversations - before.conversations);
     }
 
-    /// A connection that stays was opened.
-    pub(crate) fn opened(&self, transport: &'static str) {
-        self.streams.get_or_create(&Of { of: transport }).inc();
+    /// An upgraded connection was opened.
+    pub(crate) fn opened(&self, protocol: &'static str) {
+        self.streams.get_or_create(&Of { of: protocol }).inc();
     }
 
-    /// It ended; none: it broke.
-    pub(crate) fn closed(&self, transport: &'static str, close: Option<Close>) {
-        self.streams.get_or_create(&Of { of: transport }).dec();
+    /// An upgraded connection ended; `None` if it broke.
+    pub(crate) fn closed(&self, protocol: &'static str, close: Option<Close>) {
+        self.streams.get_or_create(&Of { of: protocol }).dec();
         let outcome = close.map_or("broken", Close::name);
-        self.closed.get_or_create(&Outcome { of: transport, outcome }).inc();
+        self.closed.get_or_create(&Outcome { of: protocol, outcome }).inc();
     }
 
-    /// The topics told something.
-    pub(crate) fn heard(&self, count: usize) {
-        self.heard.inc_by(count as u64);
+    /// Topic messages were received.
+    pub(crate) fn received(&self, count: usize) {
+        self.received.inc_by(count as u64);
     }
 
-    /// A change was heard so long after it was decided.
-    pub(crate) fn heard_after(&self, ms: u64) {
-        self.heard_lag.observe(ms as f64 / 1000.0);
+    /// A change was received this long after its decision.
+    pub(crate) fn received_after(&self, ms: u64) {
+        self.received_lag.observe(ms as f64 / 1000.0);
     }
 
-    /// A connection was told something.
-    pub(crate) fn told(&self, count: usize) {
-        self.told.inc_by(count as u64);
+    /// Updates were sent to a connection.
+    pub(crate) fn sent(&self, count: usize) {
+        self.sent.inc_by(count as u64);
     }
 
-    /// Something may have been missed.
+    /// Topic messages may have been lost.
     pub(crate) fn missed(&self) {
         self.missed.inc();
     }
 
-    /// People were found changed without a word.
+    /// Watched users were found changed without a topic message.
     pub(crate) fn repaired(&self, count: usize) {
         self.repaired.inc_by(count as u64);
     }

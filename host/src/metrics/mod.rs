@@ -1,4 +1,4 @@
-//! What is counted, in one place, in the text format that Prometheus reads.
+//! The host's metrics, in the OpenMetrics text format.
 
 mod hub;
 mod optional_gauge;
@@ -25,27 +25,33 @@ use hub::HubMetrics;
 use optional_gauge::OptionalGauge;
 use policy::PolicyMetrics;
 
-/// One label and its value, which is always one of a few constants: no label ever holds anything from outside.
+/// A label whose value is one of a few constants. No label ever holds foreign input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Of {
     of: &'static str,
 }
 
-/// A label and how it went.
+/// A label and an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     of: &'static str,
     outcome: &'static str,
 }
 
-/// A route and a status class.
+/// A route and a status.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     route: &'static str,
     status: u16,
 }
 
-/// Everything that is counted.
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Job {
+    job: &'static str,
+}
+
+/// The host's metrics.
 pub struct Metrics {
     registry: Registry,
     heartbeats: Counter,
@@ -62,20 +68,21 @@ pub struct Metrics {
     request_seconds: Family<Of, Histogram>,
     archived: Counter,
     connections: Gauge,
-    /// What is counted of connections that stay.
+    job_restarts: Family<Job, Counter>,
+    /// Metrics of upgraded connections.
     pub(crate) hub: HubMetrics,
-    /// What is counted of who may see whom.
+    /// Metrics of policy.
     pub(crate) policy: PolicyMetrics,
     sessions: Gauge<i64>,
-    here: OptionalGauge,
+    users_online: OptionalGauge,
 }
 
-/// 1 µs to about 4 s in factors of four: wide enough for a warm call and for a store that is away.
+/// 1 µs to about 4 s in factors of four: wide enough for a warm call and for an unreachable store.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(1e-6, 4.0, 12))
 }
 
-/// 1 ms to about 16 s in factors of two: the promise is one second.
+/// 1 ms to about 16 s in factors of two: the target is one second.
 fn lag_seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 15))
 }
@@ -98,13 +105,14 @@ impl Default for Metrics {
             request_seconds: Family::new_with_constructor(seconds),
             archived: Counter::default(),
             connections: Gauge::default(),
+            job_restarts: Family::default(),
             hub: HubMetrics::default(),
             policy: PolicyMetrics::default(),
             sessions: Gauge::<i64>::default(),
-            here: OptionalGauge::default(),
+            users_online: OptionalGauge::default(),
         };
         metrics.register();
-        // From the start, so that the first time is seen to be one more than none.
+        // Exported from the start, so that the first replacement shows as an increase.
         for function in FUNCTIONS {
             metrics.replacements.get_or_create(&Of { of: function }).inc_by(0);
         }
@@ -113,7 +121,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts also what a store in Redis counts by itself.
+    /// Also exports the counters of a Redis store.
     pub fn with_redis(store: Arc<Redis>) -> Self {
         let mut metrics = Self::default();
         metrics.registry.register_collector(Box::new(redis::RedisCollector(store)));
@@ -124,31 +132,37 @@ impl Metrics {
         let r = &mut self.registry;
         r.register("heartbeats", "Heartbeats taken", self.heartbeats.clone());
         r.register("transitions", "Records published, by the new state", self.transitions.clone());
-        r.register("stale_commits", "Decisions that somebody else overtook", self.stale_commits.clone());
+        r.register("stale_commits", "Commits that lost the compare-and-swap", self.stale_commits.clone());
         r.register_with_unit(
             "settle_lag",
-            "From the instant a change became true until it was published, by what noticed it",
+            "From the instant a change became true until it was published, by what found it",
             Unit::Seconds,
             self.settle_lag.clone(),
         );
-        let help = "People looked at because their time had come, by what noticed it and what came of it";
+        let help = "Users examined because their deadline had passed, by what found them and the outcome";
         r.register("settled", help, self.settled.clone());
         r.register("function_calls", "Calls that a function answered", self.calls.clone());
         let help = "Time of a call of a function, its store calls included";
         r.register_with_unit("function_call", help, Unit::Seconds, self.call_seconds.clone());
-        r.register("function_replacements", "Instances that trapped or got stuck", self.replacements.clone());
+        r.register(
+            "function_replacements",
+            "Instances replaced because they trapped or got stuck",
+            self.replacements.clone(),
+        );
         r.register("store_calls", "Calls of the store, by outcome", self.store_calls.clone());
         r.register_with_unit("store_call", "Time of a call of the store", Unit::Seconds, self.store_seconds.clone());
         r.register("http_requests", "Requests answered, by route and status", self.requests.clone());
         let help = "Time from a request's head until its answer is ready";
         r.register_with_unit("http_request", help, Unit::Seconds, self.request_seconds.clone());
         r.register("archived", "Last seen written to the archive", self.archived.clone());
-        r.register("connections", "Connections open now", self.connections.clone());
+        r.register("connections", "Open connections", self.connections.clone());
+        let help = "Background jobs restarted because they panicked or ended";
+        r.register("job_restarts", help, self.job_restarts.clone());
         self.hub.register(r);
         self.policy.register(r);
         r.register("sessions", "Sessions in the embedded store", self.sessions.clone());
-        let help = "People who are not offline; on Redis with the invisible who are connected and the absent whose status ends";
-        r.register("here", help, self.here.clone());
+        let help = "Users who are not offline; on Redis including invisible users who are connected and offline users whose choice ends";
+        r.register("users_online", help, self.users_online.clone());
     }
 
     /// Heartbeats taken.
@@ -189,24 +203,24 @@ impl Metrics {
         }
     }
 
-    /// People were settled; `cause` is what noticed them. Whoever was looked at and found as they should be was looked
-    /// at in vain: somebody else was quicker, or nothing had happened.
+    /// Users were settled; `cause` is what found them. A user counts as `unchanged` if another caller had settled them or
+    /// their deadline had moved.
     pub fn settled(&self, cause: &'static str, settled: &Settled) {
         let lag_seconds = self.settle_lag.get_or_create(&Of { of: cause });
         for lag in &settled.lags {
             lag_seconds.observe(lag.0 as f64 / 1000.0);
         }
         let Settled { examined, published, rescheduled, stale, failed, .. } = *settled;
-        let vain = examined.saturating_sub(published + rescheduled + stale + failed);
-        let outcomes = [published, rescheduled, stale, failed, vain];
-        for (outcome, count) in ["published", "rescheduled", "stale", "failed", "vain"].into_iter().zip(outcomes) {
+        let unchanged = examined.saturating_sub(published + rescheduled + stale + failed);
+        let outcomes = [published, rescheduled, stale, failed, unchanged];
+        for (outcome, count) in ["published", "rescheduled", "stale", "failed", "unchanged"].into_iter().zip(outcomes) {
             if count > 0 {
                 self.settled.get_or_create(&Outcome { of: cause, outcome }).inc_by(u64::from(count));
             }
         }
     }
 
-    /// Last seen were archived.
+    /// Last seen entries were archived.
     pub fn archived(&self, count: u32) {
         self.archived.inc_by(u64::from(count));
     }
@@ -227,18 +241,28 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// So many people are not offline; none: nobody can say.
-    pub fn here(&self, here: Option<u64>) {
-        self.here.set(here);
+    /// A job was started. Exports its counter, so that the first restart shows as an increase.
+    pub(crate) fn job_started(&self, job: &'static str) {
+        self.job_restarts.get_or_create(&Job { job }).inc_by(0);
+    }
+
+    /// A job panicked or ended, and is restarted.
+    pub(crate) fn job_restarted(&self, job: &'static str) {
+        self.job_restarts.get_or_create(&Job { job }).inc();
+    }
+
+    /// How many users are not offline; `None` if that is unknown.
+    pub fn users_online(&self, count: Option<u64>) {
+        self.users_online.set(count);
     }
 
     /// How full the embedded store is.
-    pub fn occupied(&self, sessions: usize, here: usize) {
+    pub fn occupied(&self, sessions: usize, users_online: usize) {
         self.sessions.set(i64::try_from(sessions).unwrap_or(i64::MAX));
-        self.here.set(Some(here as u64));
+        self.users_online.set(Some(users_online as u64));
     }
 
-    /// Everything, as text.
+    /// All metrics, as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -252,13 +276,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_here_is_not_told_while_nobody_can_say() {
+    fn unknown_online_count_is_not_exported() {
         let metrics = Metrics::default();
-        let told = || metrics.text().lines().find(|line| line.starts_with("rollcall_here")).map(str::to_owned);
-        assert_eq!(told(), None, "nobody has counted yet");
-        metrics.here(Some(0));
-        assert_eq!(told().as_deref(), Some("rollcall_here 0"));
-        metrics.here(None);
-        assert_eq!(told(), None, "not as it was before");
+        let exported =
+            || metrics.text().lines().find(|line| line.starts_with("rollcall_users_online")).map(str::to_owned);
+        assert_eq!(exported(), None, "not counted yet");
+        metrics.users_online(Some(0));
+        assert_eq!(exported().as_deref(), Some("rollcall_users_online 0"));
+        metrics.users_online(None);
+        assert_eq!(exported(), None, "no stale value");
     }
 }

@@ -1,4 +1,4 @@
-//! A number that somebody may not know at present. Then it is left out: a value of before would pass for one of now.
+//! A gauge that is left out while its value is unknown, so that a stale one is never exported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
-/// Stands for no number.
+/// The stored value while unknown.
 const UNKNOWN: i64 = -1;
 
 /// A gauge with or without a value.
@@ -21,7 +21,7 @@ impl Default for OptionalGauge {
 }
 
 impl OptionalGauge {
-    /// None: nobody knows.
+    /// Sets the value; `None` if it is unknown.
     pub(super) fn set(&self, value: Option<u64>) {
         let value = value.map_or(UNKNOWN, |value| i64::try_from(value).unwrap_or(i64::MAX));
         self.0.store(value, Ordering::Relaxed);

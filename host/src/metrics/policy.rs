@@ -1,4 +1,4 @@
-//! What is counted of who may see whom.
+//! Metrics of policy checks and policy sync.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,7 +8,7 @@ use rollcall_functions::restrictions::{Freshness, Standing};
 
 use super::Of;
 
-/// What is counted of who may see whom.
+/// Metrics of policy checks and policy sync.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyMetrics {
     checks: Counter,
@@ -22,31 +22,27 @@ pub(crate) struct PolicyMetrics {
 
 impl PolicyMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
-        r.register("policy_checks", "Pairs of whom it was asked whether one may see the other", self.checks.clone());
-        r.register("policy_changes", "Changes taken in from the store's log, once per instance", self.applied.clone());
-        r.register("policy_missed", "Times that the store could not be asked what changed", self.missed.clone());
-        let help = "Instances of restriction-check, by what their memory is good for";
+        r.register("policy_checks", "Pairs of viewer and subject that were checked", self.checks.clone());
+        r.register(
+            "policy_changes",
+            "Policy changes applied from the store's log, once per instance",
+            self.applied.clone(),
+        );
+        r.register("policy_sync_failures", "Failed reads of the store's log of policy changes", self.missed.clone());
+        let help = "Instances of restriction-check, by the standing of their policy cache";
         r.register("policy_instances", help, self.instances.clone());
-        let help = "Memory that instances hold of who may see whom, all together";
+        let help = "Memory of the policy caches of all instances";
         r.register_with_unit("policy_memory", help, Unit::Bytes, self.bytes.clone());
-        r.register(
-            "policy_restricted",
-            "Accounts that are restricted, as one instance knows it",
-            self.restricted.clone(),
-        );
-        r.register(
-            "policy_blocks",
-            "Pairs of whom one blocked the other, as one instance knows it",
-            self.blocks.clone(),
-        );
+        r.register("policy_restricted", "Restricted accounts, as one instance knows it", self.restricted.clone());
+        r.register("policy_blocks", "Blocks, as one instance knows it", self.blocks.clone());
     }
 
-    /// Somebody asked about so many.
+    /// Subjects were checked.
     pub(crate) fn checked(&self, subjects: usize) {
         self.checks.inc_by(subjects as u64);
     }
 
-    /// An instance caught up; before, it was so.
+    /// An instance refreshed; `before` is its answer before that.
     pub(crate) fn refreshed(&self, now: &Freshness, before: Option<&Freshness>) {
         self.applied.inc_by(u64::from(now.applied));
         self.bytes.inc_by(now.bytes as i64 - before.map_or(0, |before| before.bytes as i64));
@@ -62,7 +58,7 @@ impl PolicyMetrics {
         }
     }
 
-    /// The store could not be asked.
+    /// The store could not be read.
     pub(crate) fn missed(&self) {
         self.missed.inc();
     }

@@ -1,4 +1,4 @@
-//! What the store in Redis counts by itself, read when somebody asks.
+//! Counters of the Redis store, read at each scrape.
 
 use std::sync::Arc;
 
@@ -12,15 +12,17 @@ use rollcall_redis::native::{Health, Redis, Stats};
 type Counted = (&'static str, &'static str, fn(&Stats) -> u64);
 
 const COUNTERS: [Counted; 9] = [
-    ("redis_round_trips", "Pipelines sent to Redis and waited for", |stats| stats.round_trips.get()),
-    ("redis_commands", "Commands in them", |stats| stats.commands.get()),
-    ("redis_reconnects", "Connections that took the place of one that was lost", |stats| stats.reconnects.get()),
-    ("redis_outages", "Times that a server turned out to be away", |stats| stats.outages.get()),
-    ("redis_scripts_reloaded", "Times that a server had forgotten the scripts", |stats| stats.scripts_reloaded.get()),
-    ("redis_redirections", "Times that a Cluster sent us to another master", |stats| stats.redirections.get()),
-    ("redis_data_losses", "Times that the data were found to be gone", |stats| stats.data_losses.get()),
-    ("notifications", "People whose expiry Redis notified", |stats| stats.expiries.get()),
-    ("notifications_dropped", "Those among them whom nobody took in time", |stats| stats.expiries_dropped.get()),
+    ("redis_round_trips", "Pipelines sent to Redis", |stats| stats.round_trips.get()),
+    ("redis_commands", "Commands in those pipelines", |stats| stats.commands.get()),
+    ("redis_reconnects", "Connections made again after one was lost", |stats| stats.reconnects.get()),
+    ("redis_outages", "Times that a server became unreachable", |stats| stats.outages.get()),
+    ("redis_scripts_reloaded", "Times that a server had lost the scripts", |stats| stats.scripts_reloaded.get()),
+    ("redis_redirections", "Redirections by a Cluster to another master", |stats| stats.redirections.get()),
+    ("redis_data_losses", "Times that the data were found to be lost", |stats| stats.data_losses.get()),
+    ("notifications", "Expiry notifications received from Redis", |stats| stats.expiries.get()),
+    ("notifications_dropped", "Expiry notifications dropped because a queue was full", |stats| {
+        stats.expiries_dropped.get()
+    }),
 ];
 
 /// Reads the counters of a store.
@@ -39,10 +41,10 @@ impl Collector for RedisCollector {
             Health::Partly { .. } => 0.5,
             Health::Down { .. } => 0.0,
         });
-        let help = "1 if every server of the store answers, 0 if none does, between if some do";
+        let help = "1 if every server of the store answers, 0 if none does, 0.5 if some do";
         up.encode(encoder.encode_descriptor("store_up", help, None, up.metric_type())?)?;
         let outage_grace = ConstGauge::new(i64::from(self.0.outage_grace().is_some()));
-        let help = "1 while people are pardoned because the store was away";
+        let help = "1 while outage grace is in force because the store was unreachable";
         outage_grace.encode(encoder.encode_descriptor("outage_grace", help, None, outage_grace.metric_type())?)
     }
 }

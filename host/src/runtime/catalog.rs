@@ -1,4 +1,4 @@
-//! The components of this process: those shipped inside the binary, and those given in their place.
+//! The components of this process: those in the binary, and those given in their place.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::bindings::query::{QueryFunction, QueryFunctionPre};
 use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
 use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use super::bindings::typing::{TypingFunction, TypingFunctionPre};
-use super::instance_queue::prove;
+use super::instance_queue::try_instantiate;
 use super::platform::{Capabilities, Platform, StoreData};
 
 /// Where a component comes from.
@@ -41,7 +41,7 @@ pub enum Misfit {
         /// Why.
         error: std::io::Error,
     },
-    /// It is not a component at all.
+    /// It is not a component.
     #[error("{what} is not a WebAssembly component: {error:#}")]
     NotAComponent {
         /// Which one.
@@ -49,17 +49,17 @@ pub enum Misfit {
         /// Why.
         error: wasmtime::Error,
     },
-    /// It imports something that this host does not provide to it.
-    #[error("component for `{function}` does not fit its world: it needs an import that is not there: {error:#}")]
+    /// It imports something that its world does not have.
+    #[error("component for `{function}` does not fit its world: an import is missing: {error:#}")]
     Import {
         /// Which function it was to be.
         function: String,
         /// Which import, and why.
         error: wasmtime::Error,
     },
-    /// It fits, and yet no instance of it can be made within the limits.
+    /// It cannot be instantiated within the limits.
     #[error("component for `{function}` cannot be instantiated: {error:#}")]
-    Unborn {
+    NotInstantiable {
         /// Which function it was to be.
         function: String,
         /// Why.
@@ -93,9 +93,9 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
-    /// Loads each function from its source; `source` is asked by name. Each gets what its world says and no more: a
-    /// replacement of `heartbeat` cannot reach the archive. Where a world asks for `restriction-check`, a component may come
-    /// with that plugged in, and then asks for what that needs instead.
+    /// Loads each function from its source, by name. Each gets the imports of its world and no more: a replacement of
+    /// `heartbeat` cannot reach the archive. A component whose world imports `restriction-check` may have that composed in,
+    /// and then imports `policy` instead.
     pub fn load(engine: &Engine, source: impl Fn(&str) -> Source) -> Result<Self, Misfit> {
         let link = |function: &str, provide: fn(&mut Linker<StoreData>) -> wasmtime::Result<()>| {
             let component = component(engine, &source(function))?;
@@ -104,19 +104,19 @@ impl Catalog {
             linked.map_err(|error| Misfit::Import { function: function.to_owned(), error })
         };
         let export = |function: &str, error| Misfit::Export { function: function.to_owned(), error };
-        let heartbeat = link("heartbeat", |l| HeartbeatFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+        let heartbeat = link("heartbeat", |l| HeartbeatFunction::add_to_linker::<_, Capabilities>(l, |data| data))?;
         let query = link("query", |l| {
-            QueryFunction::add_to_linker::<_, Capabilities>(l, |cell| cell).and_then(|()| plugged(l))
+            QueryFunction::add_to_linker::<_, Capabilities>(l, |data| data).and_then(|()| add_policy(l))
         })?;
         let subscribe = link("subscribe", |l| {
-            SubscribeFunction::add_to_linker::<_, Capabilities>(l, |cell| cell).and_then(|()| plugged(l))
+            SubscribeFunction::add_to_linker::<_, Capabilities>(l, |data| data).and_then(|()| add_policy(l))
         })?;
         let typing = link("typing", |l| {
-            TypingFunction::add_to_linker::<_, Capabilities>(l, |cell| cell).and_then(|()| plugged(l))
+            TypingFunction::add_to_linker::<_, Capabilities>(l, |data| data).and_then(|()| add_policy(l))
         })?;
         let check =
-            link("restriction-check", |l| RestrictionCheckFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
-        let sweep = link("offline-sweep", |l| OfflineSweepFunction::add_to_linker::<_, Capabilities>(l, |cell| cell))?;
+            link("restriction-check", |l| RestrictionCheckFunction::add_to_linker::<_, Capabilities>(l, |data| data))?;
+        let sweep = link("offline-sweep", |l| OfflineSweepFunction::add_to_linker::<_, Capabilities>(l, |data| data))?;
         Ok(Self {
             heartbeat: HeartbeatFunctionPre::new(heartbeat).map_err(|error| export("heartbeat", error))?,
             query: QueryFunctionPre::new(query).map_err(|error| export("query", error))?,
@@ -128,27 +128,27 @@ impl Catalog {
         })
     }
 
-    /// Makes one instance of each and lets it go again: a component that cannot live is refused before anybody calls.
-    pub async fn prove(&self, engine: &Engine, platform: &Platform) -> Result<(), Misfit> {
-        let unborn = |function: &str, error| Misfit::Unborn { function: function.to_owned(), error };
-        let proof = prove::<HeartbeatFunction>(engine, &self.heartbeat, platform).await;
-        proof.map_err(|error| unborn("heartbeat", error))?;
-        let proof = prove::<QueryFunction>(engine, &self.query, platform).await;
-        proof.map_err(|error| unborn("query", error))?;
-        let proof = prove::<SubscribeFunction>(engine, &self.subscribe, platform).await;
-        proof.map_err(|error| unborn("subscribe", error))?;
-        let proof = prove::<TypingFunction>(engine, &self.typing, platform).await;
-        proof.map_err(|error| unborn("typing", error))?;
-        let proof = prove::<RestrictionCheckFunction>(engine, &self.restriction_check, platform).await;
-        proof.map_err(|error| unborn("restriction-check", error))?;
-        let proof = prove::<OfflineSweepFunction>(engine, &self.offline_sweep, platform).await;
-        proof.map_err(|error| unborn("offline-sweep", error))
+    /// Creates one instance of each and drops it, so that a component that cannot be instantiated is refused at start.
+    pub async fn try_instantiate(&self, engine: &Engine, platform: &Platform) -> Result<(), Misfit> {
+        let refused = |function: &str, error| Misfit::NotInstantiable { function: function.to_owned(), error };
+        let tried = try_instantiate::<HeartbeatFunction>(engine, &self.heartbeat, platform).await;
+        tried.map_err(|error| refused("heartbeat", error))?;
+        let tried = try_instantiate::<QueryFunction>(engine, &self.query, platform).await;
+        tried.map_err(|error| refused("query", error))?;
+        let tried = try_instantiate::<SubscribeFunction>(engine, &self.subscribe, platform).await;
+        tried.map_err(|error| refused("subscribe", error))?;
+        let tried = try_instantiate::<TypingFunction>(engine, &self.typing, platform).await;
+        tried.map_err(|error| refused("typing", error))?;
+        let tried = try_instantiate::<RestrictionCheckFunction>(engine, &self.restriction_check, platform).await;
+        tried.map_err(|error| refused("restriction-check", error))?;
+        let tried = try_instantiate::<OfflineSweepFunction>(engine, &self.offline_sweep, platform).await;
+        tried.map_err(|error| refused("offline-sweep", error))
     }
 }
 
-/// What `restriction-check` needs, for a component that has it plugged in.
-fn plugged(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
-    policy::add_to_linker::<_, Capabilities>(linker, |cell| cell)
+/// The imports of `restriction-check`, for a component that has it composed in.
+fn add_policy(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
+    policy::add_to_linker::<_, Capabilities>(linker, |data| data)
 }
 
 fn component(engine: &Engine, source: &Source) -> Result<Component, Misfit> {

@@ -1,4 +1,4 @@
-//! A feed of `subscribe`, from the component's stream to whoever reads it here.
+//! A feed of `subscribe`: carries the component's stream out of its instance.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,10 +15,10 @@ use super::bindings::subscribe::exports::rollcall::presence::subscribe as wit;
 use super::codec;
 use super::platform::StoreData;
 
-/// When to feed again after the instance was lost: it is replaced in a millisecond.
+/// The retry hint after the instance was lost. Replacing it takes a millisecond.
 const RETRY_MS: u32 = 1000;
 
-/// A viewer being fed. Dropping it ends the feed with the next change.
+/// A viewer's updates. Dropping it ends the feed with the next change.
 #[derive(Debug)]
 pub struct Feed {
     updates: mpsc::Receiver<Update>,
@@ -26,19 +26,19 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The next update; none when the feed ended: then [`Feed::end`] says why.
+    /// The next update, or `None` when the feed ended; [`Feed::end`] tells why.
     pub async fn next(&mut self) -> Option<Update> {
         self.updates.next().await
     }
 
-    /// Reads no more, and waits to be told why it ended.
+    /// Stops reading, and waits for the reason of the end.
     pub async fn end(self) -> Result<(), Error> {
         drop(self.updates);
         self.end.await.unwrap_or(Err(Error::Unavailable(RETRY_MS)))
     }
 }
 
-/// Leads a component's stream out of its instance. One update waits to be read; the others wait where they are conflated.
+/// Carries a component's stream out of its instance. One update waits to be read; the rest stay in the conflating mailbox.
 pub(crate) fn fed(
     accessor: &Accessor<StoreData>,
     updates: StreamReader<wit::Update>,
@@ -72,13 +72,13 @@ impl<D: 'static> StreamConsumer<D> for Outlet {
             Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
             Poll::Ready(Ok(())) => {}
         }
-        // A write of nothing only asks whether there is room.
+        // A write of zero items only asks whether there is room.
         let mut update = None;
         if source.remaining(&mut store) > 0 {
             source.read(&mut store, &mut update)?;
         }
         let taken = update.map(codec::update_in).transpose();
-        // A component that names nobody is broken, and so is its feed.
+        // An invalid id ends the feed: the component is faulty.
         let Ok(taken) = taken else { return Poll::Ready(Ok(StreamResult::Dropped)) };
         match taken.map(|update| self.0.start_send(update)) {
             Some(Err(_)) => Poll::Ready(Ok(StreamResult::Dropped)),

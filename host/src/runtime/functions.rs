@@ -1,4 +1,4 @@
-//! The functions that instance queues keep warm: which calls each takes, and how a call is made.
+//! The functions: which calls each takes, and how a call is made.
 
 use rollcall_api::call::{Beat, ChoiceRequest, Chosen, Departure, Standing, TypingUpdate, View};
 use rollcall_core::{ConversationId, Error, Invalid, UserId};
@@ -24,11 +24,11 @@ pub(crate) type Answers<T> = Vec<Result<T, Error>>;
 
 /// A call of `heartbeat`.
 pub(crate) enum HeartbeatCall {
-    /// One beat, to be put together with others.
+    /// One beat, to be batched with others.
     Beat(Beat, Reply<Standing>),
-    /// Single beats put together.
+    /// Single beats, batched.
     Gathered(Vec<Beat>, Vec<Reply<Standing>>),
-    /// Beats that came together.
+    /// A batch of beats from one caller.
     Beats(Vec<Beat>, Reply<Answers<Standing>>),
     /// Departures.
     Leave(Vec<Departure>, Reply<Answers<Standing>>),
@@ -38,6 +38,7 @@ pub(crate) enum HeartbeatCall {
 
 impl Function for HeartbeatFunction {
     const NAME: &'static str = "heartbeat";
+    const JOB: &'static str = "instance-heartbeat";
     type Call = HeartbeatCall;
     type Pre = HeartbeatFunctionPre<StoreData>;
 
@@ -45,7 +46,7 @@ impl Function for HeartbeatFunction {
         pre.instantiate_async(store).await
     }
 
-    /// Single beats become batches; everything else stays as it is, and in order.
+    /// Single beats become batches. Other calls stay as they are, in order.
     fn gather(calls: Vec<HeartbeatCall>) -> Vec<HeartbeatCall> {
         let mut gathered = Vec::new();
         let (mut beats, mut replies) = (Vec::new(), Vec::new());
@@ -103,14 +104,14 @@ fn close_batch(calls: &mut Vec<HeartbeatCall>, beats: &mut Vec<Beat>, replies: &
 
 pub(super) type Batch<W> = Result<Vec<Result<W, types::Error>>, types::Error>;
 
-/// One answer for the whole batch. A caller that went away is no longer interested, and that is all right.
+/// One answer for the whole batch. The caller may have given up.
 pub(super) fn answer<W, T>(reply: Reply<Answers<T>>, batch: Batch<W>, decode: impl Fn(W) -> T) {
     let batch = batch.map_err(codec::error_in);
     let answers = batch.map(|items| items.into_iter().map(|i| i.map(&decode).map_err(codec::error_in)).collect());
     let _ = reply.send(answers);
 }
 
-/// Each single beat's answer to whoever sent it.
+/// Each answer to the caller of its beat.
 fn scatter(
     batch: Batch<super::bindings::heartbeat::exports::rollcall::presence::heartbeat::Standing>,
     replies: Vec<Reply<Standing>>,
@@ -132,12 +133,13 @@ fn scatter(
 
 /// A call of `query`.
 pub(crate) enum QueryCall {
-    /// Who is here?
+    /// The presence of these users.
     LookUp(Option<UserId>, Vec<UserId>, Reply<Answers<Option<View>>>),
 }
 
 impl Function for QueryFunction {
     const NAME: &'static str = "query";
+    const JOB: &'static str = "instance-query";
     type Call = QueryCall;
     type Pre = QueryFunctionPre<StoreData>;
 
@@ -157,14 +159,15 @@ impl Function for QueryFunction {
 
 /// A call of `subscribe`.
 pub(crate) enum SubscribeCall {
-    /// Where are these, for one who begins to watch them?
+    /// The presence of these users, for a viewer who begins to watch them.
     Open(Option<UserId>, u32, Vec<UserId>, Reply<Answers<Place>>),
-    /// Tell what changes.
+    /// A stream of changes.
     Feed(Option<UserId>, Vec<UserId>, Option<u64>, Reply<Feed>),
 }
 
 impl Function for SubscribeFunction {
     const NAME: &'static str = "subscribe";
+    const JOB: &'static str = "instance-subscribe";
     type Call = SubscribeCall;
     type Pre = SubscribeFunctionPre<StoreData>;
 
@@ -197,14 +200,15 @@ impl Function for SubscribeFunction {
 
 /// A call of `typing`.
 pub(crate) enum TypingCall {
-    /// These type, or stopped.
+    /// Users typing, or no longer.
     Type(Vec<TypingUpdate>, Reply<Answers<()>>),
-    /// Who types there?
+    /// The typists of these conversations.
     Typists(Option<UserId>, Vec<ConversationId>, Reply<Answers<Vec<Typist>>>),
 }
 
 impl Function for TypingFunction {
     const NAME: &'static str = "typing";
+    const JOB: &'static str = "instance-typing";
     type Call = TypingCall;
     type Pre = TypingFunctionPre<StoreData>;
 
@@ -230,7 +234,7 @@ impl Function for TypingFunction {
     }
 }
 
-/// Who types in one conversation. The ids are foreign input, as all that a component says.
+/// The typists of one conversation. The ids are checked, as everything a component returns.
 fn typists_in(typists: Result<Vec<types::Typist>, types::Error>) -> Result<Vec<Typist>, Error> {
     let typists = typists.map_err(codec::error_in)?;
     Ok(typists.into_iter().map(codec::typist_in).collect::<Result<_, Invalid>>()?)
@@ -238,16 +242,17 @@ fn typists_in(typists: Result<Vec<types::Typist>, types::Error>) -> Result<Vec<T
 
 /// A call of `offline-sweep`.
 pub(crate) enum SweepCall {
-    /// Derive these anew.
+    /// Settle these users.
     Settle(Vec<UserId>, Reply<sweep::Settled>),
-    /// Settle whoever is due.
+    /// Settle due users.
     Sweep(Shards, u32, Reply<sweep::Settled>),
-    /// Move cold people to the archive.
+    /// Archive and evict.
     Archive(Shards, u32, Reply<sweep::Archived>),
 }
 
 impl Function for OfflineSweepFunction {
     const NAME: &'static str = "offline-sweep";
+    const JOB: &'static str = "instance-offline-sweep";
     type Call = SweepCall;
     type Pre = OfflineSweepFunctionPre<StoreData>;
 

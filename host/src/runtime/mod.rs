@@ -1,8 +1,8 @@
-//! Runs the functions: components compiled ahead, kept warm, many calls in flight in one instance. What one of them does
-//! — trap, loop, eat memory — costs the calls that its instance held, and nothing else.
+//! Runs the functions: components compiled ahead of time, kept warm, with many calls in flight in one instance. A function
+//! that traps, loops or exceeds its memory costs the calls its instance held and nothing else.
 //!
-//! A worker thread has one [`InstanceQueue`] per function. A instance queue owns one instance and feeds it calls; when the instance traps,
-//! the calls it held fail with `unavailable`, and a fresh one goes on with the queue.
+//! A worker thread has one [`InstanceQueue`] per function. When the instance traps, the calls it held fail with
+//! `unavailable`, and a new instance continues with the queue.
 
 pub mod bindings;
 mod catalog;
@@ -20,7 +20,7 @@ mod worker_functions;
 pub use catalog::{Catalog, Misfit, Source};
 pub use feed::Feed;
 pub use instance_queue::InstanceQueue;
-pub use limits::{EPOCH_TICK, MEMORY_LIMIT_BYTES, PATIENCE_TICKS, engine, tick};
+pub use limits::{EPOCH_TICK, MAX_TICKS, MEMORY_LIMIT_BYTES, engine, tick};
 pub use platform::Platform;
 pub use restriction_check::{Checker, CheckerInstance};
 pub use worker_functions::Functions;

@@ -1,4 +1,4 @@
-//! What the host provides to an instance: the capabilities of the contract, over whatever store was chosen at start.
+//! The capabilities that the host provides to an instance, over the store chosen at start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,32 +18,32 @@ use crate::metrics::Metrics;
 /// Everything the functions need, shared by all instances of a worker.
 #[derive(Clone)]
 pub struct Platform {
-    /// Where sessions are kept.
+    /// The hot store.
     pub store: Arc<dyn Store>,
-    /// Where last seen is kept for ever.
+    /// The archive of last seen.
     pub archive: Arc<dyn LastSeen>,
-    /// Where what changes can be watched, and signs of typing are left.
+    /// Topics of changes, and typing signals.
     pub topics: Arc<dyn Topics>,
-    /// Where it is kept who restricted, blocked, listed whom.
+    /// Restrictions, blocks, contacts and privacy.
     pub policies: Arc<dyn Policies>,
-    /// Who is asked who may see whom.
+    /// The instance of `restriction-check` that this worker asks.
     pub checker: Checker,
-    /// How many bytes of that one instance of `restriction-check` may hold in its memory.
+    /// How many bytes of policy one instance of `restriction-check` may hold.
     pub policy_memory: u64,
     /// The rules in force.
     pub rules: Rules,
-    /// What is counted.
+    /// The host's metrics.
     pub metrics: Arc<Metrics>,
 }
 
-/// A component that has another plugged in has a memory for each.
+/// A composed component has a memory for each of its parts.
 const MAX_MEMORIES: usize = 4;
 
-/// What one instance carries.
+/// The data of one instance's wasmtime store.
 pub(crate) struct StoreData {
     platform: Platform,
     pub(crate) limits: StoreLimits,
-    /// Ticks spent since the instance last gave control back; see [`super::instance_queue`].
+    /// Epoch ticks since the instance last yielded: see [`super::instance_queue`].
     pub(crate) ticks: Arc<AtomicU32>,
 }
 
@@ -54,7 +54,7 @@ impl StoreData {
         Self { platform, limits, ticks: Arc::default() }
     }
 
-    /// Counts a tick; answers how many there were since control was last given back.
+    /// Counts a tick. Returns how many there were since the instance last yielded.
     pub(crate) fn count_tick(&self) -> u32 {
         self.ticks.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -73,7 +73,7 @@ pub(crate) fn platform<T>(accessor: &Access<T>) -> Platform {
     accessor.with(|mut access| access.get().platform.clone())
 }
 
-/// Measures one call of the store, whatever becomes of it.
+/// Measures one call of the store, whether it succeeds or fails.
 pub(crate) async fn timed<T>(
     platform: &Platform,
     operation: &'static str,

@@ -1,4 +1,4 @@
-//! `restriction-check`, which remembers: its calls, and how a worker asks an instance that need not be its own.
+//! `restriction-check`, which holds policy in memory: its calls, and how a worker asks an instance on any thread.
 
 use rollcall_core::policy::{Change, Invalidation, Ruling, Verdict};
 use rollcall_core::{Error, Ids, Invalid, UserId};
@@ -20,13 +20,13 @@ use super::policy;
 
 /// A call of `restriction-check`.
 pub(crate) enum CheckCall {
-    /// What may the viewer see of these?
+    /// What the viewer may see of these subjects.
     Check(Option<UserId>, Ids<UserId>, Reply<Vec<Verdict>>),
-    /// Make these changes.
+    /// Apply these changes.
     Apply(Vec<Change>, Reply<Answers<()>>),
     /// Catch up with the store.
     Refresh(u32, u64, Reply<Freshness>),
-    /// What did this person set?
+    /// A user's own settings.
     SettingsOf(UserId, Reply<OwnSettings>),
 }
 
@@ -34,39 +34,39 @@ pub(crate) enum CheckCall {
 #[derive(Clone)]
 pub struct Checker(InstanceQueue<CheckCall>);
 
-/// The other end: an instance that is yet to be started, on the thread where it shall live.
+/// The other end: an instance that is yet to be started, on the thread it will run on.
 pub struct CheckerInstance(Queue<CheckCall>);
 
 impl Checker {
     /// Both ends.
     pub fn open() -> (Self, CheckerInstance) {
-        let (instance_queue, queue) = InstanceQueue::open();
-        (Self(instance_queue), CheckerInstance(queue))
+        let (calls, queue) = InstanceQueue::open();
+        (Self(calls), CheckerInstance(queue))
     }
 
     /// What the viewer may see of each subject, in the order asked.
     pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         let count = subjects.len();
         let verdicts = self.0.call(|reply| CheckCall::Check(viewer, subjects, reply)).await?;
-        // A replacement may be anybody's, and one verdict too few would show somebody to whom they are hidden.
+        // A replacement component may be faulty, and a missing verdict would show a user to a viewer they are hidden from.
         match verdicts.len() == count {
             true => Ok(verdicts),
-            false => Err(Error::Other("restriction-check answered with another number of verdicts".to_owned())),
+            false => Err(Error::Other("restriction-check returned the wrong number of verdicts".to_owned())),
         }
     }
 
-    /// Makes changes, which are in force with this instance once they are answered.
+    /// Applies changes. They are in force in this instance when this returns.
     pub async fn apply(&self, changes: Vec<Change>) -> Result<Answers<()>, Error> {
         self.0.call(|reply| CheckCall::Apply(changes, reply)).await
     }
 
-    /// Catches up with the store by a page, or by about `limit` changes, within so much memory.
+    /// Catches up with the store by a page, or by about `limit` changes, within this much memory.
     pub async fn refresh(&self, limit: u32, memory_bytes: u64) -> Result<Freshness, Error> {
-        // However long it takes: what it tells is told once, and must not come when nobody waits for it any more.
-        self.0.call_patiently(|reply| CheckCall::Refresh(limit, memory_bytes, reply)).await
+        // Without a timeout: each invalidation is reported once, and must not be lost with a late answer.
+        self.0.call_untimed(|reply| CheckCall::Refresh(limit, memory_bytes, reply)).await
     }
 
-    /// What a person set for themselves.
+    /// A user's own settings.
     pub async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error> {
         self.0.call(|reply| CheckCall::SettingsOf(user, reply)).await
     }
@@ -82,13 +82,14 @@ impl CheckerInstance {
 
 impl Function for RestrictionCheckFunction {
     const NAME: &'static str = "restriction-check";
+    const JOB: &'static str = "instance-restriction-check";
     type Call = CheckCall;
     type Pre = RestrictionCheckFunctionPre<StoreData>;
 
-    /// What it may remember, a quarter of that again for what an allocator loses, and what every function may have.
+    /// The policy memory, a quarter of it for the allocator's overhead, and the limit of every function.
     fn memory_limit(platform: &Platform) -> usize {
-        let remembers = usize::try_from(platform.policy_memory).unwrap_or(usize::MAX);
-        remembers.saturating_add(remembers / 4).saturating_add(MEMORY_LIMIT_BYTES)
+        let policy = usize::try_from(platform.policy_memory).unwrap_or(usize::MAX);
+        policy.saturating_add(policy / 4).saturating_add(MEMORY_LIMIT_BYTES)
     }
 
     async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {

@@ -1,4 +1,4 @@
-//! What changes, and who types: the contract's `topics`, over whatever store was chosen at start.
+//! The contract's `topics` (changes and typing), over the store chosen at start.
 
 use std::mem;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use super::bindings::platform::rollcall::presence as wit;
 use super::codec;
 use super::platform::{Access, Capabilities, StoreData, platform, timed};
 
-/// When to watch again after changes may have been lost: listening works again by then.
+/// The retry hint after changes may have been lost. The subscription works again by then.
 const RETRY_MS: u32 = 100;
 
 /// Changes as they come, and why they ended.
@@ -34,7 +34,7 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
         let tap = platform.topics.tap();
         timed(&platform, "watch", tap.watch(&topics)).await?;
         let (end, why) = oneshot::channel();
-        // If the stream is dropped before it ended, it ended for no reason at all.
+        // A stream that is dropped before it ended has no reason.
         let why = async { Ok::<_, wasmtime::Error>(why.await.unwrap_or(Ok(()))) };
         let listener = Listener { tap: Arc::new(tap), waiting: None, arrived: Vec::new(), end: Some(end) };
         let pair = accessor.with(|mut access| {
@@ -66,18 +66,18 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
     }
 }
 
-/// What a component's watch rests on. What comes while the component does not read waits in the tap, where of each person
-/// the newest replaces the one before; dropping the stream drops this and the tap with it.
+/// The source of a component's stream. While the component does not read, changes wait in the subscription's mailbox, which
+/// keeps the newest per user. Dropping the stream drops the subscription.
 struct Listener {
     tap: Arc<Tap>,
-    /// Kept while a read is given up: what it will bring must not be lost.
+    /// Kept while a read is cancelled, so that its result is not lost.
     waiting: Option<Pin<Box<dyn Future<Output = News> + Send>>>,
     arrived: Vec<wit::topics::Change>,
     end: Option<oneshot::Sender<Result<(), wit::types::Error>>>,
 }
 
 impl Listener {
-    /// Waits until something arrived; false: something may have been lost instead.
+    /// Ready when changes arrived, or with `false` if some may have been lost.
     fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         while self.arrived.is_empty() {
             let tap = &self.tap;
@@ -117,7 +117,7 @@ impl<D: 'static> StreamProducer<D> for Listener {
                 Poll::Ready(Ok(StreamResult::Dropped))
             }
             Poll::Ready(true) => {
-                // A read of nothing only asks whether there is something.
+                // A read of zero items only asks whether there are some.
                 if destination.remaining(store) != Some(0) {
                     destination.set_buffer(mem::take(&mut self.arrived).into());
                 }

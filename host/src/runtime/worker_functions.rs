@@ -1,4 +1,4 @@
-//! A worker's functions, called as if they were plain async functions.
+//! A worker's functions, called like plain async functions.
 
 use rollcall_api::call::{Beat, ChoiceRequest, Chosen, Departure, Standing, TypingUpdate, View};
 use rollcall_core::policy::{Change, Verdict};
@@ -19,7 +19,7 @@ use super::functions::{Answers, HeartbeatCall, QueryCall, SubscribeCall, SweepCa
 use super::instance_queue::InstanceQueue;
 use super::platform::Platform;
 
-/// One set of warm functions, for one worker thread.
+/// The warm functions of one worker thread.
 #[derive(Clone)]
 pub struct Functions {
     heartbeat: InstanceQueue<HeartbeatCall>,
@@ -27,7 +27,7 @@ pub struct Functions {
     subscribe: InstanceQueue<SubscribeCall>,
     typing: InstanceQueue<TypingCall>,
     sweep: InstanceQueue<SweepCall>,
-    /// What the functions rest on.
+    /// The capabilities under the functions.
     pub platform: Platform,
 }
 
@@ -56,12 +56,12 @@ impl Functions {
         }
     }
 
-    /// Takes one beat, together with whatever else beats at this moment.
+    /// Takes one beat, batched with others that arrive at the same time.
     pub async fn beat(&self, beat: Beat) -> Result<Standing, Error> {
         self.heartbeat.call(|reply| HeartbeatCall::Beat(beat, reply)).await
     }
 
-    /// Takes beats that came together.
+    /// Takes a batch of beats.
     pub async fn beat_many(&self, beats: Vec<Beat>) -> Result<Answers<Standing>, Error> {
         self.heartbeat.call(|reply| HeartbeatCall::Beats(beats, reply)).await
     }
@@ -72,16 +72,16 @@ impl Functions {
     }
 
     /// Takes choices.
-    pub async fn choose_many(&self, choice_requests: Vec<ChoiceRequest>) -> Result<Answers<Chosen>, Error> {
-        self.heartbeat.call(|reply| HeartbeatCall::Choose(choice_requests, reply)).await
+    pub async fn choose_many(&self, choices: Vec<ChoiceRequest>) -> Result<Answers<Chosen>, Error> {
+        self.heartbeat.call(|reply| HeartbeatCall::Choose(choices, reply)).await
     }
 
-    /// Asks who is here.
+    /// Looks up users as the viewer may see them.
     pub async fn look_up(&self, viewer: Option<UserId>, users: Vec<UserId>) -> Result<Answers<Option<View>>, Error> {
         self.query.call(|reply| QueryCall::LookUp(viewer, users, reply)).await
     }
 
-    /// Admits a viewer who watches so many already, and says where these are.
+    /// Opens a subscription for a viewer who already watches `watching` users.
     pub async fn open(
         &self,
         viewer: Option<UserId>,
@@ -91,17 +91,17 @@ impl Functions {
         self.subscribe.call(|reply| SubscribeCall::Open(viewer, watching, users, reply)).await
     }
 
-    /// Feeds a viewer with what changes, as a host without a hub would. This host has one, and does not.
+    /// Feeds a viewer with changes, as a host without a hub would. This host has a hub and does not use it.
     pub async fn feed(&self, viewer: Option<UserId>, users: Vec<UserId>, since: Option<u64>) -> Result<Feed, Error> {
         self.subscribe.call(|reply| SubscribeCall::Feed(viewer, users, since, reply)).await
     }
 
-    /// Takes signs of typing.
-    pub async fn type_many(&self, typing_updates: Vec<TypingUpdate>) -> Result<Answers<()>, Error> {
-        self.typing.call(|reply| TypingCall::Type(typing_updates, reply)).await
+    /// Takes typing updates.
+    pub async fn type_many(&self, updates: Vec<TypingUpdate>) -> Result<Answers<()>, Error> {
+        self.typing.call(|reply| TypingCall::Type(updates, reply)).await
     }
 
-    /// Asks whom the viewer may see typing.
+    /// The typists of each conversation that the viewer may see.
     pub async fn typists(
         &self,
         viewer: Option<UserId>,
@@ -110,39 +110,39 @@ impl Functions {
         self.typing.call(|reply| TypingCall::Typists(viewer, conversations, reply)).await
     }
 
-    /// Asks what the viewer may see of each, and why not the rest.
+    /// The verdict about each subject.
     pub async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         self.platform.metrics.policy.checked(subjects.len());
         self.platform.checker.check(viewer, subjects).await
     }
 
-    /// Makes changes of who may see whom.
+    /// Applies policy changes.
     pub async fn apply(&self, changes: Vec<Change>) -> Result<Answers<()>, Error> {
         self.platform.checker.apply(changes).await
     }
 
-    /// Asks what a person set for themselves.
+    /// A user's own settings.
     pub async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error> {
         self.platform.checker.settings_of(user).await
     }
 
-    /// Asks what the viewer may see of each.
-    pub async fn verdicts(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Visibility>, Error> {
+    /// What the viewer may see of each subject.
+    pub async fn visibilities(&self, viewer: Option<UserId>, subjects: Vec<UserId>) -> Result<Vec<Visibility>, Error> {
         let verdicts = self.check(viewer, subjects.iter().collect()).await?;
         Ok(verdicts.into_iter().map(Verdict::visibility).collect())
     }
 
-    /// Derives people anew.
+    /// Derives and settles these users.
     pub async fn settle(&self, users: Vec<UserId>) -> Result<Settled, Error> {
         self.sweep.call(|reply| SweepCall::Settle(users, reply)).await
     }
 
-    /// Settles whoever is due.
+    /// Settles due users of these shards.
     pub async fn sweep(&self, shards: Shards, limit: u32) -> Result<Settled, Error> {
         self.sweep.call(|reply| SweepCall::Sweep(shards, limit, reply)).await
     }
 
-    /// Moves cold people to the archive.
+    /// Archives last seen and evicts sessions in these shards.
     pub async fn archive(&self, shards: Shards, limit: u32) -> Result<Archived, Error> {
         self.sweep.call(|reply| SweepCall::Archive(shards, limit, reply)).await
     }

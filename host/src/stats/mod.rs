@@ -1,7 +1,7 @@
 //! `GET /v1/stats` and `GET /v1/people/{user}`: what this host counted, and what the store knows.
 
-mod host_stats;
-mod metrics_text;
+mod metrics_stats;
+mod shared_stats;
 
-pub(crate) use host_stats::{HostInfo, OnlineCounter, SharedStats};
-pub(crate) use metrics_text::Figures;
+pub(crate) use metrics_stats::MetricsStats;
+pub(crate) use shared_stats::{HostInfo, OnlineCounter, SharedStats};

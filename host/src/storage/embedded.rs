@@ -1,4 +1,4 @@
-//! Sessions in this process, and the file that carries what must outlive it.
+//! Sessions in this process, and the file with what must outlive it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store};
 
 use crate::config::Config;
-use crate::jobs::{Plan, Turn};
+use crate::jobs::{Partition, SessionJobs};
 
 /// The embedded store and what it keeps on disk.
 pub(super) struct Embedded {
@@ -22,7 +22,7 @@ impl Embedded {
         let clock = Clock::system();
         let saved = file.load_saved(clock.now()).await.context("cannot read what the last run saved")?;
         if !saved.sessions.is_empty() {
-            tracing::info!(sessions = saved.sessions.len(), "goes on where the last run ended");
+            tracing::info!(sessions = saved.sessions.len(), "Sessions of the last run restored");
         }
         let topics = LocalTopics::new(clock.clone());
         let options =
@@ -31,22 +31,27 @@ impl Embedded {
         Ok(Self { memory, topics, file })
     }
 
-    pub(super) fn plan(&self, turn: Turn) -> Plan {
-        let everything = Shards { first: 0, end: self.memory.shards() };
-        Plan::Embedded(Arc::clone(&self.memory), turn.part(everything))
+    /// The jobs of each worker.
+    pub(super) fn jobs(&self, workers: u32) -> Vec<SessionJobs> {
+        let all = Shards { first: 0, end: self.memory.shards() };
+        let jobs = |index| {
+            let shards = Partition { index, count: workers }.of(all);
+            SessionJobs::Embedded { memory: Arc::clone(&self.memory), shards }
+        };
+        (0..workers).map(jobs).collect()
     }
 
-    /// What the last run saved is struck out: from now on this run is the truth.
+    /// Deletes the sessions that the last run saved: from now on this run's are current.
     pub(super) async fn opened(&self) -> Result<()> {
-        self.file.forget_saved().await.context("cannot strike out the last run's sessions")
+        self.file.forget_saved().await.context("cannot delete the last run's sessions")
     }
 
-    /// Saves every session, so that a restart is no event for anybody.
+    /// Saves every session, so that a graceful restart causes no presence events.
     pub(super) async fn save(&self) -> Result<()> {
         let sessions = self.memory.export();
         let count = sessions.len();
         self.file.save(self.memory.now(), sessions).await.context("cannot save the sessions")?;
-        tracing::info!(sessions = count, "saved");
+        tracing::info!(sessions = count, "Sessions saved");
         Ok(())
     }
 }

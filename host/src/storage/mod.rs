@@ -1,4 +1,4 @@
-//! Where the state of this host is: opened at start, handed to the functions, and closed at the end.
+//! The stores of this host: opened at start, handed to the functions, closed at the end.
 
 mod embedded;
 mod redis;
@@ -12,28 +12,30 @@ use anyhow::{Context, Result};
 use rollcall_store::{Copied, LastSeen, Policies, PostgresArchive, SqliteArchive, Store, Topics};
 
 use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
-use crate::jobs::{Plan, Turn};
+use crate::jobs::{SessionJobs, Supervisor};
 use crate::metrics::Metrics;
+use crate::runtime::{Checker, Platform};
 use crate::stats::OnlineCounter;
 
 use embedded::Embedded;
 use redis::Shared;
 
-/// Hosts on one Redis that start together begin to load who may see whom within this, each at its own moment.
-const SPREAD: Duration = Duration::from_secs(5);
+/// Hosts on one Redis begin to load the policy at a random time within this, so that hosts that start together do not load
+/// together.
+const LOAD_SPREAD: Duration = Duration::from_secs(5);
 
 /// The store, the archive, the topics and the policies.
 pub(crate) struct Storage {
-    /// Where sessions are.
+    /// The hot store.
     pub(crate) store: Arc<dyn Store>,
-    /// Where last seen is kept for ever.
+    /// The archive of last seen.
     pub(crate) archive: Arc<dyn LastSeen>,
-    /// Where what changes can be watched.
+    /// Topics of changes, and typing signals.
     pub(crate) topics: Arc<dyn Topics>,
-    /// Where it is kept who restricted, blocked, listed whom.
+    /// Restrictions, blocks, contacts and privacy.
     pub(crate) policies: Arc<dyn Policies>,
     hot: Hot,
-    /// Held for as long as the data directory is ours.
+    /// The lock on the data directory.
     _lock: Option<File>,
 }
 
@@ -43,9 +45,9 @@ enum Hot {
 }
 
 impl Storage {
-    /// Opens both, or says what is wrong. Tasks that keep connections alive run on the current runtime.
+    /// Opens the stores. Connections are maintained on the current runtime.
     pub(crate) async fn open(config: &Config) -> Result<Self> {
-        let lock = if needs_disk(config) { config.data.as_deref().map(take).transpose()? } else { None };
+        let lock = if needs_disk(config) { config.data.as_deref().map(lock).transpose()? } else { None };
         match &config.store {
             StoreUrl::Memory => {
                 let file = Arc::new(sqlite(config)?);
@@ -75,31 +77,41 @@ impl Storage {
         }
     }
 
-    /// What each of so many workers does although nobody calls.
-    pub(crate) fn plans(&self, workers: u32) -> Vec<Plan> {
-        match &self.hot {
-            Hot::Embedded(embedded) => (0..workers).map(|index| embedded.plan(Turn { index, of: workers })).collect(),
-            Hot::Redis(shared) => shared.plans(workers),
-        }
-    }
-
-    /// Within which time hosts that start together begin to load.
-    pub(crate) fn spread(&self) -> Duration {
-        match &self.hot {
-            Hot::Embedded(_) => Duration::ZERO,
-            Hot::Redis(_) => SPREAD,
-        }
-    }
-
-    /// What is counted of the store itself.
-    pub(crate) fn metrics(&self) -> Metrics {
-        match &self.hot {
+    /// The capabilities of the functions over these stores.
+    pub(crate) fn platform(&self, config: &Config, checker: Checker) -> Platform {
+        let metrics = match &self.hot {
             Hot::Embedded(_) => Metrics::default(),
             Hot::Redis(shared) => Metrics::with_redis(Arc::clone(&shared.store)),
+        };
+        Platform {
+            store: Arc::clone(&self.store),
+            archive: Arc::clone(&self.archive),
+            topics: Arc::clone(&self.topics),
+            policies: Arc::clone(&self.policies),
+            checker,
+            policy_memory: config.policy_memory,
+            rules: config.rules(),
+            metrics: Arc::new(metrics),
         }
     }
 
-    /// Where people are counted.
+    /// Starts the jobs that a host has once, on the current runtime. Returns the jobs of each worker.
+    pub(crate) fn start_jobs(&self, supervisor: &Supervisor, workers: u32) -> Vec<SessionJobs> {
+        match &self.hot {
+            Hot::Embedded(embedded) => embedded.jobs(workers),
+            Hot::Redis(shared) => shared.start_jobs(supervisor, workers),
+        }
+    }
+
+    /// Within which time hosts that start together begin to load the policy.
+    pub(crate) fn load_spread(&self) -> Duration {
+        match &self.hot {
+            Hot::Embedded(_) => Duration::ZERO,
+            Hot::Redis(_) => LOAD_SPREAD,
+        }
+    }
+
+    /// Counts the users who are online.
     pub(crate) fn online_counter(&self) -> OnlineCounter {
         match &self.hot {
             Hot::Embedded(embedded) => OnlineCounter::Embedded(Arc::clone(&embedded.memory)),
@@ -107,7 +119,7 @@ impl Storage {
         }
     }
 
-    /// Once the service is there for everybody to use.
+    /// To be called when the host serves requests.
     pub(crate) async fn opened(&self) -> Result<()> {
         match &self.hot {
             Hot::Embedded(embedded) => embedded.opened().await,
@@ -115,7 +127,7 @@ impl Storage {
         }
     }
 
-    /// Once nobody uses it any more.
+    /// To be called when the workers have ended.
     pub(crate) async fn close(&self) -> Result<()> {
         match &self.hot {
             Hot::Embedded(embedded) => embedded.save().await,
@@ -127,19 +139,19 @@ impl Storage {
     }
 }
 
-/// Opens only what is kept of who may see whom, for a program that is no host; with the lock, if the directory is taken.
+/// Opens only the policies, for a command that is no host. Also returns the lock on the data directory, if it took one.
 pub(crate) async fn policies(config: &Config) -> Result<(Arc<dyn Policies>, Option<File>)> {
     match (&config.store, &config.data) {
         (StoreUrl::Memory, None) => anyhow::bail!("with data = none the embedded store keeps nothing on disk"),
         (StoreUrl::Memory, Some(directory)) => {
-            let lock = take(directory).context("the embedded store is used by its host alone: stop that first")?;
+            let lock = lock(directory).context("only one process can use the embedded store: stop the host first")?;
             Ok((Arc::new(sqlite(config)?.policies()), Some(lock)))
         }
         (StoreUrl::Redis(url), _) => Ok((redis::open(config, url).await?, None)),
     }
 }
 
-/// Says where everything is, to people.
+/// Describes where data is kept, for the first lines of output.
 pub(crate) fn described(config: &Config) -> String {
     let disk = || match &config.data {
         Some(directory) => format!("in {}", directory.display()),
@@ -163,7 +175,7 @@ pub(crate) fn described(config: &Config) -> String {
     }
 }
 
-/// Where sessions are, in a word.
+/// The name of the hot store.
 pub(crate) fn store_name(config: &Config) -> &'static str {
     match &config.store {
         StoreUrl::Memory => "memory",
@@ -174,7 +186,7 @@ pub(crate) fn store_name(config: &Config) -> &'static str {
     }
 }
 
-/// Where last seen is kept for ever, in a word.
+/// The name of the archive.
 pub(crate) fn archive_name(config: &Config) -> &'static str {
     match (&config.store, &config.archive, &config.data) {
         (_, ArchiveUrl::Postgres(_), _) => "postgres",
@@ -188,8 +200,8 @@ fn needs_disk(config: &Config) -> bool {
     config.store == StoreUrl::Memory || config.archive == ArchiveUrl::Sqlite
 }
 
-/// The same policies with a copy on disk, where there is a directory for one. It only spares reading, so a host that cannot
-/// have it goes on without.
+/// The same policies with a copy on disk, if there is a data directory. The copy only saves reading, so a host that cannot
+/// have one runs without.
 fn copied(
     config: &Config,
     url: &Url,
@@ -197,24 +209,24 @@ fn copied(
     policies: Arc<dyn Policies>,
 ) -> (Option<File>, Arc<dyn Policies>) {
     let Some(directory) = &config.data else { return (lock, policies) };
-    match lock.map_or_else(|| take(directory), Ok) {
+    match lock.map_or_else(|| self::lock(directory), Ok) {
         Ok(lock) => {
             let identity = format!("{url} in {} shards", config.shards);
             let copied = Copied::open(policies, directory.join("policy.copy"), &identity);
             (Some(lock), Arc::new(copied))
         }
         Err(error) => {
-            tracing::info!("keeps no copy of who may see whom: {error:#}");
+            let error = format!("{error:#}");
+            tracing::info!(error, "Cannot keep a copy of the policy on disk; loading it from Redis at every start");
             (None, policies)
         }
     }
 }
 
-/// Makes the data directory if need be, and takes it for this process alone: two on one directory would each undo what
-/// the other keeps.
-fn take(directory: &Path) -> Result<File> {
+/// Creates the data directory if it is missing, and locks it: two processes would overwrite each other's data.
+fn lock(directory: &Path) -> Result<File> {
     std::fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make the data directory {}", directory.display()))?;
+        .with_context(|| format!("cannot create the data directory {}", directory.display()))?;
     let path = directory.join("lock");
     let file =
         File::create(&path).with_context(|| format!("cannot write to the data directory: {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Calls of whoever runs the service: what this host counted, and everything that is known about one person.
+//! Calls for operators: this host's statistics, and everything known about one user.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +8,37 @@ use rollcall_core::policy::Ruling;
 use rollcall_core::{Error, State, UserId};
 
 use super::{Edge, only};
-use crate::stats::Figures;
+use crate::stats::MetricsStats;
 
-/// How long a look-up may take before the store counts as away: longer than Redis is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a look-up may take before the store counts as unavailable. Longer than the Redis timeout.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Edge {
-    /// What this host counted. A store that is away is part of the answer, not a reason to give none.
+    /// This host's statistics. An unavailable store is part of the answer, not an error.
     pub(super) async fn stats(&self) -> Result<Reply, Error> {
         let platform = &self.functions.platform;
-        let (store, here, hot) = tokio::join!(self.look(), self.shared_stats.here(), self.shared_stats.hottest());
-        let Figures { mut gateway, totals, times } = Figures::read(&platform.metrics.text());
+        let (store, here, hot) =
+            tokio::join!(self.probe_store(), self.shared_stats.online(), self.shared_stats.most_watched());
+        let MetricsStats { mut gateway, totals, times } = MetricsStats::read(&platform.metrics.text());
         gateway.hot = hot;
-        let about = &self.shared_stats.about;
-        let (host, rules) = (about.host(platform.topics.now()), about.rules());
+        let info = &self.shared_stats.info;
+        let (host, rules) = (info.host(platform.topics.now()), info.rules());
         Ok(responses::stats(&Stats { host, rules, store, people: PeopleStats { here }, gateway, totals, times }))
     }
 
-    /// Looks up in the store somebody who was never there.
-    async fn look(&self) -> StoreStats {
+    /// Loads a user who does not exist, to measure the store.
+    async fn probe_store(&self) -> StoreStats {
         let began = Instant::now();
         let look = async {
             let users = vec![UserId::parse("rollcall/canary")?];
             only(self.functions.platform.store.load_many(users).await?.sessions)
         };
-        let answers = matches!(tokio::time::timeout(PATIENCE, look).await, Ok(Ok(_)));
+        let answers = matches!(tokio::time::timeout(LOOK_UP_TIMEOUT, look).await, Ok(Ok(_)));
         StoreStats { answers, took_ms: began.elapsed().as_secs_f64() * 1000.0 }
     }
 
-    /// Everything that is known about one person, which is read here and decided nowhere: the state is what the person would
-    /// be told. A policy that keeps no settings and an archive that is away leave a gap in the answer, and no more.
+    /// Everything known about one user. The state is what the user would see of themselves. A policy without settings, or an
+    /// unavailable archive, only leaves a gap in the answer.
     pub(super) async fn person(&self, user: UserId) -> Result<Reply, Error> {
         let (functions, platform) = (&self.functions, &self.functions.platform);
         let itself = || vec![user.clone()];
@@ -51,9 +52,9 @@ impl Edge {
         );
         let (loaded, own) = (loaded?, own.ok());
         let session = only(loaded.sessions)?;
-        let hidden = || Error::Other("a person is hidden from themselves".to_owned());
+        let hidden = || Error::Other("the user is hidden from themselves".to_owned());
         let state = match (only(views?), &archived) {
-            // Of whom no device is kept, and `query` cannot tell for want of the archive, is gone.
+            // Without devices, and with `query` failing for want of the archive, the user is offline.
             (Err(_), Err(_)) if session.devices.is_empty() => State::Offline,
             (view, _) => view?.ok_or_else(hidden)?.published.state,
         };
@@ -71,10 +72,10 @@ impl Edge {
         }))
     }
 
-    /// The metrics, with how many people are here as of now: in Redis nobody counts them otherwise.
+    /// The metrics. How many users are online is counted for each scrape: on Redis no job counts it.
     pub(super) async fn metrics(&self) -> Reply {
         let metrics = &self.functions.platform.metrics;
-        metrics.here(self.shared_stats.here().await);
+        metrics.users_online(self.shared_stats.online().await);
         pages::metrics(&metrics.text())
     }
 }

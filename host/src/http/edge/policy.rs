@@ -59,13 +59,13 @@ impl Edge {
         let good = changes.good.clone();
         let outcomes = if good.is_empty() { Vec::new() } else { self.functions.apply(good).await? };
         if outcomes.iter().any(Result::is_ok) {
-            self.followers.in_force().await?;
+            self.policy_sync.in_force().await?;
         }
         Ok(responses::changes(changes, &outcomes))
     }
 
     async fn change(&self, change: Change) -> Result<(), Error> {
         only(self.functions.apply(vec![change]).await?)?;
-        self.followers.in_force().await
+        self.policy_sync.in_force().await
     }
 }

@@ -76,13 +76,7 @@ pub(crate) fn run() -> Result<Section> {
 }
 
 /// Beats against `SET`s, in turn.
-async fn compare(
-    section: &mut Section,
-    functions: &Functions,
-    server: &Server,
-    people: u64,
-    goal: Goal,
-) -> Result<()> {
+async fn compare(section: &mut Section, functions: &Functions, server: &Server, people: u64, goal: Goal) -> Result<()> {
     let (mut comparison, mut by_cpu) = (Comparison::default(), Comparison::default());
     let mut random = Random::new(people);
     let pid = server.process_id().context("the server is gone")?;
@@ -126,8 +120,7 @@ async fn slice(functions: &Functions, random: &mut Random, people: u64) -> Resul
     let mut batch = || (0..BATCH).map(|_| users::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
     let batches = (0..BEATS / BATCH).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
-    let mut calls =
-        stream::iter(batches).map(|beats| functions.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
+    let mut calls = stream::iter(batches).map(|beats| functions.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
     while let Some(answers) = calls.next().await {
         for answer in answers? {
             answer?;

@@ -65,7 +65,7 @@ fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
             |outcome: &str| -> f64 { hosts.iter().map(|host| settled(host, outcome)).fold(0.0, |sum, one| sum + one) };
         let published = counted("published");
         if published >= PEOPLE as f64 {
-            return Ok([published, counted("vain") + counted("stale")]);
+            return Ok([published, counted("unchanged") + counted("stale")]);
         }
         ensure!(std::time::Instant::now() < give_up, "only {published} of {PEOPLE} people were published as offline");
     }

@@ -1,36 +1,36 @@
-//! What the host counted, as the answer to `/v1/stats` has it: read from the host's own metrics, as Prometheus would.
+//! The counters and histograms of `/v1/stats`, read from the text of the host's own metrics, as Prometheus would.
 //!
-//! The library that counts does not give a histogram back other than as text, and counting everything twice would cost
-//! each call something, all the time, for a page that is open now and then. Reading takes a fraction of a millisecond.
+//! `prometheus-client` exposes neither the buckets of a histogram nor the members of a family other than as text. Counting
+//! everything twice would cost every call; parsing costs a fraction of a millisecond per `/v1/stats`.
 
 use rollcall_api::responses::{GatewayStats, Histogram, Times, Totals};
 
-/// What the metrics say.
+/// The part of `/v1/stats` that the metrics contain.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
-    /// Connections, and what they watch; who is watched most is not among the metrics.
+pub(crate) struct MetricsStats {
+    /// Connections and watchers; the most watched users are not among the metrics.
     pub(crate) gateway: GatewayStats,
-    /// How often what happened.
+    /// Counters.
     pub(crate) totals: Totals,
-    /// How long it took.
+    /// Histograms.
     pub(crate) times: Times,
 }
 
-impl Figures {
-    /// Reads the metrics' text. What is not there counts as nothing.
+impl MetricsStats {
+    /// Reads the metrics' text. A missing metric reads as zero.
     pub(crate) fn read(text: &str) -> Self {
-        let mut figures = Self::default();
+        let mut stats = Self::default();
         for line in text.lines().filter_map(Line::read) {
-            figures.connect(&line);
-            figures.count(&line);
-            figures.time(&line);
+            stats.connect(&line);
+            stats.count(&line);
+            stats.time(&line);
         }
-        for histogram in [&mut figures.times.settle_lag, &mut figures.times.topic_lag, &mut figures.times.request] {
+        for histogram in [&mut stats.times.settle_lag, &mut stats.times.topic_lag, &mut stats.times.request] {
             if histogram.buckets.is_empty() {
                 histogram.buckets.push((None, 0));
             }
         }
-        figures
+        stats
     }
 
     fn connect(&mut self, line: &Line<'_>) {
@@ -38,7 +38,7 @@ impl Figures {
         match (line.name, line.label("of")) {
             ("rollcall_connections", _) => gateway.connections = line.count(),
             ("rollcall_watchers", _) => gateway.watchers = line.count(),
-            ("rollcall_watched_people", _) => gateway.people = line.count(),
+            ("rollcall_watched_users", _) => gateway.people = line.count(),
             ("rollcall_watched_conversations", _) => gateway.conversations = line.count(),
             ("rollcall_streams", Some("socket")) => gateway.sockets = line.count(),
             ("rollcall_streams", Some("subscribe")) => gateway.streams = line.count(),
@@ -57,7 +57,7 @@ impl Figures {
                 Some("offline") => totals.transitions.offline += line.count(),
                 _ => {}
             },
-            "rollcall_told_total" => totals.told += line.count(),
+            "rollcall_updates_sent_total" => totals.told += line.count(),
             "rollcall_http_requests_total" => {
                 totals.requests += line.count();
                 let status = line.label("status").and_then(|status| status.parse::<u16>().ok());
@@ -75,7 +75,7 @@ impl Figures {
         }
     }
 
-    /// A histogram that has a label is added up over its values, or kept by them.
+    /// A labelled histogram is either summed over its label or kept per label.
     fn time(&mut self, line: &Line<'_>) {
         let Some((family, part)) = line.name.rsplit_once("_seconds_") else { return };
         let times = &mut self.times;
@@ -97,7 +97,7 @@ impl Figures {
     }
 }
 
-/// Adds to the bucket of this bound. All histograms of a family have the same bounds, and tell them in order.
+/// Adds to the bucket of this bound. All histograms of a family have the same bounds, in order.
 fn add(histogram: &mut Histogram, bound: Option<f64>, count: u64) {
     match histogram.buckets.iter_mut().find(|(known, _)| *known == bound) {
         Some((_, counted)) => *counted += count,
@@ -105,12 +105,12 @@ fn add(histogram: &mut Histogram, bound: Option<f64>, count: u64) {
     }
 }
 
-/// A bound in milliseconds; none: any time.
+/// A bound in milliseconds, or `None` for infinity.
 fn bound(le: Option<&str>) -> Option<f64> {
     le.and_then(|seconds| seconds.parse::<f64>().ok()).filter(|seconds| seconds.is_finite()).map(milliseconds)
 }
 
-/// To the nanosecond: more digits than that are the noise of the multiplication.
+/// Rounded to the nanosecond, which removes the noise of the multiplication.
 fn milliseconds(seconds: f64) -> f64 {
     (seconds * 1e9).round() / 1e6
 }
@@ -124,7 +124,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// None for a comment, and for what is no such line.
+    /// `None` for comments and anything else that is no sample.
     fn read(line: &'a str) -> Option<Self> {
         if line.starts_with('#') {
             return None;
@@ -137,14 +137,14 @@ impl<'a> Line<'a> {
         Some(Self { name, labels, value: value.parse().ok()? })
     }
 
-    /// A label's value. No label here holds anything from outside, so none has a comma or a quote in it.
+    /// A label's value. Labels hold constants only, so none contains a comma or a quote.
     fn label(&self, name: &str) -> Option<&'a str> {
         let values = self.labels.split(',').filter_map(|label| label.split_once('='));
         values.filter(|(label, _)| *label == name).map(|(_, value)| value.trim_matches('"')).next()
     }
 
     fn count(&self) -> u64 {
-        // A number of times, below 2^53; a gauge may dip below nothing for a moment between two workers.
+        // A count, below 2^53. A gauge may be negative for a moment between the updates of two workers.
         self.value.max(0.0) as u64
     }
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_counted_is_found_in_the_metrics() {
+    fn every_counter_is_read_from_the_metrics() {
         let metrics = Metrics::default();
         metrics.beaten(5);
         metrics.committed(&[Some(State::Online), Some(State::Offline), None], &[const { Ok(Committed::Applied) }; 3]);
@@ -178,13 +178,13 @@ mod tests {
         metrics.store_call("load", ms(0.5), false);
         metrics.replaced("query");
         metrics.connected();
-        metrics.hub.told(7);
+        metrics.hub.sent(7);
         metrics.hub.repaired(2);
         metrics.hub.opened("socket");
         metrics.hub.opened("subscribe");
         metrics.hub.opened("subscribe");
         metrics.hub.watching(Sizes::default(), Sizes { watchers: 3, users: 4, conversations: 1 });
-        let Figures { gateway, totals, .. } = Figures::read(&metrics.text());
+        let MetricsStats { gateway, totals, .. } = MetricsStats::read(&metrics.text());
         assert_eq!((totals.heartbeats, totals.transitions.online, totals.transitions.offline), (5, 1, 1));
         assert_eq!((totals.transitions.sum(), totals.told, totals.requests, totals.failures), (2, 7, 2, 1));
         assert_eq!((totals.archived, totals.repaired, totals.store_errors, totals.replacements), (3, 2, 1, 1));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_kept_by_what_took_them_and_added_up_where_it_does_not_matter() {
+    fn histograms_are_kept_per_label_or_summed() {
         let metrics = Metrics::default();
         metrics.called("heartbeat", ms(0.3));
         metrics.called("heartbeat", ms(10_000.0));
@@ -201,25 +201,26 @@ mod tests {
         let settled = |lag| Settled { lags: vec![Span(lag)], ..Settled::default() };
         metrics.settled("expiry", &settled(3));
         metrics.settled("sweep", &settled(700));
-        metrics.hub.heard_after(1);
-        let Times { settle_lag, topic_lag, request, functions, store } = Figures::read(&metrics.text()).times;
+        metrics.hub.received_after(1);
+        let Times { settle_lag, topic_lag, request, functions, store } = MetricsStats::read(&metrics.text()).times;
         let heartbeat = &functions["heartbeat"];
         assert_eq!((heartbeat.count, heartbeat.sum_ms), (2, 10_000.3));
         assert_eq!(heartbeat.buckets.first(), Some(&(Some(0.001), 0)));
         assert!(heartbeat.buckets.contains(&(Some(1.024), 1)) && heartbeat.buckets.contains(&(Some(0.256), 0)));
-        assert_eq!(heartbeat.buckets.last(), Some(&(None, 2)), "what took longer than all bounds");
+        assert_eq!(heartbeat.buckets.last(), Some(&(None, 2)), "above every bound");
         assert_eq!(functions["query"].buckets.first(), Some(&(Some(0.001), 1)));
-        assert_eq!((settle_lag.count, settle_lag.sum_ms), (2, 703.0), "whatever noticed it");
+        assert_eq!((settle_lag.count, settle_lag.sum_ms), (2, 703.0), "summed over causes");
         assert!(settle_lag.buckets.contains(&(Some(4.0), 1)) && settle_lag.buckets.contains(&(Some(1024.0), 2)));
         assert!(settle_lag.buckets.is_sorted_by_key(|(bound, _)| bound.unwrap_or(f64::INFINITY)));
         assert_eq!((topic_lag.count, topic_lag.sum_ms), (1, 1.0));
-        assert_eq!((request.buckets, store.len()), (vec![(None, 0)], 0), "nothing was asked yet");
+        assert_eq!((request.buckets, store.len()), (vec![(None, 0)], 0), "no requests yet");
     }
 
     #[test]
-    fn what_is_no_metric_is_passed_over() {
-        let figures =
-            Figures::read("# EOF\n\nrollcall_heartbeats_total\nrollcall_told_total{of=\"x\" 5\n{} 1\nx NaN\n");
-        assert_eq!(figures.totals, Totals::default());
+    fn lines_that_are_no_samples_are_skipped() {
+        let stats = MetricsStats::read(
+            "# EOF\n\nrollcall_heartbeats_total\nrollcall_updates_sent_total{of=\"x\" 5\n{} 1\nx NaN\n",
+        );
+        assert_eq!(stats.totals, Totals::default());
     }
 }
