@@ -1,7 +1,7 @@
-//! Lists the files of the console, so that `main` can embed them: see `src/embedded.rs` and `src/console.rs`.
+//! Lists the files of the console, so that `main` can embed them: see `src/embedded.rs` and `src/http/console.rs`.
 //!
-//! The folder is ROLLCALL_CONSOLE, which `cargo xtask build` fills. Where it is not there the list is empty, and the program
-//! says in place of the console how to build it.
+//! The folder is ROLLCALL_CONSOLE, which `cargo xtask build` fills. If it is missing the list is empty, and the program
+//! explains how to build the console instead of serving it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut text = String::from("/// The console's files, by their paths on the server.\n");
     text.push_str("pub(crate) static CONSOLE: &[(&str, &[u8])] = &[\n");
     for file in files {
-        let name = file.strip_prefix(&folder)?.to_str().ok_or("a file of the console has a name that is no text")?;
+        let name = file.strip_prefix(&folder)?.to_str().ok_or("a file of the console has a name that is not UTF-8")?;
         let path = if name == "index.html" { "/".to_owned() } else { format!("/{}", name.replace('\\', "/")) };
         writeln!(text, "    ({path:?}, include_bytes!({:?})),", file.display().to_string())?;
     }

@@ -1,5 +1,5 @@
-//! What ships inside the binary: the functions, compiled ahead of time by `precompile`, and the console. Only `main` uses this
-//! file, so that the library, and `precompile` with it, can be built before any component is.
+//! What the binary contains: the functions, compiled ahead of time by `precompile`, and the console. Only `main` uses this
+//! file, so the library and `precompile` can be built before any component.
 
 include!(concat!(env!("OUT_DIR"), "/console.rs"));
 

@@ -1,7 +1,7 @@
-//! The Rollcall host: runs the functions in wasmtime, gives them their store, and opens them to HTTP.
+//! The Rollcall host: runs the functions in wasmtime, provides their capabilities, and serves them over HTTP.
 //!
-//! A request meets, in this order, the edge, a worker's function handles of warm functions, and the store. Every decision on the way
-//! is made inside a component; this crate only carries.
+//! A request passes `http`, a warm function in `runtime`, and `storage`. Watchers are served by `hub`, background work is in
+//! `jobs`. Every decision is made inside a component; this crate only carries data.
 
 pub mod cli;
 pub mod config;
@@ -13,7 +13,7 @@ pub mod runtime;
 mod stats;
 mod storage;
 
-/// A call takes and gives back hundreds of small pieces of memory on the same thread; the system's allocator spends a
-/// quarter of a heartbeat on that (docs/adr/0009).
+/// A call makes hundreds of small allocations on one thread. The system's allocator takes a quarter of a heartbeat's time for
+/// them (docs/adr/0009).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! The `rollcall` program: reads the command line and the configuration, starts logging, and does what was asked.
+//! The `rollcall` program: reads the command line and the configuration, starts logging, and runs the command.
 
 mod embedded;
 
@@ -48,17 +48,17 @@ fn token(args: &TokenArgs) -> Result<()> {
     print(&format!("{}\n", args.mint(&config, now)?))
 }
 
-/// What is said about it goes to standard error: what was asked for may go to standard output.
+/// Messages go to standard error: an export may go to standard output.
 fn restrictions(command: &RestrictionsCommand) -> Result<()> {
     let config = load(&command.settings().0)?.config;
     start_logging(&config)?;
-    let said = rollcall_host::cli::restrictions(command, &config)?;
-    std::io::stderr().write_all(said.as_bytes()).context("cannot write to standard error")
+    let message = rollcall_host::cli::restrictions(command, &config)?;
+    std::io::stderr().write_all(message.as_bytes()).context("cannot write to standard error")
 }
 
-/// For what only looks at a host that is somewhere else.
-fn block_on(look: impl Future<Output = Result<()>>) -> Result<()> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(look)
+/// Runs a command that only talks to a host.
+fn block_on(command: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }
 
 fn load(flags: &Flags) -> Result<Loaded> {
@@ -66,7 +66,7 @@ fn load(flags: &Flags) -> Result<Loaded> {
     Ok(Loaded::read(flags, &variables)?)
 }
 
-/// Prints without panicking where the reader has gone, as `println!` would.
+/// Prints without the panic of `println!` when the reader has gone.
 fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }

@@ -121,7 +121,7 @@ fn file_that_is_not_there_is_named_with_who_named_it() {
 }
 
 #[test]
-fn preset_sets_the_times_that_are_not_given() {
+fn preset_sets_times_that_are_not_given() {
     assert_eq!(config("preset = \"brisk\"").rules(), Rules::BRISK);
     assert_eq!(config("preset = \"lenient\"").rules(), Rules::LENIENT);
     let mixed = load(Some("interval = \"20s\""), &[], &["--preset", "brisk"]).unwrap().config;
@@ -140,7 +140,7 @@ fn unknown_key_is_refused_by_name_with_what_was_meant() {
     );
     assert_eq!(
         refusal(Some("[unheard_of_things]\nx = 1"), &[], &[]),
-        "rollcall.toml:1: there is no setting `unheard_of_things`; `rollcall config --example` shows all there are"
+        "rollcall.toml:1: there is no setting `unheard_of_things`; `rollcall config --example` lists all settings"
     );
 }
 
@@ -197,8 +197,8 @@ fn bad_values_of_every_kind_are_refused() {
     let refused = [
         ("listen = \"localhost\"", "`listen`: `localhost` (rollcall.toml:1) is not an IP address with a port"),
         ("listen = 8080", "`listen`: `8080` (rollcall.toml:1) is not a string"),
-        ("store = \"disk\"", "`store`: `disk` (rollcall.toml:1) is no store, which is `memory`, `redis://…`"),
-        ("archive = \"tape\"", "`archive`: `tape` (rollcall.toml:1) is no archive, which is `with-store`"),
+        ("store = \"disk\"", "`store`: `disk` (rollcall.toml:1) is no store; use `memory`, `redis://…`"),
+        ("archive = \"tape\"", "`archive`: `tape` (rollcall.toml:1) is no archive; use `with-store`"),
         ("notice = \"none\"", "`notice`: `none` (rollcall.toml:1) is none of `both`, `notifications`, `sweep`"),
         ("data = \"\"", "`data`: `` (rollcall.toml:1) is empty"),
         ("token_key = \"\"", "`token_key`: `` (rollcall.toml:1) is empty"),

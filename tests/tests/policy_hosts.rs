@@ -556,7 +556,7 @@ fn import_into_embedded_store_while_host_down() {
     let host = Host::start_in(Path::new(&data), &[]);
     let output = restrictions(&["import", &path, "--data", &data]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("stop that first"), "{said}");
+    assert!(!output.status.success() && said.contains("stop the host first"), "{said}");
     host.stop();
     done(&restrictions(&["import", &path, "--data", &data]));
     let host = Host::start_in(Path::new(&data), &[]);

@@ -1,6 +1,6 @@
 //! Compiles components ahead of time for the `rollcall` binary of the same build: `precompile IN.wasm OUT.cwasm …`.
 //!
-//! It is a program of its own because `rollcall` embeds what this writes.
+//! A separate program, because `rollcall` embeds its output.
 
 use anyhow::{Context, Result, bail};
 

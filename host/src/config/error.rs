@@ -1,4 +1,4 @@
-//! Why a configuration is refused. Every message names the setting, what was given, and where.
+//! Why a configuration is refused. Every message names the setting, the value and its source.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use thiserror::Error;
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody gave it.
+    /// It was not given.
     Default,
-    /// Nobody gave it, and a preset other than the default was chosen.
+    /// It was not given, and comes from a preset other than the default.
     Preset,
     /// The file.
     File {
@@ -47,7 +47,7 @@ pub enum ConfigError {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Who named it.
+        /// What named it.
         origin: Origin,
         /// Why.
         error: std::io::Error,
@@ -85,7 +85,7 @@ pub enum ConfigError {
         name: &'static str,
         /// The value, without passwords.
         value: String,
-        /// Who gave it.
+        /// Its source.
         origin: Origin,
         /// The rule, as a clause.
         rule: String,
@@ -106,16 +106,16 @@ pub enum ConfigError {
         /// Why.
         error: KeyError,
     },
-    /// What tokens must say is set, but nothing checks tokens.
-    #[error("`{name}` is set, but without a `token_key` no token is looked at: set `token_key`, or leave `{name}` out")]
+    /// A claim is required, but there is no key to check tokens with.
+    #[error("`{name}` is set, but tokens are not checked without a `token_key`: set `token_key`, or remove `{name}`")]
     Unchecked {
         /// The setting.
         name: &'static str,
     },
-    /// Anybody could be anybody, for everybody on the network.
+    /// Any client on the network could act as any user.
     #[error(
-        "`listen`: {listen} is not loopback, and there is no `token_key`: whoever can reach it could act as anybody. \
-         Serve on 127.0.0.1 only, or make a key and give it: \
+        "`listen`: {listen} is not loopback, and there is no `token_key`: every client could act as any user. \
+         Listen on 127.0.0.1 only, or create a key and pass it: \
          `openssl rand -hex 32 > token.key`, then `--token-key token.key`"
     )]
     Exposed {
@@ -127,11 +127,11 @@ pub enum ConfigError {
 fn hint(meant: Option<&str>) -> String {
     match meant {
         Some(name) => format!("; did you mean `{name}`?"),
-        None => "; `rollcall config --example` shows all there are".to_owned(),
+        None => "; `rollcall config --example` lists all settings".to_owned(),
     }
 }
 
-/// A value fit to be shown: what stands before the `@` of an address may be a password.
+/// A value without the credentials of a URL.
 pub(super) fn shown(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,8 +1,7 @@
-//! The places that settings come from, each read into a layer; a later layer covers an earlier one.
+//! The sources of settings. Each is read into a layer; a later layer overrides an earlier one.
 //!
-//! A layer holds what was given, unread, and where: reading a value belongs to its kind, and happens once, when it is
-//! known which layer won. A name that is no setting is refused here, because a misspelt setting that is silently
-//! ignored is the most expensive kind.
+//! A layer holds raw values and their sources. A value is parsed once, when it is known which layer won. An unknown name is
+//! refused here, because a misspelt setting that is ignored is the most expensive mistake.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,18 +14,18 @@ use super::settings::{SETTINGS, Setting, bare};
 use super::suggestion::nearest;
 use super::value::Value;
 
-/// Every variable of ours begins like this.
+/// The prefix of all variables.
 const PREFIX: &str = "ROLLCALL_";
 
 /// The variable that names the config file.
 pub(super) const CONFIG_VARIABLE: &str = "ROLLCALL_CONFIG";
 
-/// Variables with our prefix that are not settings: the file, the token that `watch` and `top` show, and some that only
-/// building and testing read.
+/// Variables with the prefix that are not settings: the file, the token of `watch` and `top`, and some for building and
+/// testing.
 const OTHER_VARIABLES: [&str; 6] =
     [CONFIG_VARIABLE, "ROLLCALL_TOKEN", "ROLLCALL_COMPONENTS", "ROLLCALL_CONSOLE", "ROLLCALL_BIN", "ROLLCALL_SIM_SEED"];
 
-/// A value as it was given.
+/// A value before parsing.
 #[derive(Debug, Clone, PartialEq)]
 enum Raw {
     Variable(String),
@@ -34,18 +33,18 @@ enum Raw {
     File(toml::Value),
 }
 
-/// What was given, by setting.
+/// The given values, by setting.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layer(BTreeMap<&'static str, (Raw, Origin)>);
 
 impl Layer {
-    /// What a file says. `path` is for messages.
+    /// The layer of a file. `path` is for messages.
     pub(super) fn from_file(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let origin = |at: usize| {
             let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
             Origin::File { path: path.to_owned(), line }
         };
-        // The library's own message quotes the line, which may hold a password.
+        // The library's own message quotes the line, which may contain a password.
         let keys: BTreeMap<Spanned<String>, toml::Value> =
             toml::from_str(text).map_err(|error| ConfigError::Syntax {
                 origin: origin(error.span().map_or(0, |span| span.start)),
@@ -64,7 +63,7 @@ impl Layer {
         Ok(layer)
     }
 
-    /// What the environment says.
+    /// The layer of the environment.
     pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> Result<Self, ConfigError> {
         let mut layer = Self::default();
         for (name, value) in variables {
@@ -87,7 +86,7 @@ impl Layer {
         Ok(layer)
     }
 
-    /// What the command line says: the texts of each flag that was given.
+    /// The layer of the command line: the texts of each flag that was given.
     pub fn from_flags(given: impl IntoIterator<Item = (&'static Setting, Vec<String>)>) -> Self {
         let flag = |(setting, texts): (&'static Setting, Vec<String>)| {
             (setting.name, (Raw::Flag(texts), Origin::Flag(format!("--{}", setting.flag()))))
@@ -95,13 +94,13 @@ impl Layer {
         Self(given.into_iter().map(flag).collect())
     }
 
-    /// This layer, covered by another.
-    pub(super) fn under(mut self, cover: Self) -> Self {
-        self.0.extend(cover.0);
+    /// This layer, overridden by another.
+    pub(super) fn under(mut self, over: Self) -> Self {
+        self.0.extend(over.0);
         self
     }
 
-    /// Reads a setting, if it was given.
+    /// Parses a setting, if it was given.
     pub(super) fn read<T: Value>(&self, name: &'static str) -> Result<Option<T>, ConfigError> {
         let Some((raw, _)) = self.0.get(name) else { return Ok(None) };
         let read = match raw {
@@ -109,11 +108,11 @@ impl Layer {
             Raw::Flag(texts) => T::parse_all(texts),
             Raw::File(value) => T::from_toml(value),
         };
-        read.map(Some).map_err(|rule| self.fault(name, rule))
+        read.map(Some).map_err(|rule| self.bad_value(name, rule))
     }
 
-    /// That a setting breaks a rule. It says what was given, if anything was.
-    pub(super) fn fault(&self, name: &'static str, rule: String) -> ConfigError {
+    /// The error for a setting that breaks a rule, with the given value.
+    pub(super) fn bad_value(&self, name: &'static str, rule: String) -> ConfigError {
         let value = match self.0.get(name).map(|(raw, _)| raw) {
             None => String::new(),
             Some(Raw::Variable(text)) => text.clone(),
@@ -124,20 +123,20 @@ impl Layer {
         ConfigError::BadValue { name, value: shown(&value), origin, rule }
     }
 
-    /// Who gave a setting, if anybody did.
+    /// The source of a setting, if it was given.
     pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
         self.0.get(name).map(|(_, origin)| origin)
     }
 }
 
-/// What was meant by a variable: the prefix, which every name shares, does not count as likeness.
+/// The variable that was probably meant. The prefix, which all share, does not count.
 fn nearest_variable(name: &str, known: &[String]) -> Option<String> {
     let stem = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     let stems: Vec<String> = known.iter().map(|name| stem(name)).collect();
     nearest(&stem(name), stems.iter().map(String::as_str)).map(|found| format!("{PREFIX}{found}"))
 }
 
-/// Kubernetes tells every pod about the services beside it, and a service called `rollcall` or `rollcall-redis` gets our
+/// Kubernetes sets variables for every service of the namespace, and a service called `rollcall` or `rollcall-redis` gets our
 /// prefix: `ROLLCALL_SERVICE_HOST`, `ROLLCALL_PORT=tcp://…`, `ROLLCALL_REDIS_PORT_6379_TCP_ADDR`.
 fn is_service_link(name: &str, value: &OsStr) -> bool {
     let port = |(_, rest): (&str, &str)| rest.starts_with(|c: char| c.is_ascii_digit());

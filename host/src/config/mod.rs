@@ -1,11 +1,11 @@
-//! The configuration: one table of settings, four places they come from, one checked result.
+//! The configuration: one table of settings, four sources, one checked result.
 //!
-//! A flag covers a variable, a variable covers the file, the file covers the defaults. Whatever is wrong — a name, a
-//! value, a combination — is found at start and named together with where it came from; nothing is ignored.
+//! A flag overrides a variable, a variable the file, and the file the defaults. A wrong name, value or combination is found
+//! at start and reported with its source; nothing is ignored.
 //!
-//! Deliberately absent: changing a setting of a running host, and keys as settings. A key is always a file, so that it
-//! is never seen in a list of processes, in a log or in what `rollcall config` prints. A password in a URL belongs into
-//! a variable or the file for the same reason; wherever a URL is shown, it is left out.
+//! Deliberately absent: changing a setting of a running host, and keys as settings. A key is always a file, so that it is
+//! never seen in a list of processes, in a log or in the output of `rollcall config`. For the same reason a password in a
+//! URL belongs into a variable or the file; wherever a URL is shown, the password is left out.
 
 mod error;
 mod layer;
@@ -32,7 +32,7 @@ pub use value::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Val
 use crate::hub::HubOptions;
 use layer::CONFIG_VARIABLE;
 
-/// What the command line says about the configuration.
+/// The settings of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     /// The file that `--config` names.
@@ -41,7 +41,7 @@ pub struct Flags {
     pub given: Layer,
 }
 
-/// A configuration, and where its values came from.
+/// A configuration, and the source of each value.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The configuration.
@@ -50,7 +50,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads the file, if one is named, the environment and the flags, and checks what comes of it.
+    /// Reads the file, if one is named, the environment and the flags, and checks the result.
     pub fn read(flags: &Flags, variables: &[(OsString, OsString)]) -> Result<Self, ConfigError> {
         let file = match config_file(flags, variables) {
             Some((path, origin)) => {
@@ -65,12 +65,12 @@ impl Loaded {
         let config = Config::assemble(&given, &times)?;
         config.rules().check().map_err(|invalid| {
             let name = SETTINGS.iter().map(|setting| setting.name).find(|name| *name == invalid.field);
-            given.fault(name.unwrap_or("preset"), invalid.rule)
+            given.bad_value(name.unwrap_or("preset"), invalid.rule)
         })?;
         Ok(Self { config, given })
     }
 
-    /// Where the value of a setting came from.
+    /// The source of a setting's value.
     pub fn origin(&self, setting: &Setting) -> Origin {
         if let Some(origin) = self.given.origin(setting.name) {
             return origin.clone();
@@ -79,13 +79,13 @@ impl Loaded {
         if by_preset { Origin::Preset } else { Origin::Default }
     }
 
-    /// The configuration in force as TOML, with where each value came from.
+    /// The configuration in force as TOML, with the source of each value.
     pub fn to_toml(&self) -> String {
         render::effective(self)
     }
 }
 
-/// The config file, if one is named, and by whom.
+/// The config file, if one is named, and what named it.
 fn config_file<'a>(flags: &'a Flags, variables: &'a [(OsString, OsString)]) -> Option<(&'a Path, Origin)> {
     if let Some(path) = &flags.file {
         return Some((path, Origin::Flag("--config".to_owned())));
@@ -95,7 +95,7 @@ fn config_file<'a>(flags: &'a Flags, variables: &'a [(OsString, OsString)]) -> O
 }
 
 impl Config {
-    /// The times by which the functions decide.
+    /// The rules of the functions.
     pub fn rules(&self) -> Rules {
         Rules {
             interval: self.interval,
@@ -108,7 +108,7 @@ impl Config {
         }
     }
 
-    /// What one request may ask for.
+    /// The limits of one request.
     pub fn limits(&self) -> Limits {
         Limits {
             query_ids: self.query_ids,
@@ -118,12 +118,12 @@ impl Config {
         }
     }
 
-    /// How connections that stay are treated.
+    /// The settings of a hub.
     pub(crate) fn hub_options(&self) -> HubOptions {
         HubOptions { recheck: self.recheck, crowd: self.crowd, crowd_interval: self.crowd_interval }
     }
 
-    /// How callers are known. Reads the key file; without one, refuses to serve anything but loopback.
+    /// How callers are authenticated. Reads the key file; without one, only loopback may be served.
     pub fn access(&self) -> Result<Access, ConfigError> {
         let Some(path) = &self.token_key else { return self.open_access() };
         let read = std::fs::read_to_string(path);
@@ -132,7 +132,7 @@ impl Config {
         Ok(Access::Keyed { keys, expect: self.expect() })
     }
 
-    /// What tokens must say beside the caller.
+    /// The claims that tokens must have beside the user.
     pub fn expect(&self) -> Expect {
         Expect { issuer: self.token_issuer.clone(), audience: self.token_audience.clone() }
     }

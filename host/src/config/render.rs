@@ -1,26 +1,25 @@
-//! The two texts that are made from the settings: the example file, and the configuration in force. Both are TOML that
-//! reads back to what they were made from.
+//! The example file and the configuration in force, both as TOML that parses to what it was made from.
 
 use rollcall_core::Rules;
 
 use super::Loaded;
 use super::settings::{Group, SETTINGS, Setting};
 
-/// Comments are broken before this column.
+/// The width of comments.
 const WIDTH: usize = 100;
 
 const EXAMPLE_HEAD: &str = "\
-# Rollcall: every setting, with its default. Take out the `#` before a line to change it.
+# Rollcall: every setting, with its default. Remove the `#` before a line to change it.
 #
 # A setting can also be a variable (ROLLCALL_IDLE_AFTER=5m) or a flag (--idle-after 5m).
-# A flag covers a variable, a variable covers this file, and this file covers the defaults.
-# Durations are whole numbers with a unit: 1500ms, 30s, 5m, 1h. Paths are relative to where
-# the program runs.
+# A flag overrides a variable, a variable overrides this file, and this file the defaults.
+# Durations are whole numbers with a unit: 1500ms, 30s, 5m, 1h. Paths are relative to the
+# working directory of the program.
 #
 # Written by `rollcall config --example`.
 ";
 
-/// The example file: every setting commented out, with its meaning, unit and default.
+/// The example file: every setting commented out, with its documentation, unit and default.
 pub fn example() -> String {
     let mut text = EXAMPLE_HEAD.to_owned();
     by_group(&mut text, |text, setting| {
@@ -34,9 +33,9 @@ pub fn example() -> String {
     text
 }
 
-/// The configuration in force, and beside each value who gave it.
+/// The configuration in force, with the source of each value.
 pub(super) fn effective(loaded: &Loaded) -> String {
-    let mut text = "# The configuration in force, and where each value came from.\n".to_owned();
+    let mut text = "# The configuration in force, with the source of each value.\n".to_owned();
     by_group(&mut text, |text, setting| {
         let value = (setting.value)(&loaded.config);
         text.push_str(&format!("{} = {value}  # {}\n", setting.name, loaded.origin(setting)));
@@ -44,7 +43,7 @@ pub(super) fn effective(loaded: &Loaded) -> String {
     text
 }
 
-/// Writes every setting, under the headings of their groups.
+/// Writes every setting under the heading of its group.
 fn by_group(text: &mut String, write: impl Fn(&mut String, &Setting)) {
     let mut heading: Option<Group> = None;
     for setting in SETTINGS {
@@ -56,7 +55,7 @@ fn by_group(text: &mut String, write: impl Fn(&mut String, &Setting)) {
     }
 }
 
-/// Breaks prose between words.
+/// Wraps text between words.
 fn wrapped(prose: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in prose.split_whitespace() {

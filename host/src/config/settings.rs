@@ -1,7 +1,6 @@
-//! Every setting, declared once: its name, kind, default, unit, bounds and meaning.
+//! Every setting, declared once: its name, type, default, unit, bounds and documentation.
 //!
-//! From this one table come the [`Config`], the keys of the file, the variables, the flags, their help and the example
-//! file. A setting that is not here does not exist; one that is here is missing nowhere.
+//! This table generates the [`Config`], the keys of the file, the variables, the flags, their help and the example file.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -21,28 +20,28 @@ use crate::http::origins::Origins;
 /// The engine's pool of instances is sized for as many workers and no more.
 const MAX_WORKERS: usize = 64;
 
-/// The bound of the contract on any batch; a larger limit would only move the refusal.
+/// The contract's limit on any batch. A larger setting would only move the refusal.
 const CONTRACT_BATCH: usize = MAX_BATCH_BEATS;
 
-/// A body is held in memory, by as many requests as there are connections: 64 MiB is generous for any.
+/// A body is held in memory, once per connection at most: 64 MiB is more than any batch needs.
 const BODY_CEILING_BYTES: usize = 64 << 20;
 
-/// What settings are about; also the order and the headings of help and example.
+/// Groups of settings, in the order of help and example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Where it serves and what it keeps.
+    /// Address, stores and threads.
     Service,
-    /// The times by which presence is decided.
+    /// The times of the rules.
     Times,
     /// Who may call.
     Access,
-    /// How watchers are told.
+    /// Updates to watchers.
     Watching,
-    /// How much is too much.
+    /// Limits of requests and connections.
     Limits,
-    /// Which functions run.
+    /// Replaced components.
     Components,
-    /// What it says about itself.
+    /// Logging.
     Logging,
 }
 
@@ -61,22 +60,22 @@ impl Group {
     }
 }
 
-/// What is known of a setting beside its value.
+/// A setting, without its value.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// Its key in the file.
     pub name: &'static str,
-    /// What it is about.
+    /// Its group.
     pub group: Group,
-    /// What it does: lines of prose.
+    /// Its documentation, by line.
     pub doc: &'static [&'static str],
-    /// What its value is, or is measured in.
+    /// Its unit or kind of value.
     pub unit: &'static str,
     /// Whether its flag may be given several times.
     pub repeats: bool,
-    /// Its default, where these times are the preset's.
+    /// Its default, given the preset's times.
     pub default: fn(&Rules) -> toml::Value,
-    /// Its least and its greatest value, if it has such.
+    /// Its bounds, if it has any.
     pub bounds: fn() -> Option<(toml::Value, toml::Value)>,
     /// Its value in a configuration.
     pub value: fn(&Config) -> toml::Value,
@@ -93,7 +92,7 @@ impl Setting {
         self.name.replace('_', "-")
     }
 
-    /// What it does, on one line.
+    /// Its documentation, on one line.
     pub fn prose(&self) -> String {
         self.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
     }
@@ -107,7 +106,7 @@ impl Setting {
     }
 }
 
-/// A value as a person says it: without the quotes of TOML.
+/// A value without the quotes of TOML.
 pub(super) fn bare(value: &toml::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -125,14 +124,14 @@ macro_rules! settings {
         $(#[doc = $doc:literal])+
         $name:ident: $kind:ty = $default:expr, $unit:literal $(, $range:expr)?;
     )+ } )+) => {
-        /// Every setting, resolved and checked. `Default` is the product's.
+        /// Every setting, resolved and checked.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config { $($(
             $(#[doc = $doc])+
             pub $name: $kind,
         )+)+ }
 
-        /// What is known of every setting, in the order of help and example.
+        /// Every setting, in the order of help and example.
         pub static SETTINGS: &[Setting] = &[ $($( Setting {
             name: stringify!($name),
             group: Group::$group,
@@ -159,13 +158,13 @@ macro_rules! settings {
         }
 
         impl Config {
-            /// Takes what was given and the defaults for the rest, where these times are the preset's.
+            /// The given settings, and the defaults for the rest, with the preset's times.
             pub(super) fn assemble(given: &Layer, times: &Rules) -> Result<Self, ConfigError> {
                 Ok(Self { $($( $name: {
                     let default: fn(&Rules) -> $kind = $default;
                     match given.read::<$kind>(stringify!($name))? {
                         Some(value) => {
-                            $( within(&value, &$range).map_err(|rule| given.fault(stringify!($name), rule))?; )?
+                            $( within(&value, &$range).map_err(|rule| given.bad_value(stringify!($name), rule))?; )?
                             value
                         }
                         None => default(times),
@@ -181,39 +180,39 @@ settings! {
         /// Where to serve HTTP. Without a token_key only a loopback address is allowed.
         listen: SocketAddr = |_| SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), "IP:PORT";
 
-        /// Where the hot state is kept: memory, which is this process, or a Redis that any number of hosts share, as
-        /// redis://HOST:PORT, rediss://HOST:PORT with TLS, or redis+cluster://HOST:PORT,HOST:PORT. A user and a password may
-        /// stand before the host; they are never shown.
+        /// The hot store: memory, which is this process, or a Redis that any number of hosts share, as redis://HOST:PORT,
+        /// rediss://HOST:PORT with TLS, or redis+cluster://HOST:PORT,HOST:PORT. A user and a password may precede the host, as
+        /// in redis://USER:PASSWORD@HOST; they are never shown.
         store: StoreUrl = |_| StoreUrl::Memory, "memory or URL";
 
-        /// Where last seen is kept for ever: with-store, which is a file beside the embedded store and Redis beside Redis;
-        /// sqlite, a file of this host alone; or a database that all hosts share, as postgres://USER:PASSWORD@HOST/DATABASE.
+        /// The archive of last seen: with-store, which is a file for the memory store and Redis for a Redis store; sqlite, a
+        /// file of this host alone; or a database that all hosts share, as postgres://USER:PASSWORD@HOST/DATABASE.
         archive: ArchiveUrl = |_| ArchiveUrl::WithStore, "with-store, sqlite or URL";
 
-        /// A file with the authorities in PEM to trust for rediss, instead of the system's.
+        /// A PEM file with the certificate authorities to trust for rediss, instead of the system's.
         store_ca: Option<PathBuf> = |_| None, "file or none";
 
-        /// What tells a host on Redis that somebody's time has come: Redis's expiry notifications, which are quick and may be
-        /// lost, the scheduled sweep, which misses nobody, or both.
+        /// How a host on Redis notices expired users: by Redis's expiry notifications, which are fast and may be lost, by the
+        /// scheduled sweep, which misses none, or by both.
         notice: Notice = |_| Notice::Both, "both, notifications or sweep";
 
-        /// The directory for what must outlive the process, such as last seen; made if it is missing. The word none keeps
-        /// nothing on disk. A host on Redis uses it for an archive in sqlite, and for a copy of who may see whom that spares
-        /// Redis most of the reading when the host starts again.
+        /// The directory for data that must outlive the process, such as last seen; created if it is missing. With none,
+        /// nothing is kept on disk. A host on Redis uses it for a sqlite archive, and for a copy of the policy, which saves
+        /// most of the reading from Redis at the next start.
         data: Option<PathBuf> = |_| Some("./rollcall-data".into()), "directory or none";
 
-        /// Into how many shards people are divided. Never change it for a store that holds data.
+        /// How many shards users are hashed into. Never change it for a store that holds data.
         shards: u32 = |_| DEFAULT_SHARDS, "number", 1..=16_384;
 
         /// How many threads run functions. 0 is one per core.
         workers: usize = |_| 0, "number", 0..=MAX_WORKERS;
 
-        /// How many bytes one instance of restriction-check may hold of who restricted, blocked and listed whom. A billion
-        /// restricted accounts take 125 MB. If everything does not fit, or with 0, every check asks the store.
+        /// How many bytes of policy (restrictions, blocks, contacts, privacy) one instance of restriction-check may hold. A
+        /// billion restricted accounts take 125 MB. If the policy does not fit, or with 0, every check asks the store.
         policy_memory: u64 = |_| 256 << 20, "bytes", 0..=3 << 30;
 
-        /// How many instances of restriction-check there are. 0 is one per worker, which is quickest; fewer share, and take
-        /// as many times less memory.
+        /// How many instances of restriction-check there are. 0 is one per worker, which is fastest; with fewer, workers share
+        /// them, which takes less memory.
         policy_instances: u32 = |_| 0, "number", 0..=MAX_WORKERS as u32;
 
         /// How long a shutdown waits for open connections before it closes them.
@@ -221,8 +220,8 @@ settings! {
     }
 
     Times {
-        /// The times below, all at once: standard beats every 30 s and is dead after 45 s, lenient 30 and 90, brisk 15 and
-        /// 30. Each time that is given itself overrides its preset.
+        /// Sets all times below: standard has a beat every 30 s and a dead device after 45 s, lenient 30 and 90, brisk 15 and
+        /// 30. A time that is given overrides the preset's.
         preset: Preset = |_| Preset::Standard, "standard, lenient or brisk";
 
         /// How often a device beats.
@@ -234,20 +233,20 @@ settings! {
         /// How long after its last use a live device counts as idle, which is away.
         idle_after: Span = |times| times.idle_after, "duration";
 
-        /// How long a device outlives a broken connection, so that a reload does not flicker. With less than the interval, one
-        /// that moves to another host still may.
+        /// How long a device outlives a broken connection, so that reloading a page causes no change. With less than the
+        /// interval, moving to another host may still cause one.
         grace: Span = |times| times.grace, "duration";
 
-        /// How long one sign of typing lasts.
+        /// How long a typing signal lasts.
         typing_ttl: Span = |times| times.typing_ttl, "duration";
 
-        /// How long after going offline a person moves from the hot state to the archive.
+        /// How long after going offline a user is evicted from the hot store; last seen stays in the archive.
         evict_after: Span = |times| times.evict_after, "duration";
     }
 
     Access {
         /// The file with the key that checks tokens: a JSON Web Key Set, a public key in PEM, or a secret of at least 32
-        /// bytes. With none, callers are believed by their word, on loopback only.
+        /// bytes. With none, callers name themselves without a token, on loopback only.
         token_key: Option<PathBuf> = |_| None, "file or none";
 
         /// The issuer that tokens must name.
@@ -256,28 +255,28 @@ settings! {
         /// The audience that tokens must name.
         token_audience: Option<String> = |_| None, "text or none";
 
-        /// The origins whose web pages may call this service, such as https://app.example.com, or * for all. Without a token_key,
-        /// pages of this machine may in any case, and others only if they are written out: * lets nobody in. The word null
-        /// stands for pages that are opened from a file, but also for sandboxed frames of any site: it is for trying things
-        /// out. As a variable with commas between them; as a flag, one each time.
+        /// The origins whose web pages may call this service, such as https://app.example.com, or * for all. Without a
+        /// token_key, pages of this machine always may, and others only if they are listed; * is then ignored. null stands for
+        /// pages opened from a file, but also for sandboxed frames of any site: use it for experiments only. Separate the
+        /// origins with commas in the variable; repeat the flag for each.
         origins: Origins = |_| Origins::default(), "origin";
     }
 
     Watching {
-        /// How often everybody who is watched is read again, in case something was lost that nobody noticed: nobody is shown
-        /// wrongly for longer than this.
+        /// How often every watched user is read again, in case a loss went unnoticed: no state is shown wrongly for longer
+        /// than this.
         recheck: Duration = |_| Duration::from_secs(30), "duration", Duration::from_millis(50)..=Duration::from_hours(1);
 
-        /// Above how many watchers on all hosts a person's changes are told at most once per crowd_interval. They are counted on up
-        /// to a hundred workers.
+        /// With more watchers than this on all hosts, a user's changes are sent at most once per crowd_interval. A crowd spread
+        /// over more than a hundred workers may go unnoticed.
         crowd: u64 = |_| 10_000, "number", 1..=1_000_000_000;
 
-        /// How often a person is told of whom a crowd watches; in between only the newest state is kept.
+        /// The shortest time between two updates to a crowd about one user. In between only the newest state is kept.
         crowd_interval: Duration = |_| Duration::from_secs(2), "duration", Duration::ZERO..=Duration::from_mins(10);
     }
 
     Limits {
-        /// The most people one connection may watch at once, and the most conversations.
+        /// The most users one connection may watch at once, and the most conversations.
         watch_limit: u32 = |times| times.watch_limit, "number", 1..=1024;
 
         /// The most ids in one query, duplicates counted.
@@ -292,23 +291,23 @@ settings! {
         /// The most bytes in the body of a request with a list.
         batch_body_bytes: usize = |_| MAX_BATCH_BODY_BYTES, "bytes", 1024..=BODY_CEILING_BYTES;
 
-        /// The most connections at once; more wait for a place.
+        /// The most open connections. More wait until one is closed.
         max_connections: usize = |_| 20_000, "number", 1..=1_000_000;
     }
 
     Components {
         /// A component file in place of one in the binary, by the name of its function: heartbeat, offline-sweep, query,
-        /// restriction-check, subscribe or typing. As a variable, NAME=FILE pairs with commas between them; as a flag, one pair each time. A
-        /// list that is given again replaces the former as a whole.
+        /// restriction-check, subscribe or typing. Separate NAME=FILE pairs with commas in the variable; repeat the flag for
+        /// each. A list in a later source replaces the earlier one as a whole.
         component: Components = |_| Components::default(), "NAME=FILE";
     }
 
     Logging {
-        /// What is logged, to standard error: error, warn, info, debug or trace, or levels by module, as in
+        /// What is logged to standard error: error, warn, info, debug or trace, or levels by module, as in
         /// info,rollcall_host=debug.
         log: LogFilter = |_| LogFilter::level(tracing::Level::INFO), "filter";
 
-        /// How log lines are written: text for people, json for programs.
+        /// The format of log lines: text for reading, json for programs.
         log_format: LogFormat = |_| LogFormat::Text, "text or json";
     }
 }

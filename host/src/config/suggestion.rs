@@ -1,6 +1,6 @@
-//! What was probably meant by a name that is not there.
+//! Suggestions for unknown names.
 
-/// The candidate that takes the fewest edits to reach, unless it would take rewriting more than half of the name.
+/// The candidate with the fewest edits, unless they are more than half of the name.
 pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored = candidates.into_iter().map(|candidate| (edits(name, candidate), candidate));
     let (edits, candidate) = scored.min_by_key(|(edits, _)| *edits)?;
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_is_found_and_a_stranger_is_not() {
+    fn nearest_is_found_within_half_the_name() {
         let names = ["interval", "tolerance", "listen"];
         assert_eq!(nearest("intervall", names), Some("interval"));
         assert_eq!(nearest("lisen", names), Some("listen"));

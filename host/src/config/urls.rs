@@ -1,4 +1,4 @@
-//! The places where presence is kept: a word, or a URL. A URL may carry a password; whoever shows one shows it without.
+//! The settings `store` and `archive`: a word or a URL. A URL may contain a password, which is never shown.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use rollcall_store::postgres;
 use super::error::shown;
 use super::value::Value;
 
-/// A URL that was checked. Shown without its password.
+/// A checked URL. Displayed without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(String);
 
 impl Url {
-    /// As it was given, password included: for whoever connects, and for nobody else.
+    /// The whole URL with its password, for connecting only.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -31,7 +31,7 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Where the hot state is kept.
+/// The hot store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// In this process.
@@ -48,7 +48,7 @@ impl Value for StoreUrl {
                 redis::check_url(text).map_err(|error| format!("is no store: {error}"))?;
                 Ok(Self::Redis(Url(text.to_owned())))
             }
-            _ => Err("is no store, which is `memory`, `redis://…`, `rediss://…` or `redis+cluster://…`".to_owned()),
+            _ => Err("is no store; use `memory`, `redis://…`, `rediss://…` or `redis+cluster://…`".to_owned()),
         }
     }
 
@@ -60,10 +60,10 @@ impl Value for StoreUrl {
     }
 }
 
-/// Where last seen is kept for ever.
+/// The archive of last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveUrl {
-    /// With the hot state: in a file beside the embedded store, in Redis beside Redis.
+    /// A file for the memory store, Redis for a Redis store.
     WithStore,
     /// In a file in the data directory, for this host alone.
     Sqlite,
@@ -80,7 +80,7 @@ impl Value for ArchiveUrl {
                 postgres::check_url(text).map_err(|error| format!("is no archive: {error}"))?;
                 Ok(Self::Postgres(Url(text.to_owned())))
             }
-            _ => Err("is no archive, which is `with-store`, `sqlite` or `postgres://…`".to_owned()),
+            _ => Err("is no archive; use `with-store`, `sqlite` or `postgres://…`".to_owned()),
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_shown_without_its_password() {
+    fn url_is_displayed_without_its_password() {
         for (url, as_shown) in [
             ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
             ("redis+cluster://u:a%40s3cret@a:1,b:2", "redis+cluster://…@a:1,b:2"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_apart_and_nonsense_is_refused() {
+    fn stores_and_archives_are_parsed_or_refused() {
         assert_eq!(StoreUrl::parse("memory"), Ok(StoreUrl::Memory));
         assert!(matches!(StoreUrl::parse("redis://127.0.0.1"), Ok(StoreUrl::Redis(_))));
         assert!(matches!(StoreUrl::parse("redis+cluster://a:1,b:2"), Ok(StoreUrl::Redis(_))));

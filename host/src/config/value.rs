@@ -1,7 +1,7 @@
-//! The kinds of values a setting can have: how each is read from text and from TOML, and how it is written back.
+//! The types of settings: how each is parsed from text and TOML, and written back.
 //!
-//! A refusal is a clause that follows the value — "is not a whole number" — so that every source can report it in the
-//! same words. What is written back always reads back to the same value.
+//! An error is a clause that follows the value, such as "is not a whole number", so that every source reports it in the same
+//! words. A written value always parses to the same value.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,25 +19,25 @@ const NONE: &str = "none";
 /// The functions that a component can be given for.
 pub const FUNCTIONS: [&str; 6] = ["heartbeat", "offline-sweep", "query", "restriction-check", "subscribe", "typing"];
 
-/// The kind of a setting's value.
+/// The type of a setting.
 pub trait Value: Sized {
     /// Whether its flag may be given several times.
     const REPEATS: bool = false;
 
-    /// Reads it from a variable.
+    /// Parses a variable.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// Reads it from its flag, given once, or as often as it [repeats](Self::REPEATS).
+    /// Parses a flag, given once, or as often as it [repeats](Self::REPEATS).
     fn parse_all(texts: &[String]) -> Result<Self, String> {
         Self::parse(texts.last().map_or("", String::as_str))
     }
 
-    /// Reads it from the file, where most are strings.
+    /// Parses a value of the file; most are strings.
     fn from_toml(value: &toml::Value) -> Result<Self, String> {
         value.as_str().ok_or_else(|| "is not a string".to_owned()).and_then(Self::parse)
     }
 
-    /// As the file would say it.
+    /// The value as TOML.
     fn to_toml(&self) -> toml::Value;
 }
 
@@ -57,13 +57,12 @@ impl Value for PathBuf {
     }
 
     fn to_toml(&self) -> toml::Value {
-        // Every path came in as text, so nothing is lost.
+        // Every path was parsed from text, so nothing is lost.
         self.to_string_lossy().into_owned().into()
     }
 }
 
-/// Absent is the word `none`. An empty text is refused, not taken for it: a variable that a script left empty must not
-/// silently switch off a key.
+/// `none` means absent. An empty text is refused: a variable that a script left empty must not silently disable a key.
 impl<T: Value> Value for Option<T> {
     fn parse(text: &str) -> Result<Self, String> {
         if text == NONE { Ok(None) } else { T::parse(text).map(Some) }
@@ -85,7 +84,7 @@ impl Value for SocketAddr {
     }
 }
 
-/// Whole numbers: digits, with underscores between them if that reads better, as TOML has it.
+/// Whole numbers: digits, optionally with underscores as in TOML.
 macro_rules! whole_number {
     ($($kind:ty),+) => { $(
         impl Value for $kind {
@@ -107,7 +106,7 @@ macro_rules! whole_number {
 
 whole_number!(u32, u64, usize);
 
-/// The units of a time, each in milliseconds, the largest first.
+/// The units of durations in milliseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 impl Value for Span {
@@ -117,11 +116,11 @@ impl Value for Span {
         let (number, unit) = text.split_at(unit_at);
         let number: u64 = number.parse().map_err(|_| rule())?;
         let (_, in_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(rule)?;
-        number.checked_mul(*in_ms).map(Span).ok_or_else(|| "is longer than can be counted".to_owned())
+        number.checked_mul(*in_ms).map(Span).ok_or_else(|| "is too long".to_owned())
     }
 
     fn from_toml(value: &toml::Value) -> Result<Self, String> {
-        // A bare number is the likeliest mistake, and deserves the rule that says how to write it.
+        // A bare number is the likeliest mistake: it gets the error that shows how to write it.
         value.as_str().map_or_else(|| Self::parse(""), Self::parse)
     }
 
@@ -148,7 +147,7 @@ impl Value for Duration {
     }
 }
 
-/// A kind of value that is one of a few words.
+/// An enum whose values are words.
 macro_rules! words {
     ($(#[doc = $doc:literal])+ $kind:ident { $( $(#[doc = $about:literal])+ $variant:ident = $word:literal, )+ }) => {
         $(#[doc = $doc])+
@@ -171,7 +170,7 @@ macro_rules! words {
 }
 
 words! {
-    /// A set of times that belong together.
+    /// A set of times.
     Preset {
         /// Beats every 30 s, dead after 45 s.
         Standard = "standard",
@@ -204,13 +203,13 @@ words! {
 }
 
 words! {
-    /// What tells a host on Redis that somebody's time has come.
+    /// How a host on Redis notices expired users.
     Notice {
-        /// Both of the others: the first is quick, the second misses nobody.
+        /// Both: notifications are fast, the sweep misses none.
         Both = "both",
-        /// Redis's expiry notifications alone. They can be lost, so this is for measuring.
+        /// Expiry notifications only. They can be lost, so this is for measuring.
         Notifications = "notifications",
-        /// The scheduled sweep alone.
+        /// The scheduled sweep only.
         Sweep = "sweep",
     }
 }
@@ -220,12 +219,12 @@ words! {
 pub struct LogFilter(String);
 
 impl LogFilter {
-    /// From this level on.
+    /// All messages from this level on.
     pub fn level(level: tracing::Level) -> Self {
         Self(level.as_str().to_ascii_lowercase())
     }
 
-    /// As it was written.
+    /// The filter as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -233,7 +232,7 @@ impl LogFilter {
 
 impl Value for LogFilter {
     fn parse(text: &str) -> Result<Self, String> {
-        // An empty filter would be valid and silence everything.
+        // An empty filter would be valid and disable all logs.
         let text = String::parse(text)?;
         EnvFilter::try_new(&text).map_err(|error| format!("is not a log filter: {error}"))?;
         Ok(Self(text))
@@ -244,7 +243,7 @@ impl Value for LogFilter {
     }
 }
 
-/// Components given in place of those in the binary, by the name of their function.
+/// Component files in place of those in the binary, by function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Components(pub BTreeMap<String, PathBuf>);
 

@@ -1,12 +1,11 @@
-//! The console: pages for people, which ship inside the binary. What is on them is not this file's business; it says under
-//! which paths they are, and what a browser may do with them.
+//! The console: web pages inside the binary. This file maps paths to files and sets what a browser may do with them.
 //!
-//! Every page is bound by a policy under which nothing is loaded from elsewhere and nothing runs that is not in the binary:
-//! text that is written into a page is allowed by its digest. Files in `/assets/` are named after what is in them, so a
-//! browser keeps them for ever; the rest it asks for anew, which is answered in a few bytes if nothing changed.
+//! Every page has a content security policy: nothing is loaded from elsewhere, and inline scripts and styles are allowed by
+//! their digests. Files in `/assets/` are named after their content, so a browser caches them for good; the others are
+//! revalidated by ETag.
 //!
-//! Deliberately absent: compression (a proxy in front does that, and on the loopback it costs more than it spares), ranges,
-//! and a directory to serve instead: what is served was built and tested with this binary.
+//! Deliberately absent: compression (a proxy does that, and on loopback it costs more than it saves), ranges, and a
+//! directory to serve instead: what is served was built and tested with this binary.
 
 use std::collections::HashMap;
 
@@ -20,10 +19,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use rollcall_api::{Kind, Problem, Reply};
 use sha2::{Digest, Sha256};
 
-/// A file of the console: its path on the server, and what is in it.
+/// A file of the console: its path on the server, and its content.
 pub type File = (&'static str, &'static [u8]);
 
-/// What there is in place of a console that was not built.
+/// Served if the console was not built.
 const NOT_BUILT: &str = "\
 Rollcall is running, and this program was built without its console.
 
@@ -31,17 +30,17 @@ Rollcall is running, and this program was built without its console.
 The API is described in /openapi.json.
 ";
 
-/// The path under which each file is named after what is in it.
+/// The path of files that are named after their content.
 const ASSETS: &str = "/assets/";
 
 /// The client, which pages of any origin may load.
 const CLIENT: &str = "/client.js";
 
-/// A year, the longest that there is.
-const FOR_EVER: &str = "public, max-age=31536000, immutable";
+/// A year, which is the maximum.
+const CACHE_FOR_GOOD: &str = "public, max-age=31536000, immutable";
 
-/// To be kept, and asked about before it is used.
-const ASK_ANEW: &str = "no-cache";
+/// Cached, and revalidated before use.
+const REVALIDATE: &str = "no-cache";
 
 /// All pages, ready to be sent.
 #[derive(Debug, Default)]
@@ -56,19 +55,19 @@ struct Page {
 }
 
 impl Console {
-    /// A console of these files. One without a first page says that it was not built.
+    /// A console of these files. Without a first page, `/` explains how to build it.
     pub(crate) fn new(files: &[File]) -> Self {
         let mut pages: HashMap<_, _> = files.iter().map(|file| (file.0, Page::of(file))).collect();
         pages.entry("/").or_insert_with(Page::not_built);
         Self(pages)
     }
 
-    /// The answer, if the path is the console's, and the path's template, for the metrics.
-    pub(crate) fn answer(&self, method: &Method, path: &str, asked: &HeaderMap) -> Option<(&'static str, Reply)> {
+    /// The response, if the path is the console's, and the path's template for the metrics.
+    pub(crate) fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
         let page = self.0.get(path)?;
         let template = if page.path.starts_with(ASSETS) { "/assets/{file}" } else { page.path };
         let reply = match *method {
-            Method::GET | Method::HEAD => page.reply(asked),
+            Method::GET | Method::HEAD => page.reply(headers),
             _ => {
                 let problem = Problem::new(Kind::WrongMethod, "this path takes GET, HEAD");
                 Problem { allow: Some("GET, HEAD".to_owned()), ..problem }.into_reply()
@@ -81,7 +80,7 @@ impl Console {
 impl Page {
     fn of(&(path, bytes): &File) -> Self {
         let tag: String = Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let kept = if path.starts_with(ASSETS) { FOR_EVER } else { ASK_ANEW };
+        let kept = if path.starts_with(ASSETS) { CACHE_FOR_GOOD } else { REVALIDATE };
         let mut headers = basic_headers(format(path), &policy(path, bytes), kept);
         headers.extend(HeaderValue::try_from(format!("\"{tag}\"")).map(|tag| (ETAG, tag)));
         if path == CLIENT {
@@ -95,36 +94,36 @@ impl Page {
         Self { path: "/", status: StatusCode::NOT_FOUND, headers, bytes: NOT_BUILT.as_bytes() }
     }
 
-    fn reply(&self, asked: &HeaderMap) -> Reply {
-        let is_known = self.is_known_to(asked);
-        let mut reply = Reply::new(if is_known { Vec::new() } else { self.bytes.to_vec() });
-        *reply.status_mut() = if is_known { StatusCode::NOT_MODIFIED } else { self.status };
+    fn reply(&self, request: &HeaderMap) -> Reply {
+        let is_cached = self.is_cached_by(request);
+        let mut reply = Reply::new(if is_cached { Vec::new() } else { self.bytes.to_vec() });
+        *reply.status_mut() = if is_cached { StatusCode::NOT_MODIFIED } else { self.status };
         reply.headers_mut().clone_from(&self.headers);
         reply
     }
 
-    /// Whether the browser has this very page.
-    fn is_known_to(&self, asked: &HeaderMap) -> bool {
+    /// Whether the browser has this version.
+    fn is_cached_by(&self, headers: &HeaderMap) -> bool {
         let Some(tag) = self.headers.get(ETAG).and_then(|tag| tag.to_str().ok()) else { return false };
-        let known = asked.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+        let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
         let mut known = known.flat_map(|tags| tags.split(',')).map(str::trim);
         known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
     }
 }
 
-/// What every page says of itself.
+/// The headers of every page.
 fn basic_headers(format: &'static str, policy: &str, kept: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(format));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // It is made of constants and digests, which are all fit for a header.
+    // The policy consists of constants and digests, which are valid in a header.
     headers.extend(HeaderValue::try_from(policy).map(|policy| (CONTENT_SECURITY_POLICY, policy)));
     headers
 }
 
-/// What a page may do: load what this server has, call this server, and nothing else.
+/// The content security policy: a page may load from and call this server only.
 fn policy(path: &str, bytes: &[u8]) -> String {
     let text = if format(path).starts_with("text/html") { std::str::from_utf8(bytes).unwrap_or_default() } else { "" };
     let (scripts, styles) = (digests(text, "script"), digests(text, "style"));
@@ -134,7 +133,7 @@ fn policy(path: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// The digests of what stands within these elements of a page, each with a space before it.
+/// The digests of the inline content of these elements, each with a space before it.
 fn digests(html: &str, element: &str) -> String {
     let (opening, closing) = (format!("<{element}"), format!("</{element}>"));
     let within = html.split(&opening).skip(1).filter_map(|rest| {
@@ -145,7 +144,7 @@ fn digests(html: &str, element: &str) -> String {
     written.map(|within| format!(" 'sha256-{}'", STANDARD.encode(Sha256::digest(within)))).collect()
 }
 
-/// The format of a file, by its name.
+/// The content type of a file, by its extension.
 fn format(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         _ if path == "/" => "text/html; charset=utf-8",
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_is_found_and_bound_by_the_same_policy() {
+    fn every_page_has_the_strict_policy() {
         let console = Console::new(FILES);
         for ((path, bytes), (template, format)) in FILES.iter().zip([
             ("/", "text/html; charset=utf-8"),
@@ -206,7 +205,7 @@ mod tests {
                 (&headers[X_CONTENT_TYPE_OPTIONS], &headers[REFERRER_POLICY]),
                 (&word("nosniff"), &word("no-referrer"))
             );
-            let kept = if path.starts_with(ASSETS) { FOR_EVER } else { ASK_ANEW };
+            let kept = if path.starts_with(ASSETS) { CACHE_FOR_GOOD } else { REVALIDATE };
             assert_eq!(headers[CACHE_CONTROL], kept, "{path}");
             assert_eq!(headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN), *path == CLIENT, "{path}");
             if *path != "/example.html" {
@@ -219,17 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_into_a_page_is_allowed_by_its_digest_and_nothing_else_is() {
+    fn inline_content_is_allowed_by_digest() {
         let (_, reply) = get(&Console::new(FILES), "/example.html");
         let policy = reply.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
-        // As `openssl dgst -sha256` has them.
+        // Computed with `openssl dgst -sha256`.
         let script = "script-src 'self' 'sha256-gZ7YtBHYJlXDIlfAddq5Sw/QYJv5E8tJmDWivVTn/60='; ";
         let style = "style-src 'self' 'sha256-SNJDlN1Iy2mnt7DOjQIyDb2LQE6O5PQiSZomcdzawQ4='; ";
         assert!(policy.contains(script) && policy.contains(style), "{policy}");
     }
 
     #[test]
-    fn a_page_that_is_known_is_not_sent_again() {
+    fn cached_page_is_not_sent_again() {
         let console = Console::new(FILES);
         let tag = get(&console, "/client.js").1.headers()[ETAG].clone();
         let weak = HeaderValue::try_from(format!("\"other\", W/{}", tag.to_str().unwrap())).unwrap();
@@ -244,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_to_a_page() {
+    fn post_to_a_page_is_refused() {
         let (_, reply) = Console::new(FILES).answer(&Method::POST, "/", &HeaderMap::new()).unwrap();
         assert_eq!((reply.status().as_u16(), &reply.headers()[ALLOW]), (405, &word("GET, HEAD")));
     }
 
     #[test]
-    fn a_program_without_a_console_says_how_to_build_it() {
+    fn missing_console_explains_how_to_build() {
         let console = Console::new(&[]);
         let (template, reply) = get(&console, "/");
         assert_eq!((template, reply.status()), ("/", StatusCode::NOT_FOUND));

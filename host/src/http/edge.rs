@@ -1,5 +1,5 @@
-//! The HTTP edge: carries a request to the function it asks for, and the answer back. What a request may look like and
-//! how an answer is written is `rollcall-api`'s business; what is decided is the functions'.
+//! The HTTP edge: carries a request to its function and the answer back. `rollcall-api` decodes requests and encodes
+//! responses; the functions decide.
 
 mod operation;
 mod policy;
@@ -30,37 +30,29 @@ use crate::stats::SharedStats;
 
 /// One worker's edge.
 pub(crate) struct Edge {
-    /// The functions to call.
     pub(crate) functions: Functions,
-    /// Who may ask.
     pub(crate) access: Arc<Access>,
-    /// From which pages.
+    /// Which web pages may call.
     pub(crate) origins: Arc<Origins>,
-    /// How much at once.
     pub(crate) limits: Limits,
-    /// Whoever keeps this host in step with who may see whom.
     pub(crate) policy_sync: PolicySyncHandle,
-    /// Where connections that stay are served.
     pub(crate) hub: Rc<Hub>,
-    /// What all workers know together.
     pub(crate) shared_stats: Arc<SharedStats>,
-    /// Pages for people.
     pub(crate) console: Arc<Console>,
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 pub(crate) enum Answer<B> {
-    /// An answer, with such a body.
     Reply(Response<B>),
-    /// A connection that stays, to be taken over.
+    /// The connection is taken over.
     Upgrade(UpgradedConnection),
 }
 
-/// The same, before it is on its way.
+/// The same with a body in memory.
 type Called = Answer<Vec<u8>>;
 
 impl Edge {
-    /// Answers one request, whatever it is.
+    /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer<Full<Bytes>> {
         let began = Instant::now();
         let head_only = request.method() == Method::HEAD;
@@ -89,7 +81,7 @@ impl Edge {
         let route = match route(&head.method, head.uri.path()) {
             Ok(route) => route,
             Err(problem) => {
-                // What is no part of the API may be a page for people.
+                // A path outside the API may be a page of the console.
                 let page = self.console.answer(&head.method, head.uri.path(), &head.headers);
                 let (template, reply) = page.unwrap_or_else(|| ("", problem.into_reply()));
                 return (template, Called::Reply(reply));
@@ -119,8 +111,8 @@ impl Edge {
         match decode(function, &query, &caller, body, &self.limits)? {
             Call::Subscribe(subscribe) => match UpgradedConnection::subscribe(&self.hub, subscribe).await {
                 Ok(upgraded) => Ok(Called::Upgrade(upgraded)),
-                // A browser that resumes by itself gives up for ever on anything but a stream: it gets one that tells it when
-                // to come back.
+                // A browser's EventSource gives up for good on anything but a stream: it gets one that only says when to
+                // reconnect.
                 Err(Error::Unavailable(_)) if headers.contains_key(LAST_EVENT_ID) => {
                     Ok(Called::Reply(responses::come_back(retry_ms())))
                 }
@@ -177,7 +169,7 @@ impl Edge {
             Call::Changes(changes) => self.changes(&changes).await,
             Call::Stats => self.stats().await,
             Call::Person { user } => self.person(user).await,
-            // These two are connections that stay, and never come here.
+            // These two upgrade the connection and never come here.
             Call::Subscribe(_) | Call::Socket(_) => Err(Error::Denied),
             Call::Sweep(sweep) => {
                 let limit = sweep.limit.unwrap_or(MAX_BATCH as u32);
@@ -207,11 +199,11 @@ impl Edge {
         }
     }
 
-    /// Goes through every function, the store and the archive without changing anything: a person who was never here
-    /// leaves, is looked for, and is settled.
+    /// Calls functions, store and archive without changing anything: a user who does not exist leaves, is looked up, and is
+    /// settled.
     async fn canary(&self) -> Result<(), Error> {
         let user = UserId::parse("rollcall/canary")?;
-        // Nobody's device is called by the time of asking, to the nanosecond: whoever is named like the canary stays.
+        // The device id contains the time in nanoseconds, so that a real user of the canary's name keeps their devices.
         let device = DeviceId::parse(format!("canary {:?}", SystemTime::now().duration_since(UNIX_EPOCH)))?;
         let departure = Departure { user: user.clone(), device, reason: Reason::Logout };
         only(self.functions.leave_many(vec![departure]).await?)?;
@@ -221,10 +213,10 @@ impl Edge {
     }
 }
 
-/// Logs a failure of ours before it becomes a problem, which tells the caller nothing of it.
+/// Logs an internal failure, whose text the caller does not see.
 fn logged(error: Error) -> Error {
     if let Error::Other(text) = &error {
-        tracing::error!("a call failed: {text}");
+        tracing::error!(error = text, "Call failed");
     }
     error
 }
@@ -244,11 +236,11 @@ async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes
 
 /// The answer to a batch of one.
 fn only<T>(answers: Vec<Result<T, Error>>) -> Result<T, Error> {
-    let lacking = || Err(Error::Other("a function answered with fewer items than it was asked for".to_owned()));
+    let lacking = || Err(Error::Other("a function returned fewer items than it was asked for".to_owned()));
     answers.into_iter().next().unwrap_or_else(lacking)
 }
 
-/// For tokens, which other people's clocks stamped. Presence itself never reads this clock.
+/// The system clock, for checking tokens only. Presence uses the store's time.
 pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,4 +1,4 @@
-//! HTTP comes in here: sockets and signals, the worker threads that serve connections, the routes, and the console's files.
+//! HTTP: listening and signals, the worker threads that serve connections, the routes, and the console's files.
 
 pub mod console;
 pub(crate) mod edge;

@@ -1,4 +1,4 @@
-//! Pages of other origins, as whoever runs the host lists them. What they may do is `rollcall-api`'s business.
+//! The setting `origins`: which web pages may call the host. `rollcall-api` enforces it.
 
 use crate::config::Value;
 

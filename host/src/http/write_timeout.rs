@@ -1,4 +1,4 @@
-//! A connection that does not wait for ever for a client that takes nothing.
+//! A stream whose writes time out, for clients that do not read.
 
 use std::io;
 use std::pin::Pin;
@@ -9,21 +9,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// How long a client may take none of what is sent to it before its connection is closed, so that clients that never read
-/// cannot take every place.
+/// How long a client may accept no data before its connection is closed, so that clients that never read cannot use up
+/// every connection.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A stream that fails when nothing of what is written was taken for [`WRITE_TIMEOUT`]. While all goes well it costs
-/// nothing: there is a timer only while a write waits.
+/// A stream whose write fails if no data was accepted for [`WRITE_TIMEOUT`]. There is a timer only while a write waits.
 #[derive(Debug)]
 pub(crate) struct WriteTimeoutStream {
     stream: TcpStream,
-    waiting: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeoutStream {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, waiting: None }
+        Self { stream, timer: None }
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -32,11 +31,11 @@ impl WriteTimeoutStream {
 
     fn with_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.waiting = None;
+            self.timer = None;
             return written;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
-        match waiting.as_mut().poll(context) {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
+        match timer.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }

@@ -45,12 +45,6 @@ struct Answered {
     status: u16,
 }
 
-/// A job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Job {
-    job: &'static str,
-}
-
 /// The host's metrics.
 pub struct Metrics {
     registry: Registry,
@@ -68,7 +62,7 @@ pub struct Metrics {
     request_seconds: Family<Of, Histogram>,
     archived: Counter,
     connections: Gauge,
-    job_restarts: Family<Job, Counter>,
+    job_restarts: Family<Of, Counter>,
     /// Metrics of upgraded connections.
     pub(crate) hub: HubMetrics,
     /// Metrics of policy.
@@ -243,12 +237,12 @@ impl Metrics {
 
     /// A job was started. Exports its counter, so that the first restart shows as an increase.
     pub(crate) fn job_started(&self, job: &'static str) {
-        self.job_restarts.get_or_create(&Job { job }).inc_by(0);
+        self.job_restarts.get_or_create(&Of { of: job }).inc_by(0);
     }
 
     /// A job panicked or ended, and is restarted.
     pub(crate) fn job_restarted(&self, job: &'static str) {
-        self.job_restarts.get_or_create(&Job { job }).inc();
+        self.job_restarts.get_or_create(&Of { of: job }).inc();
     }
 
     /// How many users are not offline; `None` if that is unknown.

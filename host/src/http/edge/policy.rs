@@ -1,4 +1,4 @@
-//! Calls about who may see whom. A change is answered when it is in force on all of this host.
+//! Calls about policy. A change is answered when it is in force on every worker of this host.
 
 use rollcall_api::call::{Changes, List};
 use rollcall_api::{Reply, responses};
