@@ -90,7 +90,7 @@ enum Task {
         #[arg(long, value_name = "REGISTRY", conflicts_with = "dry_run")]
         to: Option<String>,
     },
-    /// Write docs/API.md from the OpenAPI document
+    /// Write docs/API.md from the OpenAPI document, and the table of dependencies in docs/ARCHITECTURE.md
     Reference,
     /// Check the house rules that neither the compiler nor clippy checks
     Tidy,
@@ -132,7 +132,7 @@ fn run(task: Task) -> Result<()> {
             dist::run(&workspace)?;
             publish::run(&workspace, dry_run, to.as_deref())
         }
-        Task::Reference => reference::write(&workspace.root),
+        Task::Reference => reference::write(&workspace.root).and_then(|()| tidy::dependencies::write(&workspace)),
         Task::Tidy => tidy::run(&workspace),
         Task::Ci => ci::run(&workspace),
     }

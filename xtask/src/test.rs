@@ -69,7 +69,7 @@ fn version_of(text: &str) -> Option<(u32, u32)> {
 fn compile(workspace: &Workspace, args: &Arguments) -> Result<Vec<Suite>> {
     build::guests(workspace)?;
     let mut suites = Vec::new();
-    for packages in groups(workspace, args) {
+    for packages in groups(workspace, args)? {
         let mut cargo = workspace.cargo();
         cargo.arg("test").args(selection(&packages)).args(&args.cargo);
         cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
@@ -111,9 +111,9 @@ fn run_selected(workspace: &Workspace, args: &Arguments) -> Result<()> {
 /// Runs the doc tests of the selected libraries; cargo runs them itself. Returns what went wrong, if not failed tests alone.
 fn doc_tests(workspace: &Workspace, args: &Arguments, summary: &mut Summary) -> Result<Vec<String>> {
     let mut broken = Vec::new();
-    for packages in groups(workspace, args) {
+    for packages in groups(workspace, args)? {
         let libraries = packages.into_iter().filter(|package| package.has_library).collect::<Vec<_>>();
-        if libraries.is_empty() && !args.selects_packages() {
+        if libraries.is_empty() {
             continue;
         }
         let mut cargo = workspace.cargo();
@@ -126,16 +126,17 @@ fn doc_tests(workspace: &Workspace, args: &Arguments, summary: &mut Summary) -> 
     Ok(broken)
 }
 
-/// The packages of each `cargo test`. Arguments that name packages replace them.
-fn groups<'a>(workspace: &'a Workspace, args: &Arguments) -> Vec<Vec<&'a Package>> {
-    if args.selects_packages() {
-        return vec![Vec::new()];
+/// The packages of each `cargo test`: those of `-p`, or all.
+fn groups<'a>(workspace: &'a Workspace, args: &Arguments) -> Result<Vec<Vec<&'a Package>>> {
+    if !args.packages.is_empty() {
+        let named = args.packages.iter().map(|name| workspace.package(name)).collect::<Result<_>>()?;
+        return Ok(vec![named]);
     }
     if args.selects_test_files() {
-        return vec![workspace.natives()];
+        return Ok(vec![workspace.natives()]);
     }
     // xtask by itself, as it was built to be run, so that its dependencies are compiled already.
-    vec![workspace.natives(), workspace.xtask()]
+    Ok(vec![workspace.natives(), workspace.xtask()])
 }
 
 #[cfg(test)]

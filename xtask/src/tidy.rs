@@ -15,12 +15,14 @@ use crate::workspace::Workspace;
 
 mod config;
 mod contract;
+pub(crate) mod dependencies;
 mod files;
 mod manifests;
 mod names;
 mod prose;
 mod rust;
 mod tree;
+mod words;
 
 /// One violation of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +65,8 @@ fn check_files(workspace: &Workspace) -> Result<Vec<Violation>> {
     let tree = Tree::read(&workspace.root)?;
     let mut violations = contract::check(&workspace.root);
     violations.extend(reference(&workspace.root)?);
-    for rule in [files::check, names::check, rust::check, manifests::check, prose::check] {
+    violations.extend(dependencies::check(workspace, &tree));
+    for rule in [files::check, names::check, rust::check, manifests::check, prose::check, words::check] {
         violations.extend(rule(&tree));
     }
     Ok(violations)

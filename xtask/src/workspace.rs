@@ -4,6 +4,7 @@
 //! components for the tests) and *examples* (`examples/*`, if they are components) are built for wasm only. The rest is
 //! *native*. The folder of a package decides; no list of packages is kept here.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +14,15 @@ use serde_json::Value;
 
 use crate::build::WASM_TARGET;
 use crate::process;
+
+/// The package of the `rollcall` binary.
+const HOST: &str = "rollcall-host";
+
+/// Prefix of the names of packages.
+const PREFIX: &str = "rollcall-";
+
+/// Where the native libraries are.
+const CRATES: &str = "crates";
 
 /// The package of this program.
 const XTASK: &str = env!("CARGO_PKG_NAME");
@@ -60,6 +70,8 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
     /// The name of its dynamic library, which names the wasm file: `rollcall_offline_sweep`.
     pub(crate) cdylib: Option<String>,
+    /// The names of its dependencies, without those for development.
+    dependencies: Vec<String>,
     /// Whether it has a library, which may have doc tests.
     pub(crate) has_library: bool,
     /// Whether it goes on after it has answered, or one of its calls wakes another, which `wit-bindgen` has to be built for.
@@ -159,6 +171,25 @@ impl Workspace {
         self.select(Package::is_other_host)
     }
 
+    /// The package of this name.
+    pub(crate) fn package(&self, name: &str) -> Result<&Package> {
+        let found = self.packages.iter().find(|package| package.name == name);
+        found.with_context(|| format!("the workspace has no package `{name}`"))
+    }
+
+    /// The packages of `crates/` and the host, each with the packages of the workspace that it depends on, without development
+    /// dependencies. Names are without the prefix `rollcall-`.
+    pub(crate) fn dependencies(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let short = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+        let is_ours = |name: &&String| self.packages.iter().any(|package| package.name == **name);
+        let packages = self.select(|package| package.folder.starts_with(CRATES) || package.name == HOST);
+        let row = |package: &&Package| {
+            let names = package.dependencies.iter().filter(is_ours).map(|name| short(name));
+            (short(&package.name), names.collect())
+        };
+        packages.iter().map(row).collect()
+    }
+
     fn select(&self, wanted: impl Fn(&Package) -> bool) -> Vec<&Package> {
         self.packages.iter().filter(|package| wanted(package)).collect()
     }
@@ -173,9 +204,11 @@ impl Package {
         let library = list(json, "targets").find(|target| list(target, "crate_types").any(|kind| kind == "cdylib"));
         let cdylib = library.map(|target| text(target, "name").map(str::to_owned)).transpose()?;
         let has_library = list(json, "targets").any(|target| list(target, "crate_types").any(|kind| kind == "lib"));
+        let dependencies = list(json, "dependencies").filter(|it| it.get("kind").is_none_or(|kind| kind != "dev"));
+        let dependencies = dependencies.map(|it| text(it, "name").map(str::to_owned)).collect::<Result<_>>()?;
         let spawns = list(json, "dependencies")
             .any(|it| list(it, "features").any(|it| SPAWNING.iter().any(|feature| it == feature)));
-        Ok(Self { name, folder, cdylib, has_library, spawns })
+        Ok(Self { name, folder, cdylib, dependencies, has_library, spawns })
     }
 
     /// The name of its folder: `offline-sweep`; of a connector, with where that is: `doors/http/query`.

@@ -3,9 +3,7 @@
 use anyhow::{Context, Result};
 
 /// Options of `cargo test` that take their value from the next argument.
-const WITH_VALUE: [&str; 17] = [
-    "-p",
-    "--package",
+const WITH_VALUE: [&str; 15] = [
     "--exclude",
     "--test",
     "--bin",
@@ -40,7 +38,9 @@ const TARGETS: [&str; 10] = [
 /// The command line, taken apart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Arguments {
-    /// Options for cargo: `-p rollcall-core`, `--test presence`.
+    /// The packages of `-p`; all if there are none.
+    pub(super) packages: Vec<String>,
+    /// Other options for cargo: `--test presence`.
     pub(super) cargo: Vec<String>,
     /// Parts of test names. A test runs if its name contains one of them; all run if there are none.
     pub(super) names: Vec<String>,
@@ -62,6 +62,10 @@ impl Arguments {
                 "--" => parsed.harness.extend(words.by_ref().cloned()),
                 "--spin" => parsed.spin = true,
                 "--wasmtime" => parsed.wasmtime = true,
+                "-p" | "--package" => parsed.packages.extend(words.next().cloned()),
+                option if option.starts_with("--package=") => {
+                    parsed.packages.extend(option.split_once('=').map(|(_, name)| name.to_owned()));
+                }
                 option if option.starts_with('-') => {
                     parsed.cargo.push(word.clone());
                     if WITH_VALUE.contains(&option) {
@@ -72,11 +76,6 @@ impl Arguments {
             }
         }
         parsed
-    }
-
-    /// Whether cargo is told which packages to test.
-    pub(super) fn selects_packages(&self) -> bool {
-        self.cargo.iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
     }
 
     /// Whether cargo is told which test file to run; only native packages have them.
@@ -91,7 +90,7 @@ impl Arguments {
 
     /// Whether the tests in TypeScript are part of the run: unless an option is given, because options are for cargo.
     pub(super) fn includes_web_tests(&self) -> bool {
-        self.cargo.is_empty()
+        self.packages.is_empty() && self.cargo.is_empty()
     }
 
     /// How many test binaries may run at once, if `-j` limits it.
@@ -140,11 +139,14 @@ mod tests {
 
     #[test]
     fn options_names_and_harness_arguments_are_separated() {
-        let parsed = parse("-p rollcall-core second_device --release -- --nocapture --exact");
-        assert_eq!(parsed.cargo, ["-p", "rollcall-core", "--release"]);
+        let parsed = parse("-p rollcall-core second_device --profile x --package=xtask -- --nocapture --exact");
+        assert_eq!(
+            (parsed.packages.join(" ").as_str(), parsed.cargo.join(" ").as_str()),
+            ("rollcall-core xtask", "--profile x")
+        );
         assert_eq!(parsed.names, ["second_device"]);
         assert_eq!(parsed.harness, ["--nocapture", "--exact"]);
-        assert!(parsed.selects_packages() && parsed.shows_output());
+        assert!(parsed.shows_output());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Runs compiled test binaries, several at a time.
 //!
 //! `cargo test` runs one binary after another. Most of ours wait for real servers and real time, so a machine with two cores
-//! is idle for most of such a run. Here as many run at once as the machine has cores, and one more. What measures the machine
-//! runs at the end, alone.
+//! is idle for most of such a run. Here one binary runs for each core, up to four. Binaries that load the machine run at the
+//! end, alone.
 //!
 //! The output of a suite is printed in one piece when it ends. A suite that fails does not stop the others, and no test is
 //! tried twice.
@@ -20,8 +20,12 @@ use crate::process::{self, announce};
 use crate::test::summary::Summary;
 use crate::workspace::Workspace;
 
-/// Suites whose claims are about time under load. Beside others they would measure those.
-const ALONE: [&str; 3] = ["flapping", "gateway_crowds", "memory"];
+/// Suites that use all cores by themselves: simulations, properties, thousands of connections. Beside others they would delay
+/// beats that those count on, or be delayed.
+const ALONE: [&str; 6] = ["flapping", "gateway_crowds", "gateway_faults", "memory", "properties", "simulation"];
+
+/// The most binaries at once. Each runs as many tests at once as there are cores, and a test starts several servers.
+const MAX_JOBS: usize = 4;
 
 /// One test binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +79,7 @@ impl Runner {
     /// A runner that hands these arguments to every binary. `jobs` limits how many run at once.
     pub(super) fn new(workspace: &Workspace, args: Vec<String>, jobs: Option<usize>, is_live: bool) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let jobs = if is_live { 1 } else { jobs.unwrap_or(cores + 1).max(1) };
+        let jobs = if is_live { 1 } else { jobs.unwrap_or(cores.min(MAX_JOBS)).max(1) };
         Self { args, jobs, is_live, target: workspace.target.clone() }
     }
 
