@@ -68,4 +68,4 @@ pub mod topic_bindings {
 /// The contract's types.
 pub use bindings::rollcall::presence as wit;
 
-pub use rollcall_redis::capabilities::RETRY_MS;
+pub use rollcall_redis::transport::RETRY_MS;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rollcall_core::{Error, Published, UserId};
 use rollcall_functions::capabilities::Change;
 use rollcall_redis::resp::Inbox;
-use rollcall_redis::{Platform, Wire};
+use rollcall_redis::{Connection, Probing, RedisStore};
 
 use crate::settings::Ready;
 use crate::watch::Watch;
@@ -20,17 +20,17 @@ const LOOK_MS: u64 = 500;
 
 /// People being looked at.
 pub struct Looking<W> {
-    ready: Rc<Ready<Platform<W>>>,
+    ready: Rc<Ready<RedisStore<Probing<W>>>>,
     users: Vec<UserId>,
     known: Known,
     arrived: Inbox,
     looked_at_us: u64,
 }
 
-impl<W: Wire + 'static> Looking<W> {
+impl<W: Connection + 'static> Looking<W> {
     /// Looks once, so that whatever is published from now on is known to be new.
-    pub async fn begin(ready: Rc<Ready<Platform<W>>>, users: Vec<UserId>) -> Result<Self, Error> {
-        let looked_at_us = ready.platform.wire().ticks_us();
+    pub async fn begin(ready: Rc<Ready<RedisStore<Probing<W>>>>, users: Vec<UserId>) -> Result<Self, Error> {
+        let looked_at_us = ready.platform.connection().ticks_us();
         let mut known = Known::default();
         for (user, found) in users.iter().zip(ready.platform.read_published(&users).await?) {
             known.note(user, readable(found)?.as_ref());
@@ -40,10 +40,10 @@ impl<W: Wire + 'static> Looking<W> {
 
     /// Waits until it is time, and looks.
     async fn look(&mut self) -> Result<(), Error> {
-        let wire = self.ready.platform.wire();
+        let wire = self.ready.platform.connection();
         let since_ms = wire.ticks_us().saturating_sub(self.looked_at_us) / 1000;
         if let Some(rest) = LOOK_MS.checked_sub(since_ms).filter(|rest| *rest > 0) {
-            wire.pause(rest).await;
+            wire.sleep(rest).await;
         }
         self.looked_at_us = wire.ticks_us();
         let found = self.ready.platform.read_published(&self.users).await?;
@@ -58,12 +58,12 @@ impl<W: Wire + 'static> Looking<W> {
     }
 
     fn is_fresh(&self) -> bool {
-        let since_us = self.ready.platform.wire().ticks_us().saturating_sub(self.looked_at_us);
+        let since_us = self.ready.platform.connection().ticks_us().saturating_sub(self.looked_at_us);
         since_us < LOOK_MS * 1000
     }
 }
 
-impl<W: Wire + 'static> Watch for Looking<W> {
+impl<W: Connection + 'static> Watch for Looking<W> {
     const TWO_MINUTES: u32 = (120_000 / LOOK_MS) as u32;
 
     async fn next(&mut self) -> Result<Option<Change>, Error> {

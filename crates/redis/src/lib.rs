@@ -7,8 +7,10 @@ pub mod keyspace;
 #[cfg(feature = "native")]
 pub mod native;
 pub mod resp;
+pub mod transport;
 #[cfg(feature = "wasi-tcp")]
 pub mod wasi;
 
-pub use capabilities::{Away, Options, OwnedPiece, Platform, Reply, Wire, options, rules};
+pub use capabilities::{Options, RedisStore, options, rules};
 pub use keyspace::*;
+pub use transport::{Connection, ConnectionError, OwnedPiece, Probing, ReplyLine, Transport};

@@ -302,8 +302,8 @@ async fn the_least_rights_are_enough_for_everything() {
     store.nudge(&[user("eve")]).await.unwrap();
     store.put_many(vec![LastSeenEntry { user: user("eve"), last_seen: Time(7) }]).await.unwrap();
     assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
-    assert_eq!(store.answer_roll("host-1").await.unwrap(), ["host-1"]);
-    store.leave_roll("host-1").await.unwrap();
+    assert_eq!(store.join_hosts("host-1").await.unwrap(), ["host-1"]);
+    store.leave_hosts("host-1").await.unwrap();
     let tap = store.tap();
     let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
     tap.watch(&topics).await.unwrap();

@@ -328,18 +328,18 @@ async fn somebody_due_of_whom_nothing_is_kept_is_settled_and_forgotten() {
 #[tokio::test]
 async fn whoever_waits_for_a_deadline_is_counted_by_every_process() {
     let (store, other, clock, _) = two_processes(server()).await;
-    assert_eq!(store.here().await, Ok(0));
+    assert_eq!(store.online_count().await, Ok(0));
     clock.advance(Span::seconds(1));
     for name in ["bob", "eve", "zoe"] {
         let at = touch_one(&store, beat(name, "web-1")).await;
         settle(&store, name, publish(State::Online, at)).await;
     }
-    assert_eq!((store.here().await, other.here().await), (Ok(3), Ok(3)));
+    assert_eq!((store.online_count().await, other.online_count().await), (Ok(3), Ok(3)));
     let revision = load(&store, "bob").await.revision;
     let mut gone = publish(State::Offline, store.now());
     gone.next = Next::Evict(store.now() + Span::seconds(60));
     assert_eq!(commit(&store, "bob", revision, gone).await, Committed::Applied);
-    assert_eq!(store.here().await, Ok(2), "who is offline waits for nothing but the archive");
+    assert_eq!(store.online_count().await, Ok(2), "who is offline waits for nothing but the archive");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(crate) async fn run(store: Arc<Redis>, name: String, host_shards: watch::Sen
     loop {
         ticks.tick().await;
         // While Redis is unreachable no host can sweep, so the division does not matter.
-        let Ok(hosts) = store.answer_roll(&name).await else { continue };
+        let Ok(hosts) = store.join_hosts(&name).await else { continue };
         let index = hosts.iter().position(|host| *host == name).unwrap_or_default();
         let now = HostShards::new(index as u32, hosts.len() as u32, store.shards());
         let changed = host_shards.send_if_modified(|before| std::mem::replace(before, now) != now);

@@ -94,7 +94,7 @@ impl SharedStats {
         match &self.online_counter {
             OnlineCounter::Embedded(memory) => Some(memory.here() as u64),
             OnlineCounter::Redis(redis) => {
-                let count = async || timeout(COUNT_TIMEOUT, redis.here()).await.ok().and_then(Result::ok);
+                let count = async || timeout(COUNT_TIMEOUT, redis.online_count()).await.ok().and_then(Result::ok);
                 self.online.get(Instant::now, count).await
             }
         }

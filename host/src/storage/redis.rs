@@ -50,7 +50,7 @@ impl Shared {
 
     /// Removes this host from the membership, so that the others take over its shards at once.
     pub(super) async fn leave(&self) {
-        if let Err(error) = self.store.leave_roll(&self.host).await {
+        if let Err(error) = self.store.leave_hosts(&self.host).await {
             tracing::warn!(%error, "Cannot leave the membership; other hosts take over when the entry expires");
         }
     }

@@ -7,17 +7,17 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use rollcall_adapter::{Adapter, Exports, Ready, ready, setting};
-use rollcall_redis::Platform;
 use rollcall_redis::resp::Address;
 use rollcall_redis::wasi::Socket;
+use rollcall_redis::{Probing, RedisStore};
 
-type Prepared = Ready<Platform<Socket>>;
+type Prepared = Ready<RedisStore<Probing<Socket>>>;
 
 /// Redis over a socket.
 struct RedisTcp;
 
 impl Adapter for RedisTcp {
-    type Platform = Platform<Socket>;
+    type Platform = RedisStore<Probing<Socket>>;
 
     fn ready() -> Result<Rc<Prepared>, String> {
         thread_local! {
@@ -29,7 +29,7 @@ impl Adapter for RedisTcp {
 
 fn prepare() -> Result<Prepared, String> {
     let address = Address::parse(setting("redis_url").as_deref())?;
-    ready(|options| Ok(Platform::new(Socket::new(&address), options)))
+    ready(|options| Ok(RedisStore::over(Socket::new(&address), options)))
 }
 
 type Component = Exports<RedisTcp>;

@@ -8,17 +8,17 @@ use std::rc::Rc;
 
 use rollcall_adapter::{Adapter, Exports, Ready, Watching, ready, setting};
 use rollcall_core::{Error, UserId};
-use rollcall_redis::Platform;
 use rollcall_redis::resp::{Address, Ear, Listening};
 use rollcall_redis::wasi::{Socket, Tcp};
+use rollcall_redis::{Probing, RedisStore};
 
-type Prepared = Ready<Platform<Socket>>;
+type Prepared = Ready<RedisStore<Probing<Socket>>>;
 
 /// Redis by a socket, and one more to listen to.
 struct RedisTopics;
 
 impl Adapter for RedisTopics {
-    type Platform = Platform<Socket>;
+    type Platform = RedisStore<Probing<Socket>>;
 
     fn ready() -> Result<Rc<Prepared>, String> {
         thread_local! {
@@ -30,7 +30,7 @@ impl Adapter for RedisTopics {
 
 fn prepare() -> Result<Prepared, String> {
     let address = address()?;
-    ready(|options| Ok(Platform::new(Socket::new(&address), options)))
+    ready(|options| Ok(RedisStore::over(Socket::new(&address), options)))
 }
 
 fn address() -> Result<Address, String> {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use rollcall_adapter::polling::Looking;
 use rollcall_adapter::{Adapter, Exports, Ready, Watching, ready, setting};
 use rollcall_core::{Error, UserId};
-use rollcall_redis::Platform;
+use rollcall_redis::{Probing, RedisStore};
 
 use wire::SpinRedis;
 
@@ -19,16 +19,16 @@ use wire::SpinRedis;
 const USUAL: &str = "redis://127.0.0.1:6379";
 
 thread_local! {
-    static READY: OnceCell<Result<Rc<Ready<Platform<SpinRedis>>>, String>> = const { OnceCell::new() };
+    static READY: OnceCell<Result<Rc<Ready<RedisStore<Probing<SpinRedis>>>>, String>> = const { OnceCell::new() };
 }
 
 /// Redis through Spin.
 struct Spin;
 
 impl Adapter for Spin {
-    type Platform = Platform<SpinRedis>;
+    type Platform = RedisStore<Probing<SpinRedis>>;
 
-    fn ready() -> Result<Rc<Ready<Platform<SpinRedis>>>, String> {
+    fn ready() -> Result<Rc<Ready<RedisStore<Probing<SpinRedis>>>>, String> {
         READY.with(|known| known.get_or_init(|| make().map(Rc::new)).clone())
     }
 }
@@ -45,9 +45,9 @@ impl Watching for Spin {
     }
 }
 
-fn make() -> Result<Ready<Platform<SpinRedis>>, String> {
+fn make() -> Result<Ready<RedisStore<Probing<SpinRedis>>>, String> {
     let url = setting("redis_url").unwrap_or_else(|| USUAL.to_owned());
-    ready(|options| Ok(Platform::new(SpinRedis::new(url), options)))
+    ready(|options| Ok(RedisStore::over(SpinRedis::new(url), options)))
 }
 
 type Component = Exports<Spin>;

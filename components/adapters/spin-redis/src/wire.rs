@@ -8,7 +8,7 @@ use std::pin::pin;
 use futures::future::{Either, join_all, select};
 use rollcall_adapter::Kept;
 use rollcall_redis::resp::server_line;
-use rollcall_redis::{Away, Command, Commands, OwnedPiece, Reply, Wire};
+use rollcall_redis::{Command, Commands, Connection, ConnectionError, OwnedPiece, ReplyLine};
 use spin_sdk::redis::{Connection, Error, RedisParameter, RedisResult};
 use spin_sdk::wasip3::clocks::monotonic_clock;
 use spin_sdk::wasip3::random::random::get_random_u64;
@@ -22,7 +22,7 @@ const ANSWER_MS: u64 = 1500;
 /// One Redis, by its URL.
 pub(crate) struct SpinRedis {
     url: String,
-    connection: Kept<Connection, Away>,
+    connection: Kept<Connection, ConnectionError>,
 }
 
 impl SpinRedis {
@@ -30,21 +30,21 @@ impl SpinRedis {
         Self { url, connection: Kept::new() }
     }
 
-    async fn open(&self) -> Result<Connection, Away> {
+    async fn open(&self) -> Result<Connection, ConnectionError> {
         let opened = within(CONNECT_MS, Connection::open(&self.url)).await;
         let opened = opened.unwrap_or_else(|| Err(Error::Other("it does not answer in time".to_owned())));
         opened.map_err(away)
     }
 }
 
-impl Wire for SpinRedis {
-    async fn send(&self, commands: &Commands) -> Result<Vec<Reply>, Away> {
+impl Connection for SpinRedis {
+    async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
         let connection = self.connection.get(self.open()).await?;
         let replies = within(ANSWER_MS, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
-        let replies = replies.unwrap_or_else(|| vec![Err(Away("it does not answer in time".to_owned()))]);
+        let replies = replies.unwrap_or_else(|| vec![Err(ConnectionError("it does not answer in time".to_owned()))]);
         replies.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.connection.let_go(&connection))
     }
 
@@ -56,21 +56,21 @@ impl Wire for SpinRedis {
         get_random_u64()
     }
 
-    async fn pause(&self, ms: u64) {
+    async fn sleep(&self, ms: u64) {
         sleep(ms).await;
     }
 }
 
 /// One command. What the server says is a reply; everything else is a connection that failed.
-async fn execute(connection: &Connection, command: Command<'_>) -> Result<Reply, Away> {
+async fn execute(connection: &Connection, command: Command<'_>) -> Result<ReplyLine, ConnectionError> {
     let mut args = command.args();
     let name = String::from_utf8_lossy(args.next().unwrap_or_default());
     let args = args.map(|arg| RedisParameter::Binary(arg.to_vec()));
     match connection.execute(name, args).await {
-        Ok(results) => Ok(Reply::Pieces(results.into_iter().map(piece).collect())),
+        Ok(results) => Ok(ReplyLine::Pieces(results.into_iter().map(piece).collect())),
         Err(Error::Other(text)) => match server_line(&text) {
-            Some(line) => Ok(Reply::Error(line)),
-            None => Err(Away(text)),
+            Some(line) => Ok(ReplyLine::Error(line)),
+            None => Err(ConnectionError(text)),
         },
         Err(error) => Err(away(error)),
     }
@@ -85,8 +85,8 @@ fn piece(result: RedisResult) -> OwnedPiece {
     }
 }
 
-fn away(error: Error) -> Away {
-    Away(match error {
+fn away(error: Error) -> ConnectionError {
+    ConnectionError(match error {
         Error::InvalidAddress => {
             "`redis_url` is no address, or is not among the `allowed_outbound_hosts` of the component".to_owned()
         }

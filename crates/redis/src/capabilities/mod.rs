@@ -1,112 +1,85 @@
-//! The capabilities of the contract on one Redis, over whatever carries commands to it: for platforms that bring a way to
-//! Redis and nothing of ours.
+//! The capabilities of the contract on Redis, over any [`Transport`].
 //!
-//! What is kept, and how, is in `crates/redis`, so that these and the host share one Redis. Nothing runs between two
-//! calls. So there is no task that samples the time and notices an outage; instead whoever comes says so, in the same
-//! go as what they came for: see `time.rs` and the script `reach`.
+//! Each is implemented once: the native host, WASI sockets and Spin run the same code, so they can share one Redis.
 //!
-//! Deliberately absent: a Redis Cluster, connections, and retries of what may have taken effect. The first is the host's;
-//! the second the platform's; the caller knows better about the third.
+//! Deliberately absent: reads from replicas (an old revision would make every commit stale), retries of calls that may have
+//! taken effect (the caller knows better), a queue for the time of an outage (the next beat brings everything) and a policy
+//! cache, which belongs to the reader.
 
-mod agenda;
-pub(crate) mod archive;
-mod batch;
-mod following;
+mod archive;
+mod due;
+mod hosts;
+mod options;
 mod policy;
+mod policy_log;
 mod sessions;
-mod settings;
-mod time;
 mod touch;
-mod trouble;
 mod typing;
-mod wire;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use crate::keyspace::{Garbled, Keyspace, Stamped};
-use rollcall_core::{Error, Span};
+use rollcall_core::Error;
 use rollcall_functions::capabilities::MAX_BATCH;
 
-use time::RedisTime;
+use crate::keyspace::{Garbled, Keyspace, Stamped};
+use crate::transport::{Connection, Probing, Transport};
 
-pub use batch::RETRY_MS;
-pub use settings::{Options, options, rules};
-pub use wire::{Away, OwnedPiece, Reply, Wire};
+pub use options::{Options, options, rules};
+#[cfg(feature = "native")]
+pub(crate) use typing::place;
 
-/// The capabilities on one Redis. One serves as many calls at once as come.
+/// The capabilities on Redis. It serves many calls at once.
 #[derive(Debug)]
-pub struct Platform<W> {
-    wire: W,
-    keys: Keyspace,
-    time: RedisTime,
-    outage_grace: Span,
-    /// How many changes each log of policy keeps.
+pub struct RedisStore<T> {
+    transport: T,
+    /// How many changes each policy log keeps.
     policy_log: u32,
-    /// The next touch's stamp: a count that begins at a random place, so that no two instances ever use the same.
+    /// The next touch's stamp: a count that begins at a random number, so that no two instances use the same.
     stamp: AtomicU64,
-    /// What readers of policy seed their hashes with.
+    /// Seeds the hashes of policy readers.
     salt: u64,
-    /// What was complained about last, lest every call repeat it.
-    complaint: Mutex<String>,
 }
 
-impl<W: Wire> Platform<W> {
-    /// The capabilities over this wire. Nothing is sent before something is asked.
-    pub fn new(wire: W, options: Options) -> Self {
-        Self {
-            keys: Keyspace::of_hosts(options.shards),
-            time: RedisTime::default(),
-            outage_grace: options.outage_grace,
-            policy_log: options.policy_log.max(1),
-            stamp: AtomicU64::new(wire.random()),
-            salt: wire.random(),
-            complaint: Mutex::default(),
-            wire,
-        }
+impl<C: Connection> RedisStore<Probing<C>> {
+    /// The capabilities over a connection, on a platform without background tasks. Nothing is sent before the first call.
+    pub fn over(connection: C, options: Options) -> Self {
+        let keys = Keyspace::of_hosts(options.shards);
+        Self::new(Probing::new(connection, keys, options.outage_grace), options.policy_log)
     }
 
-    /// What carries the commands.
-    pub fn wire(&self) -> &W {
-        &self.wire
+    /// What sends the commands.
+    pub fn connection(&self) -> &C {
+        self.transport.connection()
+    }
+}
+
+impl<T: Transport> RedisStore<T> {
+    /// The capabilities over a transport. Each policy log keeps this many changes, at least one.
+    pub fn new(transport: T, policy_log: u32) -> Self {
+        let (stamp, salt) = (AtomicU64::new(transport.random()), transport.random());
+        Self { transport, policy_log: policy_log.max(1), stamp, salt }
     }
 
-    /// What everything is called in Redis.
+    /// The names of the keys.
     pub fn keys(&self) -> &Keyspace {
-        &self.keys
+        self.transport.keys()
     }
 
     fn stamped(&self, now_us: u64) -> Stamped {
-        // Sixty-three bits, and never 0, which is the revision of nobody.
+        // 63 bits, and never 0: that is the revision of a user who is not stored.
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 1);
         Stamped { now_us, stamp: stamp.max(1) }
     }
 
-    /// Tells that something is wrong, once until something else is.
-    fn complain(&self, complaint: &str) {
-        let mut last = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last != complaint {
-            complaint.clone_into(&mut last);
-            drop(last);
-            self.wire.complain(complaint);
-        }
-    }
-
-    /// Redis can be reached again: if it cannot once more, that is worth telling.
-    fn forget_complaint(&self) {
-        self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    fn garbled(&self, garbled: &Garbled) -> Error {
-        self.complain(&garbled.to_string());
-        Error::Other(garbled.to_string())
-    }
-
-    fn read<T>(&self, decoded: Result<T, Garbled>) -> Result<T, Error> {
-        decoded.map_err(|error| self.garbled(&error))
+    /// A decoded reply; one that cannot be read is logged.
+    fn read<R>(&self, decoded: Result<R, Garbled>) -> Result<R, Error> {
+        decoded.map_err(|error| {
+            self.transport.warn(&error.to_string());
+            Error::Other(error.to_string())
+        })
     }
 }
 
-fn bounded<T>(items: &[T]) -> Result<(), Error> {
+pub(crate) fn bounded<T>(items: &[T]) -> Result<(), Error> {
     if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
 }

@@ -1,15 +1,15 @@
-//! Sessions: loads, commits and evictions. Touches are in `touch.rs`, who is due is in `agenda.rs`.
+//! Sessions: loads, commits and evictions. Touches are in `touch.rs`, due users in `due.rs`.
 
-use crate::keyspace::{Agenda, Garbled, Keyspace, Piece, Publishing, decode_outcome, decode_published, decode_session};
-use rollcall_core::{Error, Published, UserId};
+use rollcall_core::{Error, Published, Span, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches};
 
-use super::batch::{Batch, IN_ORDER, Now, Value, piece, pieces};
-use super::{Platform, Wire, bounded};
+use super::{RedisStore, bounded};
+use crate::keyspace::{Agenda, Garbled, Keyspace, decode_outcome, decode_published, decode_session};
+use crate::transport::{Batch, Reply, Transport, piece, pieces};
 
 type Outcomes = Vec<Result<Committed, Error>>;
 
-impl<W: Wire> Sessions for Platform<W> {
+impl<T: Transport> Sessions for RedisStore<T> {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.touch(&touches).await
     }
@@ -20,42 +20,57 @@ impl<W: Wire> Sessions for Platform<W> {
         self.commit(&commits).await
     }
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Agenda::Settle, shards, limit).await
+        self.overdue(Agenda::Settle, shards, limit, Span(0)).await
     }
     async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Agenda::Evict, shards, limit).await
+        self.overdue(Agenda::Evict, shards, limit, Span(0)).await
     }
     async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Outcomes, Error> {
         self.evict(&evictions).await
     }
 }
 
-impl<W: Wire> Platform<W> {
-    /// What was last published about each of these people, in the order asked; none: nothing was, or they are no longer
-    /// kept. For whoever cannot listen and has to look again and again. At most 1,024.
+impl<T: Transport> RedisStore<T> {
+    /// What was last published about each of these users, in the order asked; none: nothing, or the session is gone. For
+    /// watchers that poll because they cannot subscribe. At most 1,024.
     pub async fn read_published(&self, users: &[UserId]) -> Result<Vec<Result<Option<Published>, Error>>, Error> {
         bounded(users)?;
         let mut batch = Batch::with_capacity(users.len(), users.len());
         for user in users.iter().map(UserId::as_str) {
-            batch.add("", |to| self.keys.read_published(to, user));
+            batch.add("", self.keys().shard_of(user), |to| self.keys().read_published(to, user));
         }
-        let replies = self.run(&batch).await;
-        let published = |values: &[Value]| decode_published(values.iter().flat_map(pieces));
-        Ok(replies.items().map(|item| self.read(published(item?))).collect())
+        let replies = self.transport.run(batch).await;
+        Ok(replies.items().map(|item| self.read(decode_published(pieces(item?)))).collect())
+    }
+
+    /// As [`Sessions::due`], but only users whose instant passed at least `by` ago.
+    pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
+        self.overdue(Agenda::Settle, shards, limit, by).await
+    }
+
+    /// Makes Redis look at these users' `alive` keys: one that is past its time expires on the spot, and its notification goes
+    /// to every subscriber. Left alone, Redis may take minutes.
+    pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
+        let mut batch = Batch::with_capacity(users.len(), users.len());
+        for user in users.iter().map(UserId::as_str) {
+            batch.add(user, self.keys().shard_of(user), |to| self.keys().nudge(to, user));
+        }
+        let replies = self.transport.run(batch).await;
+        replies.items().try_for_each(|item| item.map(drop))
     }
 
     async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
         bounded(users)?;
+        let keys = self.keys();
         let mut batch = Batch::with_capacity(users.len(), users.len() * Keyspace::LOAD_COMMANDS);
-        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read.
-        self.look(&mut batch);
+        self.transport.begin_read(&mut batch);
         for user in users.iter().map(UserId::as_str) {
-            batch.add(IN_ORDER, |to| self.keys.load(to, user));
+            batch.read(keys.shard_of(user), |to| keys.load(to, user));
         }
-        let replies = self.run(&batch).await;
-        let moment = replies.looked()?.moment();
-        let session = |values: &[Value]| match values {
-            [hash, due, cold] => decode_session(pieces(hash), first(due), first(cold)),
+        let replies = self.transport.run(batch).await;
+        let moment = replies.moment()?;
+        let session = |values: &[T::Reply]| match values {
+            [hash, due, cold] => decode_session(hash.pieces(), due.piece(), cold.piece()),
             _ => Err(Garbled("a reply")),
         };
         let sessions = replies.items().map(|item| self.read(session(item?))).collect();
@@ -64,32 +79,28 @@ impl<W: Wire> Platform<W> {
 
     async fn commit(&self, commits: &[Commit]) -> Result<Outcomes, Error> {
         bounded(commits)?;
-        let now = self.now().await?;
-        let mut batch = Batch::with_capacity(commits.len(), commits.len());
+        let (keys, now, publishing) = (self.keys(), self.transport.now().await?, self.transport.publishing());
+        let mut batch = Batch::decided_at(now, commits.len(), commits.len());
         for commit in commits {
-            let at = self.stamped(now.us);
-            batch.add(commit.user.as_str(), |to| self.keys.commit(to, commit, at, Publishing::Plain));
+            let (user, at) = (commit.user.as_str(), self.stamped(now.us));
+            batch.add(user, keys.shard_of(user), |to| keys.commit(to, commit, at, publishing));
         }
-        Ok(self.outcomes(batch, now).await)
+        Ok(self.outcomes(batch).await)
     }
 
     async fn evict(&self, evictions: &[Eviction]) -> Result<Outcomes, Error> {
         bounded(evictions)?;
-        let now = self.now().await?;
-        let mut batch = Batch::with_capacity(evictions.len(), evictions.len());
+        let (keys, now) = (self.keys(), self.transport.now().await?);
+        let mut batch = Batch::decided_at(now, evictions.len(), evictions.len());
         for eviction in evictions {
-            batch.add(eviction.user.as_str(), |to| self.keys.evict(to, eviction, now.us));
+            let user = eviction.user.as_str();
+            batch.add(user, keys.shard_of(user), |to| keys.evict(to, eviction, now.us));
         }
-        Ok(self.outcomes(batch, now).await)
+        Ok(self.outcomes(batch).await)
     }
 
-    async fn outcomes(&self, mut batch: Batch<'_>, now: Now) -> Outcomes {
-        self.look_on_the_way(&mut batch, now);
-        let replies = self.run(&batch).await;
+    async fn outcomes(&self, batch: Batch<'_>) -> Outcomes {
+        let replies = self.transport.run(batch).await;
         replies.items().map(|item| self.read(decode_outcome(piece(item?)))).collect()
     }
-}
-
-fn first(value: &Value) -> Piece<'_> {
-    piece(std::slice::from_ref(value))
 }

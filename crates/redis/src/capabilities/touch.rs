@@ -1,72 +1,135 @@
 //! Touches: the hot path, and what now and then comes after it.
 //!
-//! Every beat says when it ends. The host leaves that out where it left the person due a moment ago
-//! (`docs/adr/0011-a-deadline-known-to-stand.md`); an instance lives too short to meet the same person often enough.
+//! A beat skips its `ZADD` if the transport knows that this process set the user's deadline a moment ago. What the beat finds
+//! says whether that was right; if the user is not due, the deadline is set before the touch is answered. See
+//! `docs/adr/0011-a-deadline-known-to-stand.md`.
 
-use crate::keyspace::{Deadline, Sent, Touching, decode_found};
 use rollcall_core::{Error, Time};
-use rollcall_functions::capabilities::{Touched, Touches};
+use rollcall_functions::capabilities::{Touched, Touches, Trace};
 
-use super::batch::{Batch, Value, piece};
-use super::{Platform, Wire, bounded};
+use super::{RedisStore, bounded};
+use crate::keyspace::{Deadline, Finding, Garbled, Sent, Touching, decode_found};
+use crate::transport::{Batch, Now, Reply, Transport};
 
 /// One touch on its way.
 struct Touch<'a> {
     user: &'a str,
     device: &'a str,
+    /// When its beat expires; none: a departure, whose script sets the deadline.
+    ends: Option<Time>,
     sent: Sent,
 }
 
-impl Touch<'_> {
-    /// Whether its device may have joined others.
-    fn may_crowd(&self, values: &[Value]) -> bool {
-        let written = self.sent.written_at().and_then(|at| values.get(at..));
-        written.is_some_and(|written| self.sent.may_crowd(piece(written)))
-    }
+/// What has to be done after the touches.
+#[derive(Default)]
+struct After<'a> {
+    /// Devices that may have joined others of their user.
+    came: Vec<(&'a str, &'a str)>,
+    /// Users who were taken to be due and are not: the place of the touch, the user, and the deadline.
+    undue: Vec<(usize, &'a str, Time)>,
+    /// A session was gone that cannot have been evicted.
+    lost: bool,
 }
 
-impl<W: Wire> Platform<W> {
+impl<T: Transport> RedisStore<T> {
     pub(crate) async fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
         bounded(&touches.traces)?;
-        let now = self.now().await?;
-        let mut batch = Batch::with_capacity(touches.traces.len(), touches.traces.len() * 3);
-        let mut sent = Vec::with_capacity(touches.traces.len());
-        for (user, device, trace) in touches.iter() {
-            let (touching, at) = (Touching { user, device, trace }, self.stamped(now.us));
-            let sent_as = batch.add(user, |to| self.keys.touch(to, touching, at, Deadline::Set));
-            sent.push(Touch { user, device, sent: sent_as });
-        }
-        self.look_on_the_way(&mut batch, now);
-        let replies = self.run(&batch).await;
+        let now = self.transport.now().await?;
+        let (batch, sent) = self.touch_batch(touches, now);
+        let replies = self.transport.run(batch).await;
         let mut found = Vec::with_capacity(sent.len());
-        let mut came = Vec::new();
-        for (item, touch) in replies.items().zip(&sent) {
+        let mut after = After::default();
+        for (place, (item, touch)) in replies.items().zip(&sent).enumerate() {
             found.push(item.and_then(|values| {
-                if touch.may_crowd(values) {
-                    came.push((touch.user, touch.device));
-                }
-                let answer = values.get(touch.sent.found_at()..).unwrap_or_default();
-                self.read(decode_found(piece(answer))).map(|finding| finding.found)
+                let finding = self.read(read(touch, values))?;
+                after.take(place, touch, values, &finding);
+                Ok(finding.found)
             }));
         }
-        self.trim(&came, now.time()).await;
+        if after.lost {
+            self.transport.forget_deadlines();
+        }
+        for (place, error) in self.set_deadlines(&after.undue).await {
+            if let Some(found) = found.get_mut(place) {
+                *found = Err(error);
+            }
+        }
+        for (touch, found) in sent.iter().zip(&found) {
+            if touch.ends.is_some() && found.is_ok() {
+                self.transport.note_deadline(touch.user, now.time());
+            }
+        }
+        self.trim(&after.came, now.time()).await;
         Ok(Touched { now: now.time(), found })
     }
 
-    /// Keeps people's devices within their bound, after these came. That it failed is nothing that the toucher could do
-    /// about: the next device that comes does it.
+    fn touch_batch<'a>(&self, touches: &'a Touches, now: Now) -> (Batch<'a>, Vec<Touch<'a>>) {
+        let (keys, time, count) = (self.keys(), now.time(), touches.traces.len());
+        let mut batch = Batch::decided_at(now, count, count * 3);
+        let mut sent = Vec::with_capacity(count);
+        for (user, device, trace) in touches.iter() {
+            let at = self.stamped(now.us);
+            let known = self.transport.knows_deadline(user, time);
+            let deadline = if known { Deadline::Trusted } else { Deadline::Set };
+            let touching = Touching { user, device, trace };
+            let ends = match trace {
+                Trace::Beat { alive_for, .. } => Some(time + alive_for),
+                Trace::Dropped(_) | Trace::Logout => None,
+            };
+            let sent_as = batch.add(user, keys.shard_of(user), |to| keys.touch(to, touching, at, deadline));
+            sent.push(Touch { user, device, ends, sent: sent_as });
+        }
+        (batch, sent)
+    }
+
+    /// Sets the deadlines of users who were taken to be due. Returns the places where that failed: their touch failed too.
+    async fn set_deadlines(&self, undue: &[(usize, &str, Time)]) -> Vec<(usize, Error)> {
+        if undue.is_empty() {
+            return Vec::new();
+        }
+        let keys = self.keys();
+        let mut batch = Batch::with_capacity(undue.len(), undue.len());
+        for (_, user, by) in undue {
+            batch.add(user, keys.shard_of(user), |to| keys.leave_due(to, user, *by));
+        }
+        let replies = self.transport.run(batch).await;
+        replies.items().zip(undue).filter_map(|(item, (place, ..))| Some((*place, item.err()?))).collect()
+    }
+
+    /// Keeps users' devices within the bound after these came. A failure is not reported: the next new device trims again.
     async fn trim(&self, came: &[(&str, &str)], now: Time) {
         if came.is_empty() {
             return;
         }
-        let dead_by = self.time.moment_at(now).surely_dead_by();
+        let keys = self.keys();
+        let dead_by = self.transport.moment_at(now).surely_dead_by();
         let mut batch = Batch::default();
         for (index, (user, _)) in came.iter().enumerate() {
             if came.iter().take(index).all(|(earlier, _)| earlier != user) {
                 let devices = came.iter().filter(|(one, _)| one == user).map(|(_, device)| *device);
-                batch.add(user, |to| self.keys.trim(to, user, dead_by, devices));
+                batch.add(user, keys.shard_of(user), |to| keys.trim(to, user, dead_by, devices));
             }
         }
-        self.run(&batch).await;
+        self.transport.run(batch).await;
+    }
+}
+
+fn read<R: Reply>(touch: &Touch<'_>, values: &[R]) -> Result<Finding, Garbled> {
+    values.get(touch.sent.found_at()).map_or(Err(Garbled("a reply")), |value| decode_found(value.piece()))
+}
+
+impl<'a> After<'a> {
+    fn take<R: Reply>(&mut self, place: usize, touch: &Touch<'a>, values: &[R], finding: &Finding) {
+        let Sent::Beat { deadline, .. } = touch.sent else { return };
+        let written = touch.sent.written_at().and_then(|at| values.get(at)).map(Reply::piece);
+        if written.is_some_and(|written| touch.sent.may_crowd(written)) {
+            self.came.push((touch.user, touch.device));
+        }
+        if let (Deadline::Trusted, Some(ends)) = (deadline, touch.ends)
+            && finding.due_by.is_none_or(|due_by| due_by > ends)
+        {
+            self.undue.push((place, touch.user, ends));
+            self.lost |= written.is_some_and(|written| touch.sent.is_first(written));
+        }
     }
 }

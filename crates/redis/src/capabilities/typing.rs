@@ -1,62 +1,66 @@
-//! Signs of typing: one script each.
+//! Typing signals: one script each.
 //!
-//! A sign that comes sooner than a second after the last that was told is kept and not told. The host looks at it again
-//! when the second is over; here nothing runs between two calls. A sign of somebody who goes on typing can wait for the
-//! next, which comes in a moment or never, and what was told ends by itself. That somebody *stopped* has no next: whoever
-//! says so is answered once it was told, a second later at most. Whoever asks who types is told the truth at once.
+//! A signal that comes sooner than a second after the last published one is stored and not published. Someone has to publish
+//! it when the second is over. The native store has a task for that. Elsewhere nothing runs between two calls: a user who goes
+//! on typing sends another signal, and what was published ends by itself; but nothing follows a *stop*, so that call waits until
+//! it is published, a second at most.
 
-use crate::keyspace::{Publishing, Signing, decode_typists, decode_wait};
 use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
 
-use super::batch::{Batch, piece, pieces};
-use super::{Platform, Wire, bounded};
+use super::{RedisStore, bounded};
+use crate::keyspace::{Signing, decode_typists, decode_wait};
+use crate::transport::{Batch, Transport, piece, pieces};
 
-impl<W: Wire> Typing for Platform<W> {
-    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
-        bounded(&signs)?;
-        let waits = self.sign(signs.iter().map(|sign| (sign, Signing::Lasts(sign.lasts)))).await?;
-        let untold = |(sign, wait): (&'_ TypingSignal, &Result<Option<Span>, Error>)| match wait {
-            Ok(Some(wait)) if sign.lasts == Span(0) => Some(*wait),
+impl<T: Transport> Typing for RedisStore<T> {
+    async fn set_typing(&self, signals: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
+        bounded(&signals)?;
+        let waits =
+            self.write_typing(signals.iter().map(|signal| (place(signal), Signing::Lasts(signal.lasts)))).await?;
+        let unpublished = |(signal, wait): (&'_ TypingSignal, &Result<Option<Span>, Error>)| match wait {
+            Ok(Some(wait)) if signal.lasts == Span(0) => Some(*wait),
             _ => None,
         };
-        if let Some(wait) = signs.iter().zip(&waits).filter_map(untold).max() {
-            self.wire.pause(wait.0).await;
-            let stops = signs.iter().zip(&waits).filter(|pair| untold(*pair).is_some());
-            // If that fails it ends by itself for those who watch.
-            let _ = self.sign(stops.map(|(sign, _)| (sign, Signing::LookAgain))).await;
+        if let Some(wait) = signals.iter().zip(&waits).filter_map(unpublished).max() {
+            self.transport.sleep(wait.0).await;
+            let stops = signals.iter().zip(&waits).filter(|pair| unpublished(*pair).is_some());
+            // If this fails, what was published ends by itself.
+            let _ = self.write_typing(stops.map(|(signal, _)| (place(signal), Signing::LookAgain))).await;
         }
         Ok(waits.into_iter().map(|wait| wait.map(drop)).collect())
     }
 
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error> {
         bounded(&conversations)?;
-        let now = self.now().await?;
-        let mut batch = Batch::with_capacity(conversations.len(), conversations.len());
-        for conversation in &conversations {
-            batch.add("", |to| self.keys.typists(to, conversation.as_str()));
+        let (keys, now) = (self.keys(), self.transport.now().await?);
+        let mut batch = Batch::decided_at(now, conversations.len(), conversations.len());
+        for conversation in conversations.iter().map(ConversationId::as_str) {
+            batch.add("", keys.shard_of(conversation), |to| keys.typists(to, conversation));
         }
-        self.look_on_the_way(&mut batch, now);
-        let replies = self.run(&batch).await;
-        let typists = replies.items().map(|item| self.read(decode_typists(item?.iter().flat_map(pieces), now.time())));
-        Ok(typists.collect())
+        let replies = self.transport.run(batch).await;
+        Ok(replies.items().map(|item| self.read(decode_typists(pieces(item?), now.time()))).collect())
     }
 }
 
-impl<W: Wire> Platform<W> {
-    /// Leaves signs, or looks at them again; after how long to look at each once more.
-    async fn sign<'a>(
+/// The conversation and the user of a signal.
+pub(crate) fn place(signal: &TypingSignal) -> (&str, &str) {
+    (signal.conversation.as_str(), signal.user.as_str())
+}
+
+impl<T: Transport> RedisStore<T> {
+    /// Writes typing signals, or publishes stored ones; after how long each has to be looked at again.
+    pub(crate) async fn write_typing<'a>(
         &self,
-        signs: impl Iterator<Item = (&'a TypingSignal, Signing)>,
+        signals: impl Iterator<Item = ((&'a str, &'a str), Signing)>,
     ) -> Result<Vec<Result<Option<Span>, Error>>, Error> {
-        let now = self.now().await?;
-        let mut batch = Batch::default();
-        for (sign, signing) in signs {
-            let place = (sign.conversation.as_str(), sign.user.as_str());
-            batch.add(place.0, |to| self.keys.sign(to, place, signing, now.time(), Publishing::Plain));
+        let (keys, now, publishing) = (self.keys(), self.transport.now().await?, self.transport.publishing());
+        let (count, _) = signals.size_hint();
+        let mut batch = Batch::decided_at(now, count, count);
+        for (place, signing) in signals {
+            let shard = keys.shard_of(place.0);
+            batch.add(place.0, shard, |to| keys.sign(to, place, signing, now.time(), publishing));
         }
-        self.look_on_the_way(&mut batch, now);
-        let replies = self.run(&batch).await;
+        let replies = self.transport.run(batch).await;
         Ok(replies.items().map(|item| self.read(decode_wait(piece(item?)))).collect())
     }
 }

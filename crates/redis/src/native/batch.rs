@@ -1,54 +1,27 @@
-//! Batches: one pipeline per server, all servers at once, and each item fails alone.
-//!
-//! Items about the same person keep their order, also when one of them has to be said again, because the server had
-//! forgotten a script or its slot had moved: then everything later about that person is said again after it. Traces may
-//! be left twice, and a commit that is said again finds whether it was applied.
+//! Sends a batch: one pipeline per server, all servers at once. Commands are sent again if a server lost its scripts or a slot
+//! moved.
 
-use std::ops::Range;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::keyspace::{Commands, Piece};
 use futures::future::join_all;
 use redis::{Pipeline, Value, cmd};
 use rollcall_core::Error;
 
-use super::Inner;
+use super::Native;
 use super::address::Kind;
 use super::link::{Away, Link, packed};
 use super::trouble::ErrorClass;
+use crate::keyspace::Piece;
+use crate::transport::{Batch, RETRY_MS, Replies, Reply};
 
-/// How often something is said again before its caller is told to come back: a script that was not there, a slot that
-/// moved, and both once more for a failover in between.
+/// How often a command is sent before its caller is told to come back: for a missing script, for a slot that moved, and for both
+/// once more after a failover in between.
 const MAX_ROUNDS: usize = 6;
 
 /// Between two rounds, for a slot that is just moving.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// When a caller may try again: a reconnection takes a few tenths of a second, if the server is there at all.
-pub(super) const RETRY_MS: u32 = 500;
-
-/// Commands, and whom they are about.
-#[derive(Debug, Default)]
-pub(super) struct Batch<'a> {
-    pub(super) commands: Commands,
-    items: Vec<Item<'a>>,
-}
-
-#[derive(Debug)]
-struct Item<'a> {
-    /// The person; empty: it is about nobody in particular.
-    who: &'a str,
-    shard: u32,
-    commands: Range<usize>,
-}
-
-/// What became of a batch.
-#[derive(Debug)]
-pub(super) struct Replies {
-    values: Vec<Value>,
-    items: Vec<Result<Range<usize>, Error>>,
-}
 
 /// One command to be sent.
 struct Unit {
@@ -61,53 +34,41 @@ struct Unit {
 /// What must happen before the next round.
 #[derive(Default)]
 struct Again {
-    /// Commands to be said again; with the server, if it is to be asked there.
-    commands: Vec<(usize, Option<Arc<Link>>)>,
-    /// Items that these belong to.
-    items: Vec<usize>,
+    /// Commands to send again; with the server, if it is to be asked there.
+    commands: HashMap<usize, Option<Arc<Link>>>,
     forgot_scripts: Vec<Arc<Link>>,
     moved: bool,
 }
 
-impl<'a> Batch<'a> {
-    pub(super) fn with_capacity(items: usize, commands: usize) -> Self {
-        Self { commands: Commands::with_capacity(commands), items: Vec::with_capacity(items) }
+impl Native {
+    /// Sends a batch and waits for the replies.
+    pub(super) async fn send(&self, batch: Batch<'_>) -> Replies<Value> {
+        // The time is taken before anything is read, so that no session is judged by a time later than its newest beat that
+        // was read; the outage grace after it, because a server that came back in between recorded its own first.
+        let now = batch.wants_moment.then(|| self.around.time.now());
+        // Writes are acknowledged by replicas of the masters they were sent to, not of one that took over in between.
+        let topology = batch.wants_replica.then(|| self.fleet.topology());
+        let mut replies = Replies::to(&batch);
+        self.send_rounds(&batch, &mut replies).await;
+        replies.moment = now.map(|now| self.moment_at(now));
+        if let Some(topology) = topology {
+            let written = batch.items.iter().zip(&replies.items).filter(|(_, outcome)| outcome.is_ok());
+            self.bear_witness(&topology, &written.map(|(item, _)| item.shard).collect()).await;
+        }
+        replies
     }
 
-    /// Adds an item: the commands that `add` adds.
-    pub(super) fn add<T>(&mut self, who: &'a str, shard: u32, add: impl FnOnce(&mut Commands) -> T) -> T {
-        let start = self.commands.len();
-        let added = add(&mut self.commands);
-        self.items.push(Item { who, shard, commands: start..self.commands.len() });
-        added
-    }
-}
-
-impl Replies {
-    /// The replies of each item, in order.
-    pub(super) fn items(&self) -> impl Iterator<Item = Result<&[Value], Error>> {
-        self.items.iter().map(|item| match item {
-            Ok(range) => Ok(self.values.get(range.clone()).unwrap_or_default()),
-            Err(error) => Err(error.clone()),
-        })
-    }
-}
-
-impl Inner {
-    /// Sends a batch and waits for what becomes of it.
-    pub(super) async fn run(&self, batch: &Batch<'_>) -> Replies {
-        let values = vec![Value::Nil; batch.commands.len()];
-        let mut replies = Replies { values, items: batch.items.iter().map(|item| Ok(item.commands.clone())).collect() };
+    async fn send_rounds(&self, batch: &Batch<'_>, replies: &mut Replies<Value>) {
         let all = batch.items.iter().enumerate();
         let mut units: Vec<Unit> = all
             .flat_map(|(item, of)| of.commands.clone().map(move |command| Unit { command, item, ask: None }))
             .collect();
         for _ in 0..MAX_ROUNDS {
             if units.is_empty() {
-                return replies;
+                return;
             }
-            let again = self.round(batch, units, &mut replies).await;
-            units = again.units(batch, &replies);
+            let again = self.round(batch, units, replies).await;
+            units = again.units(batch, replies);
             if !units.is_empty() {
                 self.prepare(again).await;
             }
@@ -115,11 +76,10 @@ impl Inner {
         for unit in units {
             replies.fail(unit.item, Error::Unavailable(RETRY_MS));
         }
-        replies
     }
 
     /// Sends these, and sorts the answers.
-    async fn round(&self, batch: &Batch<'_>, units: Vec<Unit>, replies: &mut Replies) -> Again {
+    async fn round(&self, batch: &Batch<'_>, units: Vec<Unit>, replies: &mut Replies<Value>) -> Again {
         let mut groups = self.grouped(batch, units, replies);
         let calls = groups.iter().map(|(link, units)| link.call(together(batch, units)));
         // Of one server there is nothing to wait for side by side.
@@ -138,7 +98,12 @@ impl Inner {
     }
 
     /// What goes to which server. What nobody serves fails.
-    fn grouped(&self, batch: &Batch<'_>, units: Vec<Unit>, replies: &mut Replies) -> Vec<(Arc<Link>, Vec<Unit>)> {
+    fn grouped(
+        &self,
+        batch: &Batch<'_>,
+        units: Vec<Unit>,
+        replies: &mut Replies<Value>,
+    ) -> Vec<(Arc<Link>, Vec<Unit>)> {
         let topology = self.fleet.topology();
         // On a single server, which is most of them, there is nothing to be sorted.
         if let ([link], Kind::Single) = (topology.links.as_slice(), self.fleet.kind()) {
@@ -160,7 +125,14 @@ impl Inner {
     }
 
     /// Keeps what one server answered, and notes what has to be said again.
-    fn sort(&self, link: &Arc<Link>, units: Vec<Unit>, values: Vec<Value>, replies: &mut Replies, again: &mut Again) {
+    fn sort(
+        &self,
+        link: &Arc<Link>,
+        units: Vec<Unit>,
+        values: Vec<Value>,
+        replies: &mut Replies<Value>,
+        again: &mut Again,
+    ) {
         let mut values = values.into_iter();
         for unit in units {
             if unit.ask.is_some() {
@@ -169,14 +141,11 @@ impl Inner {
             }
             let value = values.next().unwrap_or(Value::Nil);
             let Value::ServerError(error) = &value else {
-                if let Some(place) = replies.values.get_mut(unit.command) {
-                    *place = value;
-                }
+                replies.keep(unit.command, value);
                 continue;
             };
             let say_again = |again: &mut Again, ask| {
-                again.commands.push((unit.command, ask));
-                again.items.push(unit.item);
+                again.commands.insert(unit.command, ask);
             };
             match ErrorClass::of(error) {
                 ErrorClass::LoadScripts => {
@@ -201,11 +170,11 @@ impl Inner {
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
                 ErrorClass::Denied(why) => {
-                    self.complain(&format!("Redis does not allow a command that is needed: {why}"));
+                    self.warn(&format!("Redis does not allow a command that is needed: {why}"));
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
                 ErrorClass::Other(why) => {
-                    self.complain(&format!("Redis answers with an error: {why}"));
+                    self.warn(&format!("Redis answers with an error: {why}"));
                     replies.fail(unit.item, Error::Other(why));
                 }
             }
@@ -230,36 +199,15 @@ impl Inner {
     }
 }
 
-impl Replies {
-    fn fail(&mut self, item: usize, error: Error) {
-        if let Some(place) = self.items.get_mut(item) {
-            *place = Err(error);
-        }
-    }
-}
-
 impl Again {
-    /// The commands of the next round: those noted, and everything later about the same people.
-    fn units(&self, batch: &Batch<'_>, replies: &Replies) -> Vec<Unit> {
+    /// The commands of the next round.
+    fn units(&self, batch: &Batch<'_>, replies: &Replies<Value>) -> Vec<Unit> {
         if self.commands.is_empty() {
             return Vec::new();
         }
-        let is_open = |item: usize| replies.items.get(item).is_some_and(Result::is_ok);
-        let mut units = Vec::new();
-        for (index, item) in batch.items.iter().enumerate().filter(|(index, _)| is_open(*index)) {
-            let follows = !item.who.is_empty()
-                && self.items.iter().any(|&earlier| {
-                    earlier < index
-                        && batch.items.get(earlier).is_some_and(|one| one.shard == item.shard && one.who == item.who)
-                });
-            for command in item.commands.clone() {
-                let noted = self.commands.iter().find(|(noted, _)| *noted == command);
-                if noted.is_some() || follows {
-                    units.push(Unit { command, item: index, ask: noted.and_then(|(_, ask)| ask.clone()) });
-                }
-            }
-        }
-        units
+        let repeated = batch.repeat(|command| self.commands.contains_key(&command), replies);
+        let ask = |command| self.commands.get(&command).cloned().flatten();
+        repeated.map(|(item, command)| Unit { command, item, ask: ask(command) }).collect()
     }
 }
 
@@ -277,23 +225,27 @@ fn together(batch: &Batch<'_>, units: &[Unit]) -> Pipeline {
     pipeline
 }
 
-/// A reply as the keyspace reads it, an array flattened.
-pub(super) fn pieces(value: &Value) -> impl Iterator<Item = Piece<'_>> {
-    let one = std::slice::from_ref(value);
-    let flat = match value {
-        Value::Array(values) => values.as_slice(),
-        _ => one,
-    };
-    flat.iter().map(piece)
-}
+impl Reply for Value {
+    fn nil() -> Self {
+        Self::Nil
+    }
 
-/// A reply that is one piece.
-pub(super) fn piece(value: &Value) -> Piece<'_> {
-    match value {
-        Value::Int(number) => Piece::Int(*number),
-        Value::BulkString(bytes) => Piece::Bytes(bytes),
-        Value::SimpleString(text) => Piece::Bytes(text.as_bytes()),
-        Value::Okay => Piece::Bytes(b"OK"),
-        _ => Piece::Nil,
+    /// An array flattened by one level: no reply of ours is nested deeper.
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let flat = match self {
+            Self::Array(values) => values.as_slice(),
+            _ => std::slice::from_ref(self),
+        };
+        flat.iter().map(Reply::piece)
+    }
+
+    fn piece(&self) -> Piece<'_> {
+        match self {
+            Self::Int(number) => Piece::Int(*number),
+            Self::BulkString(bytes) => Piece::Bytes(bytes),
+            Self::SimpleString(text) => Piece::Bytes(text.as_bytes()),
+            Self::Okay => Piece::Bytes(b"OK"),
+            _ => Piece::Nil,
+        }
     }
 }

@@ -15,11 +15,11 @@ use redis::{Msg, Pipeline, Value, cmd};
 use rollcall_core::UserId;
 use tokio::sync::mpsc;
 
-use super::batch::pieces;
 use super::link::Link;
 use super::trouble::Trouble;
-use super::{Inner, Task};
+use super::{Native, Task};
 use crate::keyspace::Piece;
+use crate::transport::Reply;
 
 /// The most people in one batch: a settle that is one round trip.
 const MAX_BATCH: usize = 256;
@@ -54,7 +54,7 @@ pub enum Listening {
 }
 
 impl Expiries {
-    pub(super) fn begin(inner: Arc<Inner>) -> Self {
+    pub(super) fn begin(inner: Arc<Native>) -> Self {
         let (sender, batches) = mpsc::channel(QUEUE);
         let forbidden = Arc::new(AtomicBool::new(false));
         let listener = Listener { inner, sender, forbidden: Arc::clone(&forbidden) };
@@ -74,7 +74,7 @@ impl Expiries {
 
 #[derive(Clone)]
 struct Listener {
-    inner: Arc<Inner>,
+    inner: Arc<Native>,
     sender: mpsc::Sender<Vec<UserId>>,
     forbidden: Arc<AtomicBool>,
 }
@@ -169,7 +169,7 @@ impl Listener {
     async fn turn_on(&self, link: &Link) {
         let asked = link.call(one(cmd("CONFIG").arg("GET").arg("notify-keyspace-events"))).await;
         let Ok(replies) = asked else { return };
-        let said: Vec<Piece<'_>> = replies.first().into_iter().flat_map(pieces).collect();
+        let said: Vec<Piece<'_>> = replies.first().into_iter().flat_map(Reply::pieces).collect();
         let [_, Piece::Bytes(flags)] = said.as_slice() else { return self.cannot_turn_on(link) };
         let flags = String::from_utf8_lossy(flags);
         let Some(wanted) = with_needed(&flags) else { return };

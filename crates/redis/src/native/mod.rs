@@ -10,45 +10,41 @@
 //! to say).
 
 mod address;
-mod agenda;
 mod batch;
 mod dues;
 mod expiries;
 mod fleet;
-mod here;
 mod link;
 mod policy;
-mod roll;
-mod seen;
 mod stats;
 mod tending;
 mod time;
 mod topics;
-mod touch;
 mod trouble;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::keyspace::{
-    Agenda, BadPrefix, DEFAULT_SHARDS, Garbled, Keyspace, Publishing, Stamped, decode_outcome, decode_session,
-};
 use parking_lot::Mutex;
 use redis::Value;
-use rollcall_core::{Error, Moment, OutageGrace, Rules, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
+use rollcall_core::policy::{Change, Relation};
+use rollcall_core::{Error, Ids, Moment, OutageGrace, Rules, Span, Time, UserId};
+use rollcall_functions::capabilities::{
+    Archive, Commit, Cursor, Eviction, Followed, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
+    Touched, Touches,
+};
+use rollcall_store::{Answer, Clock, LastSeen, Outcomes, Policies, Store};
 use thiserror::Error as ThisError;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use rollcall_store::Clock;
-use rollcall_store::{Answer, Outcomes, Store};
+use crate::capabilities::RedisStore;
+use crate::keyspace::{BadPrefix, DEFAULT_SHARDS, Keyspace, Publishing};
+use crate::transport::{Batch, Now, Replies, Transport};
 
 use address::{Address, Kind};
-use batch::{Batch, piece, pieces};
 use dues::Dues;
 use fleet::Fleet;
 use link::Surroundings;
@@ -140,7 +136,8 @@ pub enum Health {
 
 /// The store in Redis. Dropping it closes its connections.
 pub struct Redis {
-    inner: Arc<Inner>,
+    native: Arc<Native>,
+    store: Arc<RedisStore<Arc<Native>>>,
     switchboard: Switchboard,
     stirring: Stirring,
     _tending: Task,
@@ -156,29 +153,24 @@ impl Drop for Task {
     }
 }
 
-struct Inner {
+/// The native transport: connections to all servers, and what the background tasks learned about them.
+struct Native {
     keys: Keyspace,
     fleet: Fleet,
     around: Arc<Surroundings>,
     /// How long an outage grace lasts.
     grace_span: Span,
-    /// The next touch's stamp: a count that begins at a random place, so that no two processes ever use the same.
-    stamp: AtomicU64,
     /// The outage grace as it was last read or recorded.
     outage_grace: Mutex<Option<OutageGrace>>,
     tended: tokio::sync::Mutex<Tended>,
-    /// How many changes each log of policy keeps.
-    policy_log: u32,
-    /// What readers of policy seed their hashes with.
-    salt: u64,
     witnesses: Witnesses,
-    /// What was complained about last, lest every call repeat it.
-    complaint: Mutex<String>,
+    /// The last problem that was logged, so that not every call repeats it.
+    warned: Mutex<String>,
 }
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("fleet", &self.inner.fleet).finish_non_exhaustive()
+        f.debug_struct("Redis").field("fleet", &self.native.fleet).finish_non_exhaustive()
     }
 }
 
@@ -200,68 +192,74 @@ impl Redis {
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
         });
-        let inner = Arc::new(Inner {
+        let native = Arc::new(Native {
             fleet: Fleet::new(address, Arc::clone(&around), &keys),
             keys,
             around,
             grace_span: options.outage_grace,
-            stamp: AtomicU64::new(RandomState::new().build_hasher().finish()),
             outage_grace: Mutex::new(None),
             tended: tokio::sync::Mutex::default(),
-            policy_log: options.policy_log.max(1),
-            salt: RandomState::new().build_hasher().finish(),
             witnesses: Witnesses::default(),
-            complaint: Mutex::default(),
+            warned: Mutex::default(),
         });
-        inner.begin().await?;
-        let tending = Task(tokio::spawn(Arc::clone(&inner).tend()));
-        Ok(Self { inner, switchboard: Switchboard::new(), stirring: Stirring::new(), _tending: tending })
+        native.begin().await?;
+        let tending = Task(tokio::spawn(Arc::clone(&native).tend()));
+        let store = Arc::new(RedisStore::new(Arc::clone(&native), options.policy_log));
+        Ok(Self { native, store, switchboard: Switchboard::new(), stirring: Stirring::new(), _tending: tending })
     }
 
     /// The store's time.
     pub fn now(&self) -> Time {
-        self.inner.around.time.now()
+        self.native.around.time.now()
     }
 
     /// Whether the store answers.
     pub fn health(&self) -> Health {
-        self.inner.health()
+        self.native.health()
     }
 
     /// The outage grace in force.
     pub fn outage_grace(&self) -> Option<OutageGrace> {
-        self.inner.moment().outage_grace
+        self.native.moment().outage_grace
     }
 
     /// What was counted so far.
     pub fn stats(&self) -> &Stats {
-        &self.inner.around.stats
+        &self.native.around.stats
     }
 
     /// Begins to listen for expiries: see [`Expiries`].
     pub fn expiries(&self) -> Expiries {
-        Expiries::begin(Arc::clone(&self.inner))
+        Expiries::begin(Arc::clone(&self.native))
     }
 
-    /// As [`Store::due`], but only those whose time came at least so long ago: whom somebody should have settled by now.
+    /// As [`Store::due`], but only users whose instant passed at least `by` ago: somebody should have settled them by now.
     pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
-        self.inner.overdue(Agenda::Settle, shards, limit, by).await
+        self.store.late(shards, limit, by).await
     }
 
-    /// Makes Redis look at these people's deadlines: whose has passed, their expiry is notified on the spot, to
-    /// everybody who listens. Left to itself Redis may take minutes.
+    /// Makes Redis expire these users' `alive` keys on the spot if they are past their time.
     pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
-        let inner = &self.inner;
-        let mut batch = Batch::with_capacity(users.len(), users.len());
-        for user in users.iter().map(UserId::as_str) {
-            batch.add(user, inner.keys.shard_of(user), |to| inner.keys.nudge(to, user));
-        }
-        let replies = inner.run(&batch).await;
-        replies.items().try_for_each(|item| item.map(|_| ()))
+        self.store.nudge(users).await
+    }
+
+    /// How many users have a deadline: see [`RedisStore::online_count`].
+    pub async fn online_count(&self) -> Result<u64, Error> {
+        self.store.online_count().await
+    }
+
+    /// Writes this host into the membership list and returns the names of all hosts on it, in order.
+    pub async fn join_hosts(&self, host: &str) -> Result<Vec<String>, Error> {
+        self.store.join_hosts(host).await
+    }
+
+    /// Removes this host from the membership list.
+    pub async fn leave_hosts(&self, host: &str) -> Result<(), Error> {
+        self.store.leave_hosts(host).await
     }
 }
 
-impl Inner {
+impl Native {
     fn health(&self) -> Health {
         let topology = self.fleet.topology();
         let down: Vec<String> = topology
@@ -285,10 +283,22 @@ impl Inner {
         Moment { now, outage_grace: self.outage_grace.lock().filter(|outage_grace| now < outage_grace.until) }
     }
 
-    fn stamped(&self, now_us: u64) -> Stamped {
-        // Sixty-three bits, and never 0, which is the revision of nobody.
-        let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 1);
-        Stamped { now_us, stamp: stamp.max(1) }
+    /// Logs a problem, once until there is another.
+    fn warn(&self, problem: &str) {
+        let mut last = self.warned.lock();
+        if *last != problem {
+            problem.clone_into(&mut last);
+            drop(last);
+            tracing::error!("{problem}");
+        }
+    }
+}
+
+impl Transport for Arc<Native> {
+    type Reply = Value;
+
+    fn keys(&self) -> &Keyspace {
+        &self.keys
     }
 
     fn publishing(&self) -> Publishing {
@@ -298,92 +308,105 @@ impl Inner {
         }
     }
 
-    /// Logs something that is wrong, once until something else is.
-    fn complain(&self, complaint: &str) {
-        let mut last = self.complaint.lock();
-        if *last != complaint {
-            complaint.clone_into(&mut last);
-            drop(last);
-            tracing::error!("{complaint}");
-        }
+    async fn now(&self) -> Result<Now, Error> {
+        Ok(Now { us: self.around.time.now_us(), ticks_us: 0 })
     }
 
-    fn garbled(&self, garbled: &Garbled) -> Error {
-        self.complain(&garbled.to_string());
-        Error::Other(garbled.to_string())
+    fn begin_read(&self, batch: &mut Batch<'_>) {
+        batch.wants_moment = true;
     }
 
-    async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
-        bounded(users)?;
-        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read; the outage grace
-        // last, because a server that was away may have come back in between, and then it had been recorded before.
-        let now = self.around.time.now();
-        let mut batch = Batch::with_capacity(users.len(), users.len() * Keyspace::LOAD_COMMANDS);
-        for user in users.iter().map(UserId::as_str) {
-            batch.add("", self.keys.shard_of(user), |to| self.keys.load(to, user));
-        }
-        let replies = self.run(&batch).await;
-        let session = |values: &[Value]| match values {
-            [hash, due, cold] => decode_session(pieces(hash), piece(due), piece(cold)),
-            _ => Err(Garbled("a reply")),
-        };
-        let sessions = replies.items().map(|item| session(item?).map_err(|error| self.garbled(&error))).collect();
-        Ok(Loaded { moment: self.moment_at(now), sessions })
+    async fn run(&self, batch: Batch<'_>) -> Replies<Value> {
+        self.send(batch).await
     }
 
-    async fn commit(&self, commits: &[Commit]) -> Result<Outcomes, Error> {
-        bounded(commits)?;
-        let now_us = self.around.time.now_us();
-        let mut batch = Batch::with_capacity(commits.len(), commits.len());
-        for commit in commits {
-            let (user, at) = (commit.user.as_str(), self.stamped(now_us));
-            batch.add(user, self.keys.shard_of(user), |to| self.keys.commit(to, commit, at, self.publishing()));
-        }
-        Ok(self.outcomes(&batch).await)
+    fn moment_at(&self, now: Time) -> Moment {
+        Native::moment_at(self, now)
     }
 
-    async fn evict(&self, evictions: &[Eviction]) -> Result<Outcomes, Error> {
-        bounded(evictions)?;
-        let now_us = self.around.time.now_us();
-        let mut batch = Batch::with_capacity(evictions.len(), evictions.len());
-        for eviction in evictions {
-            let user = eviction.user.as_str();
-            batch.add(user, self.keys.shard_of(user), |to| self.keys.evict(to, eviction, now_us));
-        }
-        Ok(self.outcomes(&batch).await)
+    fn random(&self) -> u64 {
+        random()
     }
 
-    async fn outcomes(&self, batch: &Batch<'_>) -> Outcomes {
-        let replies = self.run(batch).await;
-        let outcome = |values: &[Value]| values.first().map_or(Err(Garbled("a reply")), |v| decode_outcome(piece(v)));
-        replies.items().map(|item| outcome(item?).map_err(|error| self.garbled(&error))).collect()
+    async fn sleep(&self, ms: u64) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
     }
+
+    fn warn(&self, problem: &str) {
+        Native::warn(self, problem);
+    }
+
+    fn knows_deadline(&self, user: &str, now: Time) -> bool {
+        self.around.dues.holds(user, now)
+    }
+
+    fn note_deadline(&self, user: &str, begun: Time) {
+        self.around.dues.note(user, begun);
+    }
+
+    fn forget_deadlines(&self) {
+        self.around.dues.forget(self.around.time.now());
+    }
+}
+
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl Store for Redis {
     fn touch_many(&self, touches: Touches) -> Answer<'_, Touched> {
-        Box::pin(async move { self.inner.touch(&touches).await })
+        Box::pin(self.store.touch_many(touches))
     }
     fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded> {
-        Box::pin(async move { self.inner.load(&users).await })
+        Box::pin(self.store.load_many(users))
     }
     fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes> {
-        Box::pin(async move { self.inner.commit(&commits).await })
+        Box::pin(self.store.commit_many(commits))
     }
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(self.inner.overdue(Agenda::Settle, shards, limit, Span(0)))
+        Box::pin(self.store.due(shards, limit))
     }
     fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(self.inner.overdue(Agenda::Evict, shards, limit, Span(0)))
+        Box::pin(self.store.evictable(shards, limit))
     }
     fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
-        Box::pin(async move { self.inner.evict(&evictions).await })
+        Box::pin(self.store.evict_many(evictions))
     }
     fn shards(&self) -> u32 {
-        self.inner.keys.shards()
+        self.native.keys.shards()
     }
 }
 
-fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
+impl LastSeen for Redis {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
+        Box::pin(self.store.put_many(last_seen_entries))
+    }
+    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
+        Box::pin(self.store.get_many(users))
+    }
+}
+
+impl Policies for Redis {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+        Box::pin(self.store.relations(viewer, subjects))
+    }
+    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+        Box::pin(self.store.settings_of(user))
+    }
+    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+        Box::pin(self.store.snapshot(page))
+    }
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+        Box::pin(self.store.since(cursor, limit))
+    }
+    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(async move {
+            let outcomes = self.store.apply_many(changes).await?;
+            self.stirring.invalidation();
+            Ok(outcomes)
+        })
+    }
+    fn invalidated(&self) -> watch::Receiver<u64> {
+        self.stirring.listen(&self.native)
+    }
 }

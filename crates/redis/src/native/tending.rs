@@ -13,11 +13,11 @@ use redis::{Pipeline, Value, cmd};
 use rollcall_core::{OutageGrace, Span, Time};
 
 use super::address::Kind;
-use super::batch::pieces;
 use super::link::{Down, Fresh, Link, pipeline};
 use super::time::Asked;
 use super::trouble::Trouble;
-use super::{Inner, OpenError};
+use super::{Native, OpenError};
+use crate::transport::Reply;
 
 /// How often time and outage grace are read while all is well.
 const CALM: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(super) struct Tended {
     epoch: Vec<u8>,
 }
 
-impl Inner {
+impl Native {
     /// Connects to everything for the first time.
     pub(super) async fn begin(&self) -> Result<(), OpenError> {
         let mut tended = self.tended.lock().await;
@@ -112,7 +112,7 @@ impl Inner {
         match self.make_ready(link, &down, home).await {
             Ok(fresh) => {
                 link.put_up(fresh);
-                self.complaint.lock().clear();
+                self.warned.lock().clear();
                 if let Some(since) = down.since {
                     self.around.stats.reconnects.add(1);
                     let away_ms = (self.around.time.now() - since).0;
@@ -185,7 +185,7 @@ impl Inner {
     async fn check_epoch(&self, link: &Link, fresh: &Fresh, tended: &mut Tended) -> Result<(), Trouble> {
         let key = self.keys.epoch().to_string();
         let mut question = Pipeline::with_capacity(2);
-        let revision = format!("{:016x}", self.stamped(0).stamp);
+        let revision = format!("{:016x}", super::random());
         question.add_command(cmd("SET").arg(&key).arg(revision).arg("NX").to_owned());
         question.add_command(cmd("GET").arg(&key).to_owned());
         let replies = link.try_out(fresh, question).await?;
@@ -208,7 +208,7 @@ impl Inner {
         question.add_command(cmd("ZRANGEBYSCORE").arg(hosts).arg("-inf").arg("+inf").arg("WITHSCORES").to_owned());
         let replies = link.try_out(fresh, question).await?;
         checked(&replies)?;
-        let hosts = replies.first().and_then(|reply| decode_member_scores(pieces(reply)).ok()).unwrap_or_default();
+        let hosts = replies.first().and_then(|reply| decode_member_scores(reply.pieces()).ok()).unwrap_or_default();
         let Some((newest, _)) = hosts.last() else { return Ok(None) };
         if *newest + OLD >= since {
             return Ok(None);
@@ -239,16 +239,16 @@ impl Inner {
 
     fn take_time(&self, reply: Option<&Value>, sent_us: i64) {
         let answered_us = self.around.time.ticks_us();
-        let parts: Vec<i64> = reply.into_iter().flat_map(pieces).filter_map(number).collect();
+        let parts: Vec<i64> = reply.into_iter().flat_map(Reply::pieces).filter_map(number).collect();
         if let [seconds, micros] = parts.as_slice() {
             self.around.time.sample(seconds * 1_000_000 + micros, Asked { sent_us, answered_us });
         }
     }
 
     fn take_outage_grace(&self, reply: Option<&Value>) {
-        match reply.map(|reply| decode_outage_grace(pieces(reply))) {
+        match reply.map(|reply| decode_outage_grace(reply.pieces())) {
             Some(Ok(outage_grace)) => *self.outage_grace.lock() = outage_grace,
-            Some(Err(garbled)) => self.complain(&garbled.to_string()),
+            Some(Err(garbled)) => self.warn(&garbled.to_string()),
             None => {}
         }
     }

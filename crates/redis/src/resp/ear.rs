@@ -11,8 +11,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use crate::capabilities::{Away, Reply};
 use crate::keyspace::{Commands, Keyspace, decode_payload};
+use crate::transport::{ConnectionError, ReplyLine};
 use futures::future::LocalBoxFuture;
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::Change;
@@ -23,7 +23,7 @@ use super::line::Line;
 use super::link::Link;
 use super::pipe::Dial;
 use super::resp::Question;
-use crate::capabilities::RETRY_MS;
+use crate::transport::RETRY_MS;
 
 /// How often the server is asked whether it is there; with the time that its answer may take, a silent one is found out
 /// within five seconds.
@@ -43,7 +43,7 @@ pub struct Ear<D: Dial> {
     subscribed: RefCell<BTreeSet<Channel>>,
     pinged_at_ms: Cell<u64>,
     /// Why nothing is heard, as it was last said.
-    trouble: RefCell<Option<Away>>,
+    trouble: RefCell<Option<ConnectionError>>,
 }
 
 /// Who wants to hear what.
@@ -80,7 +80,7 @@ impl<D: Dial> Ear<D> {
         let line = self.link.line().await.map_err(|away| self.complain(away))?;
         let replies = self.link.ask(&line, Question::of(&self.subscriptions(&interest.channels))).await;
         for reply in replies.map_err(|away| self.complain(away))? {
-            if let Reply::Error(error) = reply {
+            if let ReplyLine::Error(error) = reply {
                 return Err(Error::Other(format!("Redis does not let us listen: {error}")));
             }
         }
@@ -118,7 +118,7 @@ impl<D: Dial> Ear<D> {
     }
 
     /// Says why nothing is heard, once for each reason; whoever watches may come back.
-    fn complain(&self, away: Away) -> Error {
+    fn complain(&self, away: ConnectionError) -> Error {
         let mut trouble = self.trouble.borrow_mut();
         if trouble.as_ref() != Some(&away) {
             self.link.dial().log(&format!("nothing is heard from Redis: {}", away.0));
@@ -153,8 +153,8 @@ async fn listen<D: Dial>(ear: Rc<Ear<D>>, line: Rc<Line<D>>) -> Error {
             Err(away) => return ear.complain(away),
             Ok(replies) => {
                 let refusal = replies.into_iter().find_map(|reply| match reply {
-                    Reply::Error(error) => Some(error),
-                    Reply::Pieces(_) => None,
+                    ReplyLine::Error(error) => Some(error),
+                    ReplyLine::Pieces(_) => None,
                 });
                 if let Some(error) = refusal {
                     line.break_off(&error);

@@ -6,7 +6,7 @@ use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use crate::capabilities::{OwnedPiece, Reply};
+use crate::transport::{OwnedPiece, ReplyLine};
 use futures::channel::oneshot;
 
 use super::pipe::{Dial, Sink, Source};
@@ -123,7 +123,7 @@ impl Fake {
     fn take(&self, connection: &Connection, bytes: &[u8]) {
         let mut parser = connection.parser.borrow_mut();
         parser.feed(bytes);
-        while let Ok(Some(Reply::Pieces(pieces))) = parser.next() {
+        while let Ok(Some(ReplyLine::Pieces(pieces))) = parser.next() {
             let words: Vec<String> = pieces
                 .into_iter()
                 .map(|piece| match piece {

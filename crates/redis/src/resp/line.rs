@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::capabilities::{Away, OwnedPiece, Reply};
+use crate::transport::{ConnectionError, OwnedPiece, ReplyLine};
 use futures::future::{Either, select};
 
 use super::pipe::{Dial, Sink, Source};
@@ -55,7 +55,7 @@ struct Reading<D: Dial> {
 struct Slot {
     seat: u64,
     answers: usize,
-    replies: RefCell<Vec<Reply>>,
+    replies: RefCell<Vec<ReplyLine>>,
 }
 
 impl Slot {
@@ -81,7 +81,7 @@ impl<D: Dial> Line<D> {
     }
 
     /// Asks, and waits for all answers.
-    pub(super) async fn ask(&self, question: Question) -> Result<Vec<Reply>, Away> {
+    pub(super) async fn ask(&self, question: Question) -> Result<Vec<ReplyLine>, ConnectionError> {
         self.check()?;
         let Question { bytes, answers } = question;
         let slot = Rc::new(Slot { seat: self.seat(), answers, replies: RefCell::default() });
@@ -100,7 +100,7 @@ impl<D: Dial> Line<D> {
 
     /// Waits until something is so that only what arrives here can bring about, writing and reading for everybody if nobody
     /// else does.
-    pub(super) async fn until(&self, seat: u64, is_so: impl Fn() -> bool) -> Result<(), Away> {
+    pub(super) async fn until(&self, seat: u64, is_so: impl Fn() -> bool) -> Result<(), ConnectionError> {
         let _leaving = Leaving { line: self, seat };
         loop {
             if is_so() {
@@ -150,8 +150,8 @@ impl<D: Dial> Line<D> {
         self.sleepers.borrow_mut().clear();
     }
 
-    fn check(&self) -> Result<(), Away> {
-        self.broken.borrow().clone().map_or(Ok(()), |why| Err(Away(why)))
+    fn check(&self) -> Result<(), ConnectionError> {
+        self.broken.borrow().clone().map_or(Ok(()), |why| Err(ConnectionError(why)))
     }
 
     /// If there is something to do that nobody does, somebody should.
@@ -166,7 +166,7 @@ impl<D: Dial> Line<D> {
     }
 
     /// Hands a reply to whom it belongs.
-    fn hand_over(&self, reply: Reply) {
+    fn hand_over(&self, reply: ReplyLine) {
         if let (Some(hear), Some((channel, payload))) = (&self.hear, message(&reply)) {
             return hear(channel, payload);
         }
@@ -186,8 +186,8 @@ impl<D: Dial> Line<D> {
 }
 
 /// The channel and the payload of a message; none: it is an answer.
-fn message(reply: &Reply) -> Option<(&[u8], &[u8])> {
-    let Reply::Pieces(pieces) = reply else { return None };
+fn message(reply: &ReplyLine) -> Option<(&[u8], &[u8])> {
+    let ReplyLine::Pieces(pieces) = reply else { return None };
     match pieces.as_slice() {
         [OwnedPiece::Bytes(sort), OwnedPiece::Bytes(channel), OwnedPiece::Bytes(payload)] if sort == b"message" => {
             Some((channel, payload))

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 
-use crate::capabilities::{Away, Reply};
 use crate::keyspace::Commands;
+use crate::transport::{ConnectionError, ReplyLine};
 use futures::future::{Either, select};
 
 use super::address::Address;
@@ -26,7 +26,7 @@ pub struct Link<D: Dial> {
     dialing: RefCell<Option<Vec<D::Ringer>>>,
     dialed: Cell<u64>,
     /// Why the last try failed; none: it did not.
-    failure: RefCell<Option<Away>>,
+    failure: RefCell<Option<ConnectionError>>,
 }
 
 impl<D: Dial> Link<D> {
@@ -54,7 +54,7 @@ impl<D: Dial> Link<D> {
     }
 
     /// Sends commands in one go and waits for one answer to each.
-    pub async fn send(&self, commands: &Commands) -> Result<Vec<Reply>, Away> {
+    pub async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
@@ -62,7 +62,7 @@ impl<D: Dial> Link<D> {
     }
 
     /// The line in use, or a new one.
-    pub(super) async fn line(&self) -> Result<Rc<Line<D>>, Away> {
+    pub(super) async fn line(&self) -> Result<Rc<Line<D>>, ConnectionError> {
         loop {
             if let Some(line) = self.current() {
                 return Ok(line);
@@ -73,7 +73,8 @@ impl<D: Dial> Link<D> {
             };
             let connected = self.within(CONNECT_MS, self.connect()).await;
             self.dialed.set(self.dialed.get() + 1);
-            let connected = connected.unwrap_or_else(|| Err("it does not answer in time".to_owned())).map_err(Away);
+            let connected =
+                connected.unwrap_or_else(|| Err("it does not answer in time".to_owned())).map_err(ConnectionError);
             self.failure.replace(connected.as_ref().err().cloned());
             let line = Rc::new(connected?);
             self.line.replace(Some(Rc::clone(&line)));
@@ -82,7 +83,7 @@ impl<D: Dial> Link<D> {
     }
 
     /// Waits for what comes of a connection that somebody else makes. Whoever waited in vain has waited long enough.
-    async fn others_dial(&self) -> Result<(), Away> {
+    async fn others_dial(&self) -> Result<(), ConnectionError> {
         let before = self.dialed.get();
         let (ringer, bell) = self.dial.bell();
         if let Some(waiting) = self.dialing.borrow_mut().as_mut() {
@@ -97,10 +98,10 @@ impl<D: Dial> Link<D> {
 
     /// Asks on a line where somebody may read who waits for messages, and has no patience to offer; one that does not answer
     /// in time is broken off.
-    pub(super) async fn ask(&self, line: &Line<D>, question: Question) -> Result<Vec<Reply>, Away> {
+    pub(super) async fn ask(&self, line: &Line<D>, question: Question) -> Result<Vec<ReplyLine>, ConnectionError> {
         self.within(ANSWER_MS, line.ask(question)).await.unwrap_or_else(|| {
             line.break_off("it does not answer in time");
-            Err(Away("it does not answer in time".to_owned()))
+            Err(ConnectionError("it does not answer in time".to_owned()))
         })
     }
 
@@ -125,8 +126,8 @@ impl<D: Dial> Link<D> {
         let line = Line::new(Rc::clone(&self.dial), self.dial.dial().await?, self.hear.clone());
         let replies = line.ask(Question::of(&self.greeting)).await.map_err(|away| away.0)?;
         let refusal = replies.into_iter().find_map(|reply| match reply {
-            Reply::Error(error) => Some(format!("it refuses us: {error}")),
-            Reply::Pieces(_) => None,
+            ReplyLine::Error(error) => Some(format!("it refuses us: {error}")),
+            ReplyLine::Pieces(_) => None,
         });
         refusal.map_or(Ok(line), Err)
     }

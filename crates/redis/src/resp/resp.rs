@@ -3,8 +3,8 @@
 //! Bytes come in pieces of any size. What was read of a reply is kept, so that a long one is not read again with every
 //! piece of it.
 
-use crate::capabilities::{OwnedPiece, Reply};
 use crate::keyspace::Commands;
+use crate::transport::{OwnedPiece, ReplyLine};
 use thiserror::Error as ThisError;
 
 /// The longest line: one with an error in it is far shorter.
@@ -83,7 +83,7 @@ impl Parser {
     }
 
     /// The next reply; none: more bytes are needed. After an error nothing that follows can be read.
-    pub(crate) fn next(&mut self) -> Result<Option<Reply>, Garbled> {
+    pub(crate) fn next(&mut self) -> Result<Option<ReplyLine>, Garbled> {
         loop {
             let rest = self.bytes.get(self.read..).unwrap_or_default();
             let Some((value, length)) = value(rest)? else { return Ok(None) };
@@ -101,7 +101,7 @@ impl Parser {
                 }
             }
             if reply.missing == 0 {
-                return Ok(Some(reply.error.map_or(Reply::Pieces(reply.pieces), Reply::Error)));
+                return Ok(Some(reply.error.map_or(ReplyLine::Pieces(reply.pieces), ReplyLine::Error)));
             }
             self.reply = Some(reply);
         }
@@ -165,10 +165,10 @@ mod tests {
     }
 
     /// One of everything, and what it means.
-    fn everything() -> (Vec<u8>, Vec<Reply>) {
+    fn everything() -> (Vec<u8>, Vec<ReplyLine>) {
         let sent = b"+OK\r\n:-7\r\n$-1\r\n$0\r\n\r\n$4\r\na\r\nb\r\n*-1\r\n*0\r\n-NOSCRIPT No matching script\r\n\
             *3\r\n:1\r\n*2\r\n$1\r\nx\r\n$-1\r\n+y\r\n*2\r\n:1\r\n-ERR inside\r\n+end\r\n";
-        let pieces = |pieces: &[OwnedPiece]| Reply::Pieces(pieces.to_vec());
+        let pieces = |pieces: &[OwnedPiece]| ReplyLine::Pieces(pieces.to_vec());
         let meant = vec![
             pieces(&[bytes("OK")]),
             pieces(&[OwnedPiece::Int(-7)]),
@@ -177,15 +177,15 @@ mod tests {
             pieces(&[bytes("a\r\nb")]),
             pieces(&[OwnedPiece::Nil]),
             pieces(&[]),
-            Reply::Error("NOSCRIPT No matching script".to_owned()),
+            ReplyLine::Error("NOSCRIPT No matching script".to_owned()),
             pieces(&[OwnedPiece::Int(1), bytes("x"), OwnedPiece::Nil, bytes("y")]),
-            Reply::Error("ERR inside".to_owned()),
+            ReplyLine::Error("ERR inside".to_owned()),
             pieces(&[bytes("end")]),
         ];
         (sent.to_vec(), meant)
     }
 
-    fn read(parser: &mut Parser) -> Vec<Reply> {
+    fn read(parser: &mut Parser) -> Vec<ReplyLine> {
         std::iter::from_fn(|| parser.next().unwrap()).collect()
     }
 

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Context;
 
-use crate::capabilities::{Away, OwnedPiece, Reply};
 use crate::keyspace::{Commands, Keyspace, encode_payload};
+use crate::transport::{ConnectionError, OwnedPiece, ReplyLine};
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::future::{AbortHandle, Abortable};
 use futures::task::{LocalSpawnExt, noop_waker_ref};
@@ -41,8 +41,8 @@ fn echo(words: &[&str]) -> Commands {
     commands
 }
 
-fn echoed(words: &[&str]) -> Result<Vec<Reply>, Away> {
-    Ok(words.iter().map(|word| Reply::Pieces(vec![OwnedPiece::Bytes(word.as_bytes().to_vec())])).collect())
+fn echoed(words: &[&str]) -> Result<Vec<ReplyLine>, ConnectionError> {
+    Ok(words.iter().map(|word| ReplyLine::Pieces(vec![OwnedPiece::Bytes(word.as_bytes().to_vec())])).collect())
 }
 
 struct Calls {
@@ -69,7 +69,7 @@ impl Calls {
         calls
     }
 
-    fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<Reply>, Away>>, AbortHandle) {
+    fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<ReplyLine>, ConnectionError>>, AbortHandle) {
         let (link, commands) = (Rc::clone(&self.link), echo(words));
         begin(&self.pool.spawner(), async move { link.send(&commands).await })
     }
@@ -140,7 +140,7 @@ fn one_that_is_given_up_while_it_writes_breaks_the_line_and_the_next_makes_anoth
     handle.abort();
     calls.run();
     assert_eq!(given_up.take(), None);
-    assert_eq!(waiting.take(), Some(Err(Away("a call was given up while it was sent".to_owned()))));
+    assert_eq!(waiting.take(), Some(Err(ConnectionError("a call was given up while it was sent".to_owned()))));
     calls.fake.set_full(false);
     let next = calls.call(&["c"]).0;
     calls.run();
@@ -156,7 +156,7 @@ fn a_server_that_takes_nothing_is_given_up_in_time() {
     calls.fake.advance(1500);
     calls.run();
     for call in waiting {
-        assert_eq!(call.take(), Some(Err(Away("it does not answer in time".to_owned()))));
+        assert_eq!(call.take(), Some(Err(ConnectionError("it does not answer in time".to_owned()))));
     }
 }
 
@@ -186,7 +186,7 @@ fn a_lost_connection_fails_whoever_waits_and_the_next_call_makes_another() {
     calls.fake.close_all();
     calls.run();
     for call in waiting {
-        assert_eq!(call.take(), Some(Err(Away("it closed the connection".to_owned()))));
+        assert_eq!(call.take(), Some(Err(ConnectionError("it closed the connection".to_owned()))));
     }
     calls.fake.set_mute(false);
     let next = calls.call(&["c"]).0;
@@ -207,7 +207,7 @@ fn a_silent_server_is_given_up_in_time() {
     assert!(first.borrow().is_none());
     calls.fake.advance(100);
     calls.run();
-    let silent = Some(Err(Away("it does not answer in time".to_owned())));
+    let silent = Some(Err(ConnectionError("it does not answer in time".to_owned())));
     assert_eq!((first.take(), second.take()), (silent.clone(), silent));
 }
 
@@ -220,7 +220,7 @@ fn whoever_waited_for_a_connection_in_vain_waits_no_longer() {
     calls.fake.advance(100);
     calls.run();
     for call in waiting {
-        assert_eq!(call.take(), Some(Err(Away("nobody is there".to_owned()))));
+        assert_eq!(call.take(), Some(Err(ConnectionError("nobody is there".to_owned()))));
     }
     assert_eq!(calls.fake.connections().0, 1);
     let next = calls.call(&["d"]).0;
@@ -235,7 +235,7 @@ fn a_server_that_refuses_us_or_is_none_is_away() {
     let refused = calls.call(&["a"]).0;
     calls.run();
     let why = "it refuses us: WRONGPASS invalid password";
-    assert_eq!(refused.take(), Some(Err(Away(why.to_owned()))));
+    assert_eq!(refused.take(), Some(Err(ConnectionError(why.to_owned()))));
     let mut calls = Calls::new("redis://x");
     let link = Rc::clone(&calls.link);
     let mut noise = Commands::default();

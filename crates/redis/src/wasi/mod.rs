@@ -5,9 +5,9 @@ mod tcp;
 use wasip3::clocks::monotonic_clock;
 use wasip3::random::random::get_random_u64;
 
-use crate::capabilities::{Away, Reply, Wire};
 use crate::keyspace::Commands;
 use crate::resp::{Address, Link};
+use crate::transport::{Connection, ConnectionError, ReplyLine};
 
 pub use tcp::Tcp;
 
@@ -21,8 +21,8 @@ impl Socket {
     }
 }
 
-impl Wire for Socket {
-    async fn send(&self, commands: &Commands) -> Result<Vec<Reply>, Away> {
+impl Connection for Socket {
+    async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
         self.0.send(commands).await
     }
 
@@ -34,7 +34,7 @@ impl Wire for Socket {
         get_random_u64()
     }
 
-    async fn pause(&self, ms: u64) {
+    async fn sleep(&self, ms: u64) {
         monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
     }
 }

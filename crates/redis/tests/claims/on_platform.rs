@@ -8,8 +8,8 @@ use rollcall_functions::capabilities::{
     Archive, Commit, Cursor, Eviction, Followed, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
     Touched, Touches, Typing, TypingSignal, Typist,
 };
-use rollcall_redis::Platform;
 use rollcall_redis::native::Redis;
+use rollcall_redis::{Probing, RedisStore};
 use rollcall_store::{Answer, LastSeen, Outcomes, Policies, Store, Tap, Topics};
 use tokio::sync::watch;
 
@@ -17,7 +17,7 @@ use crate::wire::TestWire;
 
 /// The capabilities, and a host on the same data that does what they cannot: listen.
 pub(crate) struct OnPlatform {
-    pub(crate) platform: Platform<TestWire>,
+    pub(crate) platform: RedisStore<Probing<TestWire>>,
     pub(crate) host: Arc<Redis>,
 }
 

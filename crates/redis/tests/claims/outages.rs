@@ -28,7 +28,7 @@ async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_outage_g
         let last_seen_entry = LastSeenEntry { user: user("bob"), last_seen: before };
         assert_eq!(one.put_many(vec![last_seen_entry]).await, Err(AWAY));
     }
-    let complaints = one.wire().complaints.lock().clone();
+    let complaints = one.connection().complaints.lock().clone();
     assert!(complaints.len() <= 2, "that the connection broke, and that there is none: {complaints:?}");
     server.restart().unwrap();
     assert_eq!(outage_grace(&other).await, None, "one who did not notice has no reason");

@@ -9,7 +9,7 @@ use rollcall_functions::capabilities::{Loaded, Sessions, Shards, Touch, Touches,
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep::sweep;
 use rollcall_redis::Keyspace;
-use rollcall_redis::{Options, Platform};
+use rollcall_redis::{Options, Probing, RedisStore};
 use rollcall_servers::redis as servers;
 use rollcall_store::Clock;
 
@@ -57,11 +57,11 @@ pub(crate) fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
     Some(OutageGrace { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
 }
 
-pub(crate) async fn load(platform: &Platform<TestWire>) -> Loaded {
+pub(crate) async fn load(platform: &RedisStore<Probing<TestWire>>) -> Loaded {
     platform.load_many(vec![user("bob")]).await.unwrap()
 }
 
-pub(crate) async fn outage_grace(platform: &Platform<TestWire>) -> Option<OutageGrace> {
+pub(crate) async fn outage_grace(platform: &RedisStore<Probing<TestWire>>) -> Option<OutageGrace> {
     load(platform).await.moment.outage_grace
 }
 
@@ -142,7 +142,7 @@ async fn two_that_come_back_at_once_record_one_outage_grace() {
 }
 
 /// Sweeps until somebody was published, and answers after how long.
-async fn until_swept(platform: &Platform<TestWire>) -> Duration {
+async fn until_swept(platform: &RedisStore<Probing<TestWire>>) -> Duration {
     let started = Instant::now();
     while sweep(platform, &QUICK, EVERYWHERE, 10).await.unwrap().published == 0 {
         assert!(started.elapsed() < Duration::from_secs(5), "nobody is ever declared offline");
@@ -151,7 +151,7 @@ async fn until_swept(platform: &Platform<TestWire>) -> Duration {
     started.elapsed()
 }
 
-async fn state(platform: &Platform<TestWire>) -> Option<State> {
+async fn state(platform: &RedisStore<Probing<TestWire>>) -> Option<State> {
     platform.read_published(&[user("bob")]).await.unwrap().remove(0).unwrap().map(|published| published.state)
 }
 
@@ -187,18 +187,21 @@ async fn whoever_was_dead_before_silence_fell_is_not_pardoned_for_it() {
 }
 
 /// The capabilities on a clock that the test moves.
-fn clocked(server: &servers::Redis) -> (Platform<TestWire>, Clock) {
+fn clocked(server: &servers::Redis) -> (RedisStore<Probing<TestWire>>, Clock) {
     let clock = Clock::manual(Time(1_700_000_000_000));
     let telling: Telling = {
         let clock = clock.clone();
         Arc::new(move || clock.now())
     };
-    (Platform::new(TestWire::new(&server.url(), "rc", Some(telling)), Options::of(&Rules::STANDARD)), clock)
+    (RedisStore::over(TestWire::new(&server.url(), "rc", Some(telling)), Options::of(&Rules::STANDARD)), clock)
 }
 
 /// How often something was sent, and how many commands, by this.
-async fn sent(platform: &Platform<TestWire>, by: impl AsyncFnOnce(&Platform<TestWire>)) -> (usize, usize) {
-    let wire = platform.wire();
+async fn sent(
+    platform: &RedisStore<Probing<TestWire>>,
+    by: impl AsyncFnOnce(&RedisStore<Probing<TestWire>>),
+) -> (usize, usize) {
+    let wire = platform.connection();
     let counted = || (wire.sends.load(Ordering::SeqCst), wire.commands.load(Ordering::SeqCst));
     let (sends, commands) = counted();
     by(platform).await;
@@ -210,10 +213,10 @@ async fn what_a_call_needs_is_sent_in_one_go_and_the_time_is_asked_for_on_the_wa
     let server = start();
     let (platform, clock) = clocked(&server);
     load(&platform).await;
-    let touch = async |platform: &Platform<TestWire>| {
+    let touch = async |platform: &RedisStore<Probing<TestWire>>| {
         assert!(platform.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
     };
-    let loading = async |platform: &Platform<TestWire>| drop(load(platform).await);
+    let loading = async |platform: &RedisStore<Probing<TestWire>>| drop(load(platform).await);
     assert_eq!(sent(&platform, loading).await, (1, 4), "the time, and three for a person");
     assert_eq!(sent(&platform, touch).await, (1, 3), "the time is known");
     clock.advance(Span(1_001));
@@ -222,7 +225,7 @@ async fn what_a_call_needs_is_sent_in_one_go_and_the_time_is_asked_for_on_the_wa
     clock.advance(Span(30_001));
     assert_eq!(sent(&platform, touch).await, (2, 4), "it must be known before a beat can be stamped");
     clock.advance(Span(1_001));
-    let looking = async |platform: &Platform<TestWire>| drop(platform.due(EVERYWHERE, 10).await.unwrap());
+    let looking = async |platform: &RedisStore<Probing<TestWire>>| drop(platform.due(EVERYWHERE, 10).await.unwrap());
     assert_eq!(sent(&platform, looking).await, (1, 1 + 2 * 256), "both sorted sets of every shard");
 }
 
@@ -234,7 +237,7 @@ async fn a_server_that_forgot_its_scripts_is_given_them_and_whatever_is_about_on
     let traces = traced(&[BEAT, Trace::Logout, BEAT, Trace::Logout, BEAT]);
     for _ in 0..3 {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
-        let touching = async |platform: &Platform<TestWire>| {
+        let touching = async |platform: &RedisStore<Probing<TestWire>>| {
             let touched = platform.touch_many(traces.clone()).await.unwrap();
             assert!(touched.found.iter().all(Result::is_ok), "{touched:?}");
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rollcall_core::{Published, Rules, Span, UserId};
 use rollcall_redis::Keyspace;
 use rollcall_redis::native::Redis;
-use rollcall_redis::{Options, Platform};
+use rollcall_redis::{Options, RedisStore};
 use rollcall_servers::redis as servers;
 use rollcall_store::{Clock, LastSeen, Policies, Store};
 
@@ -27,7 +27,7 @@ fn on_platform(host: Arc<Redis>, prefix: &str) -> OnPlatform {
     let telling: Telling = Arc::new(move || clock.now());
     let mut wire = TestWire::new(&server().url(), prefix, Some(telling));
     wire.patience = remote::PATIENCE;
-    OnPlatform { platform: Platform::new(wire, Options::of(&Rules::STANDARD)), host }
+    OnPlatform { platform: RedisStore::over(wire, Options::of(&Rules::STANDARD)), host }
 }
 
 async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {

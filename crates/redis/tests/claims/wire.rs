@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, Pipeline, Value};
 use rollcall_core::{Rules, Time};
-use rollcall_redis::{Away, Options, OwnedPiece, Platform, Reply, Wire};
 use rollcall_redis::{Command, Commands};
+use rollcall_redis::{Connection, ConnectionError, Options, OwnedPiece, Probing, RedisStore, ReplyLine};
 
 /// How long a server may take before it counts as away, unless a test is about something else: as in the host.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -38,12 +38,12 @@ pub(crate) struct TestWire {
 }
 
 /// The capabilities with the usual prefix, on Redis's own clock.
-pub(crate) fn platform(url: &str) -> Platform<TestWire> {
+pub(crate) fn platform(url: &str) -> RedisStore<Probing<TestWire>> {
     with_rules(url, &Rules::STANDARD)
 }
 
-pub(crate) fn with_rules(url: &str, rules: &Rules) -> Platform<TestWire> {
-    Platform::new(TestWire::new(url, "rc", None), Options::of(rules))
+pub(crate) fn with_rules(url: &str, rules: &Rules) -> RedisStore<Probing<TestWire>> {
+    RedisStore::over(TestWire::new(url, "rc", None), Options::of(rules))
 }
 
 impl TestWire {
@@ -83,9 +83,9 @@ impl TestWire {
     }
 
     /// The reply, with the test's time instead of Redis's if it says that.
-    fn reply(&self, command: Command<'_>, value: Value) -> Reply {
+    fn reply(&self, command: Command<'_>, value: Value) -> ReplyLine {
         if let Value::ServerError(error) = &value {
-            return Reply::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()));
+            return ReplyLine::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()));
         }
         let mut pieces = Vec::new();
         flatten(value, &mut pieces);
@@ -95,12 +95,12 @@ impl TestWire {
             *seconds = OwnedPiece::Bytes((now / 1000).to_string().into_bytes());
             *micros = OwnedPiece::Bytes((now % 1000 * 1000).to_string().into_bytes());
         }
-        Reply::Pieces(pieces)
+        ReplyLine::Pieces(pieces)
     }
 }
 
-impl Wire for TestWire {
-    async fn send(&self, commands: &Commands) -> Result<Vec<Reply>, Away> {
+impl Connection for TestWire {
+    async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
         self.sends.fetch_add(1, Ordering::SeqCst);
         self.commands.fetch_add(commands.len(), Ordering::SeqCst);
         let mut pipeline = Pipeline::with_capacity(commands.len());
@@ -116,7 +116,7 @@ impl Wire for TestWire {
             Ok(Ok(values)) => Ok(commands.iter().zip(values).map(|(one, value)| self.reply(one, value)).collect()),
             failed => {
                 *self.connection.lock() = None;
-                Err(Away(failed.map_or_else(|_| "silence".to_owned(), |error| format!("{:?}", error.err()))))
+                Err(ConnectionError(failed.map_or_else(|_| "silence".to_owned(), |error| format!("{:?}", error.err()))))
             }
         }
     }
@@ -132,13 +132,13 @@ impl Wire for TestWire {
         RandomState::new().build_hasher().finish()
     }
 
-    async fn pause(&self, ms: u64) {
+    async fn sleep(&self, ms: u64) {
         if self.telling.is_none() {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
     }
 
-    fn complain(&self, complaint: &str) {
+    fn warn(&self, complaint: &str) {
         self.complaints.lock().push(complaint.to_owned());
     }
 }

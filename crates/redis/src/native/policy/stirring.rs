@@ -17,7 +17,7 @@ use super::super::address::Kind;
 use super::super::fleet::Fleet;
 use super::super::link::Link;
 use super::super::trouble::Trouble;
-use super::super::{Inner, Task};
+use super::super::{Native, Task};
 
 /// How often a server is asked whether it is there.
 const PING: Duration = Duration::from_secs(1);
@@ -39,12 +39,12 @@ impl Stirring {
     }
 
     /// Something changed.
-    pub(super) fn invalidation(&self) {
+    pub(in crate::native) fn invalidation(&self) {
         invalidation(&self.moved);
     }
 
     /// Moves from now on whenever something may have changed.
-    pub(super) fn listen(&self, inner: &Arc<Inner>) -> watch::Receiver<u64> {
+    pub(in crate::native) fn listen(&self, inner: &Arc<Native>) -> watch::Receiver<u64> {
         // Before anybody listens, so that the first thing heard is not missed.
         let receiver = self.moved.subscribe();
         self.task.get_or_init(|| {
@@ -60,7 +60,7 @@ fn invalidation(moved: &watch::Sender<u64>) {
 }
 
 /// Listens to every master that has a group. When anything moves among them, all are listened to anew.
-async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<u64>, moved: watch::Sender<u64>) {
+async fn follow(inner: Weak<Native>, mut changes: watch::Receiver<u64>, moved: watch::Sender<u64>) {
     loop {
         changes.mark_unchanged();
         let Some(inner) = inner.upgrade() else { return };
@@ -77,7 +77,7 @@ async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<u64>, moved: wa
 }
 
 /// The channels of the groups, by the server that has them.
-fn by_server(inner: &Inner) -> Vec<(Arc<Link>, Vec<String>)> {
+fn by_server(inner: &Native) -> Vec<(Arc<Link>, Vec<String>)> {
     let topology = inner.fleet.topology();
     let mut by_server: HashMap<String, (Arc<Link>, Vec<String>)> = HashMap::new();
     for group in 0..inner.keys.groups() {
@@ -91,7 +91,7 @@ fn by_server(inner: &Inner) -> Vec<(Arc<Link>, Vec<String>)> {
 
 /// One master, listened to.
 struct Listener {
-    inner: Arc<Inner>,
+    inner: Arc<Native>,
     link: Arc<Link>,
     channels: Vec<String>,
     moved: watch::Sender<u64>,

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use redis::Value;
 
-use super::super::Inner;
+use super::super::Native;
 use super::super::address::Kind;
 use super::super::fleet::Topology;
 use super::super::link::{Fresh, Link, pipeline};
@@ -44,9 +44,9 @@ struct Witness {
     rests_until: Option<Instant>,
 }
 
-impl Inner {
+impl Native {
     /// Waits until what was just written to these groups is on a replica too, or for long enough.
-    pub(super) async fn bear_witness(&self, topology: &Topology, groups: &BTreeSet<u32>) {
+    pub(in crate::native) async fn bear_witness(&self, topology: &Topology, groups: &BTreeSet<u32>) {
         if self.fleet.kind() == Kind::Single {
             return;
         }

@@ -21,11 +21,11 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::super::address::Kind;
-use super::super::batch::RETRY_MS;
 use super::super::link::Link;
 use super::super::trouble::{ErrorClass, Trouble};
 use super::ears::Ears;
 use super::hearing::Hearing;
+use crate::transport::RETRY_MS;
 use rollcall_store::topics::{Topic, exchange};
 
 /// How often the server is asked whether it is there.

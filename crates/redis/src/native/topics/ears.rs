@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use rollcall_core::{Error, Time};
 use tokio::runtime::Handle;
 
-use super::super::batch::RETRY_MS;
 use super::super::link::Link;
-use super::super::{Inner, Task};
+use super::super::{Native, Task};
 use super::ear::Ear;
+use crate::transport::RETRY_MS;
 use rollcall_store::Answer;
 use rollcall_store::topics::exchange::Exchange;
 use rollcall_store::topics::{Topic, Wire};
@@ -23,7 +23,7 @@ type ByServer = HashMap<String, (Arc<Ear>, Task)>;
 /// All masters, listened to.
 pub(super) struct Ears {
     me: Weak<Self>,
-    inner: Arc<Inner>,
+    inner: Arc<Native>,
     exchange: Arc<Exchange>,
     runtime: Handle,
     /// None once the store is closed.
@@ -33,7 +33,7 @@ pub(super) struct Ears {
 }
 
 impl Ears {
-    pub(super) fn new(inner: Arc<Inner>, runtime: Handle) -> Arc<Self> {
+    pub(super) fn new(inner: Arc<Native>, runtime: Handle) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             inner,
@@ -44,7 +44,7 @@ impl Ears {
         })
     }
 
-    pub(super) fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<Native> {
         &self.inner
     }
 

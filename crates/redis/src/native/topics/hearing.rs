@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 
-use super::super::Inner;
+use super::super::Native;
 use rollcall_store::topics::Typed;
 use rollcall_store::topics::exchange::Exchange;
 
 /// The reader's side of one connection.
 pub(super) struct Hearing {
-    inner: Arc<Inner>,
+    inner: Arc<Native>,
     exchange: Arc<Exchange>,
     /// Channels that we asked to hear no more of. A server that takes one from us unasked no longer has its slot; and
     /// since the client library takes what it says for an answer, no later answer belongs to its question.
@@ -28,7 +28,7 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    pub(super) fn new(inner: Arc<Inner>, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(inner: Arc<Native>, exchange: Arc<Exchange>) -> Self {
         let (given_up, is_broken, broke) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         Self { inner, exchange, given_up, is_broken, broke }
     }
@@ -55,7 +55,7 @@ impl Hearing {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(channel), Value::BulkString(payload)]) => {
                 if let Err(garbled) = self.hand_over(channel, payload) {
-                    self.inner.complain(&garbled.to_string());
+                    self.inner.warn(&garbled.to_string());
                 }
             }
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, [Value::BulkString(channel), ..])

@@ -7,17 +7,16 @@ mod ear;
 mod ears;
 mod hearing;
 mod typing;
-mod watchers;
 
 use std::sync::{Arc, OnceLock};
 
 use rollcall_core::{ConversationId, Error, Time, UserId};
-use rollcall_functions::capabilities::{TypingSignal, Typist};
+use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
 use tokio::runtime::Handle;
 
-use super::{Inner, Redis, Task};
+use super::{Native, Redis, Task};
 use rollcall_store::Answer;
-use rollcall_store::topics::{Tap, Topics, Wire};
+use rollcall_store::topics::{Tap, Topics, WATCHERS_TTL, Wire};
 
 use ears::Ears;
 use typing::Afterthoughts;
@@ -41,7 +40,7 @@ impl Switchboard {
         }
     }
 
-    fn ears(&self, inner: &Arc<Inner>) -> &Arc<Ears> {
+    fn ears(&self, inner: &Arc<Native>) -> &Arc<Ears> {
         let (ears, _) = self.ears.get_or_init(|| {
             let ears = Ears::new(Arc::clone(inner), self.runtime.clone());
             let following = Task(self.runtime.spawn(Arc::clone(&ears).follow()));
@@ -62,20 +61,20 @@ impl Drop for Switchboard {
 
 impl Topics for Redis {
     fn tap(&self) -> Tap {
-        let ears = self.switchboard.ears(&self.inner);
+        let ears = self.switchboard.ears(&self.native);
         Tap::new(Arc::clone(ears.exchange()), Arc::clone(ears) as Arc<dyn Wire>)
     }
     fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move { self.revision(&signs).await })
     }
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
-        Box::pin(async move { self.inner.who_types(&conversations).await })
+        Box::pin(self.store.typists(conversations))
     }
     fn count_watchers(&self, station: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {
         let station = station.to_owned();
-        Box::pin(async move { self.inner.count_watchers(&station, &counts).await })
+        Box::pin(async move { self.store.add_up_watchers(&station, &counts, WATCHERS_TTL).await })
     }
     fn now(&self) -> Time {
-        self.inner.around.time.now()
+        self.native.around.time.now()
     }
 }

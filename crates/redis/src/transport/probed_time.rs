@@ -44,7 +44,7 @@ pub(crate) struct Failure {
 
 /// What is known of Redis's time.
 #[derive(Debug, Default)]
-pub(crate) struct RedisTime(Mutex<Known>);
+pub(crate) struct ProbedTime(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -69,7 +69,7 @@ impl Known {
     }
 }
 
-impl RedisTime {
+impl ProbedTime {
     /// How much the last look is worth. While a failure is to be reported there has to be another.
     pub(crate) fn age(&self, ticks_us: u64) -> Age {
         let known = self.lock();
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_look_is_fresh_for_a_second_and_tells_the_time_for_thirty() {
-        let time = RedisTime::default();
+        let time = ProbedTime::default();
         assert_eq!(time.age(0), Age::Unknown);
         time.take(reached(NOON_US), asked(0, 10), None);
         let ages = [10, 1_000_010, 1_000_011, 30_000_010, 30_000_011].map(|ticks| time.age(ticks));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_wide_look_does_not_move_the_time_and_one_that_disagrees_moves_it_as_far_as_it_must() {
-        let time = RedisTime::default();
+        let time = ProbedTime::default();
         time.take(reached(NOON_US), asked(0, 10), None);
         assert_eq!(time.now_us(1_000), NOON_US + 995);
         time.take(reached(NOON_US + 400_000), asked(0, 900_000), None);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn time_never_goes_back() {
-        let time = RedisTime::default();
+        let time = ProbedTime::default();
         time.take(reached(NOON_US), asked(0, 0), None);
         let before = time.now_us(5);
         assert_eq!(time.take(reached(NOON_US - 3_600_000_000), asked(5, 5), None), before);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_outage_grace_counts_until_it_ends() {
-        let time = RedisTime::default();
+        let time = ProbedTime::default();
         let outage_grace = Some(OutageGrace { since: Time(5), until: Time(NOON_US / 1000 + 1) });
         time.take(Reached { now_us: NOON_US, outage_grace }, asked(0, 0), None);
         assert_eq!(time.moment_at(Time(NOON_US / 1000)).outage_grace, outage_grace);
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_reported_from_its_beginning_until_it_was_heard() {
-        let time = RedisTime::default();
+        let time = ProbedTime::default();
         time.fail(3);
         assert_eq!(time.failure().map(|failure| failure.since), Some(Time(0)), "the time was not known");
         time.take(reached(NOON_US), asked(0, 0), time.failure());

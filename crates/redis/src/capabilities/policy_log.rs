@@ -1,59 +1,55 @@
-//! Everything that anybody set, part by part, and what changed since.
+//! All policy, page by page, and what changed since.
 
 use std::collections::HashMap;
 
-use crate::keyspace::{
-    Entry, Garbled, Part, Piece, Read, changes_of, decode_bucket, decode_count, decode_end, decode_log, decode_numbers,
-    decode_pages, decode_slice, pages_of,
-};
-use redis::Value;
 use rollcall_core::Error;
 use rollcall_core::policy::{Change, Numbers};
 use rollcall_functions::capabilities::{Cursor, Followed, Page};
 
-use super::super::Inner;
-use super::super::batch::{Batch, piece, pieces};
+use super::RedisStore;
+use crate::keyspace::{
+    Entry, Part, Read, changes_of, decode_bucket, decode_count, decode_end, decode_log, decode_numbers, decode_pages,
+    decode_slice, pages_of,
+};
+use crate::transport::{Batch, IN_ORDER, Reply, Transport, piece, pieces};
 
 /// Fewer entries of a log than this are not worth asking for.
 const LEAST: u32 = 64;
 
-/// What is read of a group, in order: where its log ends comes first. Said again, it is said again in that order.
-const IN_ORDER: &str = "in order";
-
-/// What is found at the beginning of reading a part.
-struct Found {
+/// What is read first of a part.
+struct Found<R> {
     cursor: Cursor,
     /// How many pages of numbers each group has.
     counts: Vec<u64>,
-    /// What the part's own commands answered.
-    values: Vec<Value>,
+    /// The replies to the part's own commands.
+    values: Vec<R>,
 }
 
-impl Inner {
-    pub(super) async fn snapshot(&self, number: u32) -> Result<Page, Error> {
-        let part = self.keys.part(number);
+impl<T: Transport> RedisStore<T> {
+    pub(crate) async fn page(&self, number: u32) -> Result<Page, Error> {
+        let part = self.keys().part(number);
         let Found { cursor, counts, values } = self.find(&part).await?;
         let mut changes = Vec::new();
         let next = match part {
             Part::Buckets(buckets) => {
-                let fields = values.iter().map(|value| self.read(decode_count(piece(value))));
+                let fields = values.iter().map(|value| self.read(decode_count(value.piece())));
                 let fields = fields.collect::<Result<Vec<_>, _>>()?;
-                let (filled, next) = self.keys.buckets_of_part(&buckets, &fields, &counts);
+                let (filled, next) = self.keys().buckets_of_part(&buckets, &fields, &counts);
                 changes = self.buckets(&filled).await?;
                 next
             }
             Part::Slice(slice) => {
                 for value in &values {
-                    changes.extend(self.read(decode_slice(pieces(value), slice))?);
+                    changes.extend(self.read(decode_slice(value.pieces(), slice))?);
                 }
-                self.keys.part_after_slice(slice, &counts)
+                self.keys().part_after_slice(slice, &counts)
             }
             Part::Numbers { group, from } => {
-                let pages = self.read(decode_pages(values.iter().flat_map(pieces)))?;
-                let (pages, next) = self.keys.pages_of_part(pages, from);
+                let pages = self.read(decode_pages(pieces(&values)))?;
+                let (pages, next) = self.keys().pages_of_part(pages, from);
                 let restricted = self.numbers(&pages).await?;
                 changes.extend(restricted.into_values().map(Change::RestrictMany));
-                next.or_else(|| self.keys.part_of_groups(group + 1, &counts))
+                next.or_else(|| self.keys().part_of_groups(group + 1, &counts))
             }
             Part::Nothing => None,
         };
@@ -61,8 +57,8 @@ impl Inner {
     }
 
     /// Where the logs end, and then what the part begins with, all in one go.
-    async fn find(&self, part: &Part) -> Result<Found, Error> {
-        let (keys, groups) = (&self.keys, self.keys.groups());
+    async fn find(&self, part: &Part) -> Result<Found<T::Reply>, Error> {
+        let (keys, groups) = (self.keys(), self.keys().groups());
         let mut batch = Batch::default();
         for group in 0..groups {
             batch.add(IN_ORDER, group, |to| keys.log_end(to, group));
@@ -83,14 +79,14 @@ impl Inner {
             Part::Numbers { group, .. } => batch.add(IN_ORDER, *group, |to| keys.list_pages(to, *group)),
             Part::Nothing => {}
         }
-        let replies = self.run(&batch).await;
+        let replies = self.transport.run(batch).await;
         let mut items = replies.items();
         let (mut cursor, mut counts, mut values) = (Cursor::new(), Vec::new(), Vec::new());
         for item in items.by_ref().take(groups as usize) {
-            cursor.push(self.read(decode_end(item?.iter().flat_map(pieces)))?);
+            cursor.push(self.read(decode_end(pieces(item?)))?);
         }
         for item in items.by_ref().take(groups as usize) {
-            counts.push(self.read(decode_count(item?.first().map_or(Piece::Nil, piece)))?);
+            counts.push(self.read(decode_count(piece(item?)))?);
         }
         for item in items {
             values.extend_from_slice(item?);
@@ -98,8 +94,8 @@ impl Inner {
         Ok(Found { cursor, counts, values })
     }
 
-    pub(super) async fn since(&self, mut cursor: Cursor, limit: u32) -> Result<Followed, Error> {
-        let groups = self.keys.groups();
+    pub(crate) async fn follow(&self, mut cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+        let groups = self.keys().groups();
         if cursor.is_empty() {
             return Ok(Followed::Changes(Vec::new(), self.find(&Part::Nothing).await?.cursor));
         }
@@ -109,12 +105,12 @@ impl Inner {
         let limit = (limit / groups).max(LEAST);
         let mut batch = Batch::default();
         for (group, place) in (0..groups).zip(&cursor) {
-            batch.add("", group, |to| self.keys.read_log(to, group, *place, limit));
+            batch.add("", group, |to| self.keys().read_log(to, group, *place, limit));
         }
-        let replies = self.run(&batch).await;
+        let replies = self.transport.run(batch).await;
         let mut entries: Vec<Entry> = Vec::new();
         for (item, place) in replies.items().zip(&mut cursor) {
-            match self.read(decode_log(item?.iter().flat_map(pieces), *place))? {
+            match self.read(decode_log(pieces(item?), *place))? {
                 Read::Entries(more, end) => {
                     entries.extend(more);
                     *place = end;
@@ -131,13 +127,13 @@ impl Inner {
     async fn buckets(&self, buckets: &[u32]) -> Result<Vec<Change>, Error> {
         let mut batch = Batch::default();
         for &bucket in buckets {
-            batch.add("", self.keys.group_of_bucket(bucket), |to| self.keys.bucket(to, bucket));
+            batch.add("", self.keys().group_of_bucket(bucket), |to| self.keys().bucket(to, bucket));
         }
-        let replies = self.run(&batch).await;
+        let replies = self.transport.run(batch).await;
         let mut changes = Vec::new();
         for item in replies.items() {
             for value in item? {
-                changes.extend(self.read(decode_bucket(pieces(value)))?);
+                changes.extend(self.read(decode_bucket(value.pieces()))?);
             }
         }
         Ok(changes)
@@ -147,18 +143,14 @@ impl Inner {
     async fn numbers(&self, pages: &[u32]) -> Result<HashMap<u32, Numbers>, Error> {
         let mut batch = Batch::default();
         for &page in pages {
-            batch.add("", self.keys.group_of_page(page), |to| self.keys.read_numbers(to, page));
+            batch.add("", self.keys().group_of_page(page), |to| self.keys().read_numbers(to, page));
         }
-        let replies = self.run(&batch).await;
+        let replies = self.transport.run(batch).await;
         let mut restricted = HashMap::new();
         for (&page, item) in pages.iter().zip(replies.items()) {
-            let value = item?.first().map_or(Piece::Nil, piece);
-            restricted.extend(self.read(decode_numbers(value, page))?.map(|numbers| (page, numbers)));
+            let numbers = self.read(decode_numbers(piece(item?), page))?;
+            restricted.extend(numbers.map(|numbers| (page, numbers)));
         }
         Ok(restricted)
-    }
-
-    fn read<T>(&self, decoded: Result<T, Garbled>) -> Result<T, Error> {
-        decoded.map_err(|error| self.garbled(&error))
     }
 }

@@ -1,0 +1,43 @@
+//! Users who are due, and users who can be evicted.
+
+use rollcall_core::{Error, Span, Time, UserId};
+use rollcall_functions::capabilities::Shards;
+
+use super::RedisStore;
+use crate::keyspace::{Agenda, Overdue};
+use crate::transport::{Batch, RETRY_MS, Transport, pieces};
+
+impl<T: Transport> RedisStore<T> {
+    /// Users of these shards whose instant passed at least `late_by` ago, longest overdue first. If some masters of a Cluster do
+    /// not answer, the users of the others.
+    pub(crate) async fn overdue(
+        &self,
+        agenda: Agenda,
+        shards: Shards,
+        limit: u32,
+        late_by: Span,
+    ) -> Result<Vec<UserId>, Error> {
+        let by = Time(self.transport.now().await?.time().0.saturating_sub(late_by.0));
+        let mut overdue = Overdue::new(self.keys(), agenda, shards, by, limit);
+        let (mut is_answered, mut failure) = (overdue.questions().next().is_none(), None);
+        loop {
+            let questions: Vec<_> = overdue.questions().collect();
+            if questions.is_empty() {
+                break;
+            }
+            let now = self.transport.now().await?;
+            let mut batch = Batch::decided_at(now, questions.len(), questions.len());
+            for question in &questions {
+                batch.add("", question.shard(), |to| question.ask(self.keys(), to));
+            }
+            let replies = self.transport.run(batch).await;
+            let mut answers = Vec::with_capacity(replies.items.len());
+            for item in replies.items() {
+                answers.push(item.map_err(|error| failure = Some(error)).ok());
+            }
+            is_answered |= answers.iter().any(Option::is_some);
+            self.read(overdue.answer(answers.into_iter().map(|answer| answer.map(pieces))))?;
+        }
+        if is_answered { Ok(overdue.found()) } else { Err(failure.unwrap_or(Error::Unavailable(RETRY_MS))) }
+    }
+}

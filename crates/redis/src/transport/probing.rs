@@ -1,0 +1,353 @@
+//! The transport of platforms where nothing runs between two calls: one Redis, over any [`Connection`].
+//!
+//! There is no task that samples the time and notices outages. Instead a batch carries a *time probe*: a script that returns the
+//! time and the outage grace in force, and records an outage grace if the server was not reached for too long.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use rollcall_core::{Error, Moment, Span, Time};
+
+use super::batch::{Batch, IN_ORDER, Now, RETRY_MS, Replies, Reply};
+use super::error_class::ErrorClass;
+use super::probed_time::{Age, Asked, ProbedTime};
+use super::{Connection, ConnectionError, OwnedPiece, ReplyLine, Transport};
+use crate::keyspace::{Commands, Garbled, Keyspace, Publishing, Reaching, Script, decode_reached};
+
+/// How often a command is sent before its caller is told to come back: once, again with the scripts, and once more in case
+/// another client made the server forget them just then.
+const MAX_ROUNDS: usize = 3;
+
+/// A silence that is longer than an outage grace by less than this needs no other. Users under an outage grace are settled when
+/// it ends; the sweep that does so comes within this time and must not record another.
+const SLACK: Span = Span::seconds(15);
+
+type Value = Vec<OwnedPiece>;
+
+/// One Redis over a connection, with the time by probes.
+#[derive(Debug)]
+pub struct Probing<C> {
+    connection: C,
+    keys: Keyspace,
+    time: ProbedTime,
+    outage_grace: Span,
+    /// The last problem that was logged, so that not every call repeats it.
+    warned: Mutex<String>,
+}
+
+/// A batch being sent.
+struct Sending<'a, 'b> {
+    batch: &'b Batch<'a>,
+    sent_us: u64,
+}
+
+impl<C: Connection> Probing<C> {
+    /// Nothing is sent before the first call. `outage_grace` is how long users have to beat again after an outage.
+    pub fn new(connection: C, keys: Keyspace, outage_grace: Span) -> Self {
+        Self { connection, keys, time: ProbedTime::default(), outage_grace, warned: Mutex::default() }
+    }
+
+    /// What sends the commands.
+    pub fn connection(&self) -> &C {
+        &self.connection
+    }
+
+    /// Adds a time probe. If it has to be sent again, so have the reads after it.
+    fn add_probe(&self, batch: &mut Batch<'_>) {
+        let (allowed, outage_grace) = (self.outage_grace + SLACK, self.outage_grace);
+        batch.reported = self.time.failure();
+        let failed = batch.reported.map(|failure| failure.since);
+        batch.probe = Some(batch.items.len());
+        batch.add(IN_ORDER, 0, |to| self.keys.reach(to, Reaching { allowed, outage_grace, failed }));
+    }
+
+    /// Sends what is open and sorts the replies. Returns what has to be sent again.
+    async fn round(
+        &self,
+        sending: &Sending<'_, '_>,
+        open: &[usize],
+        (commands, loads): (&Commands, usize),
+        replies: &mut Replies<Value>,
+    ) -> Vec<usize> {
+        let Sending { batch, sent_us } = *sending;
+        let mut answers = match self.connection.send(commands).await {
+            Ok(answers) => answers.into_iter(),
+            Err(ConnectionError(why)) => {
+                self.time.fail(sent_us);
+                self.warn(&format!("Redis cannot be reached: {why}"));
+                open.iter().for_each(|command| replies.fail(batch.item_of(*command), Error::Unavailable(RETRY_MS)));
+                return Vec::new();
+            }
+        };
+        // Only the probe depends on when it was answered.
+        let answered_us = batch.probe.map_or(sent_us, |_| self.connection.ticks_us());
+        for answer in answers.by_ref().take(loads) {
+            if let ReplyLine::Error(line) = answer {
+                self.warn(&format!("Redis refuses a script: {line}"));
+            }
+        }
+        let mut failed = HashSet::new();
+        for &command in open {
+            match answers.next().map(|answer| self.sort(answer, sent_us)) {
+                Some(Ok(value)) => self.keep(sending, answered_us, command, value, replies),
+                Some(Err(Some(error))) => replies.fail(batch.item_of(command), error),
+                Some(Err(None)) => drop(failed.insert(command)),
+                None => replies.fail(batch.item_of(command), self.bad_reply(&Garbled("fewer replies than commands"))),
+            }
+        }
+        batch.repeat(|command| failed.contains(&command), replies).map(|(_, command)| command).collect()
+    }
+
+    /// A reply, or its error; no error: its script is missing.
+    fn sort(&self, answer: ReplyLine, sent_us: u64) -> Result<Value, Option<Error>> {
+        let line = match answer {
+            ReplyLine::Pieces(value) => return Ok(value),
+            ReplyLine::Error(line) => line,
+        };
+        match ErrorClass::of(&line) {
+            ErrorClass::LoadScripts => Err(None),
+            ErrorClass::Later => {
+                self.time.fail(sent_us);
+                self.warn(&format!("Redis takes no commands: {line}"));
+                Err(Some(Error::Unavailable(RETRY_MS)))
+            }
+            ErrorClass::Never => {
+                self.warn(&format!("Redis answers with an error: {line}"));
+                Err(Some(Error::Other(line)))
+            }
+        }
+    }
+
+    /// Keeps a reply; that of the probe also sets the time.
+    fn keep(
+        &self,
+        sending: &Sending<'_, '_>,
+        answered_us: u64,
+        command: usize,
+        value: Value,
+        replies: &mut Replies<Value>,
+    ) {
+        if let Some(probe) = sending.batch.probe.filter(|probe| sending.batch.item_of(command) == *probe) {
+            match decode_reached(value.pieces()) {
+                Ok(reached) => {
+                    let asked = Asked { sent_us: sending.sent_us, answered_us };
+                    let now = Time(self.time.take(reached, asked, sending.batch.reported) / 1000);
+                    if sending.batch.reported.is_some() {
+                        // Redis is reached again: the next problem is worth logging, also if it is the same.
+                        self.warned.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    }
+                    let outage_grace = reached.outage_grace.filter(|outage_grace| now < outage_grace.until);
+                    replies.moment = Some(Moment { now, outage_grace });
+                }
+                Err(garbled) => replies.fail(probe, self.bad_reply(&garbled)),
+            }
+        }
+        replies.keep(command, value);
+    }
+
+    fn bad_reply(&self, garbled: &Garbled) -> Error {
+        self.warn(&garbled.to_string());
+        Error::Other(garbled.to_string())
+    }
+}
+
+impl<C: Connection> Transport for Probing<C> {
+    type Reply = Value;
+
+    fn keys(&self) -> &Keyspace {
+        &self.keys
+    }
+
+    fn publishing(&self) -> Publishing {
+        Publishing::Plain
+    }
+
+    async fn now(&self) -> Result<Now, Error> {
+        let ticks_us = self.connection.ticks_us();
+        if self.time.age(ticks_us) != Age::Unknown {
+            return Ok(Now { us: self.time.now_us(ticks_us), ticks_us });
+        }
+        let mut batch = Batch::default();
+        self.add_probe(&mut batch);
+        self.run(batch).await.moment()?;
+        let ticks_us = self.connection.ticks_us();
+        Ok(Now { us: self.time.now_us(ticks_us), ticks_us })
+    }
+
+    /// The probe comes first, so that no session is judged by a time later than its newest beat that was read.
+    fn begin_read(&self, batch: &mut Batch<'_>) {
+        self.add_probe(batch);
+    }
+
+    async fn run(&self, mut batch: Batch<'_>) -> Replies<Value> {
+        if batch.decided_at.is_some_and(|now| self.time.age(now.ticks_us) != Age::Fresh) {
+            self.add_probe(&mut batch);
+        }
+        let mut replies = Replies::to(&batch);
+        let mut open: Vec<usize> = (0..batch.commands.len()).collect();
+        for round in 0..MAX_ROUNDS {
+            if open.is_empty() {
+                return replies;
+            }
+            let decided_us = batch.decided_at.filter(|_| round == 0).map(|now| now.ticks_us);
+            let sent_us = decided_us.unwrap_or_else(|| self.connection.ticks_us());
+            let sending = Sending { batch: &batch, sent_us };
+            open = match round {
+                0 => self.round(&sending, &open, (&batch.commands, 0), &mut replies).await,
+                _ => {
+                    let commands = with_scripts(&batch, &open);
+                    self.round(&sending, &open, (&commands, Script::ALL.len()), &mut replies).await
+                }
+            };
+        }
+        for command in open {
+            replies.fail(batch.item_of(command), Error::Unavailable(RETRY_MS));
+        }
+        replies
+    }
+
+    fn moment_at(&self, now: Time) -> Moment {
+        self.time.moment_at(now)
+    }
+
+    fn random(&self) -> u64 {
+        self.connection.random()
+    }
+
+    async fn sleep(&self, ms: u64) {
+        self.connection.sleep(ms).await;
+    }
+
+    fn warn(&self, problem: &str) {
+        let mut last = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != problem {
+            problem.clone_into(&mut last);
+            drop(last);
+            self.connection.warn(problem);
+        }
+    }
+}
+
+/// Every script to be loaded, and then the commands at these places.
+fn with_scripts(batch: &Batch<'_>, places: &[usize]) -> Commands {
+    let mut commands = Commands::with_capacity(Script::ALL.len() + places.len());
+    for script in Script::ALL {
+        commands.begin("SCRIPT").text("LOAD").text(script.source());
+    }
+    places.iter().filter_map(|place| batch.commands.get(*place)).for_each(|command| commands.push(command));
+    commands
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    type Answers = Result<Vec<ReplyLine>, ConnectionError>;
+
+    /// A connection with prepared answers, which records the last argument of each command.
+    #[derive(Default)]
+    struct Told {
+        answers: Mutex<VecDeque<Answers>>,
+        sent: Mutex<Vec<Vec<String>>>,
+    }
+
+    impl Connection for Told {
+        async fn send(&self, commands: &Commands) -> Answers {
+            let last = |command: crate::keyspace::Command<'_>| {
+                String::from_utf8_lossy(command.args().last().unwrap_or_default()).into_owned()
+            };
+            self.sent.lock().unwrap().push(commands.iter().map(last).collect());
+            self.answers.lock().unwrap().pop_front().unwrap()
+        }
+        fn ticks_us(&self) -> u64 {
+            0
+        }
+        fn random(&self) -> u64 {
+            1
+        }
+        fn warn(&self, _: &str) {}
+    }
+
+    fn transport(answers: impl IntoIterator<Item = Answers>) -> Probing<Told> {
+        let answers = Mutex::new(answers.into_iter().collect());
+        Probing::new(Told { answers, ..Told::default() }, Keyspace::of_hosts(256), Span::seconds(45))
+    }
+
+    fn ok() -> ReplyLine {
+        ReplyLine::Pieces(vec![OwnedPiece::Int(1)])
+    }
+
+    fn no_script() -> ReplyLine {
+        ReplyLine::Error("NOSCRIPT No matching script.".to_owned())
+    }
+
+    /// What is sent again, after the scripts and these replies to them.
+    fn with_loads(replies: &[ReplyLine]) -> Answers {
+        Ok(std::iter::repeat_n(ok(), Script::ALL.len()).chain(replies.iter().cloned()).collect())
+    }
+
+    fn batch<'a>(items: &[(&'a str, &str)]) -> Batch<'a> {
+        let mut batch = Batch::default();
+        for (who, what) in items {
+            batch.add(who, 0, |to| {
+                to.begin("X").text(what);
+            });
+        }
+        batch
+    }
+
+    #[tokio::test]
+    async fn what_lacked_its_script_is_said_again_and_so_is_whatever_came_after_it_about_the_same_person() {
+        let items = [("bob", "1"), ("eve", "2"), ("bob", "3"), ("", "4"), ("bob", "5"), ("", "6")];
+        let first = Ok(vec![ok(), ok(), no_script(), no_script(), ok(), ok()]);
+        let transport = transport([first, with_loads(&[ok(), ok(), ok()])]);
+        let replies = transport.run(batch(&items)).await;
+        assert!(replies.items().all(|item| item.is_ok()));
+        let sent = transport.connection.sent.lock().unwrap();
+        assert_eq!((sent.len(), &sent[1][Script::ALL.len()..]), (2, &["3", "4", "5"].map(str::to_owned)[..]));
+    }
+
+    #[tokio::test]
+    async fn a_script_that_is_never_there_is_given_up() {
+        let transport =
+            transport([Ok(vec![no_script(), ok()]), with_loads(&[no_script()]), with_loads(&[no_script()])]);
+        let replies = transport.run(batch(&[("bob", "1"), ("eve", "2")])).await;
+        let outcomes: Vec<_> = replies.items().map(|item| item.map(drop)).collect();
+        assert_eq!(outcomes, [Err(Error::Unavailable(RETRY_MS)), Ok(())]);
+    }
+
+    #[tokio::test]
+    async fn each_item_fails_alone_and_an_outage_is_remembered() {
+        let refused = ReplyLine::Error("NOPERM no".to_owned());
+        let loading = ReplyLine::Error("LOADING soon".to_owned());
+        let transport = transport([
+            Ok(vec![refused.clone(), ok(), ok()]),
+            Ok(vec![ok(), loading]),
+            Err(ConnectionError(String::new())),
+        ]);
+        let items = [("bob", "1"), ("bob", "2"), ("eve", "3")];
+        let outcomes = async |items: &[(&'static str, &str)]| {
+            let replies = transport.run(batch(items)).await;
+            replies.items().map(|item| item.map(drop)).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(&items).await, [Err(Error::Other("NOPERM no".to_owned())), Ok(()), Ok(())]);
+        assert_eq!(transport.time.failure(), None);
+        let away = Error::Unavailable(RETRY_MS);
+        let last = outcomes(&items).await;
+        assert_eq!(last[..2], [Ok(()), Err(away.clone())]);
+        assert!(matches!(&last[2], Err(Error::Other(_))), "no reply at all: {last:?}");
+        let failure = transport.time.failure();
+        assert!(failure.is_some());
+        assert_eq!(outcomes(&items[..1]).await, [Err(away)]);
+        assert_ne!(transport.time.failure(), failure);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_for_nothing() {
+        let transport = transport([]);
+        assert_eq!(transport.run(Batch::default()).await.items().count(), 0);
+    }
+}
