@@ -9,7 +9,7 @@ use futures::future::{Either, join_all, select};
 use rollcall_adapter::Kept;
 use rollcall_redis::resp::server_line;
 use rollcall_redis::{Command, Commands, Connection, ConnectionError, OwnedPiece, ReplyLine};
-use spin_sdk::redis::{Connection, Error, RedisParameter, RedisResult};
+use spin_sdk::redis::{Connection as SpinConnection, Error, RedisParameter, RedisResult};
 use spin_sdk::wasip3::clocks::monotonic_clock;
 use spin_sdk::wasip3::random::random::get_random_u64;
 
@@ -22,7 +22,7 @@ const ANSWER_MS: u64 = 1500;
 /// One Redis, by its URL.
 pub(crate) struct SpinRedis {
     url: String,
-    connection: Kept<Connection, ConnectionError>,
+    connection: Kept<SpinConnection, ConnectionError>,
 }
 
 impl SpinRedis {
@@ -30,8 +30,8 @@ impl SpinRedis {
         Self { url, connection: Kept::new() }
     }
 
-    async fn open(&self) -> Result<Connection, ConnectionError> {
-        let opened = within(CONNECT_MS, Connection::open(&self.url)).await;
+    async fn open(&self) -> Result<SpinConnection, ConnectionError> {
+        let opened = within(CONNECT_MS, SpinConnection::open(&self.url)).await;
         let opened = opened.unwrap_or_else(|| Err(Error::Other("it does not answer in time".to_owned())));
         opened.map_err(away)
     }
@@ -62,7 +62,7 @@ impl Connection for SpinRedis {
 }
 
 /// One command. What the server says is a reply; everything else is a connection that failed.
-async fn execute(connection: &Connection, command: Command<'_>) -> Result<ReplyLine, ConnectionError> {
+async fn execute(connection: &SpinConnection, command: Command<'_>) -> Result<ReplyLine, ConnectionError> {
     let mut args = command.args();
     let name = String::from_utf8_lossy(args.next().unwrap_or_default());
     let args = args.map(|arg| RedisParameter::Binary(arg.to_vec()));
