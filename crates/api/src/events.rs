@@ -1,7 +1,7 @@
-//! What is pushed to a watcher, and how it is framed on a stream of server-sent events and on a socket.
+//! Events for watchers, and their framing as server-sent events and as socket messages.
 //!
-//! An event is a name, an id from which a watcher that lost its connection resumes (a [`EventId`](crate::call::EventId),
-//! written), and an object. The same object is written once and framed for each watcher:
+//! An event has a name, an id from which a watcher resumes (an [`EventId`](crate::EventId)), and a JSON object. The object
+//! is serialised once and framed for each watcher:
 //!
 //! ```text
 //! event: presence                          {"event":"presence","id":"17…","user":"bob","state":"online",…}
@@ -9,7 +9,7 @@
 //! data: {"user":"bob","state":"online",…}
 //! ```
 //!
-//! Nothing that a person wrote can break out of its frame: JSON escapes line breaks, and framing cuts any that remain.
+//! User text cannot break the framing: JSON escapes line breaks, and framing drops any that remain.
 
 use std::fmt::Write;
 
@@ -19,36 +19,36 @@ use crate::call::View;
 use crate::problem::Problem;
 use crate::responses::presence_json;
 
-/// The event that comes first: what is watched, as it stands. Data: [`snapshot`].
+/// The first event: the current state of everything watched. Data: [`snapshot`].
 pub const SNAPSHOT: &str = "snapshot";
-/// Somebody's presence changed. Data: [`presence`].
+/// A user's presence changed. Data: [`presence`].
 pub const PRESENCE: &str = "presence";
-/// Somebody began, goes on or stopped typing. Data: [`typing`].
+/// A user started, continues or stopped typing. Data: [`typing`].
 pub const TYPING: &str = "typing";
-/// Something cannot be done, or a message made no sense. Data: [`problem`].
+/// A message was refused, or a request failed. Data: [`problem`].
 pub const ERROR: &str = "error";
-/// The server is about to go: connect again, to whichever answers then. Data: [`reconnect`].
+/// The server is shutting down: reconnect. Data: [`reconnect`].
 pub const RECONNECT: &str = "reconnect";
-/// A message was taken. Only on a socket, and only for a message that has a `ref`. Data: [`done`].
+/// A message was accepted. Only on a socket, and only for a message with a `ref`. Data: [`done`].
 pub const DONE: &str = "done";
 
-/// Why a stream ends: what a socket says in its close frame. Data: [`close`].
+/// Why a stream ends; a socket has a close frame instead. Data: [`close`].
 pub const CLOSE: &str = "close";
 
-/// A presence, exactly as `GET /v1/presence/{user}` answers it. No view: hidden.
+/// A presence, exactly as `GET /v1/presence/{user}` answers it. `None` is hidden.
 pub fn presence(user: &UserId, view: Option<&View>) -> String {
     presence_json(user, view)
 }
 
-/// A sign of typing that lasts until then, or its end.
+/// A typing signal that lasts until then, or its end.
 pub fn typing(conversation: &ConversationId, user: &UserId, until: Option<Time>) -> String {
     let (conversation, user) = (quoted(conversation.as_str()), quoted(user.as_str()));
     let (typing, until) = (until.is_some(), until.map_or_else(|| "null".to_owned(), |until| until.0.to_string()));
     format!(r#"{{"conversation":{conversation},"user":{user},"typing":{typing},"until":{until}}}"#)
 }
 
-/// What is watched, as it stands: objects made by [`presence`] and [`typing`]. `resumed`: only what changed since the
-/// watcher last heard; otherwise all of it, and whoever is not in it does not type.
+/// A snapshot of objects made by [`presence`] and [`typing`]. If `resumed`, it holds only what changed since the watcher's
+/// event id; otherwise everything, and users without a typing object are not typing.
 pub fn snapshot<'a>(
     presences: impl Iterator<Item = &'a str>,
     typing: impl Iterator<Item = &'a str>,
@@ -62,27 +62,27 @@ pub fn snapshot<'a>(
     object
 }
 
-/// What went wrong: the object of an `application/problem+json`.
+/// The object of an `application/problem+json`.
 pub fn problem(problem: &Problem) -> String {
     problem.to_json()
 }
 
-/// After how many milliseconds to connect again: spread out, so that not everybody comes at once.
+/// Milliseconds until the client should reconnect; spread out, so that clients do not all return at once.
 pub fn reconnect(after_ms: u64) -> String {
     format!(r#"{{"after_ms":{after_ms}}}"#)
 }
 
-/// Why a stream ends, as a socket would say it.
+/// Why a stream ends, with the code of a socket's close frame.
 pub fn close(close: Close) -> String {
     format!(r#"{{"code":{},"reason":{}}}"#, close.code(), quoted(close.reason()))
 }
 
-/// Nothing more to say.
+/// Empty data.
 pub fn done() -> String {
     "{}".to_owned()
 }
 
-/// An event on a stream. `data` is one of the objects above.
+/// Frames an event for a stream. `data` is one of the objects above.
 pub fn sse(event: &str, id: Option<&str>, data: &str) -> String {
     // `event: `, `id: `, `data: ` and their ends are 19 bytes.
     let mut frame = String::with_capacity(event.len() + id.map_or(0, str::len) + data.len() + 24);
@@ -95,7 +95,7 @@ pub fn sse(event: &str, id: Option<&str>, data: &str) -> String {
     frame
 }
 
-/// Moves up to where the watcher has heard, without an event.
+/// Advances the resume position without an event.
 pub fn sse_id(id: &str) -> String {
     let mut frame = String::with_capacity(id.len() + 6);
     line(&mut frame, "id: ", id);
@@ -103,16 +103,16 @@ pub fn sse_id(id: &str) -> String {
     frame
 }
 
-/// The lines that tell a browser after how long to connect again, once the stream has ended for whatever reason.
+/// Tells a browser how long to wait before it reconnects after the stream ended.
 pub fn sse_retry(after_ms: u64) -> String {
     format!("retry: {after_ms}\n\n")
 }
 
-/// A line that says nothing, by which a server finds out whether anybody reads.
+/// An empty comment, by which a server detects a closed connection.
 pub const SSE_COMMENT: &str = ":\n\n";
 
-/// An event on a socket: `data`, one of the objects above, with the event's name, its id, and the `ref` of the message
-/// that it answers in front.
+/// Frames an event for a socket: puts the event's name, its id, and the `ref` of the answered message in front of the
+/// members of `data`.
 pub fn socket(event: &str, id: Option<&str>, reference: Option<u64>, data: &str) -> String {
     let mut message = String::with_capacity(event.len() + id.map_or(0, str::len) + data.len() + 64);
     message.push_str(r#"{"event":"#);
@@ -138,30 +138,30 @@ pub fn socket(event: &str, id: Option<&str>, reference: Option<u64>, data: &str)
 /// Why a socket is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// The client is done.
+    /// The client closed the connection.
     Normal,
-    /// What came is no WebSocket's.
+    /// A frame violates the WebSocket protocol.
     Protocol,
-    /// A binary message came.
+    /// A binary message.
     Unsupported,
     /// A text message is not UTF-8.
     NotText,
-    /// Too many messages that made no sense.
+    /// Too many invalid messages.
     Policy,
     /// A message above [`MAX_MESSAGE_BYTES`](crate::MAX_MESSAGE_BYTES).
     TooBig,
-    /// The server goes: connect again.
+    /// The server is shutting down: reconnect.
     Restart,
-    /// The token expired and no fresh one came: get one first.
+    /// The token expired and was not renewed.
     TokenExpired,
-    /// Nothing came for too long, not even the answer to a ping.
+    /// Nothing was received for too long, not even a pong.
     Idle,
     /// More messages than a client may send.
     TooFast,
 }
 
 impl Close {
-    /// Every one.
+    /// Every variant.
     pub const ALL: [Close; 10] = [
         Close::Normal,
         Close::Protocol,
@@ -175,7 +175,7 @@ impl Close {
         Close::TooFast,
     ];
 
-    /// The close code: below 4000 as RFC 6455 and its registry have it, above after the HTTP status that says the same.
+    /// The close code: below 4000 from RFC 6455 and its registry, above 4000 derived from the corresponding HTTP status.
     pub fn code(self) -> u16 {
         match self {
             Close::Normal => 1000,
@@ -191,14 +191,14 @@ impl Close {
         }
     }
 
-    /// In a word, for metrics.
+    /// The label in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Close::Normal => "done",
             Close::Protocol => "protocol",
             Close::Unsupported => "binary",
             Close::NotText => "not_text",
-            Close::Policy => "nonsense",
+            Close::Policy => "invalid_messages",
             Close::TooBig => "too_big",
             Close::Restart => "restart",
             Close::TokenExpired => "token_expired",
@@ -207,24 +207,24 @@ impl Close {
         }
     }
 
-    /// The reason, for whoever reads a log.
+    /// The reason in the close frame.
     pub fn reason(self) -> &'static str {
         match self {
             Close::Normal => "done",
-            Close::Protocol => "the WebSocket protocol was broken",
+            Close::Protocol => "WebSocket protocol error",
             Close::NotText => "a text message was not UTF-8",
-            Close::Unsupported => "only text messages are understood",
-            Close::Policy => "too many messages made no sense",
+            Close::Unsupported => "only text messages are supported",
+            Close::Policy => "too many invalid messages",
             Close::TooBig => "a message was too long",
-            Close::Restart => "the server is going: connect again",
-            Close::TokenExpired => "the token expired: connect again with a fresh one",
-            Close::Idle => "nothing came for too long",
-            Close::TooFast => "too many messages came at once",
+            Close::Restart => "the server is shutting down: reconnect",
+            Close::TokenExpired => "the token expired: reconnect with a fresh one",
+            Close::Idle => "nothing was received for too long",
+            Close::TooFast => "too many messages at once",
         }
     }
 }
 
-/// A text as a JSON string, which always serialises.
+/// The text as a JSON string. Strings always serialise.
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
@@ -238,7 +238,7 @@ fn join<'a>(list: &mut String, objects: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// One line of a frame. What would end the line is left out, and so is NUL, with which a reader would pass over an id.
+/// One line of a frame. Line breaks are dropped, and so is NUL, because a client ignores an id that contains one.
 fn line(frame: &mut String, field: &str, value: &str) {
     frame.push_str(field);
     value.split(['\n', '\r', '\0']).for_each(|part| frame.push_str(part));

@@ -1,14 +1,14 @@
-//! The OpenAPI document: written by hand in `openapi.json`, and held to the routes and to the answers by its tests.
+//! The OpenAPI document, written by hand in `openapi.json`. Tests compare it with the routes, the limits and the responses.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 
 use crate::problem::Reply;
 
-/// The document, as it is served.
+/// The document as served.
 pub const OPENAPI: &str = include_str!("../openapi.json");
 
-/// The answer to `/openapi.json`. It changes with the binary only, so an hour in a cache does no harm.
+/// The response to `/openapi.json`. It changes only with the binary, so it may be cached for an hour.
 pub fn openapi() -> Reply {
     let mut reply = Response::new(OPENAPI.as_bytes().to_vec());
     let headers = reply.headers_mut();
@@ -50,7 +50,7 @@ mod tests {
         serde_json::from_slice(reply.body()).unwrap()
     }
 
-    /// Asserts that the answer has exactly the members of the schema.
+    /// Asserts that the response has exactly the members of the schema.
     #[track_caller]
     fn fits(schema: &str, answer: &Value) {
         let document = document();
@@ -238,7 +238,44 @@ mod tests {
         assert_eq!(status["for_s"]["maximum"], rollcall_core::choose::MAX_FOR_S);
     }
 
-    fn word_of(name: &str) -> Caller {
+    #[test]
+    fn documented_id_pattern_matches_the_rule() {
+        let schema = document()["components"]["schemas"]["Id"].clone();
+        let (min, max) = (schema["minLength"].as_u64().unwrap(), schema["maxLength"].as_u64().unwrap());
+        let is_id = |text: &str| UserId::parse(text).is_ok();
+        let repeated = |count: u64| "x".repeat(usize::try_from(count).unwrap());
+        assert!(!is_id(&repeated(min - 1)) && is_id(&repeated(min)), "minLength");
+        assert!(is_id(&repeated(max)) && !is_id(&repeated(max + 1)), "maxLength");
+        assert!(!is_id(&"é".repeat(65)), "130 bytes in 65 characters");
+        assert!(schema["description"].as_str().unwrap().contains("128 bytes of UTF-8"));
+
+        let excluded = schema["pattern"].as_str().unwrap().strip_prefix("^[^").unwrap().strip_suffix("]*$").unwrap();
+        let bounds: Vec<u32> = excluded
+            .split("\\u")
+            .skip(1)
+            .map(|hex| u32::from_str_radix(hex.trim_end_matches('-'), 16).unwrap())
+            .collect();
+        let fits_pattern = |c: char| !bounds.chunks(2).any(|range| (range[0]..=range[1]).contains(&u32::from(c)));
+        for c in char::MIN..=char::MAX {
+            assert_eq!(fits_pattern(c), is_id(c.encode_utf8(&mut [0; 4])), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn documented_media_types_match_the_responses() {
+        let document = document();
+        for (path, reply) in [
+            ("/healthz", crate::pages::healthz()),
+            ("/readyz", crate::pages::readyz()),
+            ("/metrics", crate::pages::metrics("")),
+            ("/openapi.json", openapi()),
+        ] {
+            let content = &document["paths"][path]["get"]["responses"]["200"]["content"];
+            assert_eq!(keys(content), [reply.headers()[CONTENT_TYPE].to_str().unwrap().to_owned()].into(), "{path}");
+        }
+    }
+
+    fn unverified(name: &str) -> Caller {
         let user = UserId::parse(name).unwrap();
         let conversations = Conversations::Any;
         Caller {
@@ -250,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The lines of a description that are JSON in backquotes, as a list has them.
+    /// The JSON in backquotes at the start of each list item of a description.
     fn quoted(description: &Value) -> Vec<String> {
         let lines = description.as_str().unwrap().lines();
         lines
@@ -265,7 +302,7 @@ mod tests {
         let messages = quoted(&document["paths"]["/v1/socket"]["get"]["description"]);
         assert_eq!(messages.len(), 6);
         for message in messages {
-            assert!(socket::decode_message(&message, &word_of("bob"), &Limits::default()).is_ok(), "{message}");
+            assert!(socket::decode_message(&message, &unverified("bob"), &Limits::default()).is_ok(), "{message}");
         }
     }
 
@@ -290,7 +327,7 @@ mod tests {
     #[test]
     fn examples_are_accepted() {
         let document = document();
-        let caller = word_of("bob");
+        let caller = unverified("bob");
         for entry in &ROUTES {
             let Route::Function(function) = entry.route.with_part("c1") else { continue };
             let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
@@ -301,7 +338,11 @@ mod tests {
                 let call = decode(function, &Query::default(), &caller, body, &Limits::default());
                 assert!(call.is_ok(), "{}: {call:?}", entry.template);
                 if let Ok(Call::Changes(changes)) = call {
-                    assert_eq!((changes.good.len(), changes.refused), (7, Vec::new()), "one of each, all of them good");
+                    assert_eq!(
+                        (changes.good.len(), changes.refused),
+                        (7, Vec::new()),
+                        "one change of each kind, all valid"
+                    );
                 }
             }
         }
@@ -318,6 +359,6 @@ mod tests {
             fits(answer["schema"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap(), example);
             examples += 1;
         }
-        assert_eq!(examples, 15, "every path about who may see whom or for administrators shows its answer");
+        assert_eq!(examples, 15, "every policy and admin path has an example response");
     }
 }

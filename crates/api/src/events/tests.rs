@@ -84,7 +84,7 @@ fn snapshot_says_whether_it_resumed() {
 fn pushed_problem_equals_its_response() {
     let refused = Problem::invalid("op", "is missing");
     assert_eq!(problem(&refused).as_bytes(), refused.clone().into_reply().body());
-    let expired = r#"{"code":4401,"reason":"the token expired: connect again with a fresh one"}"#;
+    let expired = r#"{"code":4401,"reason":"the token expired: reconnect with a fresh one"}"#;
     assert_eq!(close(Close::TokenExpired), expired);
     assert_eq!((reconnect(250).as_str(), done().as_str()), (r#"{"after_ms":250}"#, "{}"));
 }
