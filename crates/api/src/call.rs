@@ -1,8 +1,8 @@
-//! What a request asks for and what it is answered, as plain values that have been checked.
+//! Requests and results as plain, validated values.
 //!
 //! They mirror the contract (`wit/heartbeat.wit`, `query.wit`, `subscribe.wit`, `typing.wit`, `offline-sweep.wit`,
-//! `restriction-check.wit`, `restrictions.wit`), so that whoever calls a function converts field by field. Nothing here
-//! knows JSON.
+//! `restriction-check.wit`, `restrictions.wit`), so that callers of a function convert field by field. No
+//! JSON here.
 
 pub use rollcall_core::choose::Words;
 pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
@@ -13,157 +13,157 @@ use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Ids, Stance, S
 pub use crate::event_id::EventId;
 use crate::{Caller, Problem};
 
-/// One request, understood and allowed.
+/// One request, decoded and permitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// One sign of life.
+    /// One heartbeat.
     Beat(Beat),
-    /// Many, of which the bad ones were set apart.
+    /// Many heartbeats; bad ones are separated.
     Beats(Beats),
     /// A device leaves.
     Leave(Departure),
-    /// A person's own setting, or its end.
+    /// Set or remove the choice.
     Choose(ChoiceRequest),
-    /// Who is here?
+    /// Query presence.
     LookUp(LookUp),
-    /// Watch people and conversations, by server-sent events.
+    /// Watch users and conversations by server-sent events.
     Subscribe(Subscribe),
-    /// A connection on which to watch, beat and type.
+    /// Open a WebSocket.
     Socket(Connect),
-    /// A sign of typing.
+    /// Start, continue or stop typing.
     Type(TypingUpdate),
-    /// Who types in a conversation?
+    /// List who is typing in a conversation.
     Typists {
-        /// Through whose eyes; none: a service's, which see everybody.
+        /// The viewer; `None` is a service, which sees every user.
         viewer: Option<UserId>,
-        /// Where.
+        /// The conversation.
         conversation: ConversationId,
     },
-    /// What does a person let others see?
+    /// Read the privacy settings.
     Privacy {
-        /// Who.
+        /// The user.
         user: UserId,
     },
-    /// A person sets what others may see.
+    /// Set the privacy settings.
     SetPrivacy {
-        /// Who.
+        /// The user.
         user: UserId,
-        /// What.
+        /// The new settings.
         privacy: Privacy,
     },
-    /// Whom did a person list?
+    /// Read a list.
     Listed {
-        /// Who.
+        /// The user.
         user: UserId,
-        /// In which list.
+        /// Which list.
         list: List,
     },
-    /// A person lists somebody, or takes that back.
+    /// Add a user to a list, or remove one.
     List {
-        /// Whose list it is.
+        /// The owner of the list.
         owner: UserId,
-        /// Whom. Never the owner.
+        /// The listed user; never the owner.
         other: UserId,
-        /// In which list.
+        /// Which list.
         list: List,
-        /// Whether they stand in it from now on.
+        /// Whether `other` is listed from now on.
         listed: bool,
     },
-    /// Is an account restricted?
+    /// Read whether an account is restricted.
     Restriction {
-        /// Whose.
+        /// The account.
         user: UserId,
     },
-    /// An administrator restricts an account, or lifts that.
+    /// Restrict an account, or lift the restriction.
     SetRestriction {
-        /// Whose.
+        /// The account.
         user: UserId,
         /// Whether it is restricted from now on.
         restricted: bool,
     },
-    /// What may somebody see of these people, and why not?
+    /// Check visibility, with the reason.
     Check {
-        /// Through whose eyes; none: a service's.
+        /// The viewer; `None` is a service.
         viewer: Option<UserId>,
-        /// Of whom, in the order asked. At least one, at most [`MAX_SUBJECTS`](rollcall_core::policy::MAX_SUBJECTS).
+        /// The subjects, in the order asked. At least one, at most [`MAX_SUBJECTS`](rollcall_core::policy::MAX_SUBJECTS).
         subjects: Ids<UserId>,
     },
-    /// Many changes of who may see whom, of which the bad ones were set apart.
+    /// Many policy changes; bad ones are separated.
     Changes(Changes),
-    /// Settle who is due.
+    /// Settle users who are due.
     Sweep(Sweep),
-    /// What did the host count?
+    /// Read the counters of the host.
     Stats,
-    /// What is known about a person?
+    /// Read everything about a user.
     Person {
-        /// Whom.
+        /// The user.
         user: UserId,
     },
 }
 
-/// A batch of beats, cut in two: what can be tried, and what cannot.
+/// A batch of beats, split into valid and refused ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beats {
-    /// The beats to take, in the order sent.
+    /// The valid beats, in the order sent.
     pub good: Vec<Beat>,
-    /// Those refused already, by rising place.
+    /// The refused items, by rising index.
     pub refused: Vec<Refused>,
 }
 
 /// One item of a batch that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Its place in the batch, from 0.
+    /// Its index in the batch.
     pub place: usize,
-    /// Whose it was, if that much could be read.
+    /// The user, if it could be parsed.
     pub user: Option<UserId>,
-    /// Why; the field is named as within the item.
+    /// Why; the field is relative to the item.
     pub problem: Problem,
 }
 
-/// A list that a person keeps of others.
+/// A user's list of other users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
-    /// Those who may see what is for contacts only.
+    /// Users who may see what is set to `contacts`.
     Contacts,
-    /// Those whom the person does not want to see or to be seen by.
+    /// Blocked users: each is hidden from the other.
     Blocks,
 }
 
-/// A batch of changes of policy, cut in two: what can be tried, and what cannot.
+/// A batch of policy changes, split into valid and refused ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// The changes to make, in the order sent.
+    /// The valid changes, in the order sent.
     pub good: Vec<Change>,
-    /// Those refused already, by rising place.
+    /// The refused items, by rising index.
     pub refused: Vec<Refused>,
 }
 
-/// A person's own setting.
+/// A request to set the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceRequest {
-    /// Who chooses.
+    /// The user.
     pub user: UserId,
-    /// What.
+    /// The choice.
     pub stance: Stance,
-    /// For how many seconds; none: until it is replaced. Between 1 and [`rollcall_core::choose::MAX_FOR_S`].
+    /// How many seconds it lasts; `None`: until replaced. Between 1 and [`rollcall_core::choose::MAX_FOR_S`].
     pub for_s: Option<u32>,
-    /// The words to show along with it.
+    /// The note to show with it.
     pub note: Option<Words>,
 }
 
-/// Who is here?
+/// A presence query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookUp {
-    /// Through whose eyes; none: a service's, which see everybody.
+    /// The viewer; `None` is a service, which sees every user.
     pub viewer: Option<UserId>,
-    /// About whom, in the order asked. Never empty; in the compact form, never the same twice.
+    /// The users, in the order asked. Never empty; without duplicates in the compact form.
     pub users: Vec<UserId>,
-    /// How to answer.
+    /// The form of the answer.
     pub form: Form,
 }
 
-/// The shape of an answer about people.
+/// The form of an answer about users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// One presence.
@@ -174,56 +174,55 @@ pub enum Form {
     Compact,
 }
 
-/// A connection that stays.
+/// A stream or socket to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connect {
-    /// Who opened it: until when to believe it, and what may be asked on it, is theirs.
+    /// The caller who opened it; their token limits its lifetime and permissions.
     pub caller: Caller,
-    /// Through whose eyes; none: a service's, which see everybody.
+    /// The viewer; `None` is a service, which sees every user.
     pub viewer: Option<UserId>,
-    /// The device that it keeps alive; none: whoever holds the connection names one.
+    /// The device that it keeps alive; `None`: the server chooses one.
     pub device: Option<DeviceId>,
-    /// Of what kind the device is.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Whether the connection is a sign of life. Never for a caller that sees everybody: a program is not present.
+    /// Whether the connection sends heartbeats. Never for a service, which has no presence.
     pub beats: bool,
-    /// Whether the person opened it, rather than a program that connects again by itself: then it is no sign that they are
-    /// there.
+    /// Whether the user opened it. False for a client that reconnects on its own.
     pub active: bool,
 }
 
-/// Watch people and conversations.
+/// Watch users and conversations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscribe {
-    /// By which connection.
+    /// The connection.
     pub connect: Connect,
-    /// Whom, each once. If nobody, then some conversation.
+    /// The users, without duplicates. Empty only if `conversations` is not.
     pub users: Vec<UserId>,
-    /// Where to see who types, each once.
+    /// The conversations to watch for typing, without duplicates.
     pub conversations: Vec<ConversationId>,
-    /// Up to where the watcher has heard; none: nothing yet.
+    /// The last event received; `None` for a new watcher.
     pub since: Option<EventId>,
 }
 
-/// A person starts, goes on, or stops typing.
+/// A user starts, continues or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypingUpdate {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// Where.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// Started or goes on, or stopped.
+    /// True if started or continuing, false if stopped.
     pub typing: bool,
 }
 
-/// Settle who is due.
+/// Settle users who are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sweep {
-    /// At most so many people; none: as many as one pass takes.
+    /// The most users to settle; `None`: as many as one pass takes.
     pub limit: Option<u32>,
 }
 
-/// How a person stands after a call.
+/// A user's state after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// What others see.
@@ -234,26 +233,26 @@ pub struct Standing {
     pub next_beat_ms: u32,
 }
 
-/// How a person chose and how they stand now.
+/// A user's choice and the state that results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     /// What others see.
     pub standing: Standing,
-    /// The setting as it is kept.
+    /// The stored choice.
     pub choice: Choice,
 }
 
-/// What a sweep did.
+/// The counts of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settled {
-    /// People looked at.
+    /// Users examined.
     pub examined: u32,
-    /// People of whom something new was published.
+    /// Users with a newly published record.
     pub published: u32,
-    /// People found unchanged and scheduled anew.
+    /// Users found unchanged, with a new deadline.
     pub rescheduled: u32,
-    /// Decisions that somebody else overtook.
+    /// Commits refused because the session changed meanwhile.
     pub stale: u32,
-    /// People whose store was away.
+    /// Users whose store was unavailable.
     pub failed: u32,
 }

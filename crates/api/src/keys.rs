@@ -1,58 +1,58 @@
-//! The keys that sign and check tokens, from the text of whatever file they came in.
+//! Keys that sign and verify tokens, parsed from text.
 //!
-//! A key fixes its algorithm; a token never chooses one. So a token that calls itself unsigned, or that was signed by
-//! HMAC with the text of a public key, finds no key at all. Everything that a bad key could do later — panic, or refuse
-//! every token without a word — is found here, at start.
+//! A key fixes its algorithm; a token never chooses one. So a token that claims to be unsigned, or that was signed by
+//! HMAC with the text of a public key, matches no key. A bad key is refused here, at start; otherwise it could panic or
+//! silently refuse every token later.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
 
-/// HMAC-SHA-256 is only as strong as its secret, and RFC 7518 asks for one as long as the hash: 256 bits.
+/// RFC 7518 requires an HMAC-SHA-256 secret as long as the hash: 256 bits.
 pub const MIN_SECRET_BYTES: usize = 32;
 
-/// RFC 7518 asks for 2,048 bits or more; the library stops at 4,096.
+/// RFC 7518 requires 2,048 bits or more; the library supports up to 4,096.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
-/// An Ed25519 public key, always.
+/// The size of every Ed25519 public key.
 const ED25519_BYTES: usize = 32;
 
-/// Why a text is no key.
+/// Why a text is not a usable key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A secret too short to be one.
+    /// The secret is too short.
     #[error("the secret has {0} bytes; HS256 needs at least {MIN_SECRET_BYTES}")]
     ShortSecret(usize),
-    /// It looks like JSON but is no key set.
+    /// JSON, but not a key set.
     #[error("it begins like JSON but is not a JSON Web Key Set: {0}")]
     NotAKeySet(String),
-    /// A key set of which nothing can be used.
-    #[error("the key set holds no key that can check HS256, RS256 or EdDSA signatures")]
+    /// A key set without a usable key.
+    #[error("the key set has no key for HS256, RS256 or EdDSA signatures")]
     NoUsableKey,
-    /// A PEM of something else.
+    /// A PEM of another kind.
     #[error("the PEM is not an RSA or Ed25519 key")]
     UnknownPem,
     /// A private key where a public one belongs.
-    #[error("the PEM is a private key; checking tokens takes the public one")]
+    #[error("the PEM is a private key; verifying tokens needs the public one")]
     PrivateKey,
     /// A public key, or a key set, where a private key belongs.
-    #[error("signing takes a secret or a private key in PEM")]
+    #[error("signing needs a secret or a private key in PEM")]
     NotASigningKey,
     /// An RSA key of the wrong length.
     #[error("the RSA key has {0} bits; it needs between 2048 and 4096")]
     RsaLength(usize),
-    /// A key that its own library refuses.
+    /// The library refuses the key.
     #[error("the key is damaged")]
     Damaged,
-    /// The library would not sign.
+    /// The library failed to sign.
     #[error("signing failed: {0}")]
     Signing(String),
 }
 
-/// Keys that may have signed a token. Their `Debug` does not show them.
+/// Keys that verify tokens. Their `Debug` hides them.
 #[derive(Debug, Clone)]
 pub struct Keys(Vec<Key>);
 
-/// One key, and the only algorithm it is for.
+/// One key with its only algorithm.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     id: Option<String>,
@@ -61,8 +61,8 @@ pub(crate) struct Key {
 }
 
 impl Keys {
-    /// Reads keys: a JSON Web Key Set, a public key in PEM (RSA for RS256, Ed25519 for EdDSA), or else a secret for
-    /// HS256 of at least [`MIN_SECRET_BYTES`] bytes. Space around it does not count.
+    /// Parses keys: a JSON Web Key Set, a public key in PEM (RSA for RS256, Ed25519 for EdDSA), or else a secret for
+    /// HS256 of at least [`MIN_SECRET_BYTES`] bytes. Surrounding whitespace is ignored.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         if text.starts_with('{') {
@@ -74,14 +74,14 @@ impl Keys {
         Ok(Self(vec![from_secret(text.as_bytes(), None)?]))
     }
 
-    /// Reads a key set. Keys for other purposes or algorithms are passed over; one that is broken is an error.
+    /// Parses a key set. Keys for other purposes or algorithms are ignored; a damaged key is an error.
     fn from_jwks(text: &str) -> Result<Self, KeyError> {
         let set: JwkSet = serde_json::from_str(text).map_err(|error| KeyError::NotAKeySet(error.to_string()))?;
         let keys: Vec<Key> = set.keys.iter().filter_map(|jwk| from_jwk(jwk).transpose()).collect::<Result<_, _>>()?;
         if keys.is_empty() { Err(KeyError::NoUsableKey) } else { Ok(Self(keys)) }
     }
 
-    /// The keys that may have signed a token with this algorithm and key id. A key without an id may have signed any.
+    /// The keys for a token with this algorithm and key id. A key without an id matches any.
     pub(crate) fn candidates<'a>(&'a self, algorithm: &'a str, id: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
         let fits = move |key: &&Key| match (id, key.id.as_deref()) {
             (Some(wanted), Some(id)) => wanted == id,
@@ -92,13 +92,13 @@ impl Keys {
 }
 
 impl Key {
-    /// The name by which a token's header would have to call the algorithm.
+    /// The algorithm's name in a token's header.
     fn algorithm_name(&self) -> &'static str {
         match self.algorithm {
             Algorithm::HS256 => "HS256",
             Algorithm::RS256 => "RS256",
             Algorithm::EdDSA => "EdDSA",
-            // No key is made for any other; and no token can be called nothing.
+            // Keys have no other algorithm; the empty name matches no token.
             _ => "",
         }
     }
@@ -108,7 +108,7 @@ impl Key {
         matches!(jsonwebtoken::crypto::verify(signature, message.as_bytes(), &self.key, self.algorithm), Ok(true))
     }
 
-    /// Refuses a key with which the library could not check anything.
+    /// Refuses a key that the library could not use.
     fn checked(self) -> Result<Self, KeyError> {
         match (self.algorithm, self.key.kind()) {
             (Algorithm::HS256, DecodingKeyKind::SecretOrDer(secret)) if secret.len() < MIN_SECRET_BYTES => {
@@ -117,19 +117,19 @@ impl Key {
             (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, .. }) if !RSA_BITS.contains(&bits(n)) => {
                 return Err(KeyError::RsaLength(bits(n)));
             }
-            // The library slices without looking: a shorter key would panic at the first token.
+            // The library slices without a length check: a shorter key would panic at the first token.
             (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) if point.len() != ED25519_BYTES => {
                 return Err(KeyError::Damaged);
             }
             _ => {}
         }
-        // No key signed nothing; what matters is that the attempt gets as far as saying so.
+        // The signature is never valid; what matters is that the library can try.
         let tried = jsonwebtoken::crypto::verify("", b"", &self.key, self.algorithm);
         if tried.is_ok() { Ok(self) } else { Err(KeyError::Damaged) }
     }
 }
 
-/// A key that signs tokens. Its `Debug` does not show it.
+/// A key that signs tokens. Its `Debug` hides it.
 #[derive(Debug, Clone)]
 pub struct SigningKey {
     pub(crate) algorithm: Algorithm,
@@ -137,7 +137,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// Reads a key: a private key in PEM (PKCS#8; RSA or Ed25519), or else a secret for HS256.
+    /// Parses a key: a private key in PEM (PKCS#8; RSA or Ed25519), or else a secret for HS256.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         if text.starts_with('{') || text.starts_with("-----BEGIN") && !text.contains("PRIVATE KEY-----") {

@@ -1,20 +1,18 @@
-//! The HTTP surface of Rollcall, without HTTP: routes, JSON, validation, tokens, problems, and the OpenAPI document.
+//! The HTTP API of Rollcall without an HTTP server: routes, JSON, validation, tokens, problems, and the OpenAPI document.
 //!
-//! Everything here is a pure function of its arguments: no sockets, no async, no clock. The native host and the
-//! `wasi:http` door therefore answer alike, to the byte. A request meets, in this order:
+//! Everything here is a pure function of its arguments: no sockets, no async, no clock. So the native host and the
+//! `wasi:http` trigger answer with the same bytes. A request passes, in this order:
 //!
-//! 1. [`route()`]: method and path become a [`Route`]. A [`Page`] is about the server itself and is answered by it at
-//!    once; a [`Function`] goes on.
-//! 2. [`Query::parse`] and [`identify`]: the query string, then who is asking, by token or, without a key, by word.
-//! 3. [`decode`]: the body becomes a [`Call`](call::Call): checked, and allowed to this caller. The transport reads at
+//! 1. [`route()`]: method and path become a [`Route`]. The server answers a [`Page`] itself; a [`Function`] continues.
+//! 2. [`Query::parse`] and [`identify`]: the query string, then the caller, by token or, without a key, by name.
+//! 3. [`decode`]: the body becomes a [`Call`](call::Call), validated and permitted. The transport reads at
 //!    most [`Function::body_limit`] bytes.
 //! 4. The transport calls the function that the `Call` is for.
-//! 5. [`responses`]: the answer becomes a [`Reply`], which the transport sends. For HEAD, without the body.
+//! 5. [`responses`]: the result becomes a [`Reply`], which the transport sends; for HEAD without the body.
 //!
-//! A connection that stays goes on from there: what arrives on a socket is [`socket::decode_message`]'s, what is pushed on
-//! a socket or a stream is written by [`events`].
+//! For streams and sockets, [`socket::decode_message`] parses what a client sends and [`events`] writes what it receives.
 //!
-//! Whatever fails on the way is a [`Problem`], and [`Problem::into_reply`] is its answer.
+//! Every failure is a [`Problem`], and [`Problem::into_reply`] is its response.
 //!
 //! ```
 //! use rollcall_api::call::{Call, Standing};
@@ -39,10 +37,10 @@
 //! assert_eq!(reply.body(), br#"{"user":"bob","state":"online","version":1,"next_beat_ms":30000}"#);
 //! ```
 //!
-//! Around all of it stand [`origins`]: what a browser is told about pages of elsewhere.
+//! [`origins`] handles CORS.
 //!
-//! Deliberately absent: reading keys from files, reading the clock, logging (whoever handles a failure logs it, before
-//! it becomes a problem), and what makes a server ready.
+//! Deliberately absent: reading keys from files, reading the clock, logging (a failure is logged where it is handled, before
+//! it becomes a problem), and readiness.
 
 mod caller;
 mod conversations;

@@ -1,18 +1,18 @@
-//! A limit on everything that a request can make large, or long.
+//! Limits on the size and duration of requests.
 
 use std::time::Duration;
 
 /// The most ids in one query. A friends list or a page of search results fits; more is several queries.
 pub const MAX_QUERY_IDS: usize = 500;
 
-/// The most beats in one batch: the bound of the contract's `beat-many`.
+/// The most beats in one batch: the limit of the contract's `beat-many`.
 pub const MAX_BATCH_BEATS: usize = 1024;
 
-/// The most changes in one batch: the bound of the contract's `apply`.
+/// The most changes in one batch: the limit of the contract's `apply`.
 pub const MAX_CHANGES: usize = 1024;
 
 /// Room for one beat, departure or status with every character of every field escaped six-fold: (128 + 128 + 140 + 32)
-/// × 6 is 2.6 KB, and four times that is for names, spaces and luck.
+/// × 6 is 2.6 KB; the rest is margin for field names and whitespace.
 pub const MAX_BODY_BYTES: usize = 16 * 1024;
 
 /// Room for the largest list, which is the subjects of a check: 10,000 ids of 128 bytes are 1.3 MB with their quotes. A
@@ -25,10 +25,10 @@ pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// How long a client may take to send a body: the largest is two megabytes.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What one request may ask for. `Default` is the product's.
+/// The limits of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most ids in one query, duplicates counted; of people and of conversations so many each.
+    /// The most ids in one query, duplicates included; for users and for conversations each.
     pub query_ids: usize,
     /// The most beats in one batch.
     pub batch_beats: usize,

@@ -1,8 +1,8 @@
-//! Pages of other origins: which of them a browser may let call this service, and what to tell the browser so.
+//! CORS: which origins may call this service from a browser.
 //!
-//! With a key, a page needs a token, so allowing an origin gives nobody a right; the list keeps strangers' pages from using
-//! their visitors' network. Without one, whoever reaches the loopback is believed, so only pages of this machine are let in,
-//! and those whose origin was written out: `*` names nobody, and any page of the web could be anybody.
+//! With a key, a page needs a token, so allowing an origin grants no permission; the list keeps other sites' pages from
+//! using their visitors' network access. Without a key, every caller on the loopback is trusted, so only local pages and
+//! listed origins are allowed. `*` then allows none, because any page on the web could act as any user.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -14,35 +14,35 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::caller::Access;
 use crate::problem::{Kind, Problem, Reply};
 
-/// The origins whose pages are let in, beside our own.
+/// The allowed origins, besides our own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origins(Vec<String>);
 
-/// Stands for every origin.
+/// Means every origin.
 const ANY: &str = "*";
 
-/// The origin of pages that have none: those opened from a file, and sandboxed frames of any site.
+/// The origin of pages opened from a file, and of sandboxed frames of any site.
 const NULL: &str = "null";
 
 impl Origins {
-    /// The word for an empty list.
+    /// Means an empty list.
     pub const NONE: &str = "none";
 
-    /// Reads a list with commas between; `none` is the empty list. The error is a clause about what was set.
+    /// Parses a comma-separated list; `none` is the empty list. The error is a clause about the setting.
     pub fn from_text(text: &str) -> Result<Self, String> {
         if text == Self::NONE { Ok(Self::default()) } else { Self::from_list(text.split(',').map(str::trim)) }
     }
 
-    /// Takes origins one by one. The error is a clause about what was set.
+    /// Parses origins one by one. The error is a clause about the setting.
     pub fn from_list<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let check = |origin: &str| match origin.split_once("://") {
             _ if origin == ANY || origin == NULL => Ok(origin.to_owned()),
             Some(("http" | "https", host)) if !host.is_empty() && !host.contains(['/', '?', '#', ' ']) => {
                 Ok(origin.to_ascii_lowercase())
             }
-            _ => {
-                Err(format!("has `{origin}`, which is no origin such as https://app.example.com, nor `null`, nor `*`"))
-            }
+            _ => Err(format!(
+                "contains `{origin}`; each must be an origin such as https://app.example.com, or `null`, or `*`"
+            )),
         };
         origins.into_iter().map(check).collect::<Result<_, _>>().map(Self)
     }
@@ -52,28 +52,28 @@ impl Origins {
         self.0.iter().map(String::as_str)
     }
 
-    /// The origin of a request, if it came from a page that is let in.
+    /// The origin of a request, if it is allowed.
     pub fn allowed<'h>(&self, access: &Access, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         let text = origin.to_str().ok()?;
-        let lets_in = match access {
+        let is_allowed = match access {
             Access::Open => self.names(text) || is_local_page(text),
             Access::Keyed { .. } => self.names(text) || self.names(ANY),
         };
-        lets_in.then_some(origin)
+        is_allowed.then_some(origin)
     }
 
-    /// Without a key, whoever reaches the loopback is believed. A browser on this machine reaches it on behalf of any page
-    /// it shows, so a request that another site's page made is refused unless its origin is listed, and one that came by a
-    /// name made to point here is refused in any case.
+    /// Without a key, every caller on the loopback is trusted. A browser on this machine sends requests for any page it
+    /// shows, so a request from another site's page is refused unless its origin is listed, and one whose `Host` is not
+    /// local (DNS rebinding) is refused in any case.
     pub fn from_here(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        let is_let_in = |origin: &str| self.names(origin) || is_local_page(origin);
-        if text(HOST).is_none_or(is_local) && text(ORIGIN).is_none_or(is_let_in) {
+        let is_allowed = |origin: &str| self.names(origin) || is_local_page(origin);
+        if text(HOST).is_none_or(is_local) && text(ORIGIN).is_none_or(is_allowed) {
             return Ok(());
         }
-        let detail = "no key is configured, so only programs and pages of this machine are served, and pages whose origin \
-                      `origins` names";
+        let detail = "no key is configured, so only programs and pages of this machine are served, and pages whose origin is \
+                      listed in `origins`";
         Err(Problem::new(Kind::Forbidden, detail))
     }
 
@@ -82,19 +82,19 @@ impl Origins {
     }
 }
 
-/// Whether a browser asks beforehand what a page may do.
+/// Whether this is a CORS preflight request.
 pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What a page that is let in may do: everything that anybody may.
+/// The response to a preflight request: an allowed page may use the whole API.
 pub fn preflight(origin: &HeaderValue) -> Reply {
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::NO_CONTENT;
     for (name, value) in [
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, PUT, DELETE"),
         (ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id, rollcall-user"),
-        // An hour: browsers ask again after two at the latest.
+        // An hour; browsers cap it at two.
         (ACCESS_CONTROL_MAX_AGE, "3600"),
     ] {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -103,7 +103,7 @@ pub fn preflight(origin: &HeaderValue) -> Reply {
     reply
 }
 
-/// Lets the page of this origin read an answer.
+/// Lets pages of this origin read the response.
 pub fn stamp(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));

@@ -1,6 +1,6 @@
-//! From an answer to bytes. The wire structs live here: no core type knows how it is written.
+//! Serialises results. The JSON structs live here; core types are not serialisable.
 //!
-//! A person who is hidden is written in one way only: everything null, whoever and whatever they are.
+//! A hidden user is always written the same way: everything null, whatever the user's state and whatever the reason.
 
 mod admin;
 mod policy;
@@ -20,13 +20,13 @@ pub use admin::{
 };
 pub use policy::{changes, check, list, listed, privacy, restriction};
 
-/// The answer to one beat.
+/// The response to one beat.
 pub fn heartbeat(user: &UserId, standing: &Standing) -> Reply {
     json_reply(&StandingJson::new(user, standing, Some(standing.next_beat_ms)))
 }
 
-/// The answer to a batch. `outcomes` are those of `beats.good`, in their order; one that is lacking is a failure of
-/// ours, in its place.
+/// The response to a batch. `outcomes` are those of `beats.good`, in order; a missing one is an internal error in its
+/// place.
 pub fn heartbeats<'a>(beats: &'a Beats, outcomes: &[Result<Standing, Error>]) -> Reply {
     let tried = beats.good.iter().enumerate().map(|(place, Beat { user, .. })| match answer(outcomes, place) {
         Ok(standing) => OutcomeJson::Taken(StandingJson::new(user, standing, Some(standing.next_beat_ms))),
@@ -39,12 +39,12 @@ pub fn heartbeats<'a>(beats: &'a Beats, outcomes: &[Result<Standing, Error>]) ->
     json_reply(&OutcomesJson { outcomes: in_places(tried, &beats.refused, refused) })
 }
 
-/// The answer to a departure.
+/// The response to a departure.
 pub fn leave(user: &UserId, standing: &Standing) -> Reply {
     json_reply(&StandingJson::new(user, standing, None))
 }
 
-/// The answer to a setting, or to taking it back.
+/// The response to setting or removing the status.
 pub fn status(user: &UserId, chosen: &Chosen) -> Reply {
     let Chosen { standing, choice } = chosen;
     json_reply(&StatusJson {
@@ -55,11 +55,10 @@ pub fn status(user: &UserId, chosen: &Chosen) -> Reply {
     })
 }
 
-/// The answer about people, in the form asked for. `views` are those of `look_up.users`, in their order; a view of none
-/// is hidden.
+/// The response to a query, in the requested form. `views` are those of `look_up.users`, in order; `None` is hidden.
 ///
-/// In a list, one who could not be read fails alone; if nobody could, or if the form has no room to say so, the whole
-/// answer is the first failure.
+/// In a list, a user who could not be read fails alone. If no user could be read, or the form cannot express it, the whole
+/// response is the first failure.
 pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply {
     let answers = || look_up.users.iter().enumerate().map(|(place, user)| (user, answer(views, place)));
     let partial = look_up.form == Form::List && views.iter().any(Result::is_ok);
@@ -70,7 +69,7 @@ pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply
     match look_up.form {
         Form::One => match seen().next() {
             Some((user, view)) => json_reply(&PresenceJson::new(user, view)),
-            None => lacking().into_reply(),
+            None => missing_result().into_reply(),
         },
         Form::List => {
             let presences = answers().map(|(user, answer)| match answer {
@@ -83,33 +82,32 @@ pub fn look_up(look_up: &LookUp, views: &[Result<Option<View>, Error>]) -> Reply
     }
 }
 
-/// The answer to a sign of typing, which lasts for `ttl` unless it is repeated; an end lasts for no time.
+/// The response to a typing update. It lasts for `ttl` unless repeated; a stop has no duration.
 pub fn typing(typing_update: &TypingUpdate, ttl: Span) -> Reply {
     let TypingUpdate { user, conversation, typing } = typing_update;
     let ttl_ms = typing.then_some(ttl.0);
     json_reply(&TypingUpdateJson { conversation: conversation.as_str(), user: user.as_str(), typing: *typing, ttl_ms })
 }
 
-/// The answer about who types in a conversation, each until an instant unless they go on.
+/// The users typing in a conversation, each until an instant unless repeated.
 pub fn typists<'a>(conversation: &ConversationId, typists: impl IntoIterator<Item = (&'a UserId, Time)>) -> Reply {
     let typists = typists.into_iter().map(|(user, until)| TypistJson { user: user.as_str(), until: ms(until) });
     json_reply(&TypistsJson { conversation: conversation.as_str(), typists: typists.collect() })
 }
 
-/// The answer to a sweep.
+/// The response to a sweep.
 pub fn sweep(settled: &Settled) -> Reply {
     let Settled { examined, published, rescheduled, stale, failed } = *settled;
     json_reply(&SettledJson { examined, published, rescheduled, stale, failed })
 }
 
-/// The answer to a browser that resumes a stream which cannot be had now. It would give up for ever on anything but a
-/// stream, so it gets one that says nothing but when to come back.
+/// The response to a browser that resumes while the store is unavailable. A browser gives up on anything but an event
+/// stream, so this is one that contains only the time to wait.
 pub fn come_back(after_ms: u64) -> Reply {
     pages::text("text/event-stream", &events::sse_retry(after_ms))
 }
 
-/// One presence as JSON, as it stands in an answer; for whoever pushes presences one by one. Strings, numbers and string
-/// keys always serialise.
+/// One presence as JSON, as in a response; for events. Strings, numbers and string keys always serialise.
 pub(crate) fn presence_json(user: &UserId, view: Option<&View>) -> String {
     serde_json::to_string(&PresenceJson::new(user, view)).unwrap_or_default()
 }
@@ -137,16 +135,16 @@ fn ms(time: Time) -> u64 {
     time.0
 }
 
-/// What was answered at this place; an answer that is lacking is a problem, too.
+/// The result at this index; a missing one is a problem too.
 fn answer<T>(answers: &[Result<T, Error>], place: usize) -> Result<&T, Problem> {
     match answers.get(place) {
         Some(Ok(answer)) => Ok(answer),
         Some(Err(error)) => Err(error.clone().into()),
-        None => Err(lacking()),
+        None => Err(missing_result()),
     }
 }
 
-/// A batch in the order sent: what was refused already in its places, what was tried in those that are left.
+/// A batch in the order sent: refused items at their indexes, the others in between.
 fn in_places<'a, T>(
     tried: impl ExactSizeIterator<Item = T>,
     refused: &'a [Refused],
@@ -161,11 +159,11 @@ fn in_places<'a, T>(
     }
 }
 
-fn lacking() -> Problem {
-    Error::Other("a function gave fewer answers than it was asked for".to_owned()).into()
+fn missing_result() -> Problem {
+    Error::Other("a function returned fewer results than requested".to_owned()).into()
 }
 
-/// What an answer says is true now and for this caller: nobody may keep it.
+/// Not cacheable: a response is valid now and for this caller only.
 fn json_reply(value: &impl Serialize) -> Reply {
     let mut reply = Response::new(bytes(value));
     let headers = reply.headers_mut();
@@ -189,7 +187,7 @@ struct StandingJson<'a> {
 }
 
 impl<'a> StandingJson<'a> {
-    /// Only a device that stays has a next beat.
+    /// `next_beat_ms` only if the device stays.
     fn new(user: &'a UserId, standing: &Standing, next_beat_ms: Option<u32>) -> Self {
         let Standing { state, version, .. } = *standing;
         Self { user: user.as_str(), state: state_name(state), version, next_beat_ms }
@@ -285,7 +283,7 @@ enum SeenJson<'a> {
     Failed { user: &'a str, error: ErrorJson<'a> },
 }
 
-/// An object from id to state, in the order of the iterator that the function makes.
+/// An object from id to state, in the order of the iterator.
 struct Compact<F>(F);
 
 impl<'a, F, I> Serialize for Compact<F>

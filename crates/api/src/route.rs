@@ -1,8 +1,8 @@
-//! Which request is this? One table says what exists; routing, the OpenAPI document and the metrics' labels follow it.
+//! The table of routes. Routing, the OpenAPI document and the labels of metrics follow it.
 //!
-//! Deliberately absent: patterns and a tree. Some thirty comparisons, of which nearly all end at the length, take less
-//! time than hashing the path would. A path that is written out and one with a part may overlap: the method then
-//! decides, so that an account named `check` has its restriction like any other.
+//! Deliberately absent: patterns and a tree. About thirty comparisons, nearly all of which end at the length, take less
+//! time than hashing the path. A fixed path and one with a parameter may overlap: the method then decides, so that an
+//! account named `check` has its restriction like any other.
 
 use http::Method;
 
@@ -10,88 +10,88 @@ use crate::Limits;
 use crate::call::List;
 use crate::problem::{Kind, Problem};
 
-/// What a request is for.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// About the server itself: no caller, no body, no function.
+    /// A page about the server itself: no caller, no body, no function.
     Page(Page),
     /// A call of a function.
     Function(Function<'a>),
 }
 
-/// What the server says about itself.
+/// A page about the server itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
-    /// Is the process alive?
+    /// Whether the process is alive.
     Healthz,
-    /// Would a request succeed?
+    /// Whether a request would succeed.
     Readyz,
     /// Prometheus metrics.
     Metrics,
-    /// This API, described.
+    /// The OpenAPI document.
     OpenApi,
 }
 
-/// What a caller can ask for.
+/// An operation of the API. Ids from the path are still percent-encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Function<'a> {
-    /// One sign of life.
+    /// One heartbeat.
     Heartbeat,
-    /// Many.
+    /// Many heartbeats.
     Heartbeats,
     /// A device leaves.
     Leave,
-    /// A person's own setting.
+    /// Set the status.
     PutStatus,
-    /// Its end.
+    /// Remove the status.
     DeleteStatus,
-    /// One person, by the path: the id as it stands there, percent-escapes and all.
+    /// One user, named in the path.
     PresenceOne(&'a str),
-    /// Several people, by the query.
+    /// Several users, listed in the query.
     PresenceQuery,
-    /// Many people, by the body.
+    /// Many users, listed in the body.
     PresencePost,
-    /// Several people, answered in the compact form.
+    /// Several users, in the compact form.
     PresenceBatch,
-    /// Watch people and conversations by server-sent events.
+    /// Watch users and conversations by server-sent events.
     Subscribe,
     /// Watch, beat and type by WebSocket.
     Socket,
-    /// Who types in a conversation, by the path: the id as it stands there.
+    /// List who is typing in a conversation.
     Typists(&'a str),
-    /// A person types in it.
+    /// Start or continue typing.
     PutTyping(&'a str),
-    /// They stopped.
+    /// Stop typing.
     DeleteTyping(&'a str),
-    /// What a person lets others see.
+    /// Read the privacy settings.
     Privacy,
-    /// They set it.
+    /// Set the privacy settings.
     PutPrivacy,
-    /// Whom a person listed.
+    /// Read contacts or blocks.
     Listed(List),
-    /// A person lists somebody, by the path: the id as it stands there.
+    /// Add the user named in the path.
     PutListed(List, &'a str),
-    /// They take that back.
+    /// Remove the user named in the path.
     DeleteListed(List, &'a str),
-    /// Whether an account is restricted, by the path: the id as it stands there.
+    /// Read whether the account named in the path is restricted.
     Restriction(&'a str),
-    /// An administrator restricts it.
+    /// Restrict it.
     PutRestriction(&'a str),
-    /// They lift that.
+    /// Lift the restriction.
     DeleteRestriction(&'a str),
-    /// What somebody may see of many people, and why not.
+    /// Check visibility, with the reason.
     Check,
-    /// Many changes of who may see whom.
+    /// Many policy changes.
     Changes,
-    /// Settle who is due.
+    /// Settle users who are due.
     Sweep,
-    /// What the host counted.
+    /// Counters of the host.
     Stats,
-    /// Everything that is known about one person, by the path: the id as it stands there.
+    /// Everything about the user named in the path.
     Person(&'a str),
 }
 
-/// All routes, the busiest first.
+/// All routes, the busiest first. Add a route here first; the tests then require the rest.
 pub static ROUTES: [Entry; 34] = [
     function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
     function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
@@ -137,19 +137,19 @@ const fn page(template: &'static str, page: Page) -> Entry {
     Entry { method: Method::GET, template, route: Route::Page(page) }
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug)]
 pub struct Entry {
-    /// By which method.
+    /// The method.
     pub method: Method,
-    /// At which path, as OpenAPI writes it.
+    /// The path template of OpenAPI.
     pub template: &'static str,
-    /// What it is; a part that comes from the path is empty.
+    /// The route; a parameter from the path is empty.
     pub route: Route<'static>,
 }
 
 impl Entry {
-    /// The route, if the path is this entry's.
+    /// The route, if the path matches.
     fn matches<'a>(&self, path: &'a str) -> Option<Route<'a>> {
         let prefix = match self.route {
             Route::Function(function) => function.prefix(),
@@ -160,20 +160,20 @@ impl Entry {
         Some(self.route.with_part(part))
     }
 
-    /// Whether this method is the entry's. HEAD is where GET is, except where the answer is a connection that stays: there
-    /// is nothing to say about that without opening it.
+    /// Whether the method matches. HEAD matches GET, except for streams and sockets, which have no head without being
+    /// opened.
     fn takes(&self, method: &Method) -> bool {
         self.method == *method || (self.takes_head() && method == Method::HEAD)
     }
 
     fn takes_head(&self) -> bool {
-        let stays = matches!(self.route, Route::Function(Function::Subscribe | Function::Socket));
-        self.method == Method::GET && !stays
+        let stays_open = matches!(self.route, Route::Function(Function::Subscribe | Function::Socket));
+        self.method == Method::GET && !stays_open
     }
 }
 
 impl<'a> Route<'a> {
-    /// The same route with another part from the path, if it has one.
+    /// The same route with this parameter from the path, if it has one.
     pub(crate) fn with_part(self, part: &'a str) -> Self {
         let Route::Function(function) = self else { return self };
         Route::Function(match function {
@@ -191,7 +191,7 @@ impl<'a> Route<'a> {
         })
     }
 
-    /// The path's template: a label with few values, for metrics and logs.
+    /// The path template: a label of low cardinality for metrics and logs.
     pub fn template(&self) -> &'static str {
         let listed = self.with_part("");
         ROUTES.iter().find(|entry| entry.route == listed).map_or("", |entry| entry.template)
@@ -199,7 +199,7 @@ impl<'a> Route<'a> {
 }
 
 impl Function<'_> {
-    /// What stands in the path before the part that is the request's own, if it has one.
+    /// The path before the parameter, if there is one.
     fn prefix(&self) -> Option<&'static str> {
         match self {
             Function::PresenceOne(_) => Some("/v1/presence/"),
@@ -230,7 +230,7 @@ impl Function<'_> {
         }
     }
 
-    /// The most bytes of its body; 0: it takes none, and a body need not be read.
+    /// The most bytes of a body; 0: it takes none, and a body need not be read.
     pub fn body_limit(&self, limits: &Limits) -> usize {
         match self {
             Function::Heartbeat
@@ -262,7 +262,7 @@ impl Function<'_> {
         }
     }
 
-    /// The query keys that it understands, beside those that name the caller; at most `MAX_KEYS`.
+    /// The query keys, besides those that identify the caller; at most `MAX_KEYS`.
     pub(crate) fn query_keys(&self) -> &'static [&'static str] {
         match self {
             Function::PresenceQuery => &["users"],
@@ -296,8 +296,7 @@ impl Function<'_> {
     }
 }
 
-/// Finds the route. HEAD finds what GET finds, except a connection that stays: whoever sends the answer leaves its body
-/// out.
+/// Finds the route. HEAD matches GET except for streams and sockets; the transport then leaves out the body.
 pub fn route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Problem> {
     let mut known = false;
     for entry in &ROUTES {
@@ -308,7 +307,7 @@ pub fn route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Problem> {
             known = true;
         }
     }
-    Err(if known { wrong_method(path) } else { Problem::new(Kind::NotFound, "there is no such path") })
+    Err(if known { wrong_method(path) } else { Problem::new(Kind::NotFound, "no such path") })
 }
 
 fn wrong_method(path: &str) -> Problem {

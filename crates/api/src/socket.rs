@@ -1,4 +1,4 @@
-//! What arrives on a WebSocket: one JSON object a message, which says in `op` what it is for.
+//! Messages from WebSocket clients: one JSON object each, with the operation in `op`.
 //!
 //! ```json
 //! {"op":"beat","active":true}
@@ -9,9 +9,8 @@
 //! {"op":"leave"}
 //! ```
 //!
-//! Each may carry `"ref"`, a number that the answer repeats. An unknown field is refused by its name, and so is one that
-//! belongs to another `op`; what an error calls the body is the message. What is answered and pushed is in
-//! [`events`](crate::events).
+//! Each may carry `"ref"`, a number that the answer repeats. An unknown field is refused by name, and so is one that
+//! belongs to another `op`. Errors call the message "the body". [`events`](crate::events) writes what the server sends.
 
 use std::fmt;
 
@@ -25,40 +24,40 @@ use crate::problem::{Kind, Problem};
 use crate::requests::{NOTHING_WATCHED, deduplicated, ids, require_conversations};
 use crate::{Limits, MAX_MESSAGE_BYTES};
 
-/// What a message asks for, checked and allowed to the caller. Its `Debug` does not show a token.
+/// A decoded and permitted message. Its `Debug` hides a token.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Whether the person used the device since the last one: the connection itself is the sign of life.
+    /// Whether the user used the device since the last beat. The connection itself keeps the device alive.
     Beat {
-        /// Whether they did; true if the message does not say.
+        /// Default: true.
         active: bool,
     },
-    /// Watch these, too.
+    /// Also watch these.
     Watch {
-        /// Whom, each once. If nobody, then some conversation.
+        /// The users, without duplicates. Empty only if `conversations` is not.
         users: Vec<UserId>,
-        /// Where to see who types, each once; the caller takes part in all of them.
+        /// The conversations to watch for typing, without duplicates; the caller takes part in all of them.
         conversations: Vec<ConversationId>,
-        /// Up to where the watcher has heard of them.
+        /// The last event received about them.
         since: Option<EventId>,
     },
-    /// Watch these no longer.
+    /// Stop watching these.
     Unwatch {
-        /// Whom, each once. If nobody, then some conversation.
+        /// The users, without duplicates. Empty only if `conversations` is not.
         users: Vec<UserId>,
-        /// Which conversations, each once; the caller need not take part any more.
+        /// The conversations, without duplicates; the caller need not take part any more.
         conversations: Vec<ConversationId>,
     },
-    /// A sign of typing, or its end.
+    /// Start, continue or stop typing.
     Typing {
-        /// Where; the caller takes part.
+        /// The conversation; the caller takes part in it.
         conversation: ConversationId,
-        /// Started or goes on, or stopped.
+        /// True if started or continuing, false if stopped.
         typing: bool,
     },
-    /// Log out: the device is gone at once, without the grace that a broken connection has.
+    /// Log out: the device ends at once, without the grace of a broken connection.
     Leave,
-    /// A fresh token for a connection that outlives its first: see [`renew`](crate::renew).
+    /// A fresh token, before the first expires: see [`renew`](crate::renew).
     Token(String),
 }
 
@@ -82,16 +81,16 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Understands a message and checks that the caller may send it. The number beside either is the message's `ref`, which
-/// is known even if the rest makes no sense, as long as it is JSON.
-#[allow(clippy::result_large_err, reason = "a `ref` is all that it adds to a problem, which every other refusal is")]
+/// Decodes a message and checks that the caller may send it. Both results carry the message's `ref`, which is
+/// known even for an invalid message as long as it is JSON.
+#[allow(clippy::result_large_err, reason = "it adds only a `ref` to a problem, which is the error everywhere else")]
 pub fn decode_message(
     text: &str,
     caller: &Caller,
     limits: &Limits,
 ) -> Result<(Option<u64>, Message), (Option<u64>, Problem)> {
     if text.len() > MAX_MESSAGE_BYTES {
-        let detail = format!("the message is longer than the {MAX_MESSAGE_BYTES} bytes that one may have");
+        let detail = format!("the message has {} bytes; at most {MAX_MESSAGE_BYTES} are allowed", text.len());
         return Err((None, Problem::new(Kind::TooLarge, detail)));
     }
     let message: MessageJson = match json::read(text.as_bytes(), FIELDS) {
@@ -127,7 +126,7 @@ impl StringEnum for Op {
 }
 
 impl Op {
-    /// The fields that belong to it, beside `op` and `ref`.
+    /// Its fields, besides `op` and `ref`.
     fn fields(self) -> &'static [&'static str] {
         match self {
             Op::Beat => &["active"],
@@ -140,7 +139,7 @@ impl Op {
     }
 }
 
-/// Every field of every message, so that one reading is enough for a good one.
+/// The fields of all messages, so that a valid message is parsed once.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MessageJson {
@@ -197,7 +196,7 @@ impl MessageJson {
         }
     }
 
-    /// Refuses a field that belongs to another message: sent along, it would silently do nothing.
+    /// Refuses a field of another `op`, which would silently do nothing.
     fn refuse_strays(&self) -> Result<(), Problem> {
         let fields = [
             ("active", self.active.is_some()),
@@ -211,11 +210,11 @@ impl MessageJson {
         let own = self.op.0.fields();
         match fields.into_iter().find(|(name, given)| *given && !own.contains(name)) {
             None => Ok(()),
-            Some((name, _)) => Err(Problem::invalid(name, "does not belong to this `op`")),
+            Some((name, _)) => Err(Problem::invalid(name, "is not a field of this `op`")),
         }
     }
 
-    /// An empty list is as good as none, as long as the other is not empty too.
+    /// One of the two lists may be empty or missing.
     fn watched(&mut self, limits: &Limits) -> Result<(Vec<UserId>, Vec<ConversationId>), Problem> {
         let (users, conversations) = (self.users.take(), self.conversations.take());
         let users = ids("users", users.unwrap_or_default(), limits.query_ids, UserId::parse)?;

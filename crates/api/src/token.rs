@@ -1,9 +1,9 @@
-//! Tokens: JSON Web Tokens that say who is calling and until when to believe it.
+//! JSON Web Tokens that identify callers.
 //!
-//! The time is an argument, so that a token can be checked where there is no clock, and tested without waiting. The
-//! signature is checked before a single claim is read.
+//! The time is an argument, so that tokens can be verified without a clock and tested without waiting. The signature is
+//! verified before any claim is read.
 //!
-//! Deliberately absent: revocation. A token is believed until it expires, so let it expire soon.
+//! Deliberately absent: revocation. A token is valid until it expires, so use short lifetimes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,13 +18,13 @@ use crate::conversations::Conversations;
 use crate::keys::{KeyError, Keys, SigningKey};
 use crate::problem::{Kind, Problem};
 
-/// How far the issuer's clock and ours may be apart, in seconds.
+/// Allowed clock difference to the issuer, in seconds.
 pub const LEEWAY_S: u64 = 5;
 
-/// More than any token of ours, and a bound on the work that a stranger can cause: four times the usual 2 KB.
+/// Bounds the work for a token that is not ours: four times the usual 2 KB.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
-/// What a token must say beside the caller. `Default` asks for nothing.
+/// Claims that a token must have. `Default` requires none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Expect {
     /// The `iss` that a token must have.
@@ -33,18 +33,18 @@ pub struct Expect {
     pub audience: Option<String>,
 }
 
-/// What a token is to say.
+/// The contents of a token to mint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Whom it names.
+    /// The user.
     pub user: UserId,
-    /// What it allows.
+    /// The scopes.
     pub scopes: Scopes,
-    /// In which conversations the person takes part.
+    /// The conversations the user takes part in.
     pub conversations: Conversations,
-    /// For how many seconds it holds.
+    /// Lifetime in seconds.
     pub ttl_s: u64,
-    /// Issuer and audience, as whoever checks it expects them.
+    /// Issuer and audience, as the verifier expects them.
     pub expect: Expect,
 }
 
@@ -55,7 +55,7 @@ impl Grant {
     }
 }
 
-/// Whom the token names, if it is to be believed at `now` in Unix seconds.
+/// Verifies a token at `now` in Unix seconds.
 pub fn verify(keys: &Keys, expect: &Expect, token: &str, now: u64) -> Result<Caller, Problem> {
     let payload = signed_payload(keys, token)?;
     let claims: Claims = part(payload, "claims")?;
@@ -66,12 +66,12 @@ pub fn verify(keys: &Keys, expect: &Expect, token: &str, now: u64) -> Result<Cal
     let scopes = lists.iter().flatten().flat_map(OneOrMany::iter).fold(Scopes::NONE, Scopes::with_named);
     let listed = conversations(claims.conversations.as_ref())?;
     let conversations = if scopes.has(Scope::Service) { Conversations::Any } else { listed };
-    // A fraction counts as the whole second in which it still holds; a date beyond all counting is cut.
+    // A fraction is rounded up to the second in which it still holds; a date out of range saturates.
     let expires_at = Some(claims.exp.ceil() as u64);
     Ok(Caller { user, scopes, authentication: Authentication::Token, conversations, expires_at })
 }
 
-/// Makes a token at `now` in Unix seconds.
+/// Mints a token at `now` in Unix seconds.
 pub fn mint(key: &SigningKey, grant: &Grant, now: u64) -> Result<String, KeyError> {
     let names: Vec<&str> =
         [Scope::Service, Scope::Admin].into_iter().filter(|scope| grant.scopes.has(*scope)).map(Scope::name).collect();
@@ -87,7 +87,7 @@ pub fn mint(key: &SigningKey, grant: &Grant, now: u64) -> Result<String, KeyErro
     let token = jsonwebtoken::encode(&Header::new(key.algorithm), &claims, &key.key)
         .map_err(|error| KeyError::Signing(error.to_string()))?;
     if token.len() > MAX_TOKEN_BYTES {
-        // Nobody would believe it. Only a long list of conversations gets there, and `*` is the way out.
+        // `verify` would refuse it. Only a long list of conversations gets there; `*` avoids it.
         return Err(KeyError::Signing(format!("the token would be longer than {MAX_TOKEN_BYTES} bytes")));
     }
     Ok(token)
@@ -98,26 +98,26 @@ fn signed_payload<'a>(keys: &Keys, token: &'a str) -> Result<&'a str, Problem> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(refused(format!("it is longer than {MAX_TOKEN_BYTES} bytes")));
     }
-    let not_a_token = || refused("it is not of the form header.claims.signature");
+    let not_a_token = || refused("it does not have the form header.claims.signature");
     let (message, signature) = token.rsplit_once('.').ok_or_else(not_a_token)?;
     let (header, payload) = message.split_once('.').ok_or_else(not_a_token)?;
     let header: TokenHeader = part(header, "header")?;
     if header.crit.is_some() {
-        // RFC 7515 §4.1.11: who does not understand a critical extension must not believe the token. We know none.
+        // RFC 7515 §4.1.11: a token with a critical extension that is not understood must be refused. We know none.
         return Err(refused("its header has critical extensions"));
     }
     let mut candidates = keys.candidates(&header.alg, header.kid.as_deref()).peekable();
     if candidates.peek().is_none() {
-        return Err(refused("it is unsigned, or signed in a way for which no key is configured"));
+        return Err(refused("it is unsigned, or no key is configured for its algorithm and key id"));
     }
     if !candidates.any(|key| key.signed(message, signature)) {
-        return Err(refused("no key that is configured made its signature"));
+        return Err(refused("no key matches its signature"));
     }
     Ok(payload)
 }
 
 fn check_times(claims: &Claims, now: u64) -> Result<(), Problem> {
-    // Dates may be fractions; a double is exact for whole seconds far beyond any calendar.
+    // Dates may be fractions; an f64 is exact for whole seconds up to 2^53.
     let (now, leeway) = (now as f64, LEEWAY_S as f64);
     if now >= claims.exp + leeway {
         return Err(refused("it has expired"));
@@ -130,18 +130,18 @@ fn check_times(claims: &Claims, now: u64) -> Result<(), Problem> {
 
 fn check_expected(claims: &Claims, expect: &Expect) -> Result<(), Problem> {
     if expect.issuer.is_some() && claims.iss != expect.issuer {
-        return Err(refused("it is from another issuer"));
+        return Err(refused("its issuer `iss` is not the expected one"));
     }
     if let Some(audience) = &expect.audience
         && !claims.aud.iter().flat_map(OneOrMany::iter).any(|name| name == audience)
     {
-        return Err(refused("it is for another audience"));
+        return Err(refused("its audience `aud` does not contain the expected one"));
     }
     Ok(())
 }
 
-/// The conversations that a token lists. One bad entry refuses the token: passed over, it would leave a person out of a
-/// conversation with nobody to say why.
+/// The conversations that a token lists. One bad entry refuses the token: if ignored, the user would be missing from a
+/// conversation without an error.
 fn conversations(claim: Option<&Value>) -> Result<Conversations, Problem> {
     let Some(claim) = claim else { return Ok(Conversations::NONE) };
     let list = claim.as_array().ok_or_else(|| refused("its `conversations` is not a list"))?;
@@ -153,10 +153,10 @@ fn conversations(claim: Option<&Value>) -> Result<Conversations, Problem> {
         .map_err(|(place, invalid)| refused(format!("its `conversations[{place}]` {}", invalid.rule)))
 }
 
-/// One of the JSON parts of a token.
+/// Decodes one of the JSON parts of a token.
 fn part<T: DeserializeOwned>(text: &str, name: &str) -> Result<T, Problem> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| refused(format!("its {name} is not base64url")))?;
-    // Only what serde says about a field's absence helps; it never repeats more than a value of the caller's own token.
+    // serde's message names a missing claim; it repeats at most a value of the caller's own token.
     serde_json::from_slice(&bytes).map_err(|error| refused(format!("its {name} cannot be read: {error}")))
 }
 
@@ -171,7 +171,7 @@ struct TokenHeader {
     crit: Option<IgnoredAny>,
 }
 
-/// What we read of a token; everything else in it is somebody else's.
+/// The claims we use; others are ignored.
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
@@ -185,7 +185,7 @@ struct Claims {
     conversations: Option<Value>,
 }
 
-/// Issuers differ in whether a single value is a list.
+/// Some issuers write a single value as a string, others as a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrMany {

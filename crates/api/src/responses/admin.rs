@@ -1,8 +1,7 @@
-//! Answers for whoever runs the service: what a host counted, and everything that is known about one person.
+//! Responses for operators: the counters of a host, and everything stored about one user.
 //!
-//! What is counted only rises, from when the host started: a rate, or a quantile of the last minute, is the difference of
-//! two answers, and whoever reads makes it. So any number of readers can look, each as often as they like, and nobody
-//! here has to remember them. The figures are read back by `rollcall top`, which is why these types are whole.
+//! Counters only rise from the start of the host. A reader computes rates and quantiles as the difference of two responses,
+//! so the host keeps nothing per reader. `rollcall top` parses these types, so they are both serialised and deserialised.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +13,26 @@ use super::policy::audience;
 use super::{ChoiceJson, NoteJson, json_reply, ms, state_name};
 use crate::problem::Reply;
 
-/// What a host counted, and how it is.
+/// Counters and state of a host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Which host.
+    /// The host.
     pub host: HostStats,
-    /// By which times it decides.
+    /// The configured times and limits.
     pub rules: RulesStats,
-    /// Whether its store answers.
+    /// Whether the store answers.
     pub store: StoreStats,
-    /// Who is here.
+    /// Users.
     pub people: PeopleStats,
     /// Connections, and what they watch.
     pub gateway: GatewayStats,
-    /// How often what happened since it started.
+    /// Counters since the start.
     pub totals: Totals,
-    /// How long it took.
+    /// Latencies.
     pub times: Times,
 }
 
-/// Which host this is.
+/// The host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostStats {
     /// The program's version.
@@ -44,42 +43,42 @@ pub struct HostStats {
     pub started: u64,
     /// Where sessions are: `memory`, `redis` or `redis cluster`.
     pub store: String,
-    /// Where last seen is kept for ever: `none`, `sqlite`, `postgres` or `redis`.
+    /// Where last seen is archived: `none`, `sqlite`, `postgres` or `redis`.
     pub archive: String,
-    /// Whether callers are believed by their word, because no key is set.
+    /// Whether callers are unverified, because no key is set.
     pub open: bool,
 }
 
 /// The times and limits by which the functions decide.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RulesStats {
-    /// How often a device beats.
+    /// Time between two beats of a device.
     pub interval_ms: u64,
     /// How late a beat may be.
     pub tolerance_ms: u64,
     /// How long after its last use a device counts as idle.
     pub idle_after_ms: u64,
-    /// How long a device outlives a broken connection.
+    /// How long a device stays alive after its connection broke.
     pub grace_ms: u64,
-    /// How long one sign of typing lasts.
+    /// How long a typing signal lasts.
     pub typing_ttl_ms: u64,
-    /// The most people one connection may watch.
+    /// The most users one connection may watch.
     pub watch_limit: u32,
 }
 
-/// One look-up in the store, made for this answer.
+/// One lookup in the store, made for this response.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StoreStats {
-    /// Whether it was answered.
+    /// Whether it succeeded.
     pub answers: bool,
-    /// How long that took.
+    /// How long it took.
     pub took_ms: f64,
 }
 
-/// How many people there are.
+/// Numbers of users.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PeopleStats {
-    /// Those who are not offline, in the whole store; none: it could not be counted, because the store does not answer.
+    /// Users who are not offline, in the whole store; `None` while the store does not answer.
     pub here: Option<u64>,
 }
 
@@ -88,55 +87,55 @@ pub struct PeopleStats {
 pub struct GatewayStats {
     /// All connections.
     pub connections: u64,
-    /// Those of them that are WebSockets.
+    /// WebSockets among them.
     pub sockets: u64,
-    /// Those of them that are streams of events.
+    /// Event streams among them.
     pub streams: u64,
-    /// Those that may watch.
+    /// Connections that may watch.
     pub watchers: u64,
-    /// People watched, once per worker that watches them.
+    /// Users watched, once per worker that watches them.
     pub people: u64,
     /// Conversations watched, once per worker that watches them.
     pub conversations: u64,
-    /// Whom most watch, most first.
+    /// The most-watched users, most watchers first.
     pub hot: Vec<HotUser>,
 }
 
-/// Somebody whom many watch.
+/// A user with many watchers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotUser {
-    /// Who.
+    /// The user.
     pub user: String,
-    /// How many connections to this host watch them.
+    /// Connections to this host that watch them.
     pub watchers: u64,
 }
 
-/// How often what happened since the host started.
+/// Counters since the host started.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Heartbeats taken, those of connections that stay among them.
+    /// Heartbeats accepted, including those of open connections.
     pub heartbeats: u64,
     /// Changes published by this host, by the new state.
     pub transitions: Transitions,
-    /// Changes and signs of typing told to connections.
+    /// Presence changes and typing signals sent to connections.
     pub told: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Those answered with a failure of ours, a status of 500 or more.
+    /// Responses with status 500 or above.
     pub failures: u64,
-    /// Last seen written to the archive.
+    /// Last-seen times written to the archive.
     pub archived: u64,
-    /// People found to have changed without a word, and told of after all.
+    /// Changes found only by reading again, and then sent.
     pub repaired: u64,
-    /// Calls of the store that failed.
+    /// Failed store calls.
     pub store_errors: u64,
-    /// Instances of functions that trapped or got stuck.
+    /// Function instances replaced after a trap or a hang.
     pub replacements: u64,
 }
 
 /// Changes by the new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the states say what they are")]
+#[allow(missing_docs, reason = "the names are the states")]
 pub struct Transitions {
     pub online: u64,
     pub away: u64,
@@ -145,82 +144,82 @@ pub struct Transitions {
 }
 
 impl Transitions {
-    /// All together.
+    /// The sum over all states.
     pub fn sum(&self) -> u64 {
         self.online + self.away + self.busy + self.offline
     }
 }
 
-/// How long what took.
+/// Latencies.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Times {
-    /// From the instant a change became true until it was published, whatever noticed it.
+    /// From the time a change became true until it was published.
     pub settle_lag: Histogram,
-    /// From when a change was decided until a worker with watchers heard of it.
+    /// From the decision of a change until a worker with watchers received it.
     pub topic_lag: Histogram,
-    /// From a request's head until its answer was ready.
+    /// From a request's head until its response was ready.
     pub request: Histogram,
-    /// Calls of each function, their store calls included.
+    /// Calls of each function, including their store calls.
     pub functions: BTreeMap<String, Histogram>,
-    /// Calls of the store, by operation.
+    /// Store calls, by operation.
     pub store: BTreeMap<String, Histogram>,
 }
 
-/// How often something took how long, since the host started.
+/// A latency histogram since the host started.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Histogram {
-    /// How often.
+    /// Number of observations.
     pub count: u64,
-    /// All together.
+    /// Their sum.
     pub sum_ms: f64,
-    /// How often at most so many milliseconds, by rising bound; the last bound is none, and stands for any time.
+    /// Upper bound in milliseconds and cumulative count, by rising bound; the last bound is `None`, for any time.
     pub buckets: Vec<(Option<f64>, u64)>,
 }
 
-/// The answer about what a host counted.
+/// The counters of a host.
 pub fn stats(stats: &Stats) -> Reply {
     json_reply(stats)
 }
 
-/// Everything that is known about one person.
+/// Everything stored about one user.
 #[derive(Debug, Clone, Copy)]
 pub struct Person<'a> {
-    /// Who.
+    /// The user.
     pub user: &'a UserId,
-    /// When they were read.
+    /// When the session was read.
     pub moment: &'a Moment,
-    /// What is kept of them.
+    /// The stored session.
     pub session: &'a Session,
-    /// Their state, as they are told it themselves.
+    /// The state as shown to the user themselves.
     pub state: State,
-    /// When the archive last saw them; none: never, or it did not say.
+    /// The archived last seen; `None`: none, or the archive did not answer.
     pub archived: Option<Time>,
-    /// What they let others see; none, here and below: the policy did not say.
+    /// The privacy settings. `None` here and below: unknown to the policy.
     pub privacy: Option<Privacy>,
-    /// Whether an administrator restricted them.
+    /// Whether the account is restricted.
     pub restricted: bool,
-    /// How many they list as contacts.
+    /// Number of contacts.
     pub contacts: Option<usize>,
-    /// How many they block.
+    /// Number of blocked users.
     pub blocks: Option<usize>,
-    /// How many watch them.
+    /// Number of watchers.
     pub watchers: Watchers,
 }
 
-/// How many connections watch a person.
+/// How many connections watch a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Watchers {
-    /// Of this host.
+    /// On this host.
     pub here: u64,
-    /// Of all hosts, where that is counted: of a crowd.
+    /// On all hosts; counted only for crowds.
     pub everywhere: Option<u64>,
 }
 
-/// The answer about one person.
+/// The response about one user.
 pub fn person(person: &Person<'_>) -> Reply {
     let Person { session, moment, .. } = person;
     let choice = session.choice.as_ref().filter(|choice| choice.stance_at(moment.now) != Stance::Auto);
-    // A device that logged out is kept for a moment, dead from the start: to everybody it is gone.
+    // A device that logged out is stored for a moment, already expired; it is not shown.
     let devices = session.devices.iter().filter(|device| device.expires_at >= device.beat_at);
     json_reply(&PersonJson {
         user: person.user.as_str(),
@@ -302,7 +301,7 @@ struct DeviceJson<'a> {
 }
 
 impl<'a> DeviceJson<'a> {
-    /// An outage grace that is in force is counted in.
+    /// The expiry includes an outage grace in force.
     fn new(device: &'a Device, moment: &Moment) -> Self {
         Self {
             device: device.id.as_str(),

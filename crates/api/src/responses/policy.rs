@@ -1,6 +1,6 @@
-//! Answers about who may see whom.
+//! Responses about policy.
 //!
-//! Why somebody is hidden stands in the answer to a check and nowhere else: a presence says only that they are.
+//! Only the response to a check contains the reason why a user is hidden; a presence shows only that they are.
 
 use rollcall_core::policy::{Audience, Privacy, Ruling, Verdict};
 use rollcall_core::{Error, UserId};
@@ -10,13 +10,13 @@ use super::{answer, in_places, json_reply};
 use crate::call::{Changes, List, Refused};
 use crate::problem::{ErrorJson, Reply};
 
-/// The answer about what a person lets others see, asked for or set.
+/// The privacy settings, read or set.
 pub fn privacy(user: &UserId, privacy: Privacy) -> Reply {
     let Privacy { presence, last_seen } = privacy;
     json_reply(&PrivacyJson { user: user.as_str(), presence: audience(presence), last_seen: audience(last_seen) })
 }
 
-/// The answer about whom a person listed, by rising id whatever the order they came in.
+/// A list, sorted by id.
 pub fn listed(user: &UserId, list: List, others: &[UserId]) -> Reply {
     let user = user.as_str();
     let mut others: Vec<&str> = others.iter().map(UserId::as_str).collect();
@@ -27,7 +27,7 @@ pub fn listed(user: &UserId, list: List, others: &[UserId]) -> Reply {
     }
 }
 
-/// The answer to listing somebody, or to taking that back.
+/// The response to adding or removing a listed user.
 pub fn list(owner: &UserId, other: &UserId, list: List, listed: bool) -> Reply {
     let (user, other) = (owner.as_str(), other.as_str());
     match list {
@@ -36,12 +36,12 @@ pub fn list(owner: &UserId, other: &UserId, list: List, listed: bool) -> Reply {
     }
 }
 
-/// The answer about an account's restriction, asked for or set.
+/// Whether an account is restricted, read or set.
 pub fn restriction(user: &UserId, restricted: bool) -> Reply {
     json_reply(&RestrictionJson { user: user.as_str(), restricted })
 }
 
-/// The answer to a check, in the order asked.
+/// The verdicts of a check, in the order asked.
 pub fn check(verdicts: &[Verdict]) -> Reply {
     json_reply(&VerdictsJson {
         verdicts: verdicts.iter().map(|verdict| ruling(verdict.presence)).collect(),
@@ -49,8 +49,8 @@ pub fn check(verdicts: &[Verdict]) -> Reply {
     })
 }
 
-/// The answer to a batch of changes. `outcomes` are those of `changes.good`, in their order; one that is lacking is a
-/// failure of ours, in its place.
+/// The response to a batch of changes. `outcomes` are those of `changes.good`, in order; a missing one is an internal
+/// error in its place.
 pub fn changes<'a>(changes: &'a Changes, outcomes: &[Result<(), Error>]) -> Reply {
     let tried = (0..changes.good.len()).map(|place| match answer(outcomes, place) {
         Ok(()) => ChangedJson::Made { ok: true },
