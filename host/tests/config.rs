@@ -400,7 +400,7 @@ fn token_takes_the_secret_of_the_service_unless_another_key_is_given() {
     assert!(mint(&[]).unwrap_err().contains("--key FILE"));
     assert!(mint(&["--key", "/nowhere/x"]).unwrap_err().starts_with("cannot read the key /nowhere/x: "));
     let public = scratch.file("public.pem", "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----");
-    assert!(mint(&["--key", &public]).unwrap_err().contains("signing takes a secret or a private key"));
+    assert!(mint(&["--key", &public]).unwrap_err().contains("signing needs a secret or a private key"));
 }
 
 #[test]

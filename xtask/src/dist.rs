@@ -38,7 +38,7 @@ const ARCHIVING: [&str; 3] = ["query", "subscribe", "offline-sweep"];
 const EXPIRY: (&str, &[&str]) = ("doors/expiry", &["offline-sweep"]);
 
 /// On Spin, by a socket: all commands of a call go in one piece, which Spin's own connection takes one by one, and whoever
-/// watches is told at once: docs/adr/0016-doors-and-adapters.md.
+/// watches is told at once: docs/adr/0016-triggers-and-adapters.md.
 const ON_SPIN: &[&str] = &["adapters/spin-variables", "adapters/redis-tcp"];
 
 /// On Spin, by Spin's own connection, which knows names and TLS.

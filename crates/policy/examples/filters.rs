@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p rollcall-policy --example filters [filters|curve|index]`
 //!
-//! Prints the tables of `docs/adr/0014-blocks-behind-a-filter.md`. Times are those of the fastest tenth of batches that
+//! Prints the tables of `docs/adr/0014-bloom-filter-for-policy.md`. Times are those of the fastest tenth of batches that
 //! take some microseconds each and share no data: other programs make a batch slower, and never faster.
 
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 //!
 //! It is a blocked Bloom filter: all bits of a key are in one cache line, so that a look is one access to memory. It never
 //! denies a key that was added; of others it affirms a few, and whoever asks looks again in the exact tables. How it was chosen,
-//! and what it costs, is in `docs/adr/0014-blocks-behind-a-filter.md`.
+//! and what it costs, is in `docs/adr/0014-bloom-filter-for-policy.md`.
 //!
 //! A removed key leaves its bits behind. So a part of the filter is rebuilt from the exact tables when a quarter of its keys
 //! are such, and when it outgrows its size: [`ShardedFilter::add`] and [`ShardedFilter::remove`] say when.

@@ -2,7 +2,7 @@
 //!
 //! A beat skips its `ZADD` if the transport knows that this process set the user's deadline a moment ago. What the beat finds
 //! says whether that was right; if the user is not due, the deadline is set before the touch is answered. See
-//! `docs/adr/0011-a-deadline-known-to-stand.md`.
+//! `docs/adr/0011-deadline-cache.md`.
 
 use rollcall_core::{Error, Time};
 use rollcall_functions::capabilities::{Touched, Touches, Trace};

@@ -6,7 +6,7 @@
 //! after it knows of the beat.
 //!
 //! A steady beat leaves out the first: whoever sends it knows that the person was left due a moment ago. What it finds
-//! says whether that still holds, and if it does not, the deadline is sent after it: `docs/adr/0011-a-deadline-known-to-stand.md` says
+//! says whether that still holds, and if it does not, the deadline is sent after it: `docs/adr/0011-deadline-cache.md` says
 //! why that is enough.
 
 use rollcall_core::heartbeat::Found;

@@ -3,7 +3,7 @@
 //! It is a hint that is allowed to be wrong: what a beat finds says whether its session is due, and if it is not, the
 //! beat is not answered before that was put right. The hint is only there to be right so often that this costs nothing,
 //! and to be wrong so seldom that a process killed in the millisecond between the two leaves nothing behind: for as
-//! long as a hint is believed, nobody whom it is about can have been dropped. `docs/adr/0011-a-deadline-known-to-stand.md`
+//! long as a hint is believed, nobody whom it is about can have been dropped. `docs/adr/0011-deadline-cache.md`
 //! has the whole argument.
 //!
 //! A table of a fixed size, of which a person's hash names one line: no lock, no growth, and one cache miss. Who is

@@ -67,7 +67,7 @@ pub struct Options {
     /// How long people have to beat again after the store was away: one full `d + ε`. Default: 45 s.
     pub outage_grace: Span,
     /// How long a session is kept after it went offline: the rules' `evict_after`, on every host the same. The longer,
-    /// the more beats need not say when they end: see `docs/adr/0011-a-deadline-known-to-stand.md`. Default: 1 min.
+    /// the more beats need not say when they end: see `docs/adr/0011-deadline-cache.md`. Default: 1 min.
     pub evict_after: Span,
     /// How many changes of who may see whom each of the logs keeps, at least one: whoever follows them and falls behind by
     /// more reads everything anew. On every host the same. Default: 50,000.

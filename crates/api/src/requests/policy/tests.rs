@@ -1,4 +1,4 @@
-//! Who may set what for whom, and that every bad request is refused with its status, its field and its rule.
+//! Who may set what for which user; bad requests are refused with status, field and rule.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that finds nothing should fail loudly")]
 
@@ -149,7 +149,7 @@ fn user_cannot_list_themselves() {
         let other = Function::PutListed(list, "alice");
         refused(ask(&service(), other, "", r#"{"user":"alice"}"#), 400, "other", rule);
         refused(ask(&service(), Function::DeleteListed(list, "alice"), "user=alice", ""), 400, "other", rule);
-        // For somebody else, the service itself is just anybody.
+        // For another user, the service is an ordinary user.
         assert!(ask(&service(), Function::PutListed(list, "bob"), "", r#"{"user":"alice"}"#).is_ok());
     }
 }
@@ -239,7 +239,7 @@ fn check_needs_service_or_admin() {
         assert_eq!(subjects.iter().collect::<Vec<_>>(), ["bob", "名/1", "bob"], "in order, duplicates and all");
         for eyes in [r#"{"subjects":["bob"]}"#, r#"{"viewer":null,"subjects":["bob"]}"#] {
             let Ok(Call::Check { viewer, .. }) = ask(&caller, Function::Check, "", eyes) else { panic!("refused") };
-            assert_eq!(viewer, None, "a service's eyes, whoever asks");
+            assert_eq!(viewer, None, "a service is no viewer, whoever calls");
         }
     }
 }

@@ -49,7 +49,7 @@ fn unknown_values_are_null() {
     for part in ["archived_last_seen", "privacy", "contacts", "blocks"] {
         assert_eq!(answer.get(part), Some(&Value::Null), "{part}");
     }
-    assert_eq!(answer["restricted"], true, "the rest stands");
+    assert_eq!(answer["restricted"], true, "the rest is known");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const MEASURED: &str = "#1d4ed8";
 const THEORY: &str = "#999999";
 const FOUND: &str = "#c2410c";
 
-/// Bits that a key sets: see `docs/adr/0014-blocks-behind-a-filter.md`.
+/// Bits that a key sets: see `docs/adr/0014-bloom-filter-for-policy.md`.
 const BITS_SET: i32 = 6;
 
 /// Writes `docs/bench/policy-filter.svg`: the curve, and where the filters of the policy indexes were.
