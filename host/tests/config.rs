@@ -300,7 +300,7 @@ fn example_file_reads_back_to_the_defaults_with_and_without_its_marks() {
 fn example_file_in_the_repository_is_the_one_the_program_writes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/rollcall.toml");
     let kept = fs::read_to_string(path).unwrap();
-    assert_eq!(kept, example(), "write it anew: `rollcall config --example > infra/rollcall.toml`");
+    assert_eq!(kept, example(), "write it again: `rollcall config --example > infra/rollcall.toml`");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
 /// What an instance may remember of who may see whom.
 const POLICY_MEMORY: u64 = 1 << 30;
 
-/// A function handles of functions and what they rest on.
+/// Warm functions and their stores.
 pub struct InProcess {
     /// The functions.
     pub functions: Functions,
@@ -24,7 +24,7 @@ pub struct InProcess {
     pub clock: Clock,
 }
 
-/// Runs `test` on a thread of its own with a function handles of warm functions. `replace` names components to be taken from a file
+/// Runs `test` on a thread of its own with warm functions. `replace` names components to be taken from a file
 /// instead of the ordinary ones.
 pub fn on_a_worker<F>(rules: Rules, replace: &[(&str, &str)], test: impl FnOnce(InProcess) -> F)
 where
@@ -44,7 +44,7 @@ where
     });
 }
 
-/// A function handles of functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
+/// Warm functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
 pub fn functions(
     store: Arc<dyn Store>,
     archive: &Arc<SqliteArchive>,
@@ -70,7 +70,7 @@ pub fn functions(
     Functions::start(&engine, &catalog, &platform)
 }
 
-/// Lets the function handles take in who may see whom, until it asks nobody any more.
+/// Loads the policy, until there is nothing more to load.
 pub async fn warm_up(functions: &Functions) {
     while functions.platform.checker.refresh(1024, POLICY_MEMORY).await.expect("a policy that can be loaded").more {}
 }

@@ -294,7 +294,7 @@ fn watch_waits_for_host_except_once_mode() {
     let looking = [&["watch", "bob"][..], &["top", "--json"]].map(|words| Looking::at_address(&base, words));
     for looking in &looking {
         let said = looking.complaints.recv_timeout(SOON).expect("a complaint");
-        assert!(said.contains("cannot be reached") && said.ends_with("; trying again"), "{said}");
+        assert!(said.contains("cannot be reached") && said.ends_with("; retrying"), "{said}");
     }
     let _host = Host::start_in(folder.path(), &["--listen", &address]);
     for (looking, line) in looking.iter().zip(["  bob  offline", "\"heartbeats\""]) {

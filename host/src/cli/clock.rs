@@ -1,4 +1,4 @@
-//! Times for people to read.
+//! Times in readable form.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,10 +7,10 @@ pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// An instant as `2026-11-16T19:22:26Z`. In UTC, which needs no table of time zones and means the same to everybody.
+/// An instant as `2026-11-16T19:22:26Z`. UTC needs no table of time zones.
 pub(super) fn utc(ms: u64) -> String {
     let (days, seconds) = (ms / 86_400_000, ms / 1000 % 86_400);
-    // Years begin in March here, so that the day that some of them have more is the last; an era has 400 years.
+    // Years begin in March here, so that a leap day is the last day; an era has 400 years.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -23,7 +23,7 @@ pub(super) fn utc(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A span in its two largest units: `3 s`, `5 min 2 s`, `2 h 13 min`, `4 d 1 h`.
+/// A duration in its two largest units: `3 s`, `5 min 2 s`, `2 h 13 min`, `4 d 1 h`.
 pub(super) fn span(ms: u64) -> String {
     let seconds = ms / 1000;
     let two = |large: u64, name: &str, small: u64, less: &str| match small {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_those_of_the_calendar() {
+    fn instants_match_the_calendar() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400_000, "2000-02-29T00:00:00Z"),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_have_at_most_two_units() {
+    fn durations_have_at_most_two_units() {
         for (ms, text) in [(999, "0 s"), (59_000, "59 s"), (300_000, "5 min"), (302_000, "5 min 2 s")] {
             assert_eq!(span(ms), text);
         }

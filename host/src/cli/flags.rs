@@ -1,7 +1,7 @@
 //! The flags of settings, made from the table of settings.
 //!
-//! clap only splits the command line. A value stays text until its setting reads it, so that a bad one is refused in the
-//! same words wherever it was given.
+//! clap only splits the command line. A value stays text until its setting parses it, so that a bad one gets the same error
+//! from every source.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -15,14 +15,14 @@ use crate::config::{Flags, Group, Layer, SETTINGS, Setting};
 /// The id of the flag that names the file.
 const CONFIG: &str = "config";
 
-/// How a setting's flag and its value are spelt in the help.
+/// The spelling of a setting's flag and value in the help.
 struct Spelling {
     setting: &'static str,
     flag: String,
     value: String,
 }
 
-/// clap keeps such names for ever, so they have to live as long.
+/// clap requires names that live as long as the program.
 static SPELLINGS: LazyLock<Vec<Spelling>> = LazyLock::new(|| {
     let spelling =
         |setting: &Setting| Spelling { setting: setting.name, flag: setting.flag(), value: value_name(setting) };
@@ -57,7 +57,7 @@ fn augment(command: Command, settings: impl Iterator<Item = &'static Setting>) -
 fn argument(setting: &'static Setting) -> Arg {
     let default = (setting.default)(&Rules::default());
     let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-    // The default of a list is no list.
+    // The default of a list is an empty list.
     let default = if setting.repeats { "none".to_owned() } else { default };
     let prose = setting.prose();
     let first = prose.split_once(". ").map_or(prose.trim_end_matches('.'), |(first, _)| first);
@@ -88,7 +88,7 @@ fn flags(matches: &ArgMatches, settings: impl Iterator<Item = &'static Setting>)
     Flags { file: matches.get_one::<PathBuf>(CONFIG).cloned(), given: Layer::from_flags(given) }
 }
 
-/// Both kinds of flags differ only in which settings they are for.
+/// Both sets of flags differ only in their settings.
 macro_rules! clap_flags {
     ($kind:ident, $settings:ident) => {
         impl FromArgMatches for $kind {

@@ -1,7 +1,7 @@
-//! The command line: what can be asked of `rollcall`, and the help that teaches it.
+//! The command line: the commands of `rollcall` and their help.
 //!
-//! The flags of settings are not written here: they come from the table of settings. What is asked is carried out by
-//! `main`, except for what is worth testing by itself.
+//! The flags of settings come from the table of settings. `main` runs the commands, except for those that are tested
+//! separately.
 
 mod clock;
 mod flags;
@@ -20,21 +20,21 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use flags::{AccessFlags, SettingFlags};
 pub use remote::{Address, RemoteArgs};
 pub use restrictions::{RestrictionsCommand, restrictions};
-pub use token::{TokenArgs, TokenFault};
+pub use token::{TokenArgs, TokenError};
 pub use top::{TopArgs, top};
 pub use watch::{WatchArgs, watch};
 
 const EXAMPLES: &str = "\
 Examples:
-  rollcall serve                                  all in this process, on 127.0.0.1:8080
-  rollcall serve --preset brisk --data none       quick to notice, nothing on disk
+  rollcall serve                                  everything in this process, on 127.0.0.1:8080
+  rollcall serve --preset brisk --data none       short times, nothing on disk
   rollcall serve --listen 0.0.0.0:8080 --token-key token.key
   rollcall token --user alice --key token.key     a token for alice, for one hour
-  rollcall config --example > rollcall.toml       a file to start from
+  rollcall config --example > rollcall.toml       a config file to start from
   rollcall serve --config rollcall.toml
   rollcall restrictions import banned.txt --store redis://localhost
-  rollcall watch bob carol                        their states, as they change
-  rollcall top                                    what the service is doing
+  rollcall watch bob carol                        show states as they change
+  rollcall top                                    show rates and times of a host
 
 Try it, while `rollcall serve` runs:
   curl '127.0.0.1:8080/v1/heartbeat?as=bob' --json '{\"device\":\"web-1\"}'
@@ -44,57 +44,57 @@ Try it, while `rollcall serve` runs:
 
 const SERVE_AFTER: &str = "\
 Every flag is also a key of the file (idle_after = \"5m\") and a variable (ROLLCALL_IDLE_AFTER=5m).
-A flag covers a variable, a variable covers the file, the file covers the default.
-`rollcall config`, with the same flags, shows what is in force and why.";
+A flag overrides a variable, a variable overrides the file, the file overrides the default.
+`rollcall config`, with the same flags, shows the values in force and their sources.";
 
 const TOKEN_AFTER: &str = "\
 Examples:
   rollcall token --user alice --key token.key
   rollcall token --user billing --scope service --ttl 24h --key private.pem
 
-Only the token is printed, so that a script can use it:
+Only the token is printed, for use in scripts:
   curl -H \"Authorization: Bearer $(rollcall token --user alice --key token.key)\" …";
 
 const RESTRICTIONS_AFTER: &str = "\
 Examples:
   rollcall restrictions import banned.txt --store redis://localhost
   rollcall restrictions import --bitmap banned.bits --store redis://localhost
-  rollcall restrictions import --lift pardoned.txt --store redis://localhost
+  rollcall restrictions import --lift lifted.txt --store redis://localhost
   rollcall restrictions export - --store redis://localhost | wc -l
 
-Hosts on the store enforce it at once. The embedded store is its host's alone: stop that first, or
-use PUT /v1/restrictions/{user} and POST /v1/policy while it runs.";
+Hosts on the store enforce it at once. Only one process can use the embedded store: stop the host
+first, or use PUT /v1/restrictions/{user} and POST /v1/policy while it runs.";
 
 const WATCH_AFTER: &str = "\
 Examples:
   rollcall watch bob carol                         as `operator`, on this machine
-  rollcall watch bob --as alice --typing room-1    as alice sees it, and who types in room-1
+  rollcall watch bob --as alice --typing room-1    as alice, and with typing in room-1
   rollcall watch bob --json | jq .state            one event a line, for scripts
 
 With a token, also over TLS:
   export ROLLCALL_TOKEN=$(rollcall token --user alice --key token.key)
   rollcall watch bob --url https://presence.example.com
 
-Looking makes nobody online. On a terminal it is a table; elsewhere, or with NO_COLOR, a line for
-each change. A connection that breaks is made again, and told what changed meanwhile. Ctrl-C ends it;
-a host that refuses ends it with 1.";
+Watching sends no heartbeat. On a terminal it shows a table; elsewhere, or with NO_COLOR, a line
+for each change. A broken connection is made again and resumes. Ctrl-C stops it; if the host refuses,
+the exit code is 1.";
 
 const TOP_AFTER: &str = "\
 Examples:
   rollcall top                                     on this machine, once a second
-  rollcall top --once                              two looks, printed
+  rollcall top --once                              two samples, then exit
   rollcall top --once --json | jq .rates.heartbeats
 
-Where a key is set, it needs a token with the scope `admin`:
+If the host requires tokens, it needs one with the scope `admin`:
   export ROLLCALL_TOKEN=$(rollcall token --user ops --scope admin --key token.key)
   rollcall top --url https://presence.example.com
 
-Rates and times are those of the last ten seconds, on the host that was asked; who is here is counted
-in the whole store.";
+Rates and times are of the last ten seconds, on the host that is asked; users online are counted in
+the whole store.";
 
 const CONFIG_AFTER: &str = "\
 Examples:
-  rollcall config                                  what `rollcall serve` would use, and why
+  rollcall config                                  what `rollcall serve` would use
   rollcall config --config rollcall.toml --preset brisk
   rollcall config --example > rollcall.toml        every setting, documented, with its default
 
@@ -104,37 +104,37 @@ Keys are never printed, only the paths of their files.";
 #[derive(Debug, Parser)]
 #[command(name = "rollcall", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What can be asked.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve presence over HTTP until told to stop.
+    /// Serve presence over HTTP until stopped.
     #[command(after_help = SERVE_AFTER)]
     Serve {
         /// The settings.
         #[command(flatten)]
         settings: SettingFlags,
     },
-    /// Make a token for a user or a service, for trying out and for scripts.
+    /// Make a token for a user or a service, for experiments and scripts.
     #[command(after_help = TOKEN_AFTER)]
     Token(TokenArgs),
-    /// Restrict many accounts at once from a file, or write down those that are.
+    /// Import restricted accounts from a file, or export them.
     #[command(after_help = RESTRICTIONS_AFTER, subcommand)]
     Restrictions(RestrictionsCommand),
-    /// Show people's states in the terminal, as they change.
+    /// Show users' states in the terminal as they change.
     #[command(after_help = WATCH_AFTER)]
     Watch(WatchArgs),
-    /// Show what a host is doing: rates, times, who is here, who is watched most.
+    /// Show a host's rates and times, users online and most watched users.
     #[command(after_help = TOP_AFTER)]
     Top(TopArgs),
-    /// Print the configuration that is in force, and where each value came from.
+    /// Print the configuration in force, with the source of each value.
     #[command(after_help = CONFIG_AFTER)]
     Config {
-        /// Print the example file instead: every setting with its meaning, unit and default.
+        /// Print the example file instead: every setting with its documentation, unit and default.
         #[arg(long)]
         example: bool,
         /// The settings.
@@ -143,7 +143,7 @@ pub enum Command {
     },
 }
 
-/// Returns when the process is told to end.
+/// Returns when the process receives SIGINT or SIGTERM.
 async fn interrupted() -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

@@ -1,6 +1,6 @@
-//! A host to look at from a terminal: where it is, who is looking, and how it is asked.
+//! A client of a host, for `watch` and `top`: address, identity, requests.
 //!
-//! Deliberately absent: a pool of connections (one question a second needs none), proxies, and redirections.
+//! Deliberately absent: a connection pool (one request per second needs none), proxies, and redirects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,35 +26,35 @@ use tokio_tungstenite::tungstenite::Error as Refusal;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use super::terminal::harmless;
+use super::terminal::escape_controls;
 
-/// How long connecting, and then an answer, may take each.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long connecting may take, and then the response.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The variable with a token, so that it need not stand on a command line, where others see it.
+/// The variable with a token. On a command line, other users of the machine would see it.
 const TOKEN_VARIABLE: &str = "ROLLCALL_TOKEN";
 
-/// Who looks where no key is set and nobody says who they are. Looking makes nobody online.
-const NOBODY: &str = "operator";
+/// The user of requests without token and name. Watching sends no heartbeat.
+const DEFAULT_USER: &str = "operator";
 
-/// Which host, and who looks at it.
+/// The host, and the caller's identity.
 #[derive(Debug, Clone, Args)]
 pub struct RemoteArgs {
-    /// Where the host is: http://… or https://…
+    /// The host's URL: http://… or https://…
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = Address::parse)]
     pub url: Address,
-    /// Who is looking, where no key is set
+    /// The calling user, if the host requires no token
     #[arg(long = "as", value_name = "NAME", conflicts_with = "token")]
     pub as_user: Option<String>,
-    /// The token to show; better in ROLLCALL_TOKEN, where other users of this machine do not see it
+    /// The token; better in ROLLCALL_TOKEN, where other users of this machine do not see it
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
 }
 
-/// Where a host is.
+/// The address of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// As it was given, without a slash at its end.
+    /// The URL without a trailing slash.
     text: String,
     name: String,
     port: u16,
@@ -62,7 +62,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads a URL. The error is a clause about it.
+    /// Parses a URL. The error is a clause that follows it.
     fn parse(text: &str) -> Result<Self, String> {
         let no_host = || "is no URL of a host, such as http://127.0.0.1:8080".to_owned();
         let uri: Uri = text.parse().map_err(|_| no_host())?;
@@ -72,7 +72,7 @@ impl Address {
             _ => return Err(no_host()),
         };
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err("has a path, and a host has none".to_owned());
+            return Err("has a path or a query, which a host's URL must not have".to_owned());
         }
         let name = uri.host().filter(|name| !name.is_empty()).ok_or_else(no_host)?;
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
@@ -80,37 +80,37 @@ impl Address {
         Ok(Self { text: text.trim_end_matches('/').to_owned(), name, port, is_secure })
     }
 
-    /// As it was given.
+    /// The URL.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Host and port, as the header `Host` has them.
+    /// Host and port, for the header `Host`.
     fn authority(&self) -> &str {
         self.text.split_once("://").map_or(self.text.as_str(), |(_, authority)| authority)
     }
 }
 
-/// Why a host did not do what was asked. Told as it is, it commands no terminal: some of it is in the host's words.
+/// Why a request failed. Displayed without control characters, because part of the text comes from the host.
 #[derive(Debug, Error)]
-pub(super) enum Trouble {
-    /// It will not, however often it is asked.
-    #[error("{}", harmless(.0))]
+pub(super) enum RemoteError {
+    /// The host refuses; a retry would not help.
+    #[error("{}", escape_controls(.0))]
     Refused(String),
-    /// It cannot be reached, or cannot do it now.
-    #[error("{}", harmless(.0))]
-    Away(String),
+    /// The host is unreachable or unavailable.
+    #[error("{}", escape_controls(.0))]
+    Unavailable(String),
 }
 
-impl Trouble {
-    /// What an answer that is no success means: the problem's words, if it has some.
+impl RemoteError {
+    /// The error for a response that is no success, with the problem's text if it has one.
     pub(super) fn answered(status: StatusCode, body: &[u8]) -> Self {
         let problem: Value = serde_json::from_slice(body).unwrap_or_default();
         let words = ["title", "detail"].map(|member| problem.get(member).and_then(Value::as_str));
         let words: Vec<&str> = words.into_iter().flatten().collect();
         let said = if words.is_empty() { format!("the host answered {status}") } else { words.join(": ") };
         let is_final = status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS;
-        if is_final { Self::Refused(said) } else { Self::Away(said) }
+        if is_final { Self::Refused(said) } else { Self::Unavailable(said) }
     }
 }
 
@@ -131,86 +131,88 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn new(args: &RemoteArgs) -> Result<Self, Trouble> {
+    pub(super) fn new(args: &RemoteArgs) -> Result<Self, RemoteError> {
         let token = args.token.clone().or_else(|| std::env::var(TOKEN_VARIABLE).ok());
         let (name, value) = match (&args.as_user, token) {
             (None, Some(token)) => (AUTHORIZATION, format!("Bearer {}", token.trim())),
-            (user, _) => (ROLLCALL_USER, user.clone().unwrap_or_else(|| NOBODY.to_owned())),
+            (user, _) => (ROLLCALL_USER, user.clone().unwrap_or_else(|| DEFAULT_USER.to_owned())),
         };
-        let unfit = |_| Trouble::Refused("the name or the token has a character that no header can have".to_owned());
+        let unfit = |_| {
+            RemoteError::Refused("the user name or token contains a character that is invalid in a header".to_owned())
+        };
         let identity = (name, HeaderValue::try_from(value).map_err(unfit)?);
         let address = args.url.clone();
         let tls = if address.is_secure { Some(Arc::new(tls()?)) } else { None };
         Ok(Self { address, identity, tls })
     }
 
-    /// Asks for a path; answers with the body of a success.
-    pub(super) async fn get(&self, path: &str) -> Result<Bytes, Trouble> {
+    /// Requests a path. Returns the body of a successful response.
+    pub(super) async fn get(&self, path: &str) -> Result<Bytes, RemoteError> {
         let (name, value) = &self.identity;
         let request = Request::get(path).header(HOST, self.address.authority()).header(name, value);
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| self.away(error))?;
-        let line = TokioIo::new(self.line().await?);
-        let (mut sender, connection) = http1::handshake(line).await.map_err(|error| self.away(error))?;
-        let carrying = tokio::spawn(connection);
+        let stream = TokioIo::new(self.connect().await?);
+        let (mut sender, connection) = http1::handshake(stream).await.map_err(|error| self.away(error))?;
+        let connection = tokio::spawn(connection);
         let ask = async {
             let response = sender.send_request(request).await?;
             let status = response.status();
             Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
         };
-        let answer = timeout(PATIENCE, ask).await;
-        carrying.abort();
+        let answer = timeout(TIMEOUT, ask).await;
+        connection.abort();
         let (status, body) = answer.map_err(|_| self.silent())?.map_err(|error| self.away(error))?;
-        if status.is_success() { Ok(body) } else { Err(Trouble::answered(status, &body)) }
+        if status.is_success() { Ok(body) } else { Err(RemoteError::answered(status, &body)) }
     }
 
-    /// Opens a socket at a path.
-    pub(super) async fn socket(&self, path: &str) -> Result<Socket, Trouble> {
+    /// Opens a WebSocket.
+    pub(super) async fn socket(&self, path: &str) -> Result<Socket, RemoteError> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         let request = format!("{scheme}://{}{path}", self.address.authority()).into_client_request();
         let mut request = request.map_err(|error| self.away(error))?;
         let (name, value) = self.identity.clone();
         request.headers_mut().insert(name, value);
-        let opening = client_async(request, self.line().await?);
-        match timeout(PATIENCE, opening).await {
+        let opening = client_async(request, self.connect().await?);
+        match timeout(TIMEOUT, opening).await {
             Ok(Ok((socket, _))) => Ok(socket),
             Ok(Err(Refusal::Http(answer))) => {
-                Err(Trouble::answered(answer.status(), answer.body().as_deref().unwrap_or_default()))
+                Err(RemoteError::answered(answer.status(), answer.body().as_deref().unwrap_or_default()))
             }
             Ok(Err(error)) => Err(self.away(error)),
             Err(_) => Err(self.silent()),
         }
     }
 
-    async fn line(&self) -> Result<Box<dyn Carrier>, Trouble> {
+    async fn connect(&self) -> Result<Box<dyn Carrier>, RemoteError> {
         let Address { name, port, .. } = &self.address;
         let connecting = TcpStream::connect((name.as_str(), *port));
-        let stream = timeout(PATIENCE, connecting).await.map_err(|_| self.silent())?;
+        let stream = timeout(TIMEOUT, connecting).await.map_err(|_| self.silent())?;
         let stream = stream.map_err(|error| self.away(error))?;
-        // What is asked is small and must not wait for more.
+        // Small requests must not wait for more data.
         let _ = stream.set_nodelay(true);
         let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
-        let name = ServerName::try_from(name.clone()).map_err(|error| Trouble::Refused(error.to_string()))?;
-        let greeting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-        let stream = timeout(PATIENCE, greeting).await.map_err(|_| self.silent())?;
+        let name = ServerName::try_from(name.clone()).map_err(|error| RemoteError::Refused(error.to_string()))?;
+        let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+        let stream = timeout(TIMEOUT, handshake).await.map_err(|_| self.silent())?;
         Ok(Box::new(stream.map_err(|error| self.away(error))?))
     }
 
-    fn away(&self, reason: impl std::fmt::Display) -> Trouble {
-        Trouble::Away(format!("{} cannot be reached: {reason}", self.address.as_str()))
+    fn away(&self, reason: impl std::fmt::Display) -> RemoteError {
+        RemoteError::Unavailable(format!("{} cannot be reached: {reason}", self.address.as_str()))
     }
 
-    fn silent(&self) -> Trouble {
-        Trouble::Away(format!("{} does not answer", self.address.as_str()))
+    fn silent(&self) -> RemoteError {
+        RemoteError::Unavailable(format!("{} does not answer", self.address.as_str()))
     }
 }
 
-/// Whose certificates are believed: those of the authorities that this system trusts.
-fn tls() -> Result<ClientConfig, Trouble> {
-    let refused = |reason: String| Trouble::Refused(format!("TLS cannot be spoken: {reason}"));
+/// TLS with the certificate authorities of this system.
+fn tls() -> Result<ClientConfig, RemoteError> {
+    let refused = |reason: String| RemoteError::Refused(format!("cannot use TLS: {reason}"));
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(refused("this system trusts no authority, install `ca-certificates`".to_owned()));
+        return Err(refused("this system has no certificate authorities; install `ca-certificates`".to_owned()));
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config = config.with_safe_default_protocol_versions().map_err(|error| refused(error.to_string()))?;
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_scheme_a_host_and_a_port() {
+    fn address_has_scheme_host_and_port() {
         for (text, name, port, is_secure) in [
             ("http://127.0.0.1:8080", "127.0.0.1", 8080, false),
             ("http://localhost/", "localhost", 80, false),
@@ -242,14 +244,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_problems_own_words() {
+    fn refusal_shows_the_problems_text() {
         let body = br#"{"type":"urn:x","title":"Not allowed","status":403,"detail":"this needs the scope `admin`"}"#;
-        let trouble = Trouble::answered(StatusCode::FORBIDDEN, body);
-        assert!(matches!(&trouble, Trouble::Refused(said) if said == "Not allowed: this needs the scope `admin`"));
-        let trouble = Trouble::answered(StatusCode::BAD_GATEWAY, b"<html>");
-        assert!(matches!(&trouble, Trouble::Away(said) if said == "the host answered 502 Bad Gateway"));
-        assert!(matches!(Trouble::answered(StatusCode::TOO_MANY_REQUESTS, b""), Trouble::Away(_)), "later perhaps");
-        let trouble = Trouble::answered(StatusCode::FORBIDDEN, br#"{"title":"No\u001b[2J"}"#);
-        assert_eq!(trouble.to_string(), "No\u{fffd}[2J", "which commands no terminal");
+        let trouble = RemoteError::answered(StatusCode::FORBIDDEN, body);
+        assert!(matches!(&trouble, RemoteError::Refused(said) if said == "Not allowed: this needs the scope `admin`"));
+        let trouble = RemoteError::answered(StatusCode::BAD_GATEWAY, b"<html>");
+        assert!(matches!(&trouble, RemoteError::Unavailable(said) if said == "the host answered 502 Bad Gateway"));
+        assert!(
+            matches!(RemoteError::answered(StatusCode::TOO_MANY_REQUESTS, b""), RemoteError::Unavailable(_)),
+            "a retry may help"
+        );
+        let trouble = RemoteError::answered(StatusCode::FORBIDDEN, br#"{"title":"No\u001b[2J"}"#);
+        assert_eq!(trouble.to_string(), "No\u{fffd}[2J", "without control characters");
     }
 }

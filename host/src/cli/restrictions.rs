@@ -1,4 +1,4 @@
-//! Restricted accounts in bulk: from a file into the store, and back.
+//! Imports restricted accounts from a file, and exports them.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::flags::SettingFlags;
 use crate::config::Config;
 use crate::storage;
 
-/// What can be done with restricted accounts in bulk.
+/// The commands of `restrictions`.
 #[derive(Debug, Subcommand)]
 pub enum RestrictionsCommand {
     /// Restrict every account in a file, or lift their restrictions.
@@ -36,7 +36,7 @@ impl RestrictionsCommand {
 /// What to import, and how.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The file: one id a line; blank lines and lines that begin with # are passed over
+    /// The file: one id a line; blank lines and lines that begin with # are skipped
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The file is a bitmap instead: bit i is account i, the first is the highest bit of the first byte
@@ -56,7 +56,7 @@ pub struct ExportArgs {
     /// The file, or - for standard output
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write a bitmap, which has no room for ids that are not numbers
+    /// Write a bitmap, which cannot contain ids that are not numbers
     #[arg(long)]
     pub bitmap: bool,
     /// The settings: where the store is.
@@ -64,7 +64,7 @@ pub struct ExportArgs {
     pub settings: SettingFlags,
 }
 
-/// Does what was asked. Answers what to say about it.
+/// Runs a command. Returns the message for standard error.
 pub fn restrictions(command: &RestrictionsCommand, config: &Config) -> Result<String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build()?;
@@ -100,8 +100,11 @@ async fn import(policies: Arc<dyn Policies>, args: &ImportArgs) -> Result<String
             }
         }
         if let Some(error) = failed {
-            // To apply it again does no harm, so whoever reads this can simply begin anew.
-            bail!("cannot import {}: {error}; what came before is in force", args.file.display());
+            // Importing again is idempotent.
+            bail!(
+                "cannot import {}: {error}; the changes before it are in force; importing again is safe",
+                args.file.display()
+            );
         }
     }
     bar.finish_and_clear();

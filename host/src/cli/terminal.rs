@@ -1,14 +1,14 @@
-//! What is written to a terminal: lines of coloured pieces, cut to its width, and a screen that is redrawn in place.
+//! Terminal output: lines of styled pieces, cut to the terminal's width, and a screen that is redrawn in place.
 //!
-//! Text that people wrote goes through [`Line::text`], which leaves nothing in it that a terminal would obey.
+//! Foreign text goes through [`Line::text`], which replaces control characters.
 
 use std::io::{self, IsTerminal, Write};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How a piece of a line looks.
+/// The style of a piece of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum Style {
     Plain,
     Bold,
     Dim,
@@ -17,7 +17,7 @@ pub(super) enum Paint {
     Red,
 }
 
-impl Paint {
+impl Style {
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -32,7 +32,7 @@ impl Paint {
 
 /// A line, made of pieces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line(Vec<(Paint, String)>);
+pub(super) struct Line(Vec<(Style, String)>);
 
 impl Line {
     /// An empty line.
@@ -40,56 +40,56 @@ impl Line {
         Self::default()
     }
 
-    /// Adds a text, of which whatever a terminal would obey is taken out.
-    pub(super) fn text(mut self, paint: Paint, text: impl AsRef<str>) -> Self {
-        self.0.push((paint, harmless(text.as_ref())));
+    /// Adds a text, with control characters replaced.
+    pub(super) fn text(mut self, style: Style, text: impl AsRef<str>) -> Self {
+        self.0.push((style, escape_controls(text.as_ref())));
         self
     }
 
-    /// Adds a text and fills it up to a width, or cuts it there; the next piece begins after a space.
-    pub(super) fn column(self, paint: Paint, text: impl AsRef<str>, width: usize) -> Self {
-        let text = cut(&harmless(text.as_ref()), width);
+    /// Adds a text, padded or cut to a width, and a space.
+    pub(super) fn column(self, style: Style, text: impl AsRef<str>, width: usize) -> Self {
+        let text = cut(&escape_controls(text.as_ref()), width);
         let gap = " ".repeat(width.saturating_sub(text.width()) + 1);
-        self.text(paint, text + &gap)
+        self.text(style, text + &gap)
     }
 
-    /// The same, with the text at the right end of the column.
-    pub(super) fn number(self, paint: Paint, text: impl AsRef<str>, width: usize) -> Self {
-        let text = harmless(text.as_ref());
+    /// The same, aligned to the right.
+    pub(super) fn number(self, style: Style, text: impl AsRef<str>, width: usize) -> Self {
+        let text = escape_controls(text.as_ref());
         let gap = " ".repeat(width.saturating_sub(text.width()));
-        self.text(paint, gap + &text + " ")
+        self.text(style, gap + &text + " ")
     }
 
-    /// Without colours, and whole.
+    /// The whole line without styles.
     pub(super) fn plain(&self) -> String {
         let text: String = self.0.iter().map(|(_, text)| text.as_str()).collect();
         text.trim_end().to_owned()
     }
 
-    /// With colours, cut to a width.
-    fn painted(&self, width: usize) -> String {
+    /// The line with styles, cut to a width.
+    fn styled(&self, width: usize) -> String {
         let mut line = String::new();
         let mut left = width;
-        for (paint, text) in &self.0 {
+        for (style, text) in &self.0 {
             let text = cut(text, left);
             left -= text.width().min(left);
-            match paint {
-                Paint::Plain => line.push_str(&text),
-                _ => line.extend([paint.code(), &text, "\x1b[0m"]),
+            match style {
+                Style::Plain => line.push_str(&text),
+                _ => line.extend([style.code(), &text, "\x1b[0m"]),
             }
         }
         line
     }
 }
 
-/// Text in which nothing is left that a terminal would obey, nor a line's end.
-pub(super) fn harmless(text: &str) -> String {
-    // Beside the control characters, those that turn the direction of what follows.
-    let is_obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
+/// The text with control characters and line ends replaced.
+pub(super) fn escape_controls(text: &str) -> String {
+    // Also characters that change the direction of the following text.
+    let is_control = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if is_control(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// As much of a text as is not wider than this.
+/// The longest prefix that is not wider than this.
 fn cut(text: &str, width: usize) -> String {
     let mut taken = 0;
     let fits = |c: &char| {
@@ -99,25 +99,25 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).collect()
 }
 
-/// Whether to draw: on a terminal that shows colours, unless somebody asked for none.
-pub(super) fn is_for_eyes() -> bool {
+/// Whether to draw: standard output is a terminal with colours, and NO_COLOR is not set.
+pub(super) fn is_interactive() -> bool {
     let asked_for_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     io::stdout().is_terminal() && !asked_for_none && !is_dumb
 }
 
-/// A screen of its own, from which the terminal comes back as it was.
+/// The alternate screen. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(super) struct Screen(());
 
 impl Screen {
-    /// Opens it: the other screen, without a cursor.
+    /// Switches to the alternate screen and hides the cursor.
     pub(super) fn open() -> io::Result<Self> {
         write!(io::stdout(), "\x1b[?1049h\x1b[?25l")?;
         Ok(Self(()))
     }
 
-    /// Draws these lines from the top, as many as there is room for, over what was there.
+    /// Draws as many of these lines as fit, over the previous ones.
     pub(super) fn draw(&self, lines: &[Line]) -> io::Result<()> {
         let size = terminal_size::terminal_size();
         let (width, height) = size.map_or((80, 24), |(width, height)| (usize::from(width.0), usize::from(height.0)));
@@ -126,8 +126,8 @@ impl Screen {
             if index > 0 {
                 frame.push_str("\r\n");
             }
-            frame.push_str(&line.painted(width));
-            // The rest of the line is from before.
+            frame.push_str(&line.styled(width));
+            // Clears the rest of the previous line.
             frame.push_str("\x1b[K");
         }
         frame.push_str("\x1b[J");
@@ -140,7 +140,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let mut out = io::stdout();
-        // Whoever was there to see it may have gone.
+        // The terminal may be closed.
         let _ = write!(out, "\x1b[?25h\x1b[?1049l");
         let _ = out.flush();
     }
@@ -151,25 +151,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_person_wrote_commands_no_terminal() {
-        let line = Line::new().text(Paint::Plain, "a\x1b[2Jb\nc\u{202e}d\u{9b}e");
+    fn control_characters_are_replaced() {
+        let line = Line::new().text(Style::Plain, "a\x1b[2Jb\nc\u{202e}d\u{9b}e");
         assert_eq!(line.plain(), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
     }
 
     #[test]
-    fn columns_line_up_whatever_is_in_them() {
+    fn columns_are_aligned() {
         for name in ["bob", "名前", "a name that is much too long", ""] {
-            let line = Line::new().column(Paint::Bold, name, 8).text(Paint::Plain, "|");
+            let line = Line::new().column(Style::Bold, name, 8).text(Style::Plain, "|");
             assert_eq!(line.plain().split('|').next().map(UnicodeWidthStr::width), Some(9), "{name}");
         }
-        assert_eq!(Line::new().number(Paint::Plain, "1,234", 8).text(Paint::Plain, "x").plain(), "   1,234 x");
+        assert_eq!(Line::new().number(Style::Plain, "1,234", 8).text(Style::Plain, "x").plain(), "   1,234 x");
     }
 
     #[test]
-    fn a_line_is_cut_to_the_width_and_its_colours_end_with_it() {
-        let line = Line::new().text(Paint::Green, "●").text(Paint::Plain, " bob").text(Paint::Red, "名前");
-        assert_eq!(line.painted(80), "\x1b[32m●\x1b[0m bob\x1b[31m名前\x1b[0m");
-        assert_eq!(line.painted(3), "\x1b[32m●\x1b[0m b\x1b[31m\x1b[0m");
-        assert_eq!(line.painted(6), "\x1b[32m●\x1b[0m bob\x1b[31m\x1b[0m", "half a letter is none");
+    fn styled_line_is_cut_to_the_width() {
+        let line = Line::new().text(Style::Green, "●").text(Style::Plain, " bob").text(Style::Red, "名前");
+        assert_eq!(line.styled(80), "\x1b[32m●\x1b[0m bob\x1b[31m名前\x1b[0m");
+        assert_eq!(line.styled(3), "\x1b[32m●\x1b[0m b\x1b[31m\x1b[0m");
+        assert_eq!(line.styled(6), "\x1b[32m●\x1b[0m bob\x1b[31m\x1b[0m", "half of a wide character is cut");
     }
 }

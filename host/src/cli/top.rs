@@ -1,5 +1,5 @@
-//! `rollcall top`: what a host is doing, once a second, in a terminal. The figures are those of the console, where rates are
-//! of five seconds and not of ten: a line of a chart must follow, a number that is read must stand still.
+//! `rollcall top`: a host's rates and times, once a second. The numbers are those of the console, which averages over five
+//! seconds and not ten: a chart must follow quickly, a number must be readable.
 
 mod table;
 mod window;
@@ -14,71 +14,72 @@ use rollcall_api::responses::Stats;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::interrupted;
-use super::remote::{Remote, RemoteArgs, Trouble};
-use super::terminal::{Screen, harmless, is_for_eyes};
+use super::remote::{Remote, RemoteArgs, RemoteError};
+use super::terminal::{Screen, escape_controls, is_interactive};
 use window::Window;
 
-/// How often the host is asked.
+/// How often the host is sampled.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Rates and quantiles are those of so many seconds at most: of one alone they would jump.
+/// Rates and quantiles are over this many samples: over one they would jump.
 const SPAN: usize = 10;
 
-/// How to show it.
+/// The arguments of `top`.
 #[derive(Debug, Clone, Args)]
 pub struct TopArgs {
-    /// Look twice, a second apart, print what came of it, and end
+    /// Take two samples, a second apart, print the result, and exit
     #[arg(long)]
     pub once: bool,
-    /// Print one object of JSON for each look, for scripts
+    /// Print one JSON object per sample, for scripts
     #[arg(long)]
     pub json: bool,
-    /// Which host, and who looks.
+    /// The host and the caller.
     #[command(flatten)]
     pub remote: RemoteArgs,
 }
 
-/// How it is shown.
+/// The form of the output.
 enum Output {
     Objects,
     Page,
     Screen(Screen),
 }
 
-/// Looks until the process is told to end, or the host refuses.
+/// Samples until a signal arrives or the host refuses.
 pub async fn top(args: &TopArgs) -> Result<()> {
     let remote = Remote::new(&args.remote)?;
     let output = match args.json {
         true => Output::Objects,
-        false if is_for_eyes() && !args.once => Output::Screen(Screen::open()?),
+        false if is_interactive() && !args.once => Output::Screen(Screen::open()?),
         false => Output::Page,
     };
     tokio::select! {
-        looked = keep_looking(&remote, args.once, &output) => looked,
+        sampled = keep_sampling(&remote, args.once, &output) => sampled,
         interrupted = interrupted() => Ok(interrupted?),
     }
 }
 
-async fn keep_looking(remote: &Remote, once: bool, output: &Output) -> Result<()> {
-    let mut looks: VecDeque<Stats> = VecDeque::new();
+async fn keep_sampling(remote: &Remote, once: bool, output: &Output) -> Result<()> {
+    let mut samples: VecDeque<Stats> = VecDeque::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let trouble = match look(remote).await {
+        let trouble = match sample(remote).await {
             Ok(stats) => {
-                // A host that was started anew counts from the beginning.
-                looks.retain(|look| look.host.started == stats.host.started);
-                looks.push_back(stats);
+                // The counters of a restarted host begin at zero.
+                samples.retain(|sample| sample.host.started == stats.host.started);
+                samples.push_back(stats);
                 None
             }
-            Err(Trouble::Away(said)) if !once => Some(said),
+            Err(RemoteError::Unavailable(said)) if !once => Some(said),
             Err(trouble) => return Err(trouble.into()),
         };
-        if looks.len() > SPAN + 1 {
-            looks.pop_front();
+        if samples.len() > SPAN + 1 {
+            samples.pop_front();
         }
-        let window = looks.front().zip(looks.back()).filter(|_| looks.len() > 1).map(|(from, to)| Window::of(from, to));
+        let window =
+            samples.front().zip(samples.back()).filter(|_| samples.len() > 1).map(|(from, to)| Window::of(from, to));
         let shown = show(output, remote, window.as_ref(), trouble.as_deref());
         match shown {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -90,18 +91,18 @@ async fn keep_looking(remote: &Remote, once: bool, output: &Output) -> Result<()
     }
 }
 
-async fn look(remote: &Remote) -> Result<Stats, Trouble> {
+async fn sample(remote: &Remote) -> Result<Stats, RemoteError> {
     let body = remote.get("/v1/stats").await?;
     serde_json::from_slice(&body)
-        .map_err(|error| Trouble::Refused(format!("the answer is none of Rollcall's: {error}")))
+        .map_err(|error| RemoteError::Refused(format!("the response is not from Rollcall: {error}")))
 }
 
 fn show(output: &Output, remote: &Remote, window: Option<&Window>, trouble: Option<&str>) -> io::Result<()> {
     let host = remote.address.as_str();
     match (output, window) {
         (Output::Screen(screen), window) => screen.draw(&table::lines(host, window, trouble)),
-        (_, None) => trouble.map_or(Ok(()), complain),
-        (_, Some(_)) if trouble.is_some() => trouble.map_or(Ok(()), complain),
+        (_, None) => trouble.map_or(Ok(()), print_error),
+        (_, Some(_)) if trouble.is_some() => trouble.map_or(Ok(()), print_error),
         (Output::Objects, Some(window)) => print(&serde_json::to_string(window)?),
         (Output::Page, Some(window)) => {
             let lines = table::lines(host, Some(window), None);
@@ -110,8 +111,8 @@ fn show(output: &Output, remote: &Remote, window: Option<&Window>, trouble: Opti
     }
 }
 
-fn complain(trouble: &str) -> io::Result<()> {
-    writeln!(io::stderr(), "rollcall: {}; trying again", harmless(trouble))
+fn print_error(trouble: &str) -> io::Result<()> {
+    writeln!(io::stderr(), "rollcall: {}; retrying", escape_controls(trouble))
 }
 
 fn print(text: &str) -> io::Result<()> {

@@ -1,7 +1,7 @@
-//! `rollcall watch`: states in a terminal, as they change, by a WebSocket.
+//! `rollcall watch`: users' states in a terminal as they change, over a WebSocket.
 //!
-//! Looking makes nobody online. A connection that breaks is made again, each time a little later and never at the same
-//! moment as everybody else's, and goes on from where it was, so that what changed meanwhile is told and nothing else is.
+//! Watching sends no heartbeat. A broken connection is made again with exponential backoff and jitter, and resumes, so that
+//! only what changed meanwhile is shown.
 
 mod view;
 
@@ -19,35 +19,35 @@ use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::interrupted;
-use super::remote::{Remote, RemoteArgs, Socket, Trouble};
+use super::remote::{Remote, RemoteArgs, RemoteError, Socket};
 use view::View;
 
-/// The path: looking is no sign of life.
+/// The path: watching sends no heartbeat.
 const PATH: &str = "/v1/socket?watch_only=true";
 
-/// The first pause before connecting again, and the longest; each is twice the one before, less up to half of it.
+/// The first and the longest pause before connecting again. It doubles each time, less up to half as jitter.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Silence after which the host is asked whether it is there, and after as much again given up.
+/// Silence after which the host is pinged, and after as much again the connection is closed.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// How often what is on a screen is drawn anew although nothing changed: it says how long ago.
+/// How often the screen is redrawn without a change, because it shows elapsed times.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// Whom to watch, and how to tell of it.
+/// The arguments of `watch`.
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
-    /// Whom to watch
+    /// The users to watch
     #[arg(value_name = "USER", required_unless_present = "typing", value_parser = user)]
     pub users: Vec<UserId>,
-    /// A conversation in which to see who types; repeatable
+    /// A conversation whose typists to show; repeatable
     #[arg(long, value_name = "CONVERSATION", value_parser = conversation)]
     pub typing: Vec<ConversationId>,
     /// Print each event as one line of JSON, for scripts
     #[arg(long)]
     pub json: bool,
-    /// Which host, and who looks.
+    /// The host and the caller.
     #[command(flatten)]
     pub remote: RemoteArgs,
 }
@@ -62,27 +62,27 @@ fn conversation(text: &str) -> Result<ConversationId, String> {
 
 /// Why a connection ended.
 enum End {
-    /// The host refused, or was lost.
-    Trouble(Trouble),
-    /// The host goes, and says when to come back.
+    /// The host refused or is unavailable.
+    RemoteError(RemoteError),
+    /// The host stops, and says when to reconnect.
     After(Duration),
-    /// Nobody reads what is printed any more.
-    Unheard(io::Error),
+    /// Standard output is closed.
+    Output(io::Error),
 }
 
-impl From<Trouble> for End {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<RemoteError> for End {
+    fn from(trouble: RemoteError) -> Self {
+        Self::RemoteError(trouble)
     }
 }
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
-        Self::Unheard(error)
+        Self::Output(error)
     }
 }
 
-/// Watches until the process is told to end, or the host refuses.
+/// Watches until a signal arrives or the host refuses.
 pub async fn watch(args: &WatchArgs) -> Result<()> {
     let remote = Remote::new(&args.remote)?;
     let mut view = View::open(args).context("cannot write to standard output")?;
@@ -90,7 +90,7 @@ pub async fn watch(args: &WatchArgs) -> Result<()> {
         watched = keep_watching(&remote, args, &mut view) => watched,
         interrupted = interrupted() => interrupted.map_err(anyhow::Error::from),
     };
-    // Whoever read what was printed may have gone: then there is nobody to tell.
+    // Standard output may be closed.
     let _ = view.close();
     watched
 }
@@ -100,18 +100,18 @@ async fn keep_watching(remote: &Remote, args: &WatchArgs, view: &mut View) -> Re
     loop {
         let (before, wait) = (since.clone(), pause.mul_f64(0.5 + fastrand::f64() / 2.0));
         let wait = match follow(remote, args, &mut since, view).await {
-            End::Trouble(trouble @ Trouble::Refused(_)) => return Err(trouble.into()),
-            End::Trouble(Trouble::Away(said)) => {
+            End::RemoteError(trouble @ RemoteError::Refused(_)) => return Err(trouble.into()),
+            End::RemoteError(RemoteError::Unavailable(said)) => {
                 view.lost(&said);
                 wait
             }
             End::After(after) => {
-                view.lost("the host goes, and is asked again in a moment");
+                view.lost("the host is stopping; reconnecting");
                 after
             }
-            // As with any program whose output is cut off, that is no failure.
-            End::Unheard(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            End::Unheard(error) => return Err(error).context("cannot write to standard output"),
+            // A closed pipe is no failure.
+            End::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            End::Output(error) => return Err(error).context("cannot write to standard output"),
         };
         pause = if since == before { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         wait_drawing(wait, view).await.context("cannot write to standard output")?;
@@ -129,7 +129,7 @@ async fn wait_drawing(wait: Duration, view: &mut View) -> io::Result<()> {
     timeout(wait, draw).await.unwrap_or(Ok(()))
 }
 
-/// One connection, from its beginning to its end.
+/// One connection, until it ends.
 async fn follow(remote: &Remote, args: &WatchArgs, since: &mut Option<String>, view: &mut View) -> End {
     let mut socket = match remote.socket(PATH).await {
         Ok(socket) => socket,
@@ -149,7 +149,7 @@ async fn follow(remote: &Remote, args: &WatchArgs, since: &mut Option<String>, v
     }
 }
 
-/// Tells what is heard, until the connection ends.
+/// Shows events until the connection ends.
 async fn listen(socket: &mut Socket, since: &mut Option<String>, view: &mut View) -> Result<End, End> {
     let mut redraw = interval(REDRAW);
     let mut silence = Silence { since: Instant::now(), asked: false };
@@ -158,7 +158,7 @@ async fn listen(socket: &mut Socket, since: &mut Option<String>, view: &mut View
             message = socket.next() => message,
             _ = redraw.tick() => {
                 view.draw()?;
-                silence.endure(socket).await?;
+                silence.check(socket).await?;
                 continue;
             }
         };
@@ -168,7 +168,7 @@ async fn listen(socket: &mut Socket, since: &mut Option<String>, view: &mut View
             Some(Ok(Message::Close(frame))) => return Ok(closed(frame.map(|frame| frame.code.into()))),
             Some(Ok(_)) => continue,
             Some(Err(error)) => return Err(broke(error)),
-            None => return Err(broke("without a word")),
+            None => return Err(broke("it was closed without a close frame")),
         };
         let Ok(Value::Object(event)) = serde_json::from_str(&text) else { continue };
         if let Some(end) = take(event, since, view)? {
@@ -177,7 +177,7 @@ async fn listen(socket: &mut Socket, since: &mut Option<String>, view: &mut View
     }
 }
 
-/// Takes an event. Some end the connection.
+/// Handles an event. Some end the connection.
 fn take(mut event: Map<String, Value>, since: &mut Option<String>, view: &mut View) -> Result<Option<End>, End> {
     event.remove("ref");
     if let Some(Value::String(id)) = event.remove("id") {
@@ -196,16 +196,16 @@ fn take(mut event: Map<String, Value>, since: &mut Option<String>, view: &mut Vi
     Ok(None)
 }
 
-/// How long nothing was heard.
+/// How long nothing was received.
 struct Silence {
     since: Instant,
-    /// The host was asked whether it is there.
+    /// A ping was sent.
     asked: bool,
 }
 
 impl Silence {
-    /// Asks a host that says nothing for long whether it is there, and gives it up if it says nothing to that either.
-    async fn endure(&mut self, socket: &mut Socket) -> Result<(), End> {
+    /// Pings a silent host, and fails if it stays silent.
+    async fn check(&mut self, socket: &mut Socket) -> Result<(), End> {
         match (self.since.elapsed() > SILENCE, self.asked) {
             (false, _) => Ok(()),
             (true, true) => Err(broke("the host does not answer")),
@@ -218,20 +218,20 @@ impl Silence {
 }
 
 fn broke(reason: impl std::fmt::Display) -> End {
-    End::Trouble(Trouble::Away(format!("the connection broke: {reason}")))
+    End::RemoteError(RemoteError::Unavailable(format!("the connection broke: {reason}")))
 }
 
-/// What the host's last word means.
+/// The end after a close frame.
 fn closed(code: Option<u16>) -> End {
     if code == Some(Close::TokenExpired.code()) {
-        return Trouble::Refused("the token has expired".to_owned()).into();
+        return RemoteError::Refused("the token has expired".to_owned()).into();
     }
-    Trouble::Away("the host closed the connection".to_owned()).into()
+    RemoteError::Unavailable("the host closed the connection".to_owned()).into()
 }
 
-/// What a problem in place of an answer means.
-fn refused(problem: &Value) -> Trouble {
+/// The error of a problem event.
+fn refused(problem: &Value) -> RemoteError {
     let status = problem.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-    Trouble::answered(status.unwrap_or(StatusCode::BAD_REQUEST), problem.to_string().as_bytes())
+    RemoteError::answered(status.unwrap_or(StatusCode::BAD_REQUEST), problem.to_string().as_bytes())
 }

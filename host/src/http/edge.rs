@@ -143,17 +143,17 @@ impl Edge {
                 let user = departure.user.clone();
                 Ok(responses::leave(&user, &only(self.functions.leave_many(vec![departure]).await?)?))
             }
-            Call::Choose(choice_request) => {
-                let user = choice_request.user.clone();
-                Ok(responses::status(&user, &only(self.functions.choose_many(vec![choice_request]).await?)?))
+            Call::Choose(request) => {
+                let user = request.user.clone();
+                Ok(responses::status(&user, &only(self.functions.choose_many(vec![request]).await?)?))
             }
             Call::LookUp(look_up) => {
                 let views = self.functions.look_up(look_up.viewer.clone(), look_up.users.clone()).await?;
                 Ok(responses::look_up(&look_up, &views))
             }
-            Call::Type(typing_update) => {
-                only(self.functions.type_many(vec![typing_update.clone()]).await?)?;
-                Ok(responses::typing(&typing_update, self.functions.platform.rules.typing_ttl))
+            Call::Type(update) => {
+                only(self.functions.type_many(vec![update.clone()]).await?)?;
+                Ok(responses::typing(&update, self.functions.platform.rules.typing_ttl))
             }
             Call::Typists { viewer, conversation } => {
                 let typists = only(self.functions.typists(viewer, vec![conversation.clone()]).await?)?;

@@ -1,4 +1,4 @@
-//! Who watches whom on this worker, the newest record of every watched user, and what each watcher has not received yet.
+//! The watchers of this worker and what they watch, the newest record of every watched user, and what each watcher has not received yet.
 //!
 //! Nothing here waits, and nothing is shared between threads. A user is in the registry for as long as a watcher watches
 //! them. Fan-out is in `fan_out.rs`, typing in `typing.rs`, changes of visibility in `invalidation.rs`.

@@ -17,7 +17,7 @@ pub(super) struct EventStream {
     unread_bytes: usize,
 }
 
-/// How much a client may send although it is ignored: pipelined requests, at most.
+/// How much ignored data a client may send: pipelined requests, at most.
 const MAX_UNREAD_BYTES: usize = 4096;
 
 impl EventStream {

@@ -120,7 +120,7 @@ fn many_typists_are_checked_once_each() {
         registry.set_typist_visibility(key, collected.unchecked_typists.into_iter().map(|user| (user, true)).collect());
     }
     assert_eq!((asked.len(), sent.len()), (600, 600));
-    assert!(sent.iter().all(|text| text.contains("\"typing\":true")), "nobody is sent to have stopped who goes on");
+    assert!(sent.iter().all(|text| text.contains("\"typing\":true")), "no active typist is withdrawn");
     // One more typist: the others are neither checked again nor withdrawn.
     let conversation = ConversationId::parse("c3").unwrap();
     registry.receive_typing(&Typed { conversation, user: id("late"), until: Some(Time(9)) });
@@ -312,10 +312,7 @@ fn invalidation_affects_only_those_it_names() {
     assert_eq!(concerned(&mut registry, Invalidation::Pair(id("viewer"), id("bob"))), [Some(id("viewer"))]);
     assert_eq!(concerned(&mut registry, Invalidation::Pair(id("bob"), id("other"))), [Some(id("other"))]);
     assert_eq!(concerned(&mut registry, Invalidation::Subject(id("bob"))), [Some(id("other")), Some(id("viewer"))]);
-    assert!(
-        concerned(&mut registry, Invalidation::Subject(id("viewer"))).is_empty(),
-        "everybody typist_visibility themselves"
-    );
+    assert!(concerned(&mut registry, Invalidation::Subject(id("viewer"))).is_empty(), "users always see themselves");
     registry.remove_watcher(key);
     assert_eq!(concerned(&mut registry, Invalidation::Everybody), [Some(id("other"))]);
 }

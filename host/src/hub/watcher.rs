@@ -10,7 +10,7 @@ use slab::Slab;
 
 use super::payload_cache::CachedPayload;
 
-/// A user whom a watcher watches.
+/// A user that a watcher watches.
 #[derive(Debug)]
 pub(super) struct UserTarget {
     pub(super) user_key: usize,

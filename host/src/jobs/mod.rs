@@ -77,7 +77,7 @@ pub(crate) struct RedisJobs {
     /// Which of this host's workers.
     pub(crate) worker: Partition,
     pub(crate) notice: Notice,
-    /// The users of this worker's shards about whom Redis notified.
+    /// Users of this worker's shards that Redis notified about.
     pub(crate) notified: mpsc::Receiver<UserId>,
 }
 

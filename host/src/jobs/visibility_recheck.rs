@@ -1,5 +1,5 @@
-//! Asks visibility again after an invalidation. A watcher who may no longer see a user is told so at once; one who may
-//! again receives the user's state.
+//! Asks visibility again after an invalidation. A watcher that may no longer see a user receives that at once; one
+//! that may again receives the user's state.
 //!
 //! The affected entries are invalidated before anything is asked, and nothing is pushed for them until the answer is
 //! there. So a change is in force on this worker as soon as it was received.

@@ -87,9 +87,9 @@ impl Function for HeartbeatFunction {
                 let departures = departures.into_iter().map(codec::departure_out).collect();
                 answer(reply, heartbeat.call_leave_many(accessor, departures).await?, codec::standing_in);
             }
-            HeartbeatCall::Choose(choice_requests, reply) => {
-                let choice_requests = choice_requests.into_iter().map(codec::choice_request_out).collect();
-                answer(reply, heartbeat.call_choose_many(accessor, choice_requests).await?, codec::chosen_in);
+            HeartbeatCall::Choose(choices, reply) => {
+                let choices = choices.into_iter().map(codec::choice_request_out).collect();
+                answer(reply, heartbeat.call_choose_many(accessor, choices).await?, codec::chosen_in);
             }
         }
         Ok(())
@@ -219,9 +219,9 @@ impl Function for TypingFunction {
     async fn serve(&self, accessor: &Accessor<StoreData>, call: TypingCall) -> Result<()> {
         let function = self.rollcall_presence_typing();
         match call {
-            TypingCall::Type(typing_updates, reply) => {
-                let typing_updates = typing_updates.into_iter().map(codec::typing_update_out).collect();
-                answer(reply, function.call_type_many(accessor, typing_updates).await?, |()| ());
+            TypingCall::Type(updates, reply) => {
+                let updates = updates.into_iter().map(codec::typing_update_out).collect();
+                answer(reply, function.call_type_many(accessor, updates).await?, |()| ());
             }
             TypingCall::Typists(viewer, conversations, reply) => {
                 let viewer = viewer.map(UserId::into_string);

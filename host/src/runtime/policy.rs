@@ -1,4 +1,4 @@
-//! Who restricted, blocked, listed whom: the contract's `policy`, over whatever store was chosen at start.
+//! The contract's `policy`, over the store chosen at start.
 
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation};
 use rollcall_core::{Invalid, UserId};

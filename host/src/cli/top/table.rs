@@ -1,28 +1,28 @@
-//! The figures as lines: what matters first, numbers under each other.
+//! The window as lines: the most important first, numbers aligned.
 
 use std::collections::BTreeMap;
 
 use super::window::{Latency, Window};
 use crate::cli::clock::{span, utc};
-use crate::cli::terminal::{Line, Paint};
+use crate::cli::terminal::{Line, Style};
 
-/// How wide a name is, one in the second column of two, and a number.
+/// The widths of a name, of a name in the second column, and of a number.
 const NAME: usize = 22;
 const OTHER: usize = 25;
 const NUMBER: usize = 11;
 
-/// How many operations of the store are shown: those that take most of its time.
+/// How many operations of the store are shown: those that take the most time.
 const OPERATIONS: usize = 6;
 
-/// Everything, or why there is nothing yet.
+/// All lines, or why there are none yet.
 pub(super) fn lines(host: &str, window: Option<&Window>, trouble: Option<&str>) -> Vec<Line> {
     let mut lines = head(host, window);
     if let Some(trouble) = trouble {
-        lines.push(Line::new().text(Paint::Red, format!("{trouble}; trying again")));
+        lines.push(Line::new().text(Style::Red, format!("{trouble}; retrying")));
     }
     let Some(window) = window else {
         if trouble.is_none() {
-            lines.push(Line::new().text(Paint::Dim, "counting"));
+            lines.push(Line::new().text(Style::Dim, "counting"));
         }
         return lines;
     };
@@ -31,7 +31,7 @@ pub(super) fn lines(host: &str, window: Option<&Window>, trouble: Option<&str>) 
     lines.push(Line::new());
     lines.extend(times(window));
     lines.push(Line::new());
-    lines.extend(paces("Functions", &window.times.functions, usize::MAX));
+    lines.extend(latencies("Functions", &window.times.functions, usize::MAX));
     lines.push(Line::new());
     lines.extend(store(window));
     lines.push(Line::new());
@@ -40,20 +40,20 @@ pub(super) fn lines(host: &str, window: Option<&Window>, trouble: Option<&str>) 
 }
 
 fn head(host: &str, window: Option<&Window>) -> Vec<Line> {
-    let line = Line::new().text(Paint::Bold, "rollcall top").text(Paint::Dim, format!("  {host}"));
+    let line = Line::new().text(Style::Bold, "rollcall top").text(Style::Dim, format!("  {host}"));
     let Some(Window { host, window_ms, .. }) = window else { return vec![line] };
     let up = span(host.now.saturating_sub(host.started));
     let (version, store, archive) = (&host.version, &host.store, &host.archive);
     let facts = format!("{version}, store {store}, archive {archive}, up {up}, the last {}", span(*window_ms + 500));
-    vec![line.text(Paint::Dim, format!("  {}", utc(host.now))), Line::new().text(Paint::Dim, facts)]
+    vec![line.text(Style::Dim, format!("  {}", utc(host.now))), Line::new().text(Style::Dim, facts)]
 }
 
 fn people(window: &Window) -> Vec<Line> {
     let Window { gateway, rates, people, .. } = window;
     let here = people.here.map_or_else(|| "–".to_owned(), whole);
     let pair = |name: &str, number: String, other: &str, count: u64| {
-        let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Bold, number, NUMBER);
-        line.text(Paint::Plain, "     ").column(Paint::Plain, other, OTHER).number(Paint::Bold, whole(count), NUMBER)
+        let line = Line::new().column(Style::Plain, name, NAME).number(Style::Bold, number, NUMBER);
+        line.text(Style::Plain, "     ").column(Style::Plain, other, OTHER).number(Style::Bold, whole(count), NUMBER)
     };
     let states = rates.transitions.iter().filter(|(_, rate)| **rate > 0.0);
     let states: Vec<String> = states.map(|(state, rate)| format!("{state} {}", rate_text(*rate))).collect();
@@ -66,7 +66,7 @@ fn people(window: &Window) -> Vec<Line> {
         pair("Failures a second", rate_text(rates.failures), "Conversations, per worker", gateway.conversations),
     ];
     if !states.is_empty() {
-        lines.push(Line::new().text(Paint::Dim, format!("  changes to {}", states.join(", "))));
+        lines.push(Line::new().text(Style::Dim, format!("  changes to {}", states.join(", "))));
     }
     lines
 }
@@ -82,37 +82,37 @@ fn times(window: &Window) -> Vec<Line> {
 }
 
 fn store(window: &Window) -> Vec<Line> {
-    let mut lines = paces("Store", &window.times.store, OPERATIONS);
+    let mut lines = latencies("Store", &window.times.store, OPERATIONS);
     let line = match window.store.answers {
         true => {
-            Line::new().text(Paint::Green, "● ").text(Paint::Plain, format!("answers in {}", ms(window.store.took_ms)))
+            Line::new().text(Style::Green, "● ").text(Style::Plain, format!("answers in {}", ms(window.store.took_ms)))
         }
-        false => Line::new().text(Paint::Red, "● does not answer"),
+        false => Line::new().text(Style::Red, "● does not answer"),
     };
     let (errors, replaced) = (window.rates.store_errors, window.rates.replacements);
-    let paint = |rate: f64| if rate > 0.0 { Paint::Red } else { Paint::Dim };
-    let line = line.text(paint(errors), format!("   errors {} a second", rate_text(errors)));
-    let line = line.text(paint(replaced), format!("   functions replaced {} a second", rate_text(replaced)));
+    let style = |rate: f64| if rate > 0.0 { Style::Red } else { Style::Dim };
+    let line = line.text(style(errors), format!("   errors {} a second", rate_text(errors)));
+    let line = line.text(style(replaced), format!("   functions replaced {} a second", rate_text(replaced)));
     lines.insert(1.min(lines.len()), line);
     lines
 }
 
 fn hot(window: &Window) -> Vec<Line> {
-    // The name is last, so that it need not be cut: whoever wants to look somebody up needs all of it.
-    let title = Line::new().text(Paint::Bold, "Most watched").text(Paint::Dim, "  by so many");
+    // The id is last, so that it is not cut: looking a user up needs all of it.
+    let title = Line::new().text(Style::Bold, "Most watched").text(Style::Dim, "  watchers");
     let row = |hot: &rollcall_api::responses::HotUser| {
-        let line = Line::new().number(Paint::Bold, whole(hot.watchers), NUMBER);
-        line.text(Paint::Plain, format!(" {}", hot.user))
+        let line = Line::new().number(Style::Bold, whole(hot.watchers), NUMBER);
+        line.text(Style::Plain, format!(" {}", hot.user))
     };
     match window.gateway.hot.as_slice() {
-        [] => vec![title, Line::new().text(Paint::Dim, "nobody")],
+        [] => vec![title, Line::new().text(Style::Dim, "no watchers")],
         hot => [title].into_iter().chain(hot.iter().map(row)).collect(),
     }
 }
 
-/// Those of them on which most time is spent, each with its name.
-fn paces(title: &str, paces: &BTreeMap<String, Latency>, most: usize) -> Vec<Line> {
-    let mut busy: Vec<(&String, &Latency)> = paces.iter().filter(|(_, latency)| latency.per_s > 0.0).collect();
+/// The entries that take the most time, by name.
+fn latencies(title: &str, entries: &BTreeMap<String, Latency>, most: usize) -> Vec<Line> {
+    let mut busy: Vec<(&String, &Latency)> = entries.iter().filter(|(_, latency)| latency.per_s > 0.0).collect();
     busy.sort_by(|(_, one), (_, other)| other.sum_ms.total_cmp(&one.sum_ms));
     busy.truncate(most);
     busy.sort_unstable_by_key(|(name, _)| *name);
@@ -121,17 +121,17 @@ fn paces(title: &str, paces: &BTreeMap<String, Latency>, most: usize) -> Vec<Lin
 }
 
 fn columns(title: &str) -> Line {
-    let line = Line::new().column(Paint::Bold, title, NAME);
-    ["a second", "p50", "p99"].into_iter().fold(line, |line, column| line.number(Paint::Dim, column, NUMBER))
+    let line = Line::new().column(Style::Bold, title, NAME);
+    ["a second", "p50", "p99"].into_iter().fold(line, |line, column| line.number(Style::Dim, column, NUMBER))
 }
 
 fn latency(name: &str, latency: &Latency) -> Line {
-    let line = Line::new().column(Paint::Plain, name, NAME).number(Paint::Plain, rate_text(latency.per_s), NUMBER);
+    let line = Line::new().column(Style::Plain, name, NAME).number(Style::Plain, rate_text(latency.per_s), NUMBER);
     let times = [latency.p50_ms, latency.p99_ms].map(|time| time.map_or_else(|| "–".to_owned(), ms));
-    times.into_iter().fold(line, |line, time| line.number(Paint::Plain, time, NUMBER))
+    times.into_iter().fold(line, |line, time| line.number(Style::Plain, time, NUMBER))
 }
 
-/// A time with three digits and its unit.
+/// A time with three digits and a unit.
 fn ms(ms: f64) -> String {
     match ms {
         _ if ms < 0.9995 => format!("{:.0} µs", ms * 1000.0),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_eyes() {
+    fn numbers_are_readable() {
         assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.0, 0.04, 41.25, 1234.5].map(rate_text), ["0", "0.0", "41.2", "1,235"]);
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_is_on_the_page_and_stands_under_each_other() {
+    fn page_has_aligned_numbers() {
         let (from, mut to) = (Stats::default(), Stats::default());
         to.host.now = 1000;
         to.people.here = Some(1234);
@@ -207,20 +207,20 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_most_time_is_shown_and_not_what_is_called_most() {
+    fn slowest_operations_are_shown_not_most_called() {
         let latency = |per_s, sum_ms| Latency { per_s, sum_ms, p50_ms: Some(1.0), p99_ms: Some(2.0) };
         let all = [("load", latency(1.0, 900.0)), ("touch", latency(99.0, 90.0)), ("idle", latency(0.0, 0.0))];
         let all: BTreeMap<String, Latency> =
             all.into_iter().map(|(name, latency)| (name.to_owned(), latency)).collect();
-        let page = paces("Store", &all, 1);
+        let page = latencies("Store", &all, 1);
         assert_eq!(page.len(), 2);
         assert!(page.last().unwrap().plain().starts_with("load "), "{page:?}");
     }
 
     #[test]
-    fn a_host_that_is_away_is_said_to_be() {
+    fn unreachable_host_is_reported() {
         let page = lines("http://h", None, Some("it cannot be reached"));
-        assert_eq!(page.last().unwrap().plain(), "it cannot be reached; trying again");
+        assert_eq!(page.last().unwrap().plain(), "it cannot be reached; retrying");
         assert_eq!(lines("http://h", None, None).last().unwrap().plain(), "counting");
     }
 }

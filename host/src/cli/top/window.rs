@@ -1,15 +1,15 @@
-//! What happened between two looks at a host: how often a second, and how long it took.
+//! The difference between two samples of a host: rates and latencies.
 
 use std::collections::BTreeMap;
 
 use rollcall_api::responses::{GatewayStats, Histogram, HostStats, PeopleStats, Stats, StoreStats, Times, Totals};
 use serde::Serialize;
 
-/// What happened between two looks, and how it is at the second.
+/// The difference between two samples, and the second sample's gauges.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Window {
     pub(super) host: HostStats,
-    /// How long it was.
+    /// The time between the samples.
     pub(super) window_ms: u64,
     pub(super) store: StoreStats,
     pub(super) people: PeopleStats,
@@ -18,7 +18,7 @@ pub(super) struct Window {
     pub(super) times: Latencies,
 }
 
-/// How often a second.
+/// Events per second.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(super) struct Rates {
     pub(super) heartbeats: f64,
@@ -32,7 +32,7 @@ pub(super) struct Rates {
     pub(super) replacements: f64,
 }
 
-/// How long what took.
+/// Latencies by what took the time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(super) struct Latencies {
     pub(super) settle_lag: Latency,
@@ -42,12 +42,12 @@ pub(super) struct Latencies {
     pub(super) store: BTreeMap<String, Latency>,
 }
 
-/// How often a second something happened, how long all of it took, and half of the times, and all but one in a hundred, at most.
+/// Events per second, their total time, median and 99th percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(super) struct Latency {
     pub(super) per_s: f64,
     pub(super) sum_ms: f64,
-    /// None: it did not happen.
+    /// `None` without events.
     pub(super) p50_ms: Option<f64>,
     pub(super) p99_ms: Option<f64>,
 }
@@ -92,7 +92,7 @@ impl Rates {
         }
     }
 
-    /// Changes of any kind.
+    /// Transitions to any state.
     pub(super) fn changes(&self) -> f64 {
         self.transitions.values().sum()
     }
@@ -132,8 +132,7 @@ impl Latency {
     }
 }
 
-/// What this part of all took at most, in milliseconds, as if those within two bounds were spread evenly between them. What
-/// took longer than the last bound is told as that.
+/// A quantile in milliseconds, interpolated linearly within a bucket. Above the last bound it is that bound.
 fn quantile(buckets: &[(Option<f64>, u64)], part: f64) -> Option<f64> {
     let all = buckets.last().map_or(0, |(_, count)| *count);
     if all == 0 {
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_of_what_happened_in_the_window() {
+    fn quantiles_are_of_the_window() {
         let latency = Latency::of(&histogram([90, 90, 90]), &histogram([90, 190, 190]), 10.0);
         assert_eq!((latency.per_s, latency.p50_ms), (10.0, Some(2.5)), "halfway between one and four");
         assert!((latency.p99_ms.unwrap() - 3.97).abs() < 1e-9);
@@ -173,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longer_than_all_bounds_is_told_as_the_last() {
+    fn quantile_above_all_bounds_is_the_last() {
         let latency = Latency::of(&Histogram::default(), &histogram([0, 1, 100]), 1.0);
         assert_eq!(latency.p99_ms, Some(4.0));
     }
 
     #[test]
-    fn what_was_not_there_before_counts_from_nothing() {
+    fn missing_earlier_sample_counts_as_zero() {
         let mut to = Stats::default();
         to.host.now = 2000;
         to.totals.heartbeats = 50;

@@ -1,5 +1,4 @@
-//! What was told of everybody who is watched, and how it is shown: as events for scripts, as a line per change, or as a table
-//! that is redrawn in place.
+//! The watched users' states, shown as JSON events, as a line per change, or as a table that is redrawn in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -11,16 +10,16 @@ use unicode_width::UnicodeWidthStr;
 
 use super::WatchArgs;
 use crate::cli::clock::{now_ms, span, utc};
-use crate::cli::terminal::{Line, Paint, Screen, harmless, is_for_eyes};
+use crate::cli::terminal::{Line, Screen, Style, escape_controls, is_interactive};
 
-/// How wide a name may be: a UUID, of 36, is whole, and there is room for the state on most screens.
+/// The most columns of an id: a UUID has 36, and the state still fits on most screens.
 const WIDEST: usize = 64;
 
-/// What is told of a person.
+/// A presence event.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Presence {
     user: String,
-    /// None: hidden.
+    /// `None` if hidden.
     state: Option<String>,
     since: Option<u64>,
     last_seen: Option<u64>,
@@ -36,40 +35,40 @@ struct Note {
 #[derive(Debug, Deserialize)]
 struct Snapshot {
     presences: Vec<Presence>,
-    typing: Vec<Sign>,
+    typing: Vec<Typing>,
     resumed: bool,
 }
 
-/// Somebody began to type, or stopped.
+/// A typing event.
 #[derive(Debug, Clone, Deserialize)]
-struct Sign {
+struct Typing {
     conversation: String,
     user: String,
     typing: bool,
 }
 
-/// How it is shown.
+/// The form of the output.
 #[derive(Debug)]
 enum Output {
-    /// As it came.
+    /// JSON events as received.
     Events,
     /// A line for each change.
     Lines,
-    /// A table.
+    /// A table on the alternate screen.
     Table(Screen),
 }
 
-/// What is known of everybody who is watched.
+/// The watched users' states.
 #[derive(Debug)]
 pub(super) struct View {
     output: Output,
     host: String,
-    /// In the order asked for.
+    /// In the order of the arguments.
     users: Vec<String>,
     people: BTreeMap<String, Presence>,
     /// Who types, by conversation.
     typists: BTreeMap<String, BTreeSet<String>>,
-    /// Why nothing is heard at present.
+    /// Why the connection is lost, while it is.
     lost: Option<String>,
     heard: bool,
 }
@@ -78,7 +77,7 @@ impl View {
     pub(super) fn open(args: &WatchArgs) -> io::Result<Self> {
         let output = match args.json {
             true => Output::Events,
-            false if is_for_eyes() => Output::Table(Screen::open()?),
+            false if is_interactive() => Output::Table(Screen::open()?),
             false => Output::Lines,
         };
         let users = args.users.iter().map(|user| user.as_str().to_owned()).collect();
@@ -87,27 +86,27 @@ impl View {
         Ok(Self { output, host, users, people: BTreeMap::new(), typists, lost: None, heard: false })
     }
 
-    /// Takes an event, and shows what is new in it.
+    /// Handles an event and shows what is new.
     pub(super) fn take(&mut self, name: &str, event: Value) -> io::Result<()> {
         (self.lost, self.heard) = (None, true);
         if let Output::Events = self.output {
             return say(&event.to_string());
         }
-        let (presences, signs) = self.understand(name, event);
+        let (presences, signs) = self.parse(name, event);
         let mut lines: Vec<Line> = Vec::new();
         for presence in presences {
-            // Whoever comes back is told how everybody stands, also where that is as it was.
+            // A snapshot after a reconnect may repeat known states.
             if self.people.get(&presence.user) != Some(&presence) {
                 lines.push(change(&presence));
                 self.people.insert(presence.user.clone(), presence);
             }
         }
-        for Sign { conversation, user, typing } in signs {
+        for Typing { conversation, user, typing } in signs {
             let typists = self.typists.entry(conversation.clone()).or_default();
             let is_new = if typing { typists.insert(user.clone()) } else { typists.remove(&user) };
             if is_new {
                 let does = if typing { "types in" } else { "stopped typing in" };
-                lines.push(Line::new().text(Paint::Plain, format!("{user}  {does} {conversation}")));
+                lines.push(Line::new().text(Style::Plain, format!("{user}  {does} {conversation}")));
             }
         }
         if let Output::Lines = self.output {
@@ -117,14 +116,14 @@ impl View {
         self.draw()
     }
 
-    /// What an event tells. Of one that is not understood, nothing.
-    fn understand(&mut self, name: &str, event: Value) -> (Vec<Presence>, Vec<Sign>) {
+    /// Parses an event. An unknown one is empty.
+    fn parse(&mut self, name: &str, event: Value) -> (Vec<Presence>, Vec<Typing>) {
         match name {
             events::SNAPSHOT => {
                 let Ok(snapshot) = serde_json::from_value::<Snapshot>(event) else { return Default::default() };
                 let mut signs = snapshot.typing;
                 if !snapshot.resumed {
-                    // Whoever is not in it does not type.
+                    // Typists who are not in it have stopped.
                     signs.splice(0..0, self.ended());
                 }
                 (snapshot.presences, signs)
@@ -135,9 +134,9 @@ impl View {
         }
     }
 
-    /// An end of every sign of typing that is known.
-    fn ended(&self) -> Vec<Sign> {
-        let ended = |conversation: &String, user: &String| Sign {
+    /// An end for every known typist.
+    fn ended(&self) -> Vec<Typing> {
+        let ended = |conversation: &String, user: &String| Typing {
             conversation: conversation.clone(),
             user: user.clone(),
             typing: false,
@@ -145,11 +144,11 @@ impl View {
         self.typists.iter().flat_map(|(place, users)| users.iter().map(move |user| ended(place, user))).collect()
     }
 
-    /// The connection is lost, for this reason.
+    /// The connection is lost.
     pub(super) fn lost(&mut self, reason: &str) {
-        // Once for each time, however often it is tried.
+        // Reported once per loss.
         if self.lost.is_none() && !matches!(self.output, Output::Table(_)) {
-            let _ = writeln!(io::stderr(), "rollcall: {}; trying again", harmless(reason));
+            let _ = writeln!(io::stderr(), "rollcall: {}; retrying", escape_controls(reason));
         }
         self.lost = Some(reason.to_owned());
     }
@@ -162,7 +161,7 @@ impl View {
         }
     }
 
-    /// Leaves the terminal as it was, and the table in it.
+    /// Restores the terminal and prints the table.
     pub(super) fn close(self) -> io::Result<()> {
         let rows = if self.heard { self.rows() } else { Vec::new() };
         match self.output {
@@ -175,10 +174,10 @@ impl View {
     }
 
     fn table(&self) -> Vec<Line> {
-        let head = Line::new().text(Paint::Bold, "rollcall watch").text(Paint::Dim, format!("  {}", self.host));
+        let head = Line::new().text(Style::Bold, "rollcall watch").text(Style::Dim, format!("  {}", self.host));
         let head = match (&self.lost, self.heard) {
-            (Some(reason), _) => head.text(Paint::Red, format!("  {reason}; trying again")),
-            (None, false) => head.text(Paint::Dim, "  connecting"),
+            (Some(reason), _) => head.text(Style::Red, format!("  {reason}; retrying")),
+            (None, false) => head.text(Style::Dim, "  connecting"),
             (None, true) => head,
         };
         let mut lines = vec![head, Line::new()];
@@ -192,23 +191,23 @@ impl View {
         let mut rows: Vec<Line> = self.users.iter().map(row).collect();
         for (conversation, typists) in &self.typists {
             let typing: Vec<&str> = typists.iter().map(String::as_str).collect();
-            let line = Line::new().text(Paint::Dim, "… ").column(Paint::Plain, conversation, width);
+            let line = Line::new().text(Style::Dim, "… ").column(Style::Plain, conversation, width);
             rows.push(match typing.as_slice() {
-                [] => line.text(Paint::Dim, "nobody types"),
-                typing => line.text(Paint::Plain, format!("{} types", typing.join(", "))),
+                [] => line.text(Style::Dim, "nobody types"),
+                typing => line.text(Style::Plain, format!("{} types", typing.join(", "))),
             });
         }
         rows
     }
 }
 
-/// A person in the table: a dot, the name, the state, since when, and the note.
+/// A row of the table: dot, id, state, since when, note.
 fn row(user: &str, presence: Option<&Presence>, width: usize) -> Line {
     let Some(presence) = presence else {
-        return Line::new().text(Paint::Dim, "· ").column(Paint::Dim, user, width);
+        return Line::new().text(Style::Dim, "· ").column(Style::Dim, user, width);
     };
     let state = presence.state.as_deref();
-    let (paint, dot) = look(state);
+    let (style, dot) = look(state);
     let ago = |at: u64| span(now_ms().saturating_sub(at));
     let when = match (state, presence.since, presence.last_seen) {
         (Some("offline"), _, Some(seen)) => format!("last seen {} ago", ago(seen)),
@@ -216,12 +215,12 @@ fn row(user: &str, presence: Option<&Presence>, width: usize) -> Line {
         (Some(_), Some(since), _) => format!("for {}", ago(since)),
         (Some(_), None, _) => String::new(),
     };
-    let line = Line::new().text(paint, dot).column(Paint::Bold, user, width);
-    let line = line.column(paint, state.unwrap_or("hidden"), 8).column(Paint::Dim, when, 26);
-    line.text(Paint::Plain, presence.note.as_ref().map(note).unwrap_or_default())
+    let line = Line::new().text(style, dot).column(Style::Bold, user, width);
+    let line = line.column(style, state.unwrap_or("hidden"), 8).column(Style::Dim, when, 26);
+    line.text(Style::Plain, presence.note.as_ref().map(note).unwrap_or_default())
 }
 
-/// A change as a line: who, how, the note, and when they were last seen.
+/// A change as a line: id, state, note, last seen.
 fn change(presence: &Presence) -> Line {
     let mut text = format!("{}  {}", presence.user, presence.state.as_deref().unwrap_or("hidden"));
     if let Some(words) = &presence.note {
@@ -230,7 +229,7 @@ fn change(presence: &Presence) -> Line {
     if let Some(seen) = presence.last_seen {
         text += &format!("  last seen {}", utc(seen));
     }
-    Line::new().text(Paint::Plain, text)
+    Line::new().text(Style::Plain, text)
 }
 
 fn note(note: &Note) -> String {
@@ -241,16 +240,16 @@ fn note(note: &Note) -> String {
     }
 }
 
-fn look(state: Option<&str>) -> (Paint, &'static str) {
+fn look(state: Option<&str>) -> (Style, &'static str) {
     match state {
-        Some("online") => (Paint::Green, "● "),
-        Some("away") => (Paint::Yellow, "◐ "),
-        Some("busy") => (Paint::Red, "⊖ "),
-        _ => (Paint::Dim, "○ "),
+        Some("online") => (Style::Green, "● "),
+        Some("away") => (Style::Yellow, "◐ "),
+        Some("busy") => (Style::Red, "⊖ "),
+        _ => (Style::Dim, "○ "),
     }
 }
 
-/// Prints a line at once, without panicking where the reader has gone.
+/// Prints a line at once, without the panic of `println!` when the reader has gone.
 fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(line.as_bytes())?;
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_who_how_since_when_and_why() {
+    fn row_has_state_duration_and_note() {
         let mut view = view(&["bob", "eve", "zoe"]);
         let snapshot = json!({ "presences": [presence("bob", Some("busy"))], "typing": [], "resumed": false });
         view.take(events::SNAPSHOT, snapshot).unwrap();
@@ -294,11 +293,11 @@ mod tests {
         .unwrap();
         let rows: Vec<String> = view.rows().iter().map(Line::plain).collect();
         assert!(rows[0].starts_with("⊖ bob      busy     for ") && rows[0].ends_with("📅 “in a meeting”"), "{rows:?}");
-        assert_eq!((rows[1].as_str(), rows[2].as_str()), ("○ eve      hidden", "· zoe"), "not told yet is not hidden");
+        assert_eq!((rows[1].as_str(), rows[2].as_str()), ("○ eve      hidden", "· zoe"), "unknown is not hidden");
     }
 
     #[test]
-    fn names_are_whole_and_what_follows_them_lines_up() {
+    fn long_ids_are_whole_and_aligned() {
         let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
         let mut view = view(&[uuid, "名前"]);
         let presences = [presence(uuid, None), presence("名前", None)];
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_as_a_line_has_no_gaps() {
+    fn change_is_one_line() {
         let bob: Presence = serde_json::from_value(presence("bob", Some("busy"))).unwrap();
         let text = "bob  busy  📅 “in a meeting”  last seen 1970-01-01T00:00:00Z";
         assert_eq!(change(&bob).plain(), text);
@@ -319,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_in_a_fresh_snapshot_does_not_type() {
+    fn fresh_snapshot_ends_other_typists() {
         let mut view = view(&[]);
         let sign = |user, typing| json!({ "conversation": "c1", "user": user, "typing": typing, "until": 5 });
         view.take(events::TYPING, sign("bob", true)).unwrap();
         view.take(events::TYPING, sign("eve", true)).unwrap();
         let fresh = |resumed| json!({ "presences": [], "typing": [sign("eve", true)], "resumed": resumed });
         view.take(events::SNAPSHOT, fresh(true)).unwrap();
-        assert_eq!(view.typists["c1"].len(), 2, "nothing changed for those who resume");
+        assert_eq!(view.typists["c1"].len(), 2, "a resumed snapshot ends none");
         view.take(events::SNAPSHOT, fresh(false)).unwrap();
         assert_eq!(view.rows()[0].plain(), "… c1       eve types");
         view.take(events::TYPING, sign("eve", false)).unwrap();
