@@ -11,7 +11,7 @@ use super::tree::Tree;
 type Retired = (&'static str, &'static str, usize);
 
 /// The retired words.
-const RETIRED: [Retired; 53] = [
+const RETIRED: [Retired; 52] = [
     ("agenda", "due queue", 105),
     ("amnesty", "outage grace", 0),
     ("attendance", "connection heartbeats", 3),
@@ -39,7 +39,6 @@ const RETIRED: [Retired; 53] = [
     ("overdue", "due", 68),
     ("parade", "chunked fan-out", 1),
     ("pardon", "outage grace", 0),
-    ("perhaps", "optional", 8),
     ("roster", "hub", 2),
     ("rosters", "hubs", 0),
     ("sight", "visibility", 0),
