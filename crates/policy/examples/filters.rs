@@ -360,7 +360,7 @@ fn policy_index() -> Result<(), Box<dyn Error>> {
         "\n| subjects | one at once | 200 at once | 10,000 at once | 200, without filter | 200, plain sets |\n|---|---|---|---|---|---|"
     );
     let kinds: [(&str, &dyn Fn(u64) -> String); 4] = [
-        ("nobody heard of", &|random| name(1 << 40 | random)),
+        ("unknown", &|random| name(1 << 40 | random)),
         ("in blocks with others", &|random| name(random % PEOPLE)),
         ("with settings", &|random| name(PEOPLE + random % SETTINGS)),
         ("numbers, one in eight restricted", &|random| (random % NUMBERS).to_string()),
