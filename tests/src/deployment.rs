@@ -120,7 +120,7 @@ impl Deployment {
         let manifest = shipped
             .replace("tcp://{{ redis_addresses }}", "redis://{{ redis_host }}")
             .replace("\"dist/spin/", &format!("\"{}/spin-redis/", dist.display()))
-            .replace("spin-redis/expiry", "spin/expiry");
+            .replace("spin-redis/redis-expiry", "spin/redis-expiry");
         let folder = tempfile::Builder::new().prefix("rollcall-spin-").tempdir().expect("a folder");
         let path = folder.path().join("spin.toml");
         std::fs::write(&path, manifest).expect("a manifest");

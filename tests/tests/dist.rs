@@ -29,7 +29,7 @@ const TYPES: &str = "rollcall:presence/types@0.1.0";
 /// Functions that are a part of others.
 fn inside(function: &str) -> Vec<&str> {
     match function {
-        "expiry" => vec!["offline-sweep"],
+        "redis-expiry" => vec!["offline-sweep"],
         "query" | "typing" => vec!["restriction-check", function],
         "subscribe" => vec!["restriction-check", "heartbeat", "typing", function],
         _ => vec![function],
@@ -45,7 +45,7 @@ fn deployed() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
     let folders = [("spin", &SPIN[..]), ("spin-redis", &SPIN[..]), ("wasi", &WASI[..])];
     let everywhere = FUNCTIONS.into_iter().flat_map(|name| folders.map(|(folder, imports)| (folder, name, imports)));
     let archiving = ["query", "subscribe", "offline-sweep"].map(|name| ("spin-sqlite", name, &SPIN[..]));
-    everywhere.chain(archiving).chain([("spin", "expiry", &SPIN[..])]).collect()
+    everywhere.chain(archiving).chain([("spin", "redis-expiry", &SPIN[..])]).collect()
 }
 
 fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
@@ -87,7 +87,7 @@ fn imports_are_all_provided_by_the_platform() {
             assert!(provided.iter().any(|beginning| import.starts_with(beginning)), "{folder}/{name} imports {import}");
         }
         let handler = match name {
-            "expiry" => "spin:redis/inbound-redis@3.0.0",
+            "redis-expiry" => "spin:redis/inbound-redis@3.0.0",
             _ => "wasi:http/handler@0.3.0",
         };
         assert!(exports.contains(handler), "{folder}/{name} exports {exports:?}");

@@ -23,7 +23,7 @@ use crate::workspace::{Package, Workspace, selection};
 /// The target of functions. It has no operating system, so they can import nothing but the contract.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// The target of doors and adapters, which are there to deal with an operating system.
+/// The target of triggers and adapters, which are there to deal with an operating system.
 pub(crate) const WASI_TARGET: &str = "wasm32-wasip2";
 
 /// The cargo profile of components.
@@ -80,7 +80,7 @@ pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     by_features(workspace, functions, WASM_TARGET)
 }
 
-/// Builds doors and adapters.
+/// Builds triggers and adapters.
 pub(crate) fn connectors(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     by_features(workspace, workspace.connectors(), WASI_TARGET)
 }

@@ -1,6 +1,6 @@
 //! What is deployed to hosts that are not ours: `dist/spin` and its relatives for Spin, `dist/wasi` for any host of WASI 0.3.
 //!
-//! Each file is a door, the function behind it with the functions that it asks, and the adapters that provide what they
+//! Each file is a trigger, the function behind it with the functions that it asks, and the adapters that provide what they
 //! import, composed. The functions inside are the ones that the host embeds, byte for byte.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::compose::{Part, composed};
 use crate::process::announce;
 use crate::workspace::Workspace;
 
-/// The functions that are deployed, each with all that stands between its door and the adapters, in the order in which each
+/// The functions that are deployed, each with all that stands between its trigger and the adapters, in the order in which each
 /// needs those before it.
 const DEPLOYED: [(&str, &[&str]); 6] = [
     ("heartbeat", &["heartbeat"]),
@@ -34,8 +34,8 @@ const TOPICS: &str = "adapters/redis-topics";
 /// The functions that ask the archive.
 const ARCHIVING: [&str; 3] = ["query", "subscribe", "offline-sweep"];
 
-/// The door of Spin's Redis trigger, and what is behind it.
-const EXPIRY: (&str, &[&str]) = ("doors/expiry", &["offline-sweep"]);
+/// The trigger of Spin's Redis trigger, and what is behind it.
+const EXPIRY: (&str, &[&str]) = ("triggers/redis-expiry", &["offline-sweep"]);
 
 /// On Spin, by a socket: all commands of a call go in one piece, which Spin's own connection takes one by one, and whoever
 /// watches is told at once: docs/adr/0016-triggers-and-adapters.md.
@@ -59,7 +59,7 @@ struct Deployment {
     parts: Vec<String>,
 }
 
-/// Builds the doors and the adapters, and writes all of `dist/`.
+/// Builds the triggers and the adapters, and writes all of `dist/`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     build::connectors(workspace)?;
     let deployments = deployments();
@@ -92,24 +92,24 @@ fn component(workspace: &Workspace, name: &str) -> Result<Vec<u8>> {
 fn deployments() -> Vec<Deployment> {
     let mut all = Vec::new();
     for (function, functions) in DEPLOYED {
-        let door = format!("doors/http/{function}");
+        let trigger = format!("triggers/http/{function}");
         let topics: &[&str] = if TELLING.contains(&function) { &[TOPICS] } else { &[] };
-        all.push(deployment("spin", function, &[ON_SPIN, topics], functions, &door));
-        all.push(deployment("spin-redis", function, &[BY_SPIN], functions, &door));
-        all.push(deployment("wasi", function, &[ON_WASI, topics], functions, &door));
+        all.push(deployment("spin", function, &[ON_SPIN, topics], functions, &trigger));
+        all.push(deployment("spin-redis", function, &[BY_SPIN], functions, &trigger));
+        all.push(deployment("wasi", function, &[ON_WASI, topics], functions, &trigger));
         if ARCHIVING.contains(&function) {
-            all.push(deployment("spin-sqlite", function, &[ON_SPIN, topics, &[SQLITE]], functions, &door));
+            all.push(deployment("spin-sqlite", function, &[ON_SPIN, topics, &[SQLITE]], functions, &trigger));
         }
     }
-    let (door, functions) = EXPIRY;
+    let (trigger, functions) = EXPIRY;
     // An instance lives for one message, so nothing is gained by a connection that is ours.
-    all.push(deployment("spin", "expiry", &[BY_SPIN], functions, door));
+    all.push(deployment("spin", "redis-expiry", &[BY_SPIN], functions, trigger));
     all
 }
 
-fn deployment(folder: &str, name: &str, adapters: &[&[&str]], functions: &[&str], door: &str) -> Deployment {
+fn deployment(folder: &str, name: &str, adapters: &[&[&str]], functions: &[&str], trigger: &str) -> Deployment {
     let file = Path::new(folder).join(name).with_extension("wasm");
-    let parts = [adapters.concat().as_slice(), functions, &[door]].concat();
+    let parts = [adapters.concat().as_slice(), functions, &[trigger]].concat();
     Deployment { file, parts: parts.into_iter().map(str::to_owned).collect() }
 }
 
@@ -126,12 +126,10 @@ mod tests {
                 assert!(parts(&format!("{folder}/{function}.wasm")).is_some(), "{folder}: {function}");
             }
         }
-        let query =
-            "adapters/spin-variables adapters/redis-tcp adapters/spin-sqlite restriction-check query doors/http/query";
+        let query = "adapters/spin-variables adapters/redis-tcp adapters/spin-sqlite restriction-check query triggers/http/query";
         assert_eq!(parts("spin-sqlite/query.wasm").as_deref(), Some(query));
         assert_eq!(parts("spin-sqlite/heartbeat.wasm"), None);
-        let typing =
-            "adapters/environment adapters/redis-tcp adapters/redis-topics restriction-check typing doors/http/typing";
+        let typing = "adapters/environment adapters/redis-tcp adapters/redis-topics restriction-check typing triggers/http/typing";
         assert_eq!(parts("wasi/typing.wasm").as_deref(), Some(typing));
     }
 }

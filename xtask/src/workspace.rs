@@ -1,6 +1,6 @@
 //! The packages of the workspace, from `cargo metadata`, and how each is built.
 //!
-//! *Functions* (`components/*`), *connectors* (doors and adapters, below `components/`), *guests* (`tests/guests/*`, hostile
+//! *Functions* (`components/*`), *connectors* (triggers and adapters, below `components/`), *guests* (`tests/guests/*`, hostile
 //! components for the tests) and *examples* (`examples/*`, if they are components) are built for wasm only. The rest is
 //! *native*. The folder of a package decides; no list of packages is kept here.
 
@@ -134,7 +134,7 @@ impl Workspace {
         self.select(|package| package.folder.parent() == Some(Path::new(FUNCTIONS)))
     }
 
-    /// The packages that become doors and adapters.
+    /// The packages that become triggers and adapters.
     pub(crate) fn connectors(&self) -> Vec<&Package> {
         self.select(|package| package.is_connector())
     }
@@ -211,7 +211,7 @@ impl Package {
         Ok(Self { name, folder, cdylib, dependencies, has_library, spawns })
     }
 
-    /// The name of its folder: `offline-sweep`; of a connector, with where that is: `doors/http/query`.
+    /// The name of its folder: `offline-sweep`; of a connector, with where that is: `triggers/http/query`.
     pub(crate) fn short_name(&self) -> &str {
         let connector = self.folder.strip_prefix(FUNCTIONS).ok().filter(|_| self.is_connector());
         let name = connector.and_then(Path::to_str).or_else(|| self.folder.file_name()?.to_str());
@@ -278,8 +278,8 @@ mod tests {
                 package("rollcall-wasmtime", "tests/wasmtime", "bin", &["wasmtime"]),
                 package("xtask", "xtask", "bin", &["wit-component"]),
                 package("rollcall-offline-sweep", "components/offline-sweep", "cdylib", &["wit-bindgen"]),
-                package("rollcall-door-http", "components/doors/http", "lib", &["wasip3"]),
-                package("rollcall-door-http-query", "components/doors/http/query", "cdylib", &["rollcall-door-http"]),
+                package("rollcall-trigger-http", "components/triggers/http", "lib", &["wasip3"]),
+                package("rollcall-trigger-http-query", "components/triggers/http/query", "cdylib", &["rollcall-trigger-http"]),
                 package("guest-loop", "tests/guests/loop", "cdylib", &["wit-bindgen"]),
                 package("example-policy", "examples/policy", "cdylib", &["wit-bindgen"]),
             ],
@@ -295,7 +295,7 @@ mod tests {
     fn packages_are_told_apart_by_their_folders() -> Result<()> {
         let workspace = workspace()?;
         assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
-        assert_eq!(names(&workspace.connectors()), ["rollcall-door-http-query"]);
+        assert_eq!(names(&workspace.connectors()), ["rollcall-trigger-http-query"]);
         assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
@@ -310,8 +310,8 @@ mod tests {
         let workspace = workspace()?;
         let function = workspace.functions().first().map(|package| (package.short_name(), package.cdylib.as_deref()));
         assert_eq!(function, Some(("offline-sweep", Some("rollcall_offline_sweep"))));
-        let door = workspace.connectors().first().map(|package| package.short_name());
-        assert_eq!(door, Some("doors/http/query"));
+        let trigger = workspace.connectors().first().map(|package| package.short_name());
+        assert_eq!(trigger, Some("triggers/http/query"));
         Ok(())
     }
 

@@ -1,0 +1,157 @@
+//! What whoever deploys a trigger has set, read once for each instance.
+//!
+//! Nobody is believed by default: without a key, and without the word that there is to be none, every call is refused.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use http::{HeaderMap, HeaderValue};
+use rollcall_api::{Access, Expect, Keys, Kind, Limits, Origins, Problem};
+use rollcall_core::Rules;
+
+use crate::log;
+use crate::wit::config;
+
+/// What a trigger was set up with.
+#[derive(Debug)]
+pub struct Setup {
+    /// How callers are known; none: not at all.
+    access: Option<Access>,
+    /// Pages of which other origins are let in.
+    origins: Origins,
+    /// How much one request may ask for.
+    pub(crate) limits: Limits,
+    /// The times and limits by which the functions decide.
+    pub(crate) rules: Rules,
+    /// Over how many shards people are spread.
+    pub(crate) shards: u32,
+}
+
+impl Setup {
+    /// This instance's. None: something is set that cannot be, and the log says what.
+    pub(crate) fn of_instance() -> Option<Rc<Self>> {
+        thread_local! {
+            static SETUP: OnceCell<Option<Rc<Setup>>> = const { OnceCell::new() };
+        }
+        let read = || match Self::read(&config::get) {
+            Ok(setup) => Some(Rc::new(setup)),
+            Err(wrong) => {
+                log(format_args!("every request is refused, because of what is set: {wrong}"));
+                None
+            }
+        };
+        SETUP.with(|setup| setup.get_or_init(read).clone())
+    }
+
+    /// Reads what is set. The error names the setting.
+    fn read(get: &impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let rules = rollcall_redis::rules(get)?;
+        let options = rollcall_redis::options(get, &rules)?;
+        let origins = get("origins").map_or_else(|| Ok(Origins::default()), |text| Origins::from_text(text.trim()));
+        Ok(Self {
+            access: access(get)?,
+            origins: origins.map_err(|rule| format!("`origins` {rule}"))?,
+            limits: Limits::default(),
+            rules,
+            shards: options.shards,
+        })
+    }
+
+    /// How callers are known, if this request may be let in at all.
+    pub(crate) fn access(&self, headers: &HeaderMap) -> Result<&Access, Problem> {
+        let Some(access) = &self.access else {
+            let detail = "nobody is served: set `token_key` to the key that checks tokens, or, to try things out, `open` \
+                          to `true`, and callers are believed who they say they are";
+            return Err(Problem::new(Kind::Forbidden, detail));
+        };
+        if let Access::Open = access {
+            self.origins.from_here(headers)?;
+        }
+        Ok(access)
+    }
+
+    /// The origin of a request, if it came from a page that is let in.
+    pub(crate) fn origin<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
+        self.access.as_ref().and_then(|access| self.origins.allowed(access, headers))
+    }
+}
+
+/// A key counts, also beside the word that there is to be none.
+fn access(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Access>, String> {
+    if let Some(key) = get("token_key") {
+        let keys = Keys::from_text(&key).map_err(|error| format!("`token_key` is no key: {error}"))?;
+        let expect = Expect { issuer: get("token_issuer"), audience: get("token_audience") };
+        return Ok(Some(Access::Keyed { keys, expect }));
+    }
+    match get("open").as_deref().map(str::trim) {
+        None | Some("" | "false") => Ok(None),
+        Some("true") => Ok(Some(Access::Open)),
+        Some(_) => Err("`open` is neither `true` nor `false`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that finds nothing should fail loudly")]
+pub(crate) mod tests {
+    use http::header::{HOST, ORIGIN};
+
+    use super::*;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    /// What these settings make.
+    pub(crate) fn with(settings: &[(&str, &str)]) -> Result<Setup, String> {
+        let get = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        Setup::read(&get)
+    }
+
+    fn headers(lines: &[(http::HeaderName, &'static str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn without_a_word_nobody_is_served() {
+        for settings in [&[][..], &[("open", "false")], &[("token_issuer", "me")]] {
+            let setup = with(settings).unwrap();
+            let problem = setup.access(&HeaderMap::new()).unwrap_err();
+            assert_eq!(problem.status(), 403);
+            assert!(problem.detail.contains("`token_key`") && problem.detail.contains("`open`"), "{problem}");
+            assert_eq!(setup.origin(&headers(&[(ORIGIN, "http://localhost:1")])), None);
+        }
+    }
+
+    #[test]
+    fn open_trigger_serves_only_this_machine() {
+        let setup = with(&[("open", "true")]).unwrap();
+        assert!(matches!(setup.access(&headers(&[(HOST, "127.0.0.1:3000")])), Ok(Access::Open)));
+        assert_eq!(setup.access(&headers(&[(HOST, "rollcall.example")])).unwrap_err().status(), 403);
+        let page = headers(&[(HOST, "localhost:3000"), (ORIGIN, "https://evil.example")]);
+        assert_eq!(setup.access(&page).unwrap_err().status(), 403);
+    }
+
+    #[test]
+    fn a_key_counts_and_says_what_tokens_must_say() {
+        let setup = with(&[("token_key", SECRET), ("open", "true"), ("token_audience", "chat")]).unwrap();
+        let elsewhere = headers(&[(HOST, "rollcall.example")]);
+        let Ok(Access::Keyed { expect, .. }) = setup.access(&elsewhere) else { unreachable!("a key was set") };
+        assert_eq!((expect.issuer.as_deref(), expect.audience.as_deref()), (None, Some("chat")));
+    }
+
+    #[test]
+    fn pages_are_let_in_by_the_list() {
+        let setup = with(&[("token_key", SECRET), ("origins", " https://a.example, https://b.example ")]).unwrap();
+        assert!(setup.origin(&headers(&[(ORIGIN, "https://b.example")])).is_some());
+        assert!(setup.origin(&headers(&[(ORIGIN, "https://c.example")])).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_refused_by_its_name_and_a_key_is_not_repeated() {
+        for (name, text) in
+            [("token_key", "short"), ("open", "yes"), ("origins", "b.example"), ("interval_ms", "x"), ("shards", "0")]
+        {
+            let wrong = with(&[(name, text)]).unwrap_err();
+            assert!(wrong.contains(&format!("`{name}`")), "{wrong}");
+        }
+        assert!(!with(&[("token_key", "hush")]).unwrap_err().contains("hush"));
+    }
+}
