@@ -17,7 +17,7 @@ use rollcall_api::call::{Beat, ChoiceRequest, Departure, Reason, TypingUpdate};
 use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS, Numbers, Privacy, Ruling, Verdict};
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Error, Rules, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::Shards;
-use rollcall_functions::subscribe::{Place, Update};
+use rollcall_functions::subscribe::{InitialPresence, Update};
 use rollcall_host::runtime::Feed;
 use rollcall_tests::{InProcess, component, on_a_worker, root, warm_up};
 use wit_parser::decoding::{DecodedWasm, decode};
@@ -123,7 +123,7 @@ async fn place(bench: &InProcess, viewer: &str, name: &str) -> Place {
     places.into_iter().next().unwrap().unwrap()
 }
 
-fn state(place: &Place) -> State {
+fn state(place: &InitialPresence) -> State {
     place.view.as_ref().unwrap().published.state
 }
 

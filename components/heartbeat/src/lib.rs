@@ -1,8 +1,8 @@
 //! The `heartbeat` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
-use rollcall_core::choose::{Wish, Words, parse_for_s};
+use rollcall_core::choose::{NoteContent, Wish, parse_for_s};
 use rollcall_core::{DeviceId, Error, Rules, UserId};
-use rollcall_functions::heartbeat::{self, Sign};
+use rollcall_functions::heartbeat::{self, BeatDetails};
 use rollcall_functions::{Standing, columns};
 use rollcall_guest::{PlatformSessions, choice_out, error_out, kind_in, rules, stance_in, state_out};
 
@@ -29,7 +29,8 @@ impl wit::Guest for Component {
     async fn beat_many(beats: wit::Beats) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
         let rules = rules();
         let wit::Beats { users, devices, signs } = beats;
-        let signs = signs.into_iter().map(|sign| Sign { kind: kind_in(sign.kind), active: sign.active }).collect();
+        let signs =
+            signs.into_iter().map(|sign| BeatDetails { kind: kind_in(sign.kind), active: sign.active }).collect();
         let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
         let (beats, refused) = columns::beats(users, devices, signs).map_err(error_out)?;
         let answers = heartbeat::beat_many(&PlatformSessions, &rules, beats).await;
@@ -69,7 +70,7 @@ fn departure_in(departure: wit::Departure) -> Result<heartbeat::Departure, Error
 
 fn choice_request_in(choice_request: wit::ChoiceRequest) -> Result<heartbeat::ChoiceRequest, Error> {
     let words = match choice_request.note {
-        Some(words) => Some(Words::parse(words.text, words.emoji)?),
+        Some(words) => Some(NoteContent::parse(words.text, words.emoji)?),
         None => None,
     };
     let wish = Wish { stance: stance_in(choice_request.stance), lasts: parse_for_s(choice_request.for_s)?, words };

@@ -5,7 +5,7 @@
 
 use rollcall_core::policy::{Invalidation, Ruling, Verdict};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::restrictions::{Freshness, PolicyCache, Standing};
+use rollcall_functions::restrictions::{CacheState, Freshness, PolicyCache};
 use rollcall_guest::{PlatformPolicy, change_in, error_out, own_settings_out};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
@@ -86,11 +86,11 @@ fn verdict_out(verdict: Verdict) -> check::Verdict {
 
 fn freshness_out(freshness: Freshness) -> wit::Freshness {
     wit::Freshness {
-        standing: match freshness.standing {
-            Standing::Cold => wit::Standing::Cold,
-            Standing::Loading => wit::Standing::Loading,
-            Standing::Warm => wit::Standing::Warm,
-            Standing::TooLarge => wit::Standing::TooLarge,
+        standing: match freshness.state {
+            CacheState::Cold => wit::Standing::Cold,
+            CacheState::Loading => wit::Standing::Loading,
+            CacheState::Warm => wit::Standing::Warm,
+            CacheState::TooLarge => wit::Standing::TooLarge,
         },
         more: freshness.more,
         caught_up: freshness.caught_up,

@@ -1,7 +1,7 @@
 //! The `subscribe` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
 use rollcall_core::{Error, UserId};
-use rollcall_functions::subscribe::{self, Audience, Gone, Place};
+use rollcall_functions::subscribe::{self, Audience, Gone, InitialPresence};
 use rollcall_guest::{
     PlatformArchive, PlatformRestrictionCheck, PlatformSessions, PlatformTopics, error_out, presence_out, rules,
 };
@@ -91,7 +91,7 @@ fn viewer_in(viewer: Option<String>) -> Result<Option<UserId>, wit::Error> {
     viewer.map(UserId::parse).transpose().map_err(|invalid| error_out(invalid.into()))
 }
 
-fn place_out(user: String, place: Place) -> wit::Place {
+fn place_out(user: String, place: InitialPresence) -> wit::Place {
     let visibility = wit::Visibility { presence: place.visibility.presence, last_seen: place.visibility.last_seen };
     wit::Place { presence: presence_out(user, place.view), visibility, settled: place.settled }
 }

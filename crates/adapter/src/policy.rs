@@ -2,7 +2,7 @@
 
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation};
 use rollcall_core::{Invalid, UserId};
-use rollcall_functions::capabilities::{Followed, MAX_BATCH, OwnSettings, Page, Policy};
+use rollcall_functions::capabilities::{ChangesSince, MAX_BATCH, OwnSettings, Page, Policy};
 
 use crate::bindings::exports::rollcall::presence::policy as wit;
 use crate::codec::{answers_out, bounded, error_out, fit, ids_in, user_in};
@@ -37,10 +37,10 @@ impl<A: Adapter> wit::Guest for Exports<A> {
     async fn since(cursor: Vec<u64>, limit: u32) -> Result<wit::Followed, types::Error> {
         let ready = platform_of::<A>().map_err(error_out)?;
         Ok(match ready.platform.since(cursor, limit).await.map_err(error_out)? {
-            Followed::Changes(changes, cursor) => {
+            ChangesSince::Changes(changes, cursor) => {
                 wit::Followed::Changes((changes.into_iter().map(change_out).collect(), cursor))
             }
-            Followed::Gap => wit::Followed::Gap,
+            ChangesSince::Gap => wit::Followed::Gap,
         })
     }
 

@@ -5,7 +5,7 @@ use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
 use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Next, Revision, Span, Time, Unfit, UserId};
 use rollcall_functions::capabilities::{
-    Commit, Committed, Eviction, Loaded, MAX_BATCH, Sessions, Shards, Touch, Touched, Touches, Trace,
+    Commit, Committed, DeviceEvent, Eviction, Loaded, MAX_BATCH, Sessions, Shards, Touch, Touched, Touches,
 };
 
 use crate::bindings::exports::rollcall::presence::sessions as wit;
@@ -78,19 +78,19 @@ fn touches_in(touches: wit::Touches) -> Result<(Touches, Refused), Error> {
     let devices = Ids::parse(touches.devices.text, touches.devices.lengths);
     match (users, devices) {
         (Ok(users), Ok(devices)) if users.len() == traces.len() && devices.len() == traces.len() => {
-            Ok((Touches { users, devices, traces }, Refused::default()))
+            Ok((Touches { users, devices, events: traces }, Refused::default()))
         }
         (users, devices) => one_by_one(&texts(&users)?, &texts(&devices)?, &traces),
     }
 }
 
 /// The same, looking at each: something among them is unfit.
-fn one_by_one(users: &[&str], devices: &[&str], traces: &[Trace]) -> Result<(Touches, Refused), Error> {
+fn one_by_one(users: &[&str], devices: &[&str], traces: &[DeviceEvent]) -> Result<(Touches, Refused), Error> {
     if users.len() != traces.len() || devices.len() != traces.len() {
         return Err(Invalid::new("touches", "has columns of different lengths").into());
     }
-    let touch = |((user, device), trace): ((&&str, &&str), &Trace)| {
-        Ok(Touch { user: UserId::parse(*user)?, device: DeviceId::parse(*device)?, trace: *trace })
+    let touch = |((user, device), trace): ((&&str, &&str), &DeviceEvent)| {
+        Ok(Touch { user: UserId::parse(*user)?, device: DeviceId::parse(*device)?, event: *trace })
     };
     let (good, refused) = fit(users.iter().zip(devices).zip(traces), touch);
     Ok((good.into_iter().collect(), refused))
@@ -103,13 +103,13 @@ fn texts<I: Id>(ids: &Result<Ids<I>, Unfit>) -> Result<Vec<&str>, Error> {
     }
 }
 
-fn trace_in(trace: wit::Trace) -> Trace {
+fn trace_in(trace: wit::Trace) -> DeviceEvent {
     match trace {
         wit::Trace::Beat(beat) => {
-            Trace::Beat { kind: kind_in(beat.kind), active: beat.active, alive_for: span_in(beat.alive_for_ms) }
+            DeviceEvent::Beat { kind: kind_in(beat.kind), active: beat.active, alive_for: span_in(beat.alive_for_ms) }
         }
-        wit::Trace::Dropped(grace_ms) => Trace::Dropped(span_in(grace_ms)),
-        wit::Trace::Logout => Trace::Logout,
+        wit::Trace::Dropped(grace_ms) => DeviceEvent::Dropped(span_in(grace_ms)),
+        wit::Trace::Logout => DeviceEvent::Logout,
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         let asked = touches(&["", "bob", "eve", "é"], &["web", "web", "a\nb", "名"], 4);
         let (good, refused) = touches_in(asked).unwrap();
         let tried: Vec<_> = good.iter().collect();
-        assert_eq!(tried, [("bob", "web", Trace::Logout), ("é", "名", Trace::Logout)]);
+        assert_eq!(tried, [("bob", "web", DeviceEvent::Logout), ("é", "名", DeviceEvent::Logout)]);
         let found = Found { state: State::Away, version: 7, stance: Stance::Busy, stance_until: Some(Time(9)) };
         let out = touched_out(Time(5), refused.among(vec![Ok(found), Err(Error::Unavailable(1))]));
         assert_eq!((out.now, out.versions), (5, vec![0, 7, 0, 0]));
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn good_touches_are_taken_as_they_are() {
         let (good, refused) = touches_in(touches(&["bob", "eve"], &["a", "b"], 2)).unwrap();
-        assert_eq!((good.users.len(), good.devices.len(), good.traces.len()), (2, 2, 2));
+        assert_eq!((good.users.len(), good.devices.len(), good.events.len()), (2, 2, 2));
         assert_eq!(refused, Refused::default());
     }
 

@@ -4,7 +4,7 @@
 //! `restriction-check.wit`, `restrictions.wit`), so that callers of a function convert field by field. No
 //! JSON here.
 
-pub use rollcall_core::choose::Words;
+pub use rollcall_core::choose::NoteContent;
 pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
 use rollcall_core::policy::{Change, Privacy};
 pub use rollcall_core::visibility::View;
@@ -149,7 +149,7 @@ pub struct ChoiceRequest {
     /// How many seconds it lasts; `None`: until replaced. Between 1 and [`rollcall_core::choose::MAX_FOR_S`].
     pub for_s: Option<u32>,
     /// The note to show with it.
-    pub note: Option<Words>,
+    pub note: Option<NoteContent>,
 }
 
 /// A presence query.
@@ -235,7 +235,7 @@ pub struct Standing {
 
 /// A user's choice and the state that results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChoiceResult {
     /// What others see.
     pub standing: Standing,
     /// The stored choice.

@@ -30,7 +30,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::call::{Beat, Beats, Call, Changes, Chosen, Form, List, LookUp, Settled, Standing, TypingUpdate, View};
+    use crate::call::{
+        Beat, Beats, Call, Changes, ChoiceResult, Form, List, LookUp, Settled, Standing, TypingUpdate, View,
+    };
     use crate::events::{self, Close};
     use crate::problem::Problem;
     use crate::{
@@ -127,7 +129,7 @@ mod tests {
 
         let note = Note { text: "x".into(), emoji: String::new(), until: None };
         let choice = Choice { stance: Stance::Busy, at: Time(1), until: None, note: Some(note.clone()) };
-        let status = body(&responses::status(&user, &Chosen { standing, choice: choice.clone() }));
+        let status = body(&responses::status(&user, &ChoiceResult { standing, choice: choice.clone() }));
         fits("Status", &status);
         fits("Note", &status["note"]);
 

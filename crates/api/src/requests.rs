@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use http::HeaderName;
-use rollcall_core::choose::{MAX_FOR_S, Words, parse_for_s};
+use rollcall_core::choose::{MAX_FOR_S, NoteContent, parse_for_s};
 use rollcall_core::{DeviceId, DeviceKind, Invalid, Stance, UserId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -193,7 +193,7 @@ fn put_status(caller: &Caller, body: &[u8]) -> Result<ChoiceRequest, Problem> {
     let request: StatusJson = json::read(body, STATUS)?;
     parse_for_s(request.for_s)?;
     let (text, emoji) = (request.text.unwrap_or_default(), request.emoji.unwrap_or_default());
-    let note = if text.is_empty() && emoji.is_empty() { None } else { Some(Words::parse(text, emoji)?) };
+    let note = if text.is_empty() && emoji.is_empty() { None } else { Some(NoteContent::parse(text, emoji)?) };
     Ok(ChoiceRequest { user: acting_for(caller, request.user)?, stance: request.choice.0, for_s: request.for_s, note })
 }
 

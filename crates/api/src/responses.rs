@@ -10,7 +10,7 @@ use http::{HeaderValue, Response};
 use rollcall_core::{Choice, ConversationId, Error, Note, Span, Stance, State, Time, UserId};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::call::{Beat, Beats, Chosen, Form, LookUp, Refused, Settled, Standing, TypingUpdate, View};
+use crate::call::{Beat, Beats, ChoiceResult, Form, LookUp, Refused, Settled, Standing, TypingUpdate, View};
 use crate::problem::{ErrorJson, Problem, Reply};
 use crate::{events, pages};
 
@@ -45,8 +45,8 @@ pub fn leave(user: &UserId, standing: &Standing) -> Reply {
 }
 
 /// The response to setting or removing the status.
-pub fn status(user: &UserId, chosen: &Chosen) -> Reply {
-    let Chosen { standing, choice } = chosen;
+pub fn status(user: &UserId, chosen: &ChoiceResult) -> Reply {
+    let ChoiceResult { standing, choice } = chosen;
     json_reply(&StatusJson {
         standing: StandingJson::new(user, standing, None),
         choice: stance(choice.stance),

@@ -13,14 +13,14 @@ pub const MAX_FOR_S: u32 = 31_536_000;
 
 /// A note as a person writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub struct NoteContent {
     /// The text; empty only with an emoji.
     pub text: String,
     /// The emoji; empty only with a text.
     pub emoji: String,
 }
 
-impl Words {
+impl NoteContent {
     /// Checks words.
     pub fn parse(text: String, emoji: String) -> Result<Self, Invalid> {
         for (field, value, max) in [("text", &text, MAX_NOTE_BYTES), ("emoji", &emoji, MAX_EMOJI_BYTES)] {
@@ -46,7 +46,7 @@ pub struct Wish {
     /// For how long; none: until replaced.
     pub lasts: Option<Span>,
     /// What to show beside it.
-    pub words: Option<Words>,
+    pub words: Option<NoteContent>,
 }
 
 /// Checks how long a choice is to last.

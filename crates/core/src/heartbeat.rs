@@ -24,12 +24,12 @@ pub struct Beats {
     /// On which device.
     pub devices: Ids<DeviceId>,
     /// In what way.
-    pub signs: Vec<Sign>,
+    pub details: Vec<BeatDetails>,
 }
 
 /// What a sign of life says besides whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sign {
+pub struct BeatDetails {
     /// What sort of program beats.
     pub kind: DeviceKind,
     /// Whether the person used the device since its last beat.
@@ -41,11 +41,11 @@ impl FromIterator<Beat> for Beats {
         let beats = beats.into_iter();
         let count = beats.size_hint().0;
         let (users, devices) = (Ids::with_capacity(count), Ids::with_capacity(count));
-        let mut packed = Self { users, devices, signs: Vec::with_capacity(count) };
+        let mut packed = Self { users, devices, details: Vec::with_capacity(count) };
         for Beat { user, device, kind, active } in beats {
             packed.users.push(&user);
             packed.devices.push(&device);
-            packed.signs.push(Sign { kind, active });
+            packed.details.push(BeatDetails { kind, active });
         }
         packed
     }

@@ -21,7 +21,7 @@ pub struct Touch {
     /// Which of them.
     pub device: DeviceId,
     /// What happened to it.
-    pub trace: Trace,
+    pub event: DeviceEvent,
 }
 
 /// Many traces, column by column: the one question on the hot path.
@@ -32,17 +32,17 @@ pub struct Touches {
     /// Which of them.
     pub devices: Ids<DeviceId>,
     /// What happened to each.
-    pub traces: Vec<Trace>,
+    pub events: Vec<DeviceEvent>,
 }
 
 impl Touches {
     /// Whose device, which, and what happened to it: each in turn.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str, Trace)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str, DeviceEvent)> {
         self.users
             .iter()
             .zip(self.devices.iter())
-            .zip(&self.traces)
-            .map(|((user, device), trace)| (user, device, *trace))
+            .zip(&self.events)
+            .map(|((user, device), event)| (user, device, *event))
     }
 }
 
@@ -51,11 +51,11 @@ impl FromIterator<Touch> for Touches {
         let touches = touches.into_iter();
         let count = touches.size_hint().0;
         let (users, devices) = (Ids::with_capacity(count), Ids::with_capacity(count));
-        let mut packed = Self { users, devices, traces: Vec::with_capacity(count) };
-        for Touch { user, device, trace } in touches {
+        let mut packed = Self { users, devices, events: Vec::with_capacity(count) };
+        for Touch { user, device, event } in touches {
             packed.users.push(&user);
             packed.devices.push(&device);
-            packed.traces.push(trace);
+            packed.events.push(event);
         }
         packed
     }
@@ -63,7 +63,7 @@ impl FromIterator<Touch> for Touches {
 
 /// What can happen to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trace {
+pub enum DeviceEvent {
     /// It beat.
     Beat {
         /// What sort of program beat.
@@ -203,7 +203,7 @@ pub struct Page {
 
 /// What came after a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Followed {
+pub enum ChangesSince {
     /// These changes, in order, and the cursor after them.
     Changes(Vec<policy::Change>, Cursor),
     /// The store no longer keeps that far back, or lost what it had.
@@ -219,7 +219,7 @@ pub trait Policy {
     /// One page of everything.
     async fn snapshot(&self, page: u32) -> Result<Page, Error>;
     /// What changed since the cursor; since an empty one nothing did, and the answer is where the logs stand.
-    async fn since(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error>;
+    async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error>;
     /// Makes changes, durably, in order.
     async fn apply_many(&self, changes: Vec<policy::Change>) -> Result<Vec<Result<(), Error>>, Error>;
 }

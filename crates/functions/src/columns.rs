@@ -1,6 +1,6 @@
 //! Beats as they come over the border, column by column: the good ones to be tried, the bad ones each refused in its place.
 
-use rollcall_core::heartbeat::{Beat, Beats, Sign};
+use rollcall_core::heartbeat::{Beat, BeatDetails, Beats};
 use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Unfit, UserId};
 
 use crate::capabilities::bounded;
@@ -23,25 +23,25 @@ impl Refused {
 pub type Packed = (String, Vec<u8>);
 
 /// The beats that can be tried, and those that cannot. An error: the columns make no batch at all.
-pub fn beats(users: Packed, devices: Packed, signs: Vec<Sign>) -> Result<(Beats, Refused), Error> {
-    bounded(&signs)?;
+pub fn beats(users: Packed, devices: Packed, details: Vec<BeatDetails>) -> Result<(Beats, Refused), Error> {
+    bounded(&details)?;
     match (Ids::parse(users.0, users.1), Ids::parse(devices.0, devices.1)) {
-        (Ok(users), Ok(devices)) if users.len() == signs.len() && devices.len() == signs.len() => {
-            Ok((Beats { users, devices, signs }, Refused::default()))
+        (Ok(users), Ok(devices)) if users.len() == details.len() && devices.len() == details.len() => {
+            Ok((Beats { users, devices, details }, Refused::default()))
         }
-        (users, devices) => one_by_one(&texts(&users)?, &texts(&devices)?, &signs),
+        (users, devices) => one_by_one(&texts(&users)?, &texts(&devices)?, &details),
     }
 }
 
 /// The same, looking at each: something among them is unfit.
-fn one_by_one(users: &[&str], devices: &[&str], signs: &[Sign]) -> Result<(Beats, Refused), Error> {
-    if users.len() != signs.len() || devices.len() != signs.len() {
+fn one_by_one(users: &[&str], devices: &[&str], details: &[BeatDetails]) -> Result<(Beats, Refused), Error> {
+    if users.len() != details.len() || devices.len() != details.len() {
         return Err(Invalid::new("beats", "has columns of different lengths").into());
     }
     let (mut good, mut refused) = (Vec::new(), Refused::default());
-    for (place, ((user, device), sign)) in users.iter().zip(devices).zip(signs).enumerate() {
+    for (place, ((user, device), details)) in users.iter().zip(devices).zip(details).enumerate() {
         match UserId::parse(*user).and_then(|user| Ok((user, DeviceId::parse(*device)?))) {
-            Ok((user, device)) => good.push(Beat { user, device, kind: sign.kind, active: sign.active }),
+            Ok((user, device)) => good.push(Beat { user, device, kind: details.kind, active: details.active }),
             Err(invalid) => refused.0.push((place, invalid.into())),
         }
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::capabilities::MAX_BATCH;
 
-    const SIGN: Sign = Sign { kind: DeviceKind::Web, active: true };
+    const DETAILS: BeatDetails = BeatDetails { kind: DeviceKind::Web, active: true };
 
     fn packed(ids: &[&str]) -> Packed {
         (ids.concat(), ids.iter().map(|id| id.len() as u8).collect())
@@ -72,7 +72,7 @@ mod tests {
     fn bad_beats_are_refused_alone_and_in_their_places() -> Result<(), Error> {
         let users = ["", "bob", "eve", "a\nb", "é"];
         let devices = ["web", "web", "", "web", "名"];
-        let (good, refused) = beats(packed(&users), packed(&devices), vec![SIGN; 5])?;
+        let (good, refused) = beats(packed(&users), packed(&devices), vec![DETAILS; 5])?;
         assert_eq!(good.users.iter().collect::<Vec<_>>(), ["bob", "é"]);
         assert_eq!(good.devices.iter().collect::<Vec<_>>(), ["web", "名"]);
         let invalid = |field: &str, rule: &str| Err(Error::from(Invalid::new(field, rule)));
@@ -89,15 +89,15 @@ mod tests {
 
     #[test]
     fn good_beats_are_taken_as_they_are() -> Result<(), Error> {
-        let (good, refused) = beats(packed(&["bob", "eve"]), packed(&["a", "b"]), vec![SIGN; 2])?;
-        assert_eq!((good.users.len(), good.devices.len(), good.signs.len()), (2, 2, 2));
+        let (good, refused) = beats(packed(&["bob", "eve"]), packed(&["a", "b"]), vec![DETAILS; 2])?;
+        assert_eq!((good.users.len(), good.devices.len(), good.details.len()), (2, 2, 2));
         assert_eq!(refused, Refused::default());
         Ok(())
     }
 
     #[test]
     fn columns_that_make_no_batch_are_refused_whole() {
-        let refusal = |users: Packed, devices: Packed, signs| beats(users, devices, vec![SIGN; signs]).err();
+        let refusal = |users: Packed, devices: Packed, details| beats(users, devices, vec![DETAILS; details]).err();
         let uneven = Some(Invalid::new("beats", "has columns of different lengths").into());
         assert_eq!(refusal(packed(&["bob"]), packed(&["a"]), 2), uneven);
         assert_eq!(refusal(packed(&["bob", "eve"]), packed(&["a", ""]), 1), uneven);
@@ -109,7 +109,7 @@ mod tests {
     fn bad_beats_count_towards_the_bound() {
         let users = vec![""; MAX_BATCH + 1];
         let devices = vec!["web"; MAX_BATCH + 1];
-        let refusal = beats(packed(&users), packed(&devices), vec![SIGN; MAX_BATCH + 1]).err();
+        let refusal = beats(packed(&users), packed(&devices), vec![DETAILS; MAX_BATCH + 1]).err();
         assert_eq!(refusal, Some(Error::TooMany(MAX_BATCH as u32)));
     }
 }

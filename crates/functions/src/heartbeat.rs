@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use rollcall_core::choose::{Wish, choose};
 use rollcall_core::heartbeat::moves;
-pub use rollcall_core::heartbeat::{Beat, Beats, Departure, Reason, Sign};
+pub use rollcall_core::heartbeat::{Beat, BeatDetails, Beats, Departure, Reason};
 use rollcall_core::settle::settle;
 use rollcall_core::{Choice, Error, Rules, UserId};
 
-use crate::capabilities::{Sessions, Touch, Touches, Trace, bounded};
+use crate::capabilities::{DeviceEvent, Sessions, Touch, Touches, bounded};
 use crate::settling::{Fate, Outcome, Standing, settle_by};
 
 /// A person's own setting.
@@ -22,7 +22,7 @@ pub struct ChoiceRequest {
 
 /// How a person chose and how they stand now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChoiceResult {
     /// What others see.
     pub standing: Standing,
     /// The setting as it is kept.
@@ -34,22 +34,25 @@ pub type Answers<T> = Result<Vec<Result<T, Error>>, Error>;
 
 /// Takes heartbeats: one round trip, and more only for those whose visible state changed.
 pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> Answers<Standing> {
-    let Beats { users, devices, signs } = beats;
-    bounded(&signs)?;
-    if signs.is_empty() {
+    let Beats { users, devices, details } = beats;
+    bounded(&details)?;
+    if details.is_empty() {
         return Ok(Vec::new());
     }
     let alive_for = rules.alive_for();
-    let traces = signs.iter().map(|sign| Trace::Beat { kind: sign.kind, active: sign.active, alive_for }).collect();
-    let touched = store.touch_many(Touches { users: users.clone(), devices, traces }).await?;
-    if touched.found.len() != signs.len() {
+    let events = details
+        .iter()
+        .map(|detail| DeviceEvent::Beat { kind: detail.kind, active: detail.active, alive_for })
+        .collect();
+    let touched = store.touch_many(Touches { users: users.clone(), devices, events }).await?;
+    if touched.found.len() != details.len() {
         return Err(short_answer());
     }
     let mut movers = Vec::new();
-    let mut answers: Vec<Result<Standing, Error>> = Vec::with_capacity(signs.len());
-    for ((user, sign), found) in users.iter().zip(&signs).zip(touched.found) {
+    let mut answers: Vec<Result<Standing, Error>> = Vec::with_capacity(details.len());
+    for ((user, detail), found) in users.iter().zip(&details).zip(touched.found) {
         if let Ok(found) = &found
-            && moves(found, sign.active, touched.now)
+            && moves(found, detail.active, touched.now)
         {
             movers.push((answers.len(), UserId::parse(user)?));
         }
@@ -79,11 +82,11 @@ pub async fn leave_many(
     let mut touches = Vec::with_capacity(departures.len());
     for departure in departures {
         people.push(departure.map(|departure| {
-            let trace = match departure.reason {
-                Reason::Logout => Trace::Logout,
-                Reason::Dropped => Trace::Dropped(rules.grace),
+            let event = match departure.reason {
+                Reason::Logout => DeviceEvent::Logout,
+                Reason::Dropped => DeviceEvent::Dropped(rules.grace),
             };
-            touches.push(Touch { user: departure.user.clone(), device: departure.device, trace });
+            touches.push(Touch { user: departure.user.clone(), device: departure.device, event });
             departure.user
         }));
     }
@@ -105,7 +108,7 @@ pub async fn choose_many(
     store: &impl Sessions,
     rules: &Rules,
     choice_requests: Vec<Result<ChoiceRequest, Error>>,
-) -> Answers<Chosen> {
+) -> Answers<ChoiceResult> {
     bounded(&choice_requests)?;
     let mut wishes = HashMap::new();
     let people: Vec<Result<UserId, Error>> = choice_requests
@@ -129,11 +132,11 @@ pub async fn choose_many(
     Ok(people.into_iter().map(|person| person.and_then(|user| chosen(settled.get(&user)))).collect())
 }
 
-fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<Chosen, Error> {
+fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<ChoiceResult, Error> {
     match settled {
         Some(Ok(Outcome { fate: Fate::Stale, .. })) => Err(Error::Unavailable(RETRY_MS)),
         Some(Ok(Outcome { standing, extra: Some(choice), .. })) => {
-            Ok(Chosen { standing: *standing, choice: choice.clone() })
+            Ok(ChoiceResult { standing: *standing, choice: choice.clone() })
         }
         Some(Err(error)) => Err(error.clone()),
         Some(Ok(_)) | None => Err(short_answer()),

@@ -14,7 +14,7 @@ use rollcall_core::policy::{Change, Invalidation, MAX_SUBJECTS, Relation, Verdic
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_policy::PolicyIndex;
 
-use crate::capabilities::{Cursor, Followed, OwnSettings, Page, Policy, bounded};
+use crate::capabilities::{ChangesSince, Cursor, OwnSettings, Page, Policy, bounded};
 use crate::heartbeat::Answers;
 
 /// More people than that are not told one by one.
@@ -31,7 +31,7 @@ const FEW: u32 = 64;
 
 /// What a policy cache's memory is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CacheState {
     /// It holds nothing.
     Cold,
     /// It is being filled.
@@ -46,7 +46,7 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freshness {
     /// What its memory is good for now.
-    pub standing: Standing,
+    pub state: CacheState,
     /// There is more to be had at once.
     pub more: bool,
     /// Everything that was changed before the call has been heard of.
@@ -191,7 +191,7 @@ impl PolicyCache {
         if self.state.borrow().heard.is_some() {
             return Ok(());
         }
-        let Followed::Changes(_, cursor) = policy.since(Cursor::new(), 0).await? else {
+        let ChangesSince::Changes(_, cursor) = policy.since(Cursor::new(), 0).await? else {
             return Err(Error::Other("the policy does not know where its logs stand".to_owned()));
         };
         let mut state = self.state.borrow_mut();
@@ -239,7 +239,7 @@ impl PolicyCache {
         let mut state = self.state.borrow_mut();
         match std::mem::replace(&mut state.memory, Memory::Cold) {
             Memory::Replaying { mut policy_index, cursor } if cursor == from => {
-                let Followed::Changes(changes, cursor) = followed else {
+                let ChangesSince::Changes(changes, cursor) = followed else {
                     state.lose_track();
                     return Ok(0);
                 };
@@ -271,7 +271,7 @@ impl PolicyCache {
             // Another call was quicker, and took in what this one brought, or more.
             return Ok(FEW);
         }
-        let Followed::Changes(changes, cursor) = followed else {
+        let ChangesSince::Changes(changes, cursor) = followed else {
             state.lose_track();
             return Ok(0);
         };
@@ -292,17 +292,17 @@ impl PolicyCache {
     fn told(&self, applied: u32, caught_up: bool) -> Freshness {
         let mut state = self.state.borrow_mut();
         let invalidated = state.untold.take();
-        let (standing, more, policy_index) = match &state.memory {
-            Memory::Cold => (Standing::Cold, applied > 0 || state.heard.is_none(), None),
+        let (cache_state, more, policy_index) = match &state.memory {
+            Memory::Cold => (CacheState::Cold, applied > 0 || state.heard.is_none(), None),
             Memory::Loading { policy_index, .. } | Memory::Replaying { policy_index, .. } => {
-                (Standing::Loading, true, Some(policy_index))
+                (CacheState::Loading, true, Some(policy_index))
             }
-            Memory::Warm { policy_index } => (Standing::Warm, applied > 0, Some(policy_index)),
-            Memory::TooLarge => (Standing::TooLarge, applied > 0, None),
+            Memory::Warm { policy_index } => (CacheState::Warm, applied > 0, Some(policy_index)),
+            Memory::TooLarge => (CacheState::TooLarge, applied > 0, None),
         };
         let census = policy_index.map(PolicyIndex::census).unwrap_or_default();
         Freshness {
-            standing,
+            state: cache_state,
             more,
             caught_up: caught_up && state.heard.is_some(),
             applied,

@@ -17,7 +17,7 @@ const OWN: Visibility = Visibility { presence: true, last_seen: true };
 
 /// Where a viewer who begins to watch finds a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct InitialPresence {
     /// What is visible now; none: hidden.
     pub view: Option<View>,
     /// What the viewer may see from now on, until it is asked anew.
@@ -59,12 +59,12 @@ pub async fn open(
     viewer: Option<UserId>,
     watching: u32,
     users: Vec<Result<UserId, Error>>,
-) -> Answers<Place> {
+) -> Answers<InitialPresence> {
     admit(rules, watching, users.len())?;
     let read = read(platform, rules, viewer.as_ref(), users).await?;
     let place = |glimpse: Glimpse| {
         let settled = glimpse.settled && glimpse.lacking.is_none();
-        Place { view: glimpse.view(), visibility: glimpse.verdict, settled }
+        InitialPresence { view: glimpse.view(), visibility: glimpse.verdict, settled }
     };
     Ok(read.glimpses.into_iter().map(|glimpse| glimpse.map(place)).collect())
 }

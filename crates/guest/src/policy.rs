@@ -3,7 +3,7 @@
 use rollcall_core as core;
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page, Policy};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page, Policy};
 
 use crate::codec::{error_in, ids_out, refused};
 use crate::wit::policy as wit;
@@ -33,10 +33,10 @@ impl Policy for PlatformPolicy {
         Ok(Page { changes: changes_in(changes)?, next, cursor, salt })
     }
 
-    async fn since(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+    async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         Ok(match wit::since(cursor, limit).await.map_err(error_in)? {
-            wit::Followed::Changes((changes, cursor)) => Followed::Changes(changes_in(changes)?, cursor),
-            wit::Followed::Gap => Followed::Gap,
+            wit::Followed::Changes((changes, cursor)) => ChangesSince::Changes(changes_in(changes)?, cursor),
+            wit::Followed::Gap => ChangesSince::Gap,
         })
     }
 

@@ -3,7 +3,7 @@
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{Error, Moment, Next, OutageGrace, Revision, Session, Time, UserId};
 use rollcall_functions::capabilities::{
-    Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches, Trace,
+    Commit, Committed, DeviceEvent, Eviction, Loaded, Sessions, Shards, Touched, Touches,
 };
 
 use crate::codec::{
@@ -20,7 +20,7 @@ impl Sessions for PlatformSessions {
         let touches = wit::Touches {
             users: ids_out(touches.users),
             devices: ids_out(touches.devices),
-            traces: touches.traces.into_iter().map(trace_out).collect(),
+            traces: touches.events.into_iter().map(trace_out).collect(),
         };
         let touched = wit::touch_many(touches).await.map_err(error_in)?;
         Ok(touched_in(touched))
@@ -66,13 +66,13 @@ fn users_in(users: Vec<String>) -> Result<Vec<UserId>, Error> {
     users.into_iter().map(|user| UserId::parse(user).map_err(refused)).collect()
 }
 
-fn trace_out(trace: Trace) -> wit::Trace {
+fn trace_out(trace: DeviceEvent) -> wit::Trace {
     match trace {
-        Trace::Beat { kind, active, alive_for } => {
+        DeviceEvent::Beat { kind, active, alive_for } => {
             wit::Trace::Beat(wit::BeatTrace { kind: kind_out(kind), active, alive_for_ms: span_out(alive_for) })
         }
-        Trace::Dropped(grace) => wit::Trace::Dropped(span_out(grace)),
-        Trace::Logout => wit::Trace::Logout,
+        DeviceEvent::Dropped(grace) => wit::Trace::Dropped(span_out(grace)),
+        DeviceEvent::Logout => wit::Trace::Logout,
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use rollcall_core::{DeviceKind, Span};
-use rollcall_functions::capabilities::Trace;
+use rollcall_functions::capabilities::DeviceEvent;
 use rollcall_redis::{Commands, Deadline, FIELDS, KEYS, Keyspace, POLICY_FIELDS, Script, Stamped, Touching};
 
 fn document() -> String {
@@ -55,9 +55,9 @@ fn every_script_is_listed_with_its_keys() {
 fn the_beat_that_is_shown_is_the_beat_that_is_sent() {
     let keys = Keyspace::new("rc", 256).unwrap();
     let mut commands = Commands::default();
-    let beat = Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
+    let beat = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
     let at = Stamped { now_us: 1_700_000_000_000_000, stamp: 1 << 62 };
-    keys.touch(&mut commands, Touching { user: "bob", device: "web-1", trace: beat }, at, Deadline::Set);
+    keys.touch(&mut commands, Touching { user: "bob", device: "web-1", event: beat }, at, Deadline::Set);
     let quoted = |arg: &[u8]| {
         let text = String::from_utf8(arg.to_vec()).unwrap();
         if text.contains(' ') { format!("\"{text}\"") } else { text }

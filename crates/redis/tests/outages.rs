@@ -23,7 +23,7 @@ mod suite;
 use std::time::{Duration, Instant};
 
 use rollcall_core::{ConversationId, Error, Next, OutageGrace, Span, State, Time};
-use rollcall_functions::capabilities::{Committed, LastSeenEntry, Trace, TypingSignal};
+use rollcall_functions::capabilities::{Committed, DeviceEvent, LastSeenEntry, TypingSignal};
 use rollcall_redis::native::{Health, Listening, OpenError, Options, Redis};
 use rollcall_redis::{Keyspace, Script};
 use rollcall_servers::redis as servers;
@@ -154,7 +154,7 @@ async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
     assert_eq!(load(&store, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
     let calls = server.ask(&["INFO", "commandstats"]).unwrap();
     let at = |command: &str| calls.lines().any(|line| line.starts_with(&format!("cmdstat_{command}:calls=1,")));
-    assert!(at("zadd") && at("hset"), "the deadline is said with the trace: {calls}");
+    assert!(at("zadd") && at("hset"), "the deadline is said with the event: {calls}");
 }
 
 #[tokio::test]
@@ -282,9 +282,9 @@ async fn the_least_rights_are_enough_for_everything() {
     let mut expiries = store.expiries();
     works(&store, "bob").await;
     let touches = vec![
-        traced("bob", "web-1", Trace::Dropped(Span(5))),
+        traced("bob", "web-1", DeviceEvent::Dropped(Span(5))),
         beat("bob", "web-2"),
-        traced("bob", "web-2", Trace::Logout),
+        traced("bob", "web-2", DeviceEvent::Logout),
     ];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     for index in 0..70 {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::Followed;
+use rollcall_functions::capabilities::ChangesSince;
 use rollcall_redis::native::{Health, Options, Redis};
 use rollcall_redis::{Keyspace, Whose, slot_of};
 use rollcall_servers::redis::Cluster;
@@ -133,7 +133,7 @@ async fn no_change_is_lost_with_a_master() {
     expected.apply(&restrict(&kept));
     assert_eq!(load(&store).await.0, expected);
     assert_eq!(load(&elsewhere).await.0, expected);
-    let Followed::Changes(since, _) = store.since(cursor, 1000).await.unwrap() else { panic!("nothing was lost") };
+    let ChangesSince::Changes(since, _) = store.since(cursor, 1000).await.unwrap() else { panic!("nothing was lost") };
     assert_eq!(since.len(), 2, "{since:?}");
     until_invalidated(&store, &elsewhere, "bob").await;
 }

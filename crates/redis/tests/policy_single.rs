@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_core::policy::{Change, Numbers};
 use rollcall_core::{Error, Ids, Time, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed};
+use rollcall_functions::capabilities::{ChangesSince, Cursor};
 use rollcall_redis::native::{Options, Redis};
 use rollcall_redis::{Keyspace, Whose};
 use rollcall_servers::redis as servers;
@@ -67,7 +67,7 @@ fn bobs(count: usize) -> Vec<Change> {
 }
 
 async fn is_gap(policies: &dyn Policies, cursor: &Cursor) -> bool {
-    policies.since(cursor.clone(), 1000).await.unwrap() == Followed::Gap
+    policies.since(cursor.clone(), 1000).await.unwrap() == ChangesSince::Gap
 }
 
 /// Everything is read anew, and from there on followed.

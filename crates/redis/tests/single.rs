@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rollcall_core::{MAX_DEVICES, Next, Note, Revision, Rules, Session, Span, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Eviction, Shards, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Shards};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep;
 use rollcall_redis::native::{Listening, Options, Redis};
@@ -172,10 +172,10 @@ async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_evict
     assert_eq!(sweep::sweep(&sweeping, &rules, everywhere, 10).await.unwrap().published, 1);
     clock.advance(Span::seconds(5));
     let at = clock.now();
-    let mut trace = Commands::default();
-    let beat = Touching { user: "bob", device: "web-1", trace: beat("bob", "web-1").trace };
-    keys.touch(&mut trace, beat, Stamped { now_us: at.0 * 1000, stamp: 5 }, Deadline::Trusted);
-    let args: Vec<String> = trace.get(0).unwrap().args().map(|arg| String::from_utf8(arg.to_vec()).unwrap()).collect();
+    let mut event = Commands::default();
+    let beat = Touching { user: "bob", device: "web-1", event: beat("bob", "web-1").event };
+    keys.touch(&mut event, beat, Stamped { now_us: at.0 * 1000, stamp: 5 }, Deadline::Trusted);
+    let args: Vec<String> = event.get(0).unwrap().args().map(|arg| String::from_utf8(arg.to_vec()).unwrap()).collect();
     server().ask(&args.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     assert!(suite::due(&*sweeping.0).await.is_empty());
     clock.advance(rules.evict_after);
@@ -225,7 +225,7 @@ async fn forgotten_scripts_are_loaded_again_and_order_is_kept() {
     assert!(store.stats().scripts_reloaded.get() >= 1);
     // The departure in the middle is what the server forgot; the beat after it must still come after it.
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
-    let touches = vec![beat("bob", "web-1"), traced("bob", "web-1", Trace::Logout), idle_beat("bob", "web-1")];
+    let touches = vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));
@@ -272,7 +272,7 @@ async fn among_too_many_devices_the_dead_go_first() {
         touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
         subject.advance(Span(1));
     }
-    touch_one(&*subject.store, traced("bob", "d-40", Trace::Logout)).await;
+    touch_one(&*subject.store, traced("bob", "d-40", DeviceEvent::Logout)).await;
     touch_one(&*subject.store, beat("bob", "one-more")).await;
     let bob = load(&*subject.store, "bob").await;
     let has = |id: &str| bob.devices.iter().any(|device| device.id.as_str() == id);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rollcall_core::{DeviceId, DeviceKind, Invalid, Span, UserId};
-use rollcall_functions::capabilities::{Touch, Touches, Trace};
+use rollcall_functions::capabilities::{DeviceEvent, Touch, Touches};
 use rollcall_store::memory::{Memory, Options};
 
 /// Touches per measurement: a second or so.
@@ -65,7 +65,7 @@ fn touch(person: u64) -> Result<Touch, Invalid> {
     Ok(Touch {
         user: UserId::parse(format!("6f9619ff-8b86-d011-b42d-{person:012}"))?,
         device: DeviceId::parse("web-1")?,
-        trace: Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) },
+        event: DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) },
     })
 }
 

@@ -18,7 +18,7 @@ use rollcall_core::{
     Error, MAX_DEVICES, Moment, Next, OutageGrace, Published, Revision, Rules, Session, Span, Stance, State, Time,
     UserId, derive,
 };
-use rollcall_functions::capabilities::{Commit, Committed, Shards, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Shards};
 use rollcall_store::memory::{Memory, Options};
 use rollcall_store::{Answer, Clock, Keeper, Kept, Saved, Store};
 
@@ -81,7 +81,7 @@ async fn among_too_many_devices_the_dead_go_first() {
         touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
         subject.advance(Span(1));
     }
-    touch_one(&*subject.store, traced("bob", "d-40", Trace::Logout)).await;
+    touch_one(&*subject.store, traced("bob", "d-40", DeviceEvent::Logout)).await;
     touch_one(&*subject.store, beat("bob", "one-more")).await;
     let bob = load(&*subject.store, "bob").await;
     let has = |id: &str| bob.devices.iter().any(|device| device.id.as_str() == id);
@@ -143,7 +143,7 @@ async fn restarted(outage_grace: Span) -> Embedded {
     let at = touch_one(&*before.store, beat("bob", "web-1")).await;
     settle(&*before.store, "bob", publish(State::Online, at)).await;
     touch_one(&*before.store, beat("old", "web-1")).await;
-    touch_one(&*before.store, traced("old", "web-1", Trace::Dropped(Span(5)))).await;
+    touch_one(&*before.store, traced("old", "web-1", DeviceEvent::Dropped(Span(5)))).await;
     before.advance(Span(10));
     let saved = Saved { at: Some(before.store.now()), sessions: before.store.export() };
     before.advance(Span::seconds(120));
@@ -171,7 +171,7 @@ async fn after_a_restart_whoever_was_alive_is_pardoned_for_a_while() {
 #[tokio::test]
 async fn a_logout_is_a_logout_also_under_a_outage_grace() {
     let subject = restarted(ALIVE_FOR).await;
-    touch_one(&*subject.store, traced("bob", "web-1", Trace::Logout)).await;
+    touch_one(&*subject.store, traced("bob", "web-1", DeviceEvent::Logout)).await;
     let moment = subject.store.load(&[]).unwrap().moment;
     assert!(moment.outage_grace.is_some());
     assert_eq!(derive::state(&load(&*subject.store, "bob").await, &moment, &Rules::STANDARD), State::Offline);

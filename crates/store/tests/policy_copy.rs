@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rollcall_core::policy::{Audience, Change, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page};
 use rollcall_store::{Answer, Copied, Policies, SqliteArchive};
 use tokio::sync::{Semaphore, watch};
 
@@ -76,7 +76,7 @@ impl Policies for Counted {
         })
     }
 
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         Box::pin(async move {
             self.there()?;
             self.inner.since(cursor, limit).await
@@ -105,7 +105,7 @@ impl Policies for Housed {
     fn snapshot(&self, page: u32) -> Answer<'_, Page> {
         self.0.snapshot(page)
     }
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         self.0.since(cursor, limit)
     }
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
@@ -218,7 +218,7 @@ async fn a_gap_found_by_whoever_follows_drops_the_copy_too() {
     let copied = copied(&store, &folder.path("copy"));
     let (_, cursor) = load(&copied).await;
     apply(&*store, &(0..20).map(|index| restrict(&format!("name-{index}"))).collect::<Vec<_>>()).await;
-    assert_eq!(copied.since(cursor, 10).await.unwrap(), Followed::Gap);
+    assert_eq!(copied.since(cursor, 10).await.unwrap(), ChangesSince::Gap);
     assert!(!folder.path("copy").exists());
 }
 

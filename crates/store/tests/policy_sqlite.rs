@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rollcall_core::Error;
 use rollcall_core::policy::Change;
-use rollcall_functions::capabilities::Followed;
+use rollcall_functions::capabilities::ChangesSince;
 use rollcall_store::{Policies, SqliteArchive};
 use rusqlite::Connection;
 
@@ -113,8 +113,8 @@ async fn a_trimmed_log_is_a_gap_for_whoever_is_behind_and_for_nobody_else() {
     }
     for (done, cursor) in cursors.iter().enumerate() {
         match policies.since(cursor.clone(), 1000).await.unwrap() {
-            Followed::Gap => assert!(done < 20, "{done} of 30 were known"),
-            Followed::Changes(changes, after) => {
+            ChangesSince::Gap => assert!(done < 20, "{done} of 30 were known"),
+            ChangesSince::Changes(changes, after) => {
                 assert!(done >= 20, "{done} of 30 were known");
                 let came: Vec<Change> = (done..30).map(|index| restrict(&format!("name-{index}"))).collect();
                 assert_eq!((changes, &after), (came, cursors.last().unwrap()));
@@ -130,8 +130,8 @@ async fn a_log_that_keeps_nothing_still_knows_where_it_stands() {
     apply(&policies, &[restrict("bob"), block("bob", "eve")]).await;
     let (_, after) = load(&policies).await;
     assert_ne!(before, after);
-    assert_eq!(policies.since(before, 10).await.unwrap(), Followed::Gap);
-    assert_eq!(policies.since(after.clone(), 10).await.unwrap(), Followed::Changes(Vec::new(), after));
+    assert_eq!(policies.since(before, 10).await.unwrap(), ChangesSince::Gap);
+    assert_eq!(policies.since(after.clone(), 10).await.unwrap(), ChangesSince::Changes(Vec::new(), after));
 }
 
 #[tokio::test]
@@ -149,9 +149,9 @@ async fn rows_lost_from_the_log_are_a_gap() {
         let mut cursor = cursor;
         let gap = loop {
             match policies.since(cursor.clone(), 100).await.unwrap() {
-                Followed::Gap => break true,
-                Followed::Changes(_, after) if after == cursor => break false,
-                Followed::Changes(_, after) => cursor = after,
+                ChangesSince::Gap => break true,
+                ChangesSince::Changes(_, after) if after == cursor => break false,
+                ChangesSince::Changes(_, after) => cursor = after,
             }
         };
         assert!(gap, "{lost}");
@@ -174,9 +174,9 @@ async fn a_file_put_back_to_an_older_copy_is_a_gap_even_after_it_went_on() {
     std::fs::copy(&copy, &path).unwrap();
 
     let policies = SqliteArchive::open(&path).unwrap().policies();
-    assert_eq!(policies.since(newest.clone(), 10).await.unwrap(), Followed::Gap);
+    assert_eq!(policies.since(newest.clone(), 10).await.unwrap(), ChangesSince::Gap);
     apply(&policies, &[restrict("c"), restrict("d")]).await;
-    assert_eq!(policies.since(newest, 10).await.unwrap(), Followed::Gap);
+    assert_eq!(policies.since(newest, 10).await.unwrap(), ChangesSince::Gap);
     assert_eq!(changes_since(&policies, &old, 10).await.0, [restrict("c"), restrict("d")]);
 }
 
@@ -215,7 +215,7 @@ async fn an_answer_with_many_pages_of_numbers_stays_small_and_loses_none() {
     let (_, cursor) = load(&policies).await;
     let changes: Vec<Change> = (0..200).map(|page| Change::RestrictMany(numbers(page, &[1, 65_535]))).collect();
     apply(&policies, &changes).await;
-    let Followed::Changes(first, _) = policies.since(cursor.clone(), 1000).await.unwrap() else { panic!("a gap") };
+    let ChangesSince::Changes(first, _) = policies.since(cursor.clone(), 1000).await.unwrap() else { panic!("a gap") };
     assert!(first.len() <= 2 * 17, "{} changes of 8 KiB", first.len());
     assert_eq!(Model::of(&changes_since(&policies, &cursor, 1000).await.0), Model::of(&changes));
 }

@@ -12,9 +12,9 @@ mod folder;
 
 use std::sync::Arc;
 
-use rollcall_core::choose::{Wish, Words};
+use rollcall_core::choose::{NoteContent, Wish};
 use rollcall_core::{DeviceId, DeviceKind, Revision, Rules, Session, Span, Stance, State, Time, UserId, visibility};
-use rollcall_functions::capabilities::{Shards, Touch, Trace};
+use rollcall_functions::capabilities::{DeviceEvent, Shards, Touch};
 use rollcall_functions::heartbeat::{Beat, ChoiceRequest, beat_many, choose_many};
 use rollcall_functions::sweep::{archive as archive_cold, sweep};
 use rollcall_store::memory::{Memory, Options};
@@ -61,7 +61,7 @@ impl Run {
     }
 
     async fn choose(&self, name: &str, stance: Stance, lasts: Option<Span>, text: Option<&str>) {
-        let words = text.map(|text| Words::parse(text.to_owned(), String::new()).unwrap());
+        let words = text.map(|text| NoteContent::parse(text.to_owned(), String::new()).unwrap());
         let choice_request = ChoiceRequest { user: user(name), wish: Wish { stance, lasts, words } };
         choose_many(&self.native(), &RULES, vec![Ok(choice_request)]).await.unwrap().remove(0).unwrap();
     }
@@ -183,12 +183,12 @@ async fn everything_of_a_session_survives_the_file() {
     let stances = [Stance::Auto, Stance::Away, Stance::Busy, Stance::Invisible];
     for (index, (kind, stance)) in kinds.into_iter().zip(stances).enumerate() {
         for active in [true, false] {
-            let trace = Trace::Beat { kind, active, alive_for: Span(70) };
+            let event = DeviceEvent::Beat { kind, active, alive_for: Span(70) };
             let device = DeviceId::parse(format!("\"{active}\" \u{1f4bb}")).unwrap();
             let user = user(&format!("user-{index} 名"));
-            store.touch(&[Touch { user, device, trace }].into_iter().collect()).unwrap();
+            store.touch(&[Touch { user, device, event }].into_iter().collect()).unwrap();
         }
-        let words = Words::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
+        let words = NoteContent::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
         let wish = Wish { stance, lasts: Some(Span::seconds(60)), words: Some(words) };
         let choice_request = ChoiceRequest { user: user(&format!("user-{index} 名")), wish };
         let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);

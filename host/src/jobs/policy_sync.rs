@@ -253,6 +253,6 @@ fn log_standing(freshness: &Freshness, before: Option<Standing>, memory_bytes: u
             memory_bytes,
             "Policy does not fit into policy_memory; every check asks the store until it is raised"
         ),
-        Standing::Cold | Standing::Loading => {}
+        CacheState::Cold | CacheState::Loading => {}
     }
 }

@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use rollcall_functions::restrictions::{Freshness, Standing};
+use rollcall_functions::restrictions::{CacheState, Freshness};
 
 use super::Of;
 
@@ -46,13 +46,13 @@ impl PolicyMetrics {
     pub(crate) fn refreshed(&self, now: &Freshness, before: Option<&Freshness>) {
         self.applied.inc_by(u64::from(now.applied));
         self.bytes.inc_by(now.bytes as i64 - before.map_or(0, |before| before.bytes as i64));
-        if before.map(|before| before.standing) != Some(now.standing) {
+        if before.map(|before| before.state) != Some(now.state) {
             if let Some(before) = before {
-                self.standing(before.standing).dec();
+                self.standing(before.state).dec();
             }
-            self.standing(now.standing).inc();
+            self.standing(now.state).inc();
         }
-        if now.standing == Standing::Warm {
+        if now.state == CacheState::Warm {
             self.restricted.set(now.restricted as i64);
             self.blocks.set(now.blocks as i64);
         }
@@ -63,12 +63,12 @@ impl PolicyMetrics {
         self.missed.inc();
     }
 
-    fn standing(&self, standing: Standing) -> Gauge {
-        let of = match standing {
-            Standing::Cold => "cold",
-            Standing::Loading => "loading",
-            Standing::Warm => "warm",
-            Standing::TooLarge => "too-large",
+    fn standing(&self, cache_state: CacheState) -> Gauge {
+        let of = match cache_state {
+            CacheState::Cold => "cold",
+            CacheState::Loading => "loading",
+            CacheState::Warm => "warm",
+            CacheState::TooLarge => "too-large",
         };
         self.instances.get_or_create_owned(&Of { of })
     }

@@ -3,12 +3,12 @@
 
 use rollcall_api::call;
 use rollcall_core as core;
-use rollcall_core::choose::Words;
-use rollcall_core::heartbeat::{Beats, Found, Sign};
+use rollcall_core::choose::NoteContent;
+use rollcall_core::heartbeat::{BeatDetails, Beats, Found};
 use rollcall_core::settle::Decision;
 use rollcall_core::{ConversationId, Id, Ids, Invalid, Next, Revision, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Change, Commit, Committed, Eviction, LastSeenEntry, Loaded, Touched, Touches, Trace, TypingSignal, Typist,
+    Change, Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Loaded, Touched, Touches, TypingSignal, Typist,
     Visibility,
 };
 use rollcall_functions::{query, subscribe as watching, sweep};
@@ -180,7 +180,7 @@ pub(crate) fn touches_in(touches: sessions::Touches) -> Result<Touches, Invalid>
     if users.len() != traces.len() || devices.len() != traces.len() {
         return Err(Invalid::new("touches", "has columns of different lengths"));
     }
-    Ok(Touches { users, devices, traces })
+    Ok(Touches { users, devices, events: traces })
 }
 
 pub(crate) fn ids_in<I: Id>(ids: types::Ids) -> Result<Ids<I>, Invalid> {
@@ -192,13 +192,13 @@ pub(crate) fn ids_out<I: Id>(ids: Ids<I>) -> types::Ids {
     types::Ids { text, lengths }
 }
 
-fn trace_in(trace: sessions::Trace) -> Trace {
+fn trace_in(trace: sessions::Trace) -> DeviceEvent {
     match trace {
         sessions::Trace::Beat(beat) => {
-            Trace::Beat { kind: kind_in(beat.kind), active: beat.active, alive_for: span(beat.alive_for_ms) }
+            DeviceEvent::Beat { kind: kind_in(beat.kind), active: beat.active, alive_for: span(beat.alive_for_ms) }
         }
-        sessions::Trace::Dropped(grace_ms) => Trace::Dropped(span(grace_ms)),
-        sessions::Trace::Logout => Trace::Logout,
+        sessions::Trace::Dropped(grace_ms) => DeviceEvent::Dropped(span(grace_ms)),
+        sessions::Trace::Logout => DeviceEvent::Logout,
     }
 }
 
@@ -310,7 +310,7 @@ pub(crate) fn outcomes_out(
 
 pub(crate) fn beats_out(beats: impl IntoIterator<Item = call::Beat>) -> heartbeat::Beats {
     let Beats { users, devices, signs } = beats.into_iter().collect();
-    let sign_out = |sign: Sign| heartbeat::Sign { kind: kind_out(sign.kind), active: sign.active };
+    let sign_out = |sign: BeatDetails| heartbeat::Sign { kind: kind_out(sign.kind), active: sign.active };
     heartbeat::Beats {
         users: ids_out(users),
         devices: ids_out(devices),
@@ -330,7 +330,7 @@ pub(crate) fn departure_out(departure: call::Departure) -> heartbeat::Departure 
 }
 
 pub(crate) fn choice_request_out(choice_request: call::ChoiceRequest) -> heartbeat::ChoiceRequest {
-    let words = |words: Words| heartbeat::Words { text: words.text, emoji: words.emoji };
+    let words = |words: NoteContent| heartbeat::Words { text: words.text, emoji: words.emoji };
     heartbeat::ChoiceRequest {
         user: choice_request.user.into_string(),
         stance: stance_out(choice_request.stance),
@@ -343,8 +343,8 @@ pub(crate) fn standing_in(standing: heartbeat::Standing) -> call::Standing {
     call::Standing { state: state_in(standing.state), version: standing.version, next_beat_ms: standing.next_beat_ms }
 }
 
-pub(crate) fn chosen_in(chosen: heartbeat::Chosen) -> call::Chosen {
-    call::Chosen { standing: standing_in(chosen.standing), choice: choice_in(chosen.choice) }
+pub(crate) fn chosen_in(chosen: heartbeat::Chosen) -> call::ChoiceResult {
+    call::ChoiceResult { standing: standing_in(chosen.standing), choice: choice_in(chosen.choice) }
 }
 
 /// What is visible; none: hidden. Whom it is about follows from the order.
@@ -357,10 +357,10 @@ pub(crate) fn view_in(presence: types::Presence) -> Option<call::View> {
     }
 }
 
-pub(crate) fn place_in(place: subscribe::Place) -> watching::Place {
+pub(crate) fn place_in(place: subscribe::Place) -> watching::InitialPresence {
     let view = view_in(place.presence);
     let visibility = Visibility { presence: place.visibility.presence, last_seen: place.visibility.last_seen };
-    watching::Place { view, visibility, settled: place.settled }
+    watching::InitialPresence { view, visibility, settled: place.settled }
 }
 
 pub(crate) fn update_in(update: subscribe::Update) -> Result<watching::Update, Invalid> {

@@ -1,9 +1,9 @@
 //! The functions: which calls each takes, and how a call is made.
 
-use rollcall_api::call::{Beat, ChoiceRequest, Chosen, Departure, Standing, TypingUpdate, View};
+use rollcall_api::call::{Beat, ChoiceRequest, ChoiceResult, Departure, Standing, TypingUpdate, View};
 use rollcall_core::{ConversationId, Error, Invalid, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards, Typist};
-use rollcall_functions::subscribe::Place;
+use rollcall_functions::subscribe::InitialPresence;
 use rollcall_functions::sweep;
 use wasmtime::component::Accessor;
 use wasmtime::{Result, Store};
@@ -33,7 +33,7 @@ pub(crate) enum HeartbeatCall {
     /// Departures.
     Leave(Vec<Departure>, Reply<Answers<Standing>>),
     /// Choices.
-    Choose(Vec<ChoiceRequest>, Reply<Answers<Chosen>>),
+    Choose(Vec<ChoiceRequest>, Reply<Answers<ChoiceResult>>),
 }
 
 impl Function for HeartbeatFunction {

@@ -2,7 +2,7 @@
 
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation};
 use rollcall_core::{Invalid, UserId};
-use rollcall_functions::capabilities::{Followed, MAX_BATCH, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, MAX_BATCH, OwnSettings, Page};
 
 use super::bindings::platform::rollcall::presence as wit;
 use super::codec;
@@ -46,10 +46,10 @@ impl<T> wit::policy::HostWithStore<T> for Capabilities {
     ) -> Result<wit::policy::Followed, wit::types::Error> {
         let platform = platform(accessor);
         Ok(match timed(&platform, "policy_since", platform.policies.since(cursor, limit)).await? {
-            Followed::Changes(changes, cursor) => {
+            ChangesSince::Changes(changes, cursor) => {
                 wit::policy::Followed::Changes((changes.into_iter().map(change_out).collect(), cursor))
             }
-            Followed::Gap => wit::policy::Followed::Gap,
+            ChangesSince::Gap => wit::policy::Followed::Gap,
         })
     }
 

@@ -3,7 +3,7 @@
 use rollcall_core::policy::{Change, Invalidation, Ruling, Verdict};
 use rollcall_core::{Error, Ids, Invalid, UserId};
 use rollcall_functions::capabilities::OwnSettings;
-use rollcall_functions::restrictions::{Freshness, Standing};
+use rollcall_functions::restrictions::{CacheState, Freshness};
 use wasmtime::component::Accessor;
 use wasmtime::{Engine, Result, Store};
 
@@ -146,11 +146,11 @@ pub(super) fn verdict_out(verdict: Verdict) -> import::Verdict {
 
 fn freshness_in(freshness: restrictions::Freshness) -> Result<Freshness, Invalid> {
     Ok(Freshness {
-        standing: match freshness.standing {
-            restrictions::Standing::Cold => Standing::Cold,
-            restrictions::Standing::Loading => Standing::Loading,
-            restrictions::Standing::Warm => Standing::Warm,
-            restrictions::Standing::TooLarge => Standing::TooLarge,
+        state: match freshness.standing {
+            restrictions::Standing::Cold => CacheState::Cold,
+            restrictions::Standing::Loading => CacheState::Loading,
+            restrictions::Standing::Warm => CacheState::Warm,
+            restrictions::Standing::TooLarge => CacheState::TooLarge,
         },
         more: freshness.more,
         caught_up: freshness.caught_up,

@@ -1,10 +1,10 @@
 //! A worker's functions, called like plain async functions.
 
-use rollcall_api::call::{Beat, ChoiceRequest, Chosen, Departure, Standing, TypingUpdate, View};
+use rollcall_api::call::{Beat, ChoiceRequest, ChoiceResult, Departure, Standing, TypingUpdate, View};
 use rollcall_core::policy::{Change, Verdict};
 use rollcall_core::{ConversationId, Error, Ids, UserId};
 use rollcall_functions::capabilities::{OwnSettings, Shards, Typist, Visibility};
-use rollcall_functions::subscribe::Place;
+use rollcall_functions::subscribe::InitialPresence;
 use rollcall_functions::sweep::{Archived, Settled};
 use wasmtime::Engine;
 
@@ -87,7 +87,7 @@ impl Functions {
         viewer: Option<UserId>,
         watching: u32,
         users: Vec<UserId>,
-    ) -> Result<Answers<Place>, Error> {
+    ) -> Result<Answers<InitialPresence>, Error> {
         self.subscribe.call(|reply| SubscribeCall::Open(viewer, watching, users, reply)).await
     }
 

@@ -3,8 +3,8 @@
 
 use rollcall_api::call;
 use rollcall_core as core;
-use rollcall_core::choose::Words;
-use rollcall_core::heartbeat::{Beats, Sign};
+use rollcall_core::choose::NoteContent;
+use rollcall_core::heartbeat::{BeatDetails, Beats};
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Ruling, Verdict};
 use rollcall_core::{Id, Ids, Invalid, Time, UserId};
 
@@ -103,7 +103,7 @@ fn published_in(published: types::Published) -> core::Published {
 
 pub(crate) fn beats_out(beats: impl IntoIterator<Item = call::Beat>) -> heartbeat::Beats {
     let Beats { users, devices, signs } = beats.into_iter().collect();
-    let sign_out = |sign: Sign| heartbeat::Sign { kind: kind_out(sign.kind), active: sign.active };
+    let sign_out = |sign: BeatDetails| heartbeat::Sign { kind: kind_out(sign.kind), active: sign.active };
     heartbeat::Beats {
         users: ids_out(users),
         devices: ids_out(devices),
@@ -123,7 +123,7 @@ pub(crate) fn departure_out(departure: call::Departure) -> heartbeat::Departure 
 }
 
 pub(crate) fn choice_request_out(choice_request: call::ChoiceRequest) -> heartbeat::ChoiceRequest {
-    let words = |words: Words| heartbeat::Words { text: words.text, emoji: words.emoji };
+    let words = |words: NoteContent| heartbeat::Words { text: words.text, emoji: words.emoji };
     heartbeat::ChoiceRequest {
         user: choice_request.user.into_string(),
         stance: stance_out(choice_request.stance),
@@ -136,8 +136,8 @@ pub(crate) fn standing_in(standing: heartbeat::Standing) -> call::Standing {
     call::Standing { state: state_in(standing.state), version: standing.version, next_beat_ms: standing.next_beat_ms }
 }
 
-pub(crate) fn chosen_in(chosen: heartbeat::Chosen) -> call::Chosen {
-    call::Chosen { standing: standing_in(chosen.standing), choice: choice_in(chosen.choice) }
+pub(crate) fn chosen_in(chosen: heartbeat::Chosen) -> call::ChoiceResult {
+    call::ChoiceResult { standing: standing_in(chosen.standing), choice: choice_in(chosen.choice) }
 }
 
 /// What is visible; none: hidden. Whom it is about follows from the order.

@@ -1,6 +1,6 @@
 //! The trigger to `heartbeat`: beats, departures, and what people choose for themselves.
 
-use rollcall_api::call::{Beat, Call, ChoiceRequest, Chosen, Departure, Standing};
+use rollcall_api::call::{Beat, Call, ChoiceRequest, ChoiceResult, Departure, Standing};
 use rollcall_api::{Function, responses};
 use rollcall_core::Error;
 
@@ -54,7 +54,7 @@ pub(crate) async fn leave_many(departures: Vec<Departure>) -> Result<Vec<Result<
     answers_in(wit::leave_many(departures).await, |standing| Ok(standing_in(standing)))
 }
 
-async fn choose_many(choice_requests: Vec<ChoiceRequest>) -> Result<Vec<Result<Chosen, Error>>, Error> {
+async fn choose_many(choice_requests: Vec<ChoiceRequest>) -> Result<Vec<Result<ChoiceResult, Error>>, Error> {
     let choice_requests = choice_requests.into_iter().map(choice_request_out).collect();
     answers_in(wit::choose_many(choice_requests).await, |chosen| Ok(chosen_in(chosen)))
 }

@@ -165,7 +165,7 @@ fn status_has_optional_note() {
     };
     let busy = chosen(r#"{"choice":"busy","text":"lunch","emoji":"🍜","for_s":3600}"#);
     assert_eq!((busy.stance, busy.for_s), (Stance::Busy, Some(3600)));
-    assert_eq!(busy.note, Some(Words { text: "lunch".into(), emoji: "🍜".into() }));
+    assert_eq!(busy.note, Some(NoteContent { text: "lunch".into(), emoji: "🍜".into() }));
     assert_eq!(chosen(r#"{"choice":"invisible","text":"","for_s":null}"#).note, None);
     assert_eq!(chosen(r#"{"choice":"auto","emoji":"👩‍❤️‍💋‍👨"}"#).note.unwrap().text, "");
 }

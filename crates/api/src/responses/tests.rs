@@ -50,14 +50,14 @@ fn leave_response_has_no_next_beat() {
 fn status_response_shows_stored_choice() {
     let note = Note { text: "lunch".into(), emoji: "🍜".into(), until: Some(Time(5)) };
     let choice = Choice { stance: Stance::Busy, at: Time(1), until: Some(Time(5)), note: Some(note) };
-    let chosen = Chosen { standing: Standing { state: State::Busy, ..STANDING }, choice };
+    let chosen = ChoiceResult { standing: Standing { state: State::Busy, ..STANDING }, choice };
     let expected = concat!(
         r#"{"user":"bob","state":"busy","version":1700000000000000,"choice":"busy","until":5,"#,
         r#""note":{"text":"lunch","emoji":"🍜","until":5}}"#
     );
     assert_eq!(text(&status(&user("bob"), &chosen)), expected);
     let choice = Choice { stance: Stance::Auto, at: Time(1), until: None, note: None };
-    let reply = value(&status(&user("bob"), &Chosen { choice, ..chosen }));
+    let reply = value(&status(&user("bob"), &ChoiceResult { choice, ..chosen }));
     assert_eq!((&reply["choice"], &reply["until"], &reply["note"]), (&json!("auto"), &Value::Null, &Value::Null));
 }
 

@@ -1,7 +1,7 @@
 //! Whatever happens to a person, in whatever order: what the rules make of it is what the model says.
 
 use proptest::prelude::*;
-use rollcall_core::choose::{Wish, Words, choose};
+use rollcall_core::choose::{NoteContent, Wish, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
 use rollcall_core::heartbeat::{Found, moves};
@@ -96,7 +96,7 @@ impl Life {
                 }
             }
             Step::Happens(Happening::Chose { stance, lasts, note }) => {
-                let words = note.map(|note| Words { text: note.to_string(), emoji: String::new() });
+                let words = note.map(|note| NoteContent { text: note.to_string(), emoji: String::new() });
                 let wish = Wish { stance: *stance, lasts: lasts.map(Span), words };
                 let (_, decision) = choose(&self.session, &self.moment(), &RULES, &wish);
                 self.history.add(self.now, Happening::Chose { stance: *stance, lasts: *lasts, note: *note });

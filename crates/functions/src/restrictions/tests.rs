@@ -60,19 +60,19 @@ impl Policy for Town {
             Page { changes, next, cursor, salt: 9 }
         })
     }
-    async fn since(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+    async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         self.answer(|| {
             let log = self.log.borrow();
             let Some(from) = cursor.first().map(|from| *from as usize) else {
-                return Followed::Changes(Vec::new(), vec![log.len() as u64]);
+                return ChangesSince::Changes(Vec::new(), vec![log.len() as u64]);
             };
             if from < self.forgotten.get() || from > log.len() {
-                return Followed::Gap;
+                return ChangesSince::Gap;
             }
             let limit = limit.max(64) as usize;
             let changes: Vec<Change> = log.iter().skip(from).take(limit).cloned().collect();
             let after = (from + changes.len()) as u64;
-            Followed::Changes(changes, vec![after])
+            ChangesSince::Changes(changes, vec![after])
         })
     }
     async fn apply_many(&self, changes: Vec<Change>) -> Result<Vec<Result<(), Error>>, Error> {
@@ -118,7 +118,7 @@ fn refresh(policy_cache: &PolicyCache, town: &Town) -> Freshness {
 fn warm(town: &Town) -> PolicyCache {
     let policy_cache = PolicyCache::default();
     while refresh(&policy_cache, town).more {}
-    assert_eq!(refresh(&policy_cache, town).standing, Standing::Warm);
+    assert_eq!(refresh(&policy_cache, town).state, CacheState::Warm);
     policy_cache
 }
 
@@ -157,7 +157,7 @@ fn half_of_a_policy_is_never_answered_from() {
             [Ruling::Restricted, Ruling::Allowed]
         );
         let from_memory = town.asked_exactly.get() == asked;
-        assert_eq!(from_memory, loading.standing == Standing::Warm);
+        assert_eq!(from_memory, loading.state == CacheState::Warm);
         if from_memory {
             break;
         }
@@ -186,13 +186,13 @@ fn what_invalidations_is_told_once_and_from_the_first_call_on() {
     let policy_cache = PolicyCache::default();
     // It may not load yet.
     let first = now(policy_cache.refresh(&town, 8, 0)).unwrap();
-    assert_eq!((first.standing, first.more), (Standing::Cold, false));
+    assert_eq!((first.state, first.more), (CacheState::Cold, false));
     assert_eq!(first.invalidated, [Invalidation::Everybody], "what was before nobody knows");
     town.change(block("bob", "alice"));
     let second = now(policy_cache.refresh(&town, 8, 0)).unwrap();
     assert_eq!(second.invalidated, [Invalidation::Pair(user("bob"), user("alice"))], "though it holds nothing");
     // While it loads, too.
-    assert_eq!(refresh(&policy_cache, &town).standing, Standing::Loading);
+    assert_eq!(refresh(&policy_cache, &town).state, CacheState::Loading);
     town.change(Change::SetPrivacy(user("eve"), Privacy { presence: Audience::Nobody, ..Privacy::default() }));
     assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Subject(user("eve"))]);
     while refresh(&policy_cache, &town).more {}
@@ -216,7 +216,7 @@ fn a_gap_is_noticed_and_repaired() {
     (0..5).for_each(|number| town.change(restrict(&format!("user-{number}"))));
     town.forgotten.set(4);
     let lost = refresh(&policy_cache, &town);
-    assert_eq!((lost.standing, lost.more, lost.invalidated), (Standing::Cold, true, vec![Invalidation::Everybody]));
+    assert_eq!((lost.state, lost.more, lost.invalidated), (CacheState::Cold, true, vec![Invalidation::Everybody]));
     // Between its losing track and its hearing again something changes, which it cannot tell apart.
     town.change(block("bob", "alice"));
     assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Everybody]);
@@ -231,12 +231,12 @@ fn a_gap_while_it_loads_begins_anew() {
     let town = Town::default();
     (0..9).for_each(|number| town.change(restrict(&format!("user-{number}"))));
     let policy_cache = PolicyCache::default();
-    assert_eq!(refresh(&policy_cache, &town).standing, Standing::Loading);
+    assert_eq!(refresh(&policy_cache, &town).state, CacheState::Loading);
     town.change(restrict("late"));
     town.forgotten.set(10);
     assert_eq!(refresh(&policy_cache, &town).invalidated, [Invalidation::Everybody]);
     while refresh(&policy_cache, &town).more {}
-    assert_eq!(refresh(&policy_cache, &town).standing, Standing::Warm);
+    assert_eq!(refresh(&policy_cache, &town).state, CacheState::Warm);
     town.away.set(true);
     assert_eq!(rulings(&policy_cache, &town, "a", &["late", "user-8"]).unwrap(), [Ruling::Restricted; 2]);
 }
@@ -251,7 +251,7 @@ fn what_does_not_fit_is_asked_of_the_store_and_still_invalidations() {
     while freshness.more {
         freshness = now(policy_cache.refresh(&town, 8, small)).unwrap();
     }
-    assert_eq!((freshness.standing, freshness.bytes), (Standing::TooLarge, 0));
+    assert_eq!((freshness.state, freshness.bytes), (CacheState::TooLarge, 0));
     assert_eq!(rulings(&policy_cache, &town, "a", &["user-0", "b"]).unwrap(), [Ruling::Restricted, Ruling::Allowed]);
     town.change(block("bob", "alice"));
     let invalidated = now(policy_cache.refresh(&town, 8, small)).unwrap().invalidated;
@@ -268,7 +268,7 @@ fn a_store_that_is_away_changes_nothing() {
     assert_eq!(now(policy_cache.apply(&town, vec![Ok(restrict("eve"))])), Err(Error::Unavailable(7)));
     town.away.set(false);
     let back = refresh(&policy_cache, &town);
-    assert_eq!((back.standing, back.invalidated.len()), (Standing::Warm, 1));
+    assert_eq!((back.state, back.invalidated.len()), (CacheState::Warm, 1));
     assert_eq!(rulings(&policy_cache, &town, "alice", &["bob"]).unwrap(), [Ruling::Blocked]);
 }
 

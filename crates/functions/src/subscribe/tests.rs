@@ -84,7 +84,7 @@ impl Town {
         (self, self, self)
     }
 
-    fn open(&self, viewer: Option<UserId>, names: &[&str]) -> Vec<Result<Place, Error>> {
+    fn open(&self, viewer: Option<UserId>, names: &[&str]) -> Vec<Result<InitialPresence, Error>> {
         now(open(self.platform(), &RULES, viewer, 0, asked(names))).unwrap()
     }
 

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use rollcall_core::{DeviceId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, RestrictionCheck, Sessions, Shards, Touch, Touched,
-    Touches, Trace, Visibility,
+    Archive, Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Loaded, RestrictionCheck, Sessions, Shards,
+    Touch, Touched, Touches, Visibility,
 };
 
 use crate::random::Random;
@@ -126,10 +126,10 @@ impl Future for Pause {
 
 impl Sessions for Client {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
-        let touch = |(user, device, trace): (&str, &str, Trace)| Touch {
+        let touch = |(user, device, event): (&str, &str, DeviceEvent)| Touch {
             user: UserId::parse(user).unwrap(),
             device: DeviceId::parse(device).unwrap(),
-            trace,
+            event,
         };
         let touches: Vec<Touch> = touches.iter().map(touch).collect();
         let failing: Vec<bool> = touches.iter().map(|_| self.fails_for_item()).collect();
@@ -138,7 +138,7 @@ impl Sessions for Client {
             let mut found = Vec::with_capacity(touches.len());
             for (touch, fails) in touches.iter().zip(failing) {
                 found.push(if fails { Err(AWAY) } else { Ok(store.touch(touch)) });
-                if is_whole && matches!(touch.trace, Trace::Beat { active: true, .. }) {
+                if is_whole && matches!(touch.event, DeviceEvent::Beat { active: true, .. }) {
                     let now = store.now;
                     store.witness.clear(now, index(&touch.user));
                 }

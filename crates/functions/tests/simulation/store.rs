@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{Device, Moment, Next, OutageGrace, Revision, Session, Stance, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Eviction, LastSeenEntry, Shards, Touch, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Shards, Touch};
 
 use crate::witness::Witness;
 
@@ -93,7 +93,7 @@ impl Store {
     pub(crate) fn touch(&mut self, touch: &Touch) -> Found {
         let user = index(&touch.user);
         let found = self.sessions[user].as_ref().map_or_else(nothing_found, found);
-        let is_beat = matches!(touch.trace, Trace::Beat { .. });
+        let is_beat = matches!(touch.event, DeviceEvent::Beat { .. });
         let has_device = |session: &Session| session.devices.iter().any(|d| d.id == touch.device);
         let knows_device = self.sessions[user].as_ref().is_some_and(has_device);
         if !is_beat && !knows_device {
@@ -110,8 +110,8 @@ impl Store {
             self.witness.suspect(now, user);
         }
         let person = self.witness.person(user);
-        match (touch.trace, before) {
-            (Trace::Beat { kind, active, alive_for }, before) => {
+        match (touch.event, before) {
+            (DeviceEvent::Beat { kind, active, alive_for }, before) => {
                 let active_at = if active { Some(now) } else { before.and_then(|device| device.active_at) };
                 let id = touch.device.clone();
                 session.devices.push(Device { id, kind, beat_at: now, active_at, expires_at: now + alive_for });
@@ -120,18 +120,18 @@ impl Store {
                 }
                 person.beat(now, &touch.device, active, alive_for);
             }
-            (Trace::Dropped(grace), Some(device)) => {
+            (DeviceEvent::Dropped(grace), Some(device)) => {
                 let expires_at = device.expires_at.min(now + grace);
                 session.devices.push(Device { expires_at, ..device });
                 person.dropped(now, &touch.device, grace, outage_grace);
             }
-            (Trace::Logout, Some(device)) => {
+            (DeviceEvent::Logout, Some(device)) => {
                 if broken != Some(Broken::LogoutForgetsBeat) {
                     session.devices.push(Device { expires_at: Time(0), active_at: None, ..device });
                 }
                 person.logout(&touch.device);
             }
-            (Trace::Dropped(_) | Trace::Logout, None) => {}
+            (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => {}
         }
         self.dirty.push(user);
         found

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rollcall_core::policy::{Change, MAX_LISTED, MAX_SUBJECTS, Relation, number_of};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page, Policy};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page, Policy};
 
 use super::{RedisStore, bounded};
 use crate::keyspace::{
@@ -37,7 +37,7 @@ impl<T: Transport> Policy for RedisStore<T> {
         self.page(page).await
     }
 
-    async fn since(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+    async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         self.follow(cursor, limit).await
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rollcall_core::Error;
 use rollcall_core::policy::{Change, Numbers};
-use rollcall_functions::capabilities::{Cursor, Followed, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, Page};
 
 use super::RedisStore;
 use crate::keyspace::{
@@ -94,13 +94,13 @@ impl<T: Transport> RedisStore<T> {
         Ok(Found { cursor, counts, values })
     }
 
-    pub(crate) async fn follow(&self, mut cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+    pub(crate) async fn follow(&self, mut cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         let groups = self.keys().groups();
         if cursor.is_empty() {
-            return Ok(Followed::Changes(Vec::new(), self.find(&Part::Nothing).await?.cursor));
+            return Ok(ChangesSince::Changes(Vec::new(), self.find(&Part::Nothing).await?.cursor));
         }
         if cursor.len() != groups as usize {
-            return Ok(Followed::Gap);
+            return Ok(ChangesSince::Gap);
         }
         let limit = (limit / groups).max(LEAST);
         let mut batch = Batch::default();
@@ -115,12 +115,12 @@ impl<T: Transport> RedisStore<T> {
                     entries.extend(more);
                     *place = end;
                 }
-                Read::Gap => return Ok(Followed::Gap),
+                Read::Gap => return Ok(ChangesSince::Gap),
             }
         }
         let pages: Vec<u32> = pages_of(entries.iter()).into_iter().collect();
         let mut restricted = self.numbers(&pages).await?;
-        Ok(Followed::Changes(changes_of(entries, |page| restricted.remove(&page)), cursor))
+        Ok(ChangesSince::Changes(changes_of(entries, |page| restricted.remove(&page)), cursor))
     }
 
     /// Everything that the people of these buckets set.

@@ -5,7 +5,7 @@
 //! `docs/adr/0011-deadline-cache.md`.
 
 use rollcall_core::{Error, Time};
-use rollcall_functions::capabilities::{Touched, Touches, Trace};
+use rollcall_functions::capabilities::{Touched, Touches, DeviceEvent};
 
 use super::{RedisStore, bounded};
 use crate::keyspace::{Deadline, Finding, Garbled, Sent, Touching, decode_found};
@@ -73,8 +73,8 @@ impl<T: Transport> RedisStore<T> {
             let deadline = if known { Deadline::Trusted } else { Deadline::Set };
             let touching = Touching { user, device, trace };
             let ends = match trace {
-                Trace::Beat { alive_for, .. } => Some(time + alive_for),
-                Trace::Dropped(_) | Trace::Logout => None,
+                DeviceEvent::Beat { alive_for, .. } => Some(time + alive_for),
+                DeviceEvent::Dropped(_) | DeviceEvent::Logout => None,
             };
             let sent_as = batch.add(user, keys.shard_of(user), |to| keys.touch(to, touching, at, deadline));
             sent.push(Touch { user, device, ends, sent: sent_as });

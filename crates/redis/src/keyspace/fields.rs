@@ -45,7 +45,7 @@ const NONE: &str = "-";
 pub(crate) const NOTHING_FOUND: Found =
     Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 
-/// Words for an enum's values, in both directions by one list, so that none is left out of one.
+/// NoteContent for an enum's values, in both directions by one list, so that none is left out of one.
 macro_rules! words {
     ($kind:ident, $to:ident, $from:ident { $($name:ident = $word:literal),+ }) => {
         pub(crate) fn $to(value: $kind) -> &'static str {

@@ -11,7 +11,7 @@
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{MAX_DEVICES, Span, Time};
-use rollcall_functions::capabilities::Trace;
+use rollcall_functions::capabilities::DeviceEvent;
 
 use crate::keyspace::command::Commands;
 use crate::keyspace::commit::Stamped;
@@ -102,13 +102,13 @@ pub struct Touching<'a> {
     /// Which of them.
     pub device: &'a str,
     /// What happened to it.
-    pub trace: Trace,
+    pub event: DeviceEvent,
 }
 
 impl Keyspace {
     /// Adds the commands of one touch; a departure always sees to its deadline.
     pub fn touch(&self, to: &mut Commands, touch: Touching<'_>, at: Stamped, deadline: Deadline) -> Sent {
-        let Touching { user, device, trace } = touch;
+        let Touching { user, device, event } = touch;
         let departure = |to: &mut Commands, grace: Option<Span>| {
             self.evalsha(to, Script::Depart, 2).key(self.user(user)).key(self.due(self.shard_of(user)));
             to.text(user).text(device).number(at.stamp).number(at.now().0);
@@ -118,10 +118,10 @@ impl Keyspace {
             };
             Sent::Departure
         };
-        match trace {
-            Trace::Dropped(grace) => departure(to, Some(grace)),
-            Trace::Logout => departure(to, None),
-            Trace::Beat { kind, active, alive_for } => {
+        match event {
+            DeviceEvent::Dropped(grace) => departure(to, Some(grace)),
+            DeviceEvent::Logout => departure(to, None),
+            DeviceEvent::Beat { kind, active, alive_for } => {
                 let key = self.user(user);
                 if deadline == Deadline::Set {
                     self.leave_due(to, user, at.now() + alive_for);
@@ -162,10 +162,10 @@ mod tests {
 
     const AT: Stamped = Stamped { now_us: 1_700_000_000_000_999, stamp: 42 };
 
-    fn sent(trace: Trace, deadline: Deadline) -> (Sent, Vec<String>) {
+    fn sent(event: DeviceEvent, deadline: Deadline) -> (Sent, Vec<String>) {
         let keys = Keyspace::new("rc", 256).unwrap();
         let mut commands = Commands::default();
-        let sent = keys.touch(&mut commands, Touching { user: "bob", device: "web-1", trace }, AT, deadline);
+        let sent = keys.touch(&mut commands, Touching { user: "bob", device: "web-1", event }, AT, deadline);
         let text = |command: crate::keyspace::Command<'_>| {
             command.args().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect::<Vec<_>>().join("|")
         };
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_beat_is_three_plain_commands() {
-        let beat = |active| Trace::Beat { kind: DeviceKind::Web, active, alive_for: Span::seconds(45) };
+        let beat = |active| DeviceEvent::Beat { kind: DeviceKind::Web, active, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat(true), Deadline::Set);
         assert_eq!(sent_as, Sent::Beat { deadline: Deadline::Set });
         assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.found_at()), (3, Some(1), 2));
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_beat_that_trusts_its_deadline_is_the_same_without_it() {
-        let beat = Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
+        let beat = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat, Deadline::Trusted);
         assert_eq!(commands, sent(beat, Deadline::Set).1[1..]);
         assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.found_at()), (2, Some(0), 1));
@@ -201,14 +201,14 @@ mod tests {
 
     #[test]
     fn a_departure_is_one_script() {
-        let (sent_as, commands) = sent(Trace::Dropped(Span(5)), Deadline::Trusted);
+        let (sent_as, commands) = sent(DeviceEvent::Dropped(Span(5)), Deadline::Trusted);
         assert_eq!((sent_as, sent_as.written_at(), commands.len()), (Sent::Departure, None, 1));
         assert!(commands[0].starts_with("EVALSHA|"), "{commands:?}");
         assert!(
             commands[0].ends_with("|2|rc:{111}:user:bob|rc:{111}:due|bob|web-1|42|1700000000000|5"),
             "{commands:?}"
         );
-        assert!(sent(Trace::Logout, Deadline::Set).1[0].ends_with("|1700000000000|-"));
+        assert!(sent(DeviceEvent::Logout, Deadline::Set).1[0].ends_with("|1700000000000|-"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use redis::Value;
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, Moment, OutageGrace, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Cursor, Eviction, Followed, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
+    Archive, Commit, Cursor, Eviction, ChangesSince, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
     Touched, Touches,
 };
 use rollcall_store::{Answer, Clock, LastSeen, Outcomes, Policies, Store};
@@ -396,7 +396,7 @@ impl Policies for Redis {
     fn snapshot(&self, page: u32) -> Answer<'_, Page> {
         Box::pin(self.store.snapshot(page))
     }
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         Box::pin(self.store.since(cursor, limit))
     }
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{ConversationId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Cursor, Eviction, Followed, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
-    Touched, Touches, Typing, TypingSignal, Typist,
+    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions,
+    Shards, Touched, Touches, Typing, TypingSignal, Typist,
 };
 use rollcall_redis::native::Redis;
 use rollcall_redis::{Probing, RedisStore};
@@ -64,7 +64,7 @@ impl Policies for OnPlatform {
     fn snapshot(&self, page: u32) -> Answer<'_, Page> {
         Box::pin(self.platform.snapshot(page))
     }
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         Box::pin(self.platform.since(cursor, limit))
     }
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rollcall_core::{DeviceKind, OutageGrace, Rules, Span, State, Time};
-use rollcall_functions::capabilities::{Loaded, Sessions, Shards, Touch, Touches, Trace};
+use rollcall_functions::capabilities::{DeviceEvent, Loaded, Sessions, Shards, Touch, Touches};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep::sweep;
 use rollcall_redis::Keyspace;
@@ -71,11 +71,11 @@ pub(crate) async fn beat_once(platform: &impl Sessions, rules: &Rules) {
     assert!(standings.iter().all(Result::is_ok), "{standings:?}");
 }
 
-pub(crate) fn traced(traces: &[Trace]) -> Touches {
-    traces.iter().map(|trace| Touch { user: user("bob"), device: device("web-1"), trace: *trace }).collect()
+pub(crate) fn traced(events: &[DeviceEvent]) -> Touches {
+    events.iter().map(|event| Touch { user: user("bob"), device: device("web-1"), event: *event }).collect()
 }
 
-pub(crate) const BEAT: Trace = Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: OUTAGE_GRACE };
+pub(crate) const BEAT: DeviceEvent = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: OUTAGE_GRACE };
 
 #[tokio::test]
 async fn where_nobody_ever_was_nobody_is_pardoned() {
@@ -234,7 +234,7 @@ async fn a_server_that_forgot_its_scripts_is_given_them_and_whatever_is_about_on
     let server = start();
     let platform = platform(&server.url());
     load(&platform).await;
-    let traces = traced(&[BEAT, Trace::Logout, BEAT, Trace::Logout, BEAT]);
+    let events = traced(&[BEAT, DeviceEvent::Logout, BEAT, DeviceEvent::Logout, BEAT]);
     for _ in 0..3 {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
         let touching = async |platform: &RedisStore<Probing<TestWire>>| {

@@ -9,7 +9,7 @@ use rollcall_core::settle::Decision;
 use rollcall_core::{
     Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Next, Note, Published, Revision, Session, Span, State, Time,
 };
-use rollcall_functions::capabilities::Trace;
+use rollcall_functions::capabilities::DeviceEvent;
 use smallvec::SmallVec;
 
 use super::id::Id;
@@ -145,14 +145,14 @@ impl Entry {
 
     /// Leaves a trace, and leaves the session due no later than when the trace ends, so that one that was recorded but
     /// never published is found by the sweep. It never moves a deadline away: looking too early is harmless.
-    pub(super) fn touch(&mut self, device: &str, trace: Trace, when: When) {
+    pub(super) fn touch(&mut self, device: &str, event: DeviceEvent, when: When) {
         let known = self.devices.iter_mut().find(|trail| trail.id.is(device));
-        match (trace, known) {
-            (Trace::Beat { kind, active, alive_for }, Some(trail)) => {
+        match (event, known) {
+            (DeviceEvent::Beat { kind, active, alive_for }, Some(trail)) => {
                 trail.beat(kind, active, alive_for, when.now);
                 self.be_due_by(when.now + alive_for);
             }
-            (Trace::Beat { kind, active, alive_for }, None) => {
+            (DeviceEvent::Beat { kind, active, alive_for }, None) => {
                 self.make_room(when.dead_by);
                 self.devices.push(Trail {
                     id: Id::new(device),
@@ -163,15 +163,15 @@ impl Entry {
                 });
                 self.be_due_by(when.now + alive_for);
             }
-            (Trace::Dropped(grace), Some(trail)) => {
+            (DeviceEvent::Dropped(grace), Some(trail)) => {
                 trail.expires_at = trail.expires_at.min(when.now + grace);
                 self.be_due_by(when.now + grace);
             }
-            (Trace::Logout, Some(trail)) => {
+            (DeviceEvent::Logout, Some(trail)) => {
                 trail.log_out();
                 self.be_due_by(when.now);
             }
-            (Trace::Dropped(_) | Trace::Logout, None) => {}
+            (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => {}
         }
     }
 

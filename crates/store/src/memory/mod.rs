@@ -151,12 +151,12 @@ impl Memory {
 
     /// Leaves traces: [`Store::touch_many`] without waiting.
     pub fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
-        bounded(&touches.traces)?;
+        bounded(&touches.events)?;
         let moment = self.moment();
         let when = When { now: moment.now, dead_by: moment.surely_dead_by() };
-        let mut found = Vec::with_capacity(touches.traces.len());
-        let touches = touches.iter().map(|(user, device, trace)| (user, (device, trace)));
-        self.visit(touches, |shard, key, (device, trace)| found.push(Ok(shard.touch(key, device, trace, when))));
+        let mut found = Vec::with_capacity(touches.events.len());
+        let touches = touches.iter().map(|(user, device, event)| (user, (device, event)));
+        self.visit(touches, |shard, key, (device, event)| found.push(Ok(shard.touch(key, device, event, when))));
         Ok(Touched { now: moment.now, found })
     }
 

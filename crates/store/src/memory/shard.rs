@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{Moment, Next, Revision, Session, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Eviction, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction};
 
 use super::Listener;
 use super::entry::{Entry, When};
@@ -109,14 +109,14 @@ impl Shard {
     }
 
     /// Leaves a trace and answers with what it found.
-    pub(super) fn touch(&self, key: Key<'_>, device: &str, trace: Trace, when: When) -> Found {
+    pub(super) fn touch(&self, key: Key<'_>, device: &str, event: DeviceEvent, when: When) -> Found {
         let mut people = self.people.lock();
         let tick = people.tick();
         let place = people.find(key);
         if let Some((place, entry)) = place.and_then(|place| Some((place, people.at_mut(place)?))) {
             let (found, before) = (entry.found(), entry.next);
             entry.tick = tick;
-            entry.touch(device, trace, when);
+            entry.touch(device, event, when);
             let after = entry.next;
             // In the steady state the deadline is the settler's business, and there is only the entry to write.
             if before != after {
@@ -127,7 +127,7 @@ impl Shard {
         }
         let mut entry = Entry::new(key.name);
         entry.tick = tick;
-        entry.touch(device, trace, when);
+        entry.touch(device, event, when);
         // A departure of somebody who is not here leaves nothing behind.
         if !entry.is_idle() {
             people.insert(key, entry);

@@ -6,7 +6,7 @@ pub(crate) mod wire;
 
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page};
 use tokio::sync::watch;
 
 use crate::Answer;
@@ -22,7 +22,7 @@ pub trait Policies: Send + Sync + 'static {
     /// One page of everything; the first is 0.
     fn snapshot(&self, page: u32) -> Answer<'_, Page>;
     /// What changed since the cursor, about so many changes at most. An empty cursor asks where the logs stand.
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed>;
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince>;
     /// Makes changes, in order; how each ended. At most 1,024.
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>>;
     /// Moves when something may have changed, here or elsewhere: a hint that may be lost, so whoever follows also looks by

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS};
-use rollcall_functions::capabilities::{Cursor, Followed};
+use rollcall_functions::capabilities::{ChangesSince, Cursor};
 use rollcall_store::Policies;
 use tokio::sync::watch;
 
@@ -26,7 +26,7 @@ pub(crate) async fn nothing_is_a_snapshot_of_nothing(subject: Subject) {
 pub(crate) async fn an_empty_cursor_asks_where_the_logs_stand(subject: Subject) {
     let policies = &*subject.policies;
     let here = async || match policies.since(Cursor::new(), 1).await.unwrap() {
-        Followed::Changes(nothing, cursor) if nothing.is_empty() => cursor,
+        ChangesSince::Changes(nothing, cursor) if nothing.is_empty() => cursor,
         other => panic!("{other:?}"),
     };
     let start = here().await;
@@ -241,7 +241,7 @@ pub(crate) async fn a_small_limit_loses_nothing(subject: Subject) {
         let (told, _) = changes_since(policies, &cursor, limit).await;
         assert_eq!(by_owner(&told), by_owner(&changes), "limit {limit}");
     }
-    let Followed::Changes(first, _) = policies.since(cursor, 100).await.unwrap() else { panic!("a gap") };
+    let ChangesSince::Changes(first, _) = policies.since(cursor, 100).await.unwrap() else { panic!("a gap") };
     assert!(first.len() < changes.len(), "{} at once", first.len());
 }
 
@@ -255,9 +255,9 @@ pub(crate) async fn a_cursor_that_nobody_handed_out_is_a_gap(subject: Subject) {
         let longer: Vec<u64> = cursor.iter().copied().chain([0]).collect();
         let future: Vec<u64> = cursor.iter().map(|place| place + 1_000_000_000).collect();
         for wrong in [longer, future] {
-            assert_eq!(policies.since(wrong.clone(), 100).await, Ok(Followed::Gap), "{wrong:?}, filled: {filled}");
+            assert_eq!(policies.since(wrong.clone(), 100).await, Ok(ChangesSince::Gap), "{wrong:?}, filled: {filled}");
         }
-        assert_eq!(policies.since(cursor.clone(), 100).await, Ok(Followed::Changes(Vec::new(), cursor)));
+        assert_eq!(policies.since(cursor.clone(), 100).await, Ok(ChangesSince::Changes(Vec::new(), cursor)));
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation, number_of};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings};
 use rollcall_store::Policies;
 
 use model::Model;
@@ -189,16 +189,16 @@ pub(crate) async fn changes_since(policies: &dyn Policies, cursor: &Cursor, limi
     let (mut all, mut cursor) = (Vec::new(), cursor.clone());
     loop {
         match policies.since(cursor.clone(), limit).await.unwrap() {
-            Followed::Changes(changes, after) if changes.is_empty() => {
+            ChangesSince::Changes(changes, after) if changes.is_empty() => {
                 assert_eq!(after, cursor, "nothing came, so nothing moves");
                 return (all, cursor);
             }
-            Followed::Changes(changes, after) => {
+            ChangesSince::Changes(changes, after) => {
                 assert_ne!(after, cursor, "{changes:?} would come again");
                 all.extend(changes);
                 cursor = after;
             }
-            Followed::Gap => panic!("a gap after {cursor:?}"),
+            ChangesSince::Gap => panic!("a gap after {cursor:?}"),
         }
     }
 }

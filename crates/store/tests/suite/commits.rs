@@ -1,7 +1,7 @@
 //! Commits: all or nothing, and only if nothing came between.
 
 use rollcall_core::{Next, Note, Revision, Session, Span, Stance, State};
-use rollcall_functions::capabilities::{Commit, Committed, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent};
 
 use super::{Subject, beat, choice, commit, load, now, publish, settle, touch, touch_one, traced, user, wait_for};
 
@@ -51,8 +51,8 @@ pub(crate) async fn a_commit_leaves_what_it_does_not_name(subject: impl Subject)
 pub(crate) async fn pruning_drops_exactly_those_expired_by_then(subject: impl Subject) {
     let store = subject.store();
     let lasting = |on, ms| {
-        let trace = Trace::Beat { kind: rollcall_core::DeviceKind::Web, active: true, alive_for: Span(ms) };
-        traced("bob", on, trace)
+        let event = DeviceEvent::Beat { kind: rollcall_core::DeviceKind::Web, active: true, alive_for: Span(ms) };
+        traced("bob", on, event)
     };
     let touches = vec![lasting("before", 99), lasting("then", 100), lasting("after", 101)];
     let at = touch(&*store, touches).await.now;
@@ -71,8 +71,8 @@ pub(crate) async fn a_touch_between_load_and_commit_makes_it_stale(subject: impl
     for between in [
         beat("bob", "web-1"),
         beat("bob", "web-2"),
-        traced("bob", "web-1", Trace::Dropped(Span(5))),
-        traced("bob", "web-1", Trace::Logout),
+        traced("bob", "web-1", DeviceEvent::Dropped(Span(5))),
+        traced("bob", "web-1", DeviceEvent::Logout),
     ] {
         let revision = load(&*store, "bob").await.revision;
         touch_one(&*store, between).await;

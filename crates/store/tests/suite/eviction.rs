@@ -1,7 +1,7 @@
 //! Dropping cold sessions, and what must not come back with the next one.
 
 use rollcall_core::{Next, Revision, Session, Span, State};
-use rollcall_functions::capabilities::{Committed, Eviction, Trace};
+use rollcall_functions::capabilities::{Committed, DeviceEvent, Eviction};
 
 use super::{
     ALIVE_FOR, Subject, beat, commit, due, evict, evictable, load, now, publish, settle, touch_one, traced, user,
@@ -77,7 +77,7 @@ pub(crate) async fn a_decision_on_an_absence_is_stale_once_a_life_came_and_went(
     subject.advance(Span(3));
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", publish(State::Online, at)).await;
-    touch_one(&*store, traced("bob", "web-1", Trace::Logout)).await;
+    touch_one(&*store, traced("bob", "web-1", DeviceEvent::Logout)).await;
     subject.advance(ALIVE_FOR);
     let revision = load(&*store, "bob").await.revision;
     assert_eq!(evict(&*store, "bob", revision).await, Committed::Applied);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rollcall_core::settle::Decision;
 use rollcall_core::{DeviceId, DeviceKind, Next, Published, Revision, Session, Span, Stance, State, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Eviction, Shards, Touch, Touched, Trace};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Shards, Touch, Touched};
 use rollcall_store::Store;
 
 /// A fresh store, a clock that the test moves, and a record of everything that is published.
@@ -111,15 +111,15 @@ pub(crate) fn device(name: &str) -> DeviceId {
 }
 
 pub(crate) fn beat(name: &str, on: &str) -> Touch {
-    traced(name, on, Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR })
+    traced(name, on, DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR })
 }
 
 pub(crate) fn idle_beat(name: &str, on: &str) -> Touch {
-    traced(name, on, Trace::Beat { kind: DeviceKind::Web, active: false, alive_for: ALIVE_FOR })
+    traced(name, on, DeviceEvent::Beat { kind: DeviceKind::Web, active: false, alive_for: ALIVE_FOR })
 }
 
-pub(crate) fn traced(name: &str, on: &str, trace: Trace) -> Touch {
-    Touch { user: user(name), device: device(on), trace }
+pub(crate) fn traced(name: &str, on: &str, event: DeviceEvent) -> Touch {
+    Touch { user: user(name), device: device(on), event }
 }
 
 pub(crate) async fn touch(store: &dyn Store, touches: Vec<Touch>) -> Touched {

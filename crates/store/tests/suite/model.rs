@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rollcall_core::settle::Decision;
 use rollcall_core::{Device, DeviceKind, Next, Revision, Session, Span, Stance, State, Time};
-use rollcall_functions::capabilities::{Committed, Touch, Trace};
+use rollcall_functions::capabilities::{Committed, DeviceEvent, Touch};
 use rollcall_store::Store;
 
 use super::{
@@ -21,10 +21,10 @@ impl Model {
     fn touch(&mut self, touch: &Touch, now: Time) {
         let session = self.0.entry(touch.user.to_string()).or_default();
         let is_known = session.devices.iter().any(|device| device.id == touch.device);
-        let end = match touch.trace {
-            Trace::Beat { alive_for, .. } => Some(now + alive_for),
-            Trace::Dropped(grace) => is_known.then_some(now + grace),
-            Trace::Logout => is_known.then_some(now),
+        let end = match touch.event {
+            DeviceEvent::Beat { alive_for, .. } => Some(now + alive_for),
+            DeviceEvent::Dropped(grace) => is_known.then_some(now + grace),
+            DeviceEvent::Logout => is_known.then_some(now),
         };
         session.next = match (session.next, end) {
             (next, None) => next,
@@ -32,8 +32,8 @@ impl Model {
             (Next::Settle(at) | Next::Evict(at), Some(end)) => Next::Settle(at.min(end)),
         };
         let known = session.devices.iter_mut().find(|device| device.id == touch.device);
-        match (touch.trace, known) {
-            (Trace::Beat { kind, active, alive_for }, known) => {
+        match (touch.event, known) {
+            (DeviceEvent::Beat { kind, active, alive_for }, known) => {
                 let used = if active { Some(now) } else { known.as_ref().and_then(|device| device.active_at) };
                 let id = touch.device.clone();
                 let device = Device { id, kind, beat_at: now, active_at: used, expires_at: now + alive_for };
@@ -42,8 +42,8 @@ impl Model {
                     None => session.devices.push(device),
                 }
             }
-            (Trace::Dropped(grace), Some(device)) => device.expires_at = device.expires_at.min(now + grace),
-            (Trace::Logout, Some(device)) => {
+            (DeviceEvent::Dropped(grace), Some(device)) => device.expires_at = device.expires_at.min(now + grace),
+            (DeviceEvent::Logout, Some(device)) => {
                 device.expires_at = now;
                 device.active_at = None;
             }
@@ -101,16 +101,16 @@ pub(crate) async fn a_long_random_history_agrees_with_a_naive_model(subject: imp
 async fn step_both(store: &dyn Store, model: &mut Model, random: &mut Random, name: &str) {
     match random.below(10) {
         0..=5 => {
-            let trace = match random.below(5) {
-                0 => Trace::Logout,
-                1 => Trace::Dropped(Span(random.below(100))),
-                _ => Trace::Beat {
+            let event = match random.below(5) {
+                0 => DeviceEvent::Logout,
+                1 => DeviceEvent::Dropped(Span(random.below(100))),
+                _ => DeviceEvent::Beat {
                     kind: if random.below(2) == 0 { DeviceKind::Web } else { DeviceKind::Mobile },
                     active: random.below(2) == 0,
                     alive_for: Span(random.below(100)),
                 },
             };
-            let touch = traced(name, &format!("device-{}", random.below(4)), trace);
+            let touch = traced(name, &format!("device-{}", random.below(4)), event);
             let at = touch_one(store, touch.clone()).await;
             model.touch(&touch, at);
         }

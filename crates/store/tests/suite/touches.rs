@@ -5,7 +5,7 @@ use rollcall_core::heartbeat::Found;
 use rollcall_core::{
     DeviceKind, Error, MAX_DEVICES, Moment, Next, Revision, Rules, Session, Span, Stance, State, Time,
 };
-use rollcall_functions::capabilities::{Commit, Eviction, MAX_BATCH, Trace};
+use rollcall_functions::capabilities::{Commit, DeviceEvent, Eviction, MAX_BATCH};
 
 use super::{
     ALIVE_FOR, Subject, all, beat, choice, due, idle_beat, load, now, publish, settle, touch, touch_one, traced, user,
@@ -34,7 +34,7 @@ pub(crate) async fn a_touch_finds_what_was_there_just_before(subject: impl Subje
     settle(&*store, "bob", decision).await;
     let found =
         Found { state: State::Busy, version: at.0 * 1000, stance: Stance::Busy, stance_until: Some(at + Span(500)) };
-    let touched = touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", Trace::Logout)]).await;
+    let touched = touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout)]).await;
     assert_eq!(touched.found, [Ok(found), Ok(found)]);
 }
 
@@ -42,8 +42,8 @@ pub(crate) async fn a_beat_renews_the_device(subject: impl Subject) {
     let store = subject.store();
     touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span::seconds(30));
-    let trace = Trace::Beat { kind: DeviceKind::Mobile, active: true, alive_for: Span(700) };
-    let at = touch_one(&*store, traced("bob", "web-1", trace)).await;
+    let event = DeviceEvent::Beat { kind: DeviceKind::Mobile, active: true, alive_for: Span(700) };
+    let at = touch_one(&*store, traced("bob", "web-1", event)).await;
     let bob = load(&*store, "bob").await;
     assert_eq!(bob.devices.len(), 1);
     let web = &bob.devices[0];
@@ -62,7 +62,7 @@ pub(crate) async fn an_inactive_beat_keeps_the_time_of_last_use(subject: impl Su
 
 pub(crate) async fn a_dropped_device_lives_for_its_grace_and_no_longer_than_before(subject: impl Subject) {
     let store = subject.store();
-    let dropped = |on, grace| traced("bob", on, Trace::Dropped(grace));
+    let dropped = |on, grace| traced("bob", on, DeviceEvent::Dropped(grace));
     let at = touch(&*store, vec![beat("bob", "short"), beat("bob", "long")]).await.now;
     touch(&*store, vec![dropped("short", Span::seconds(30)), dropped("long", Span::seconds(100))]).await;
     let bob = load(&*store, "bob").await;
@@ -76,7 +76,7 @@ pub(crate) async fn a_logged_out_device_is_dead_at_once_and_its_last_beat_is_not
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span(10));
-    let left = touch_one(&*store, traced("bob", "web-1", Trace::Logout)).await;
+    let left = touch_one(&*store, traced("bob", "web-1", DeviceEvent::Logout)).await;
     let bob = load(&*store, "bob").await;
     assert_eq!(state(&bob, &Moment::at(left), &Rules::STANDARD), State::Offline);
     assert_eq!(last_seen(&bob), Some(at));
@@ -84,7 +84,8 @@ pub(crate) async fn a_logged_out_device_is_dead_at_once_and_its_last_beat_is_not
 
 pub(crate) async fn a_device_that_comes_back_after_a_logout_is_new(subject: impl Subject) {
     let store = subject.store();
-    touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", Trace::Logout), idle_beat("bob", "web-1")]).await;
+    touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")])
+        .await;
     let bob = load(&*store, "bob").await;
     assert_eq!(bob.devices.len(), 1);
     assert_eq!(bob.devices[0].active_at, None, "its last use left with it");
@@ -93,7 +94,7 @@ pub(crate) async fn a_device_that_comes_back_after_a_logout_is_new(subject: impl
 
 pub(crate) async fn a_departure_of_somebody_absent_leaves_nothing(subject: impl Subject) {
     let store = subject.store();
-    let departures = vec![traced("bob", "a", Trace::Logout), traced("bob", "b", Trace::Dropped(Span(5)))];
+    let departures = vec![traced("bob", "a", DeviceEvent::Logout), traced("bob", "b", DeviceEvent::Dropped(Span(5)))];
     assert_eq!(touch(&*store, departures).await.found, [Ok(NOTHING), Ok(NOTHING)]);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
@@ -102,8 +103,8 @@ pub(crate) async fn a_departure_of_an_unknown_device_moves_nothing_but_the_revis
     let store = subject.store();
     touch_one(&*store, beat("bob", "web-1")).await;
     let before = load(&*store, "bob").await;
-    for trace in [Trace::Logout, Trace::Dropped(Span(5))] {
-        touch_one(&*store, traced("bob", "web-2", trace)).await;
+    for event in [DeviceEvent::Logout, DeviceEvent::Dropped(Span(5))] {
+        touch_one(&*store, traced("bob", "web-2", event)).await;
     }
     let after = load(&*store, "bob").await;
     assert_ne!(after.revision, before.revision);
@@ -133,7 +134,7 @@ pub(crate) async fn a_touch_never_moves_the_deadline_away(subject: impl Subject)
     settle(&*store, "bob", wait_for(Next::Settle(at + Span(10)))).await;
     subject.advance(Span(10));
     touch_one(&*store, beat("bob", "web-1")).await;
-    touch_one(&*store, traced("bob", "web-1", Trace::Logout)).await;
+    touch_one(&*store, traced("bob", "web-1", DeviceEvent::Logout)).await;
     assert_eq!(load(&*store, "bob").await.next, Next::Settle(at + Span(10)));
     assert_eq!(due(&*store).await, [user("bob")]);
 }
@@ -158,10 +159,10 @@ pub(crate) async fn touches_of_one_person_take_effect_in_order(subject: impl Sub
     let store = subject.store();
     let touches = vec![
         beat("bob", "web-1"),
-        traced("bob", "web-1", Trace::Dropped(Span(1))),
+        traced("bob", "web-1", DeviceEvent::Dropped(Span(1))),
         beat("bob", "web-2"),
         beat("bob", "web-1"),
-        traced("bob", "web-2", Trace::Logout),
+        traced("bob", "web-2", DeviceEvent::Logout),
     ];
     let at = touch(&*store, touches).await.now;
     let bob = load(&*store, "bob").await;
@@ -239,17 +240,17 @@ pub(crate) async fn people_are_told_apart_byte_for_byte(subject: impl Subject) {
 pub(crate) async fn every_touch_moves_the_revision(subject: impl Subject) {
     let store = subject.store();
     let mut revisions = vec![Revision::default()];
-    for trace in [
-        Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR },
-        Trace::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR },
-        Trace::Dropped(Span(5)),
-        Trace::Dropped(Span(5)),
-        Trace::Logout,
-        Trace::Logout,
+    for event in [
+        DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR },
+        DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR },
+        DeviceEvent::Dropped(Span(5)),
+        DeviceEvent::Dropped(Span(5)),
+        DeviceEvent::Logout,
+        DeviceEvent::Logout,
     ] {
-        touch_one(&*store, traced("bob", "web-1", trace)).await;
+        touch_one(&*store, traced("bob", "web-1", event)).await;
         let revision = load(&*store, "bob").await.revision;
-        assert!(!revisions.contains(&revision), "{trace:?}");
+        assert!(!revisions.contains(&revision), "{event:?}");
         assert_eq!(load(&*store, "bob").await.revision, revision, "reading changes nothing");
         revisions.push(revision);
     }

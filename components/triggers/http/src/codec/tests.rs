@@ -62,7 +62,7 @@ fn a_departure_and_a_choice_go_out_as_they_were_made() {
     assert_eq!((departure.user.as_str(), departure.device.as_str()), ("bob", "web-1"));
     assert!(matches!(departure.reason, heartbeat::Reason::Dropped));
 
-    let note = Words::parse("out".to_owned(), String::new()).ok();
+    let note = NoteContent::parse("out".to_owned(), String::new()).ok();
     let choice_request = call::ChoiceRequest { user: user("bob"), stance: Stance::Invisible, for_s: Some(60), note };
     let choice_request = choice_request_out(choice_request);
     assert!(matches!(choice_request.stance, types::Stance::Invisible));

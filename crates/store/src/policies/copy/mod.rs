@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page};
 use tokio::sync::watch;
 
 use super::Policies;
@@ -80,8 +80,8 @@ impl Copied {
         self.note(cursor, &followed).await;
         let salt = self.salt;
         match followed {
-            Followed::Changes(..) => Ok(self.on_disk(move |disk| disk.page(first, salt)).await.flatten()),
-            Followed::Gap => Ok(None),
+            ChangesSince::Changes(..) => Ok(self.on_disk(move |disk| disk.page(first, salt)).await.flatten()),
+            ChangesSince::Gap => Ok(None),
         }
     }
 
@@ -104,7 +104,7 @@ impl Copied {
         Ok(Arc::unwrap_or_clone(found))
     }
 
-    async fn follow(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+    async fn follow(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         let followed = self.ask_since(cursor.clone(), limit).await?;
         if cursor.is_empty() {
             // It follows nothing.
@@ -120,20 +120,20 @@ impl Copied {
         Ok(followed)
     }
 
-    async fn ask_since(&self, cursor: Cursor, limit: u32) -> Result<Followed, Error> {
+    async fn ask_since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         self.store_reads.fetch_add(1, Ordering::Relaxed);
         self.inner.since(cursor, limit).await
     }
 
     /// Writes down what came after a cursor; the copy's own, if it was left behind there.
-    async fn note(&self, asked: Cursor, followed: &Followed) -> Option<Cursor> {
+    async fn note(&self, asked: Cursor, followed: &ChangesSince) -> Option<Cursor> {
         match followed {
-            Followed::Changes(changes, after) if changes.is_empty() && *after == asked => None,
-            Followed::Changes(changes, after) => {
+            ChangesSince::Changes(changes, after) if changes.is_empty() && *after == asked => None,
+            ChangesSince::Changes(changes, after) => {
                 let (changes, after) = (changes.clone(), after.clone());
                 self.on_disk(move |disk| disk.append(&asked, &changes, after)).await.flatten()
             }
-            Followed::Gap => {
+            ChangesSince::Gap => {
                 self.on_disk(move |disk| disk.forget(&asked)).await;
                 None
             }
@@ -160,7 +160,7 @@ impl Policies for Copied {
         Box::pin(self.page(page))
     }
 
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         Box::pin(self.follow(cursor, limit))
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use rollcall_core::UserId;
 use rollcall_core::policy::PAGE_BYTES;
-use rollcall_functions::capabilities::Followed;
+use rollcall_functions::capabilities::ChangesSince;
 
 use super::accounts::{self, Accounts};
 use super::lines::expressible;
@@ -62,9 +62,9 @@ async fn restricted(policies: &dyn Policies) -> Result<Accounts, FileError> {
 async fn follow(policies: &dyn Policies, accounts: &mut Accounts, mut cursor: Vec<u64>) -> Result<bool, FileError> {
     loop {
         match policies.since(cursor, FOLLOW_LIMIT).await? {
-            Followed::Gap => return Ok(false),
-            Followed::Changes(changes, _) if changes.is_empty() => return Ok(true),
-            Followed::Changes(changes, after) => {
+            ChangesSince::Gap => return Ok(false),
+            ChangesSince::Changes(changes, _) if changes.is_empty() => return Ok(true),
+            ChangesSince::Changes(changes, after) => {
                 changes.into_iter().for_each(|change| accounts.apply(change));
                 cursor = after;
             }

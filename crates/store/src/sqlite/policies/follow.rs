@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rollcall_core::policy::Change;
-use rollcall_functions::capabilities::Followed;
+use rollcall_functions::capabilities::ChangesSince;
 use rusqlite::Connection;
 
 use super::log::{self, Entry};
@@ -19,21 +19,21 @@ const MIN_FOLLOWED: u32 = 64;
 const PAGE_WEIGHT: u32 = 64;
 
 /// What came after the cursor.
-pub(super) fn since(connection: &Connection, cursor: &[u64], limit: u32) -> rusqlite::Result<Followed> {
+pub(super) fn since(connection: &Connection, cursor: &[u64], limit: u32) -> rusqlite::Result<ChangesSince> {
     let from = match cursor {
-        [] => return Ok(Followed::Changes(Vec::new(), vec![log::last(connection)?.unsigned_abs()])),
+        [] => return Ok(ChangesSince::Changes(Vec::new(), vec![log::last(connection)?.unsigned_abs()])),
         [from] => i64::try_from(*from).ok(),
         _ => None,
     };
-    let Some(from) = from else { return Ok(Followed::Gap) };
+    let Some(from) = from else { return Ok(ChangesSince::Gap) };
     if from == log::last(connection)? {
-        return Ok(Followed::Changes(Vec::new(), cursor.to_vec()));
+        return Ok(ChangesSince::Changes(Vec::new(), cursor.to_vec()));
     }
     let limit = limit.clamp(MIN_FOLLOWED, MAX_FOLLOWED);
-    let Some(mut entries) = log::after(connection, from, limit)? else { return Ok(Followed::Gap) };
+    let Some(mut entries) = log::after(connection, from, limit)? else { return Ok(ChangesSince::Gap) };
     entries.truncate(affordable(&entries, limit));
     let to = entries.last().map_or(from, |(seq, _)| *seq);
-    Ok(Followed::Changes(changes(connection, entries)?, vec![to.unsigned_abs()]))
+    Ok(ChangesSince::Changes(changes(connection, entries)?, vec![to.unsigned_abs()]))
 }
 
 /// How many of the entries are within the limit; the first always is.

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use rollcall_core::policy::{Change, MAX_SUBJECTS, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{Cursor, Followed, MAX_BATCH, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, MAX_BATCH, OwnSettings, Page};
 use tokio::sync::watch;
 
 use super::SqliteArchive;
@@ -83,7 +83,7 @@ impl Policies for SqlitePolicies {
         Box::pin(self.reader.ask(move |connection| snapshot::page(connection, page, salt)))
     }
 
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, Followed> {
+    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         Box::pin(self.reader.ask(move |connection| follow::since(connection, &cursor, limit)))
     }
 
