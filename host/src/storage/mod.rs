@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rollcall_store::{Copied, LastSeen, Policies, PostgresArchive, SqliteArchive, Store, Topics};
+use rollcall_store::{LastSeen, LocalCopy, Policies, PostgresArchive, SqliteArchive, Store, Topics};
 
 use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
 use crate::jobs::{SessionJobs, Supervisor};
@@ -212,7 +212,7 @@ fn copied(
     match lock.map_or_else(|| self::lock(directory), Ok) {
         Ok(lock) => {
             let identity = format!("{url} in {} shards", config.shards);
-            let copied = Copied::open(policies, directory.join("policy.copy"), &identity);
+            let copied = LocalCopy::open(policies, directory.join("policy.copy"), &identity);
             (Some(lock), Arc::new(copied))
         }
         Err(error) => {

@@ -1,8 +1,8 @@
-//! Who restricted, blocked, listed whom, and what each person lets others see: the contract's `policy`, natively.
+//! The contract's `policy`, natively: restrictions, blocks, contacts and privacy settings.
 
-mod copy;
+pub(crate) mod encoding;
 pub mod files;
-pub(crate) mod wire;
+mod local_copy;
 
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, UserId};
@@ -11,21 +11,20 @@ use tokio::sync::watch;
 
 use crate::Answer;
 
-pub use copy::Copied;
+pub use local_copy::LocalCopy;
 
-/// Where policy is kept. Everything is durable once it is answered.
+/// A store of policy. Every change is durable once it is answered.
 pub trait Policies: Send + Sync + 'static {
-    /// How one viewer stands to these subjects, exactly, in the order asked. At most 10,000.
+    /// The exact relations of a viewer to up to 10,000 subjects, in the order asked.
     fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>>;
-    /// What a person set for themselves.
+    /// A user's own settings: privacy, contacts and blocks.
     fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings>;
-    /// One page of everything; the first is 0.
+    /// One page of a snapshot of everything; the first is page 0.
     fn snapshot(&self, page: u32) -> Answer<'_, Page>;
-    /// What changed since the cursor, about so many changes at most. An empty cursor asks where the logs stand.
+    /// What changed since the cursor, about `limit` changes at most. An empty cursor asks for the newest cursor.
     fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince>;
-    /// Makes changes, in order; how each ended. At most 1,024.
+    /// Makes up to 1,024 changes, in order; the outcome of each.
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>>;
-    /// Moves when something may have changed, here or elsewhere: a hint that may be lost, so whoever follows also looks by
-    /// itself from time to time.
+    /// Changes when policy may have changed, here or on another host. A hint that may be lost: a reader also polls.
     fn invalidated(&self) -> watch::Receiver<u64>;
 }

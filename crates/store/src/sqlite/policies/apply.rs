@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::log::Log;
 use super::numbers::{self, Merge};
-use crate::policies::wire::audience_byte;
+use crate::policies::encoding::audience_byte;
 
 /// The lists that a person has, as the table knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@
 use rollcall_core::policy::Change;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::policies::wire;
+use crate::policies::encoding;
 
 /// The names in `meta`: the number of the newest row, which outlives the row, and how many rows there are.
 const LAST: &str = "policy_seq";
@@ -52,7 +52,7 @@ impl<'a> Log<'a> {
             | Change::RemoveContact(..)
             | Change::SetPrivacy(..) => {
                 let mut bytes = Vec::new();
-                wire::put(&mut bytes, change);
+                encoding::encode(&mut bytes, change);
                 (None, Some(bytes))
             }
         };
@@ -90,7 +90,7 @@ pub(super) fn after(connection: &Connection, from: i64, most: u32) -> rusqlite::
     while let Some(row) = rows.next()? {
         let (seq, prev): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (page, change): (Option<u32>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
-        let change = || change.and_then(|bytes| wire::take(&mut bytes.as_slice())).map(Entry::Change);
+        let change = || change.and_then(|bytes| encoding::decode(&mut bytes.as_slice())).map(Entry::Change);
         let Some(entry) = page.map(Entry::Page).or_else(change).filter(|_| prev == at) else { return Ok(None) };
         entries.push((seq, entry));
         at = seq;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::apply::List;
 use super::numbers;
-use crate::policies::wire::audience_of;
+use crate::policies::encoding::audience_from_byte;
 
 /// How the viewer stands to each subject, in the order asked.
 pub(super) fn relations(
@@ -38,7 +38,7 @@ pub(super) fn settings_of(connection: &Connection, user: &UserId) -> rusqlite::R
 /// Somebody's choice from a row that has both audiences, from this column on. One that is not ours hides: whoever chose
 /// anything chose to hide something.
 pub(super) fn privacy_in(row: &Row<'_>, column: usize) -> rusqlite::Result<Privacy> {
-    let audience = |byte| audience_of(byte).unwrap_or(Audience::Nobody);
+    let audience = |byte| audience_from_byte(byte).unwrap_or(Audience::Nobody);
     Ok(Privacy { presence: audience(row.get(column)?), last_seen: audience(row.get(column + 1)?) })
 }
 

@@ -13,7 +13,7 @@ use super::apply::List;
 use super::log;
 use super::relations::privacy_in;
 
-/// Where the table's number stands in a page's number. Bit 31 stays free: see `Copied`.
+/// Where the table's number stands in a page's number. Bit 31 stays free: see `LocalCopy`.
 const SECTION_SHIFT: u32 = 29;
 
 /// The rows of one page: at a hundred bytes each 400 KB, which is a few milliseconds of the reader's thread.

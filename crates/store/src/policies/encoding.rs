@@ -1,7 +1,6 @@
-//! How a change of policy is written down: a byte for its kind, then its fields, each with its length before it.
+//! The binary encoding of a change of policy: a byte for its kind, then its fields, each with its length before it.
 //!
-//! Nothing here is compressed or aligned. What was written is read back as it was, and what was not written by this is
-//! refused rather than guessed at; whether bytes were damaged on the way is for the checksum around them.
+//! Nothing is compressed or aligned. Bytes that [`encode`] did not write are refused. A checksum is the caller's to add.
 
 use rollcall_core::UserId;
 use rollcall_core::policy::{Audience, Change, Numbers, Privacy};
@@ -16,8 +15,8 @@ const ADD_CONTACT: u8 = 7;
 const REMOVE_CONTACT: u8 = 8;
 const SET_PRIVACY: u8 = 9;
 
-/// Adds a change to the bytes.
-pub(crate) fn put(bytes: &mut Vec<u8>, change: &Change) {
+/// Appends a change to the bytes.
+pub(crate) fn encode(bytes: &mut Vec<u8>, change: &Change) {
     match change {
         Change::Restrict(user) => put_ids(bytes, RESTRICT, &[user]),
         Change::Unrestrict(user) => put_ids(bytes, UNRESTRICT, &[user]),
@@ -34,8 +33,8 @@ pub(crate) fn put(bytes: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Takes the next change from the front of the bytes; none if what is there was not written by [`put`].
-pub(crate) fn take(bytes: &mut &[u8]) -> Option<Change> {
+/// Takes a change from the front of the bytes; none if [`encode`] did not write it.
+pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Change> {
     Some(match take_byte(bytes)? {
         RESTRICT => Change::Restrict(take_id(bytes)?),
         UNRESTRICT => Change::Unrestrict(take_id(bytes)?),
@@ -47,7 +46,8 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<Change> {
         REMOVE_CONTACT => Change::RemoveContact(take_id(bytes)?, take_id(bytes)?),
         SET_PRIVACY => {
             let user = take_id(bytes)?;
-            let (presence, last_seen) = (audience_of(take_byte(bytes)?)?, audience_of(take_byte(bytes)?)?);
+            let (presence, last_seen) =
+                (audience_from_byte(take_byte(bytes)?)?, audience_from_byte(take_byte(bytes)?)?);
             Change::SetPrivacy(user, Privacy { presence, last_seen })
         }
         _ => return None,
@@ -63,13 +63,13 @@ pub(crate) fn audience_byte(audience: Audience) -> u8 {
     }
 }
 
-/// The audience that a byte stands for.
-pub(crate) fn audience_of(byte: u8) -> Option<Audience> {
+/// The audience of a byte; none if it has none.
+pub(crate) fn audience_from_byte(byte: u8) -> Option<Audience> {
     [Audience::Everyone, Audience::Contacts, Audience::Nobody].get(usize::from(byte)).copied()
 }
 
-/// Takes so many bytes from the front.
-pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+/// Takes `count` bytes from the front.
+fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(count)?;
     *bytes = rest;
     Some(taken)
@@ -78,7 +78,7 @@ pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [
 fn put_ids(bytes: &mut Vec<u8>, kind: u8, ids: &[&UserId]) {
     bytes.push(kind);
     for id in ids {
-        // An id that exists is no longer than 128 bytes.
+        // A user id has at most 128 bytes.
         bytes.push(id.as_str().len() as u8);
         bytes.extend_from_slice(id.as_str().as_bytes());
     }
@@ -86,7 +86,7 @@ fn put_ids(bytes: &mut Vec<u8>, kind: u8, ids: &[&UserId]) {
 
 fn put_numbers(bytes: &mut Vec<u8>, kind: u8, numbers: &Numbers) {
     bytes.push(kind);
-    // Numbers that exist are of a page below 65,536 and take no more than 8,192 bytes.
+    // `Numbers` has a page below 65,536 and at most 8,192 bytes.
     bytes.extend_from_slice(&(numbers.page() as u16).to_le_bytes());
     bytes.extend_from_slice(&(numbers.bits().len() as u16).to_le_bytes());
     bytes.extend_from_slice(numbers.bits());
@@ -118,9 +118,9 @@ mod tests {
     use super::*;
 
     /// SplitMix64: the same changes for the same seed.
-    struct Dice(u64);
+    struct Rng(u64);
 
-    impl Dice {
+    impl Rng {
         fn below(&mut self, bound: u64) -> u64 {
             self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -145,7 +145,7 @@ mod tests {
         }
 
         fn audience(&mut self) -> Audience {
-            audience_of(self.below(3) as u8).unwrap()
+            audience_from_byte(self.below(3) as u8).unwrap()
         }
 
         fn change(&mut self) -> Change {
@@ -167,42 +167,42 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_as_it_was() {
+    fn decoding_inverts_encoding() {
         for seed in 0..200 {
-            let mut dice = Dice(seed);
-            let changes: Vec<Change> = (0..20).map(|_| dice.change()).collect();
+            let mut rng = Rng(seed);
+            let changes: Vec<Change> = (0..20).map(|_| rng.change()).collect();
             let mut bytes = Vec::new();
-            changes.iter().for_each(|change| put(&mut bytes, change));
+            changes.iter().for_each(|change| encode(&mut bytes, change));
             let mut rest = bytes.as_slice();
-            let read: Vec<Change> = std::iter::from_fn(|| take(&mut rest)).collect();
+            let read: Vec<Change> = std::iter::from_fn(|| decode(&mut rest)).collect();
             assert_eq!(read, changes, "seed {seed}");
             assert!(rest.is_empty(), "seed {seed}");
         }
     }
 
     #[test]
-    fn every_audience_has_a_byte_of_its_own() {
+    fn audiences_map_to_distinct_bytes() {
         for audience in [Audience::Everyone, Audience::Contacts, Audience::Nobody] {
-            assert_eq!(audience_of(audience_byte(audience)), Some(audience));
+            assert_eq!(audience_from_byte(audience_byte(audience)), Some(audience));
         }
-        assert_eq!(audience_of(3), None);
+        assert_eq!(audience_from_byte(3), None);
     }
 
     #[test]
-    fn bytes_that_end_early_are_refused_and_no_bytes_panic() {
-        let mut dice = Dice(7);
+    fn truncated_and_foreign_bytes_are_refused() {
+        let mut rng = Rng(7);
         for _ in 0..200 {
             let mut bytes = Vec::new();
-            put(&mut bytes, &dice.change());
-            let cut = dice.below(bytes.len() as u64) as usize;
-            assert_eq!(take(&mut &bytes[..cut]), None);
-            let noise: Vec<u8> = (0..dice.below(64)).map(|_| dice.below(256) as u8).collect();
+            encode(&mut bytes, &rng.change());
+            let cut = rng.below(bytes.len() as u64) as usize;
+            assert_eq!(decode(&mut &bytes[..cut]), None);
+            let noise: Vec<u8> = (0..rng.below(64)).map(|_| rng.below(256) as u8).collect();
             let mut rest = noise.as_slice();
-            while take(&mut rest).is_some() {}
+            while decode(&mut rest).is_some() {}
         }
         for unfit in [&[1, 0][..], &[1, 1, b'\n'], &[1, 1, 0xff], &[9, 1, b'x', 0, 3], &[3, 0, 0, 1, 0x20], &[0], &[10]]
         {
-            assert_eq!(take(&mut &*unfit), None, "{unfit:?}");
+            assert_eq!(decode(&mut &*unfit), None, "{unfit:?}");
         }
     }
 }

@@ -1,16 +1,14 @@
-//! A store of policy with a copy of its content on a local disk, so that a restart need not ask it for everything.
+//! A policy store with a local copy of its content, so that a restart does not read everything from the store.
 //!
-//! Whatever passes through is written down: a snapshot as somebody reads it, then what came after it. Whoever loads
-//! after a restart gets that, once the store has said that it can tell what came since; if it cannot, the copy is
-//! worth nothing and the store is read. So the copy is never believed beyond what the store confirms, and a copy that
-//! is lost, torn, damaged or of another store costs no more than having none.
+//! Everything that passes through is written to disk: a snapshot as a reader loads it, then the changes after it. A reader
+//! that loads after a restart gets the copy if the store can tell what changed since the copy's cursor; otherwise the copy
+//! is dropped and the store is read. So the copy is never trusted beyond what the store confirms. A copy that is lost, torn,
+//! damaged or of another store costs no more than having none.
 //!
-//! The page that is handed out from the copy may take back what an earlier one said: pages are to be applied in order.
+//! A page from the copy may undo what an earlier page said: pages must be applied in order.
 
+mod database;
 mod disk;
-mod frames;
-mod image;
-mod recording;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -27,39 +25,39 @@ use super::Policies;
 use crate::Answer;
 use disk::Disk;
 
-/// Set in the numbers of pages that come from the copy. The store's own numbers are below.
-const FROM_DISK: u32 = 1 << 31;
+/// Set in the numbers of pages that come from the copy. The store's page numbers are below.
+const FROM_COPY: u32 = 1 << 31;
 
-/// How much the store is asked for when it is asked whether it can tell what came after the copy.
+/// How many changes the store is asked for when it is asked whether it can tell what came after the copy.
 const PROBE_LIMIT: u32 = 1024;
 
-/// A store and its copy.
-pub struct Copied {
-    inner: Arc<dyn Policies>,
-    /// Only ever locked where waiting for a disk is no harm.
+/// A policy store and the local copy of its content.
+pub struct LocalCopy {
+    store: Arc<dyn Policies>,
+    /// Locked only on threads that may wait for a disk.
     disk: Arc<Mutex<Disk>>,
     store_reads: AtomicU64,
     salt: u64,
 }
 
-impl Copied {
-    /// Wraps a store. `identity` says which: a copy of another is not used. It reads the whole copy to check it, which
-    /// takes a second for each gigabyte; a copy that cannot be used is as good as none.
-    pub fn open(inner: Arc<dyn Policies>, path: impl Into<PathBuf>, identity: &str) -> Self {
+impl LocalCopy {
+    /// Wraps a store. `identity` names the store: a copy of another is not used. This reads and verifies the whole copy,
+    /// about a second per gigabyte; a copy that cannot be used is treated as none.
+    pub fn open(store: Arc<dyn Policies>, path: impl Into<PathBuf>, identity: &str) -> Self {
         let disk = Arc::new(Mutex::new(Disk::open(path.into(), identity)));
-        Self { inner, disk, store_reads: AtomicU64::new(0), salt: RandomState::new().hash_one(0_u8) }
+        Self { store, disk, store_reads: AtomicU64::new(0), salt: RandomState::new().hash_one(0_u8) }
     }
 
-    /// How often the store itself was asked for a page or for what came after a cursor.
+    /// How often the store itself was asked for a page or for changes.
     pub fn store_reads(&self) -> u64 {
         self.store_reads.load(Ordering::Relaxed)
     }
 
     async fn page(&self, page: u32) -> Result<Page, Error> {
         let salt = self.salt;
-        if page & FROM_DISK != 0 {
-            // A copy that failed or was replaced half-way: whoever reads goes on with everything from the store. What
-            // it has from the copy is older than that, and is put right by the changes since the copy's cursor.
+        if page & FROM_COPY != 0 {
+            // If the copy failed or was replaced while it was read, the reader continues with all of the store. What it has
+            // from the copy is older, and is corrected by the changes since the copy's cursor.
             return match self.on_disk(move |disk| disk.page(page, salt)).await.flatten() {
                 Some(page) => Ok(page),
                 None => self.page_of_store(0).await,
@@ -77,7 +75,7 @@ impl Copied {
     async fn first_of_copy(&self) -> Result<Option<Page>, Error> {
         let Some((first, cursor)) = self.on_disk(|disk| disk.fresh()).await.flatten() else { return Ok(None) };
         let followed = self.ask_since(cursor.clone(), PROBE_LIMIT).await?;
-        self.note(cursor, &followed).await;
+        self.record(cursor, &followed).await;
         let salt = self.salt;
         match followed {
             ChangesSince::Changes(..) => Ok(self.on_disk(move |disk| disk.page(first, salt)).await.flatten()),
@@ -86,18 +84,18 @@ impl Copied {
     }
 
     async fn page_of_store(&self, page: u32) -> Result<Page, Error> {
-        // Before the store is asked: a page that was read before the recording began lacks what came in between.
+        // Before the store is asked: a page that was read before the recording began lacks the changes in between.
         let ticket = self.on_disk(move |disk| disk.ticket(page)).await.flatten();
         self.store_reads.fetch_add(1, Ordering::Relaxed);
-        let found = self.inner.snapshot(page).await?;
-        if found.next.is_some_and(|next| next & FROM_DISK != 0) {
-            return Err(Error::Other("a store with pages beyond 2^31 cannot be copied".to_owned()));
+        let found = self.store.snapshot(page).await?;
+        if found.next.is_some_and(|next| next & FROM_COPY != 0) {
+            return Err(Error::Other("a store with page numbers of 2^31 and more cannot be copied".to_owned()));
         }
         let found = Arc::new(found);
-        let seen = Arc::clone(&found);
+        let recorded = Arc::clone(&found);
         self.on_disk(move |disk| match ticket {
-            Some(ticket) => disk.record(ticket, &seen),
-            None if page == 0 => disk.begin(&seen),
+            Some(ticket) => disk.record(ticket, &recorded),
+            None if page == 0 => disk.begin(&recorded),
             None => {}
         })
         .await;
@@ -107,14 +105,14 @@ impl Copied {
     async fn follow(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         let followed = self.ask_since(cursor.clone(), limit).await?;
         if cursor.is_empty() {
-            // It follows nothing.
+            // Only asked for the newest cursor.
             return Ok(followed);
         }
-        if let Some(copy) = self.note(cursor, &followed).await {
-            // Nobody follows from where the copy stands any more: it follows by itself. Nobody waits for that but the
-            // one who asked, whose own answer is there already and stays good if this fails.
-            if let Ok(followed) = self.ask_since(copy.clone(), PROBE_LIMIT).await {
-                self.note(copy, &followed).await;
+        if let Some(behind) = self.record(cursor, &followed).await {
+            // No reader follows from the copy's cursor any more, so the copy follows itself. Only this caller waits for it;
+            // its answer is there already and stays valid if this fails.
+            if let Ok(followed) = self.ask_since(behind.clone(), PROBE_LIMIT).await {
+                self.record(behind, &followed).await;
             }
         }
         Ok(followed)
@@ -122,11 +120,11 @@ impl Copied {
 
     async fn ask_since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         self.store_reads.fetch_add(1, Ordering::Relaxed);
-        self.inner.since(cursor, limit).await
+        self.store.since(cursor, limit).await
     }
 
-    /// Writes down what came after a cursor; the copy's own, if it was left behind there.
-    async fn note(&self, asked: Cursor, followed: &ChangesSince) -> Option<Cursor> {
+    /// Writes down what came after a cursor. Returns the copy's cursor if the copy was left behind.
+    async fn record(&self, asked: Cursor, followed: &ChangesSince) -> Option<Cursor> {
         match followed {
             ChangesSince::Changes(changes, after) if changes.is_empty() && *after == asked => None,
             ChangesSince::Changes(changes, after) => {
@@ -140,20 +138,20 @@ impl Copied {
         }
     }
 
-    /// Does something with the disk, where it holds up nobody else; none if the runtime is ending.
+    /// Runs work that may wait for the disk on a thread for that; none if the runtime is shutting down.
     async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&mut Disk) -> T + Send + 'static) -> Option<T> {
         let disk = Arc::clone(&self.disk);
         tokio::task::spawn_blocking(move || work(&mut disk.lock())).await.ok()
     }
 }
 
-impl Policies for Copied {
+impl Policies for LocalCopy {
     fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
-        self.inner.relations(viewer, subjects)
+        self.store.relations(viewer, subjects)
     }
 
     fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
-        self.inner.settings_of(user)
+        self.store.settings_of(user)
     }
 
     fn snapshot(&self, page: u32) -> Answer<'_, Page> {
@@ -165,10 +163,10 @@ impl Policies for Copied {
     }
 
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
-        self.inner.apply_many(changes)
+        self.store.apply_many(changes)
     }
 
     fn invalidated(&self) -> watch::Receiver<u64> {
-        self.inner.invalidated()
+        self.store.invalidated()
     }
 }
