@@ -118,7 +118,7 @@ fn query() {
 }
 
 /// Where one person is, for a viewer.
-async fn place(bench: &InProcess, viewer: &str, name: &str) -> Place {
+async fn place(bench: &InProcess, viewer: &str, name: &str) -> InitialPresence {
     let places = bench.functions.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
     places.into_iter().next().unwrap().unwrap()
 }

@@ -1,9 +1,9 @@
 //! The `heartbeat` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
-use rollcall_core::choose::{NoteContent, Wish, parse_for_s};
+use rollcall_core::choose::{NewChoice, NoteContent, parse_for_s};
 use rollcall_core::{DeviceId, Error, Rules, UserId};
 use rollcall_functions::heartbeat::{self, BeatDetails};
-use rollcall_functions::{Standing, columns};
+use rollcall_functions::{Standing, packed_beats};
 use rollcall_guest::{PlatformSessions, choice_out, error_out, kind_in, rules, stance_in, state_out};
 
 #[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
@@ -32,7 +32,7 @@ impl wit::Guest for Component {
         let signs =
             signs.into_iter().map(|sign| BeatDetails { kind: kind_in(sign.kind), active: sign.active }).collect();
         let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
-        let (beats, refused) = columns::beats(users, devices, signs).map_err(error_out)?;
+        let (beats, refused) = packed_beats::unpack(users, devices, signs).map_err(error_out)?;
         let answers = heartbeat::beat_many(&PlatformSessions, &rules, beats).await;
         answers_out(answers.map(|answers| refused.among(answers)), |standing| standing_out(standing, &rules))
     }
@@ -69,12 +69,13 @@ fn departure_in(departure: wit::Departure) -> Result<heartbeat::Departure, Error
 }
 
 fn choice_request_in(choice_request: wit::ChoiceRequest) -> Result<heartbeat::ChoiceRequest, Error> {
-    let words = match choice_request.note {
-        Some(words) => Some(NoteContent::parse(words.text, words.emoji)?),
+    let note = match choice_request.note {
+        Some(note) => Some(NoteContent::parse(note.text, note.emoji)?),
         None => None,
     };
-    let wish = Wish { stance: stance_in(choice_request.stance), lasts: parse_for_s(choice_request.for_s)?, words };
-    Ok(heartbeat::ChoiceRequest { user: UserId::parse(choice_request.user)?, wish })
+    let choice =
+        NewChoice { stance: stance_in(choice_request.stance), lasts: parse_for_s(choice_request.for_s)?, note };
+    Ok(heartbeat::ChoiceRequest { user: UserId::parse(choice_request.user)?, choice })
 }
 
 fn standing_out(standing: Standing, rules: &Rules) -> wit::Standing {

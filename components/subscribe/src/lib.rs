@@ -1,7 +1,7 @@
 //! The `subscribe` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
 use rollcall_core::{Error, UserId};
-use rollcall_functions::subscribe::{self, Audience, Gone, InitialPresence};
+use rollcall_functions::subscribe::{self, Closed, InitialPresence, UpdateSink};
 use rollcall_guest::{
     PlatformArchive, PlatformRestrictionCheck, PlatformSessions, PlatformTopics, error_out, presence_out, rules,
 };
@@ -59,31 +59,31 @@ impl wit::Guest for Component {
         let (updates, reader) = wit_stream::new();
         let (end, why) = wit_future::new(|| Ok(()));
         spawn_local(async move {
-            let mut listener = Listener(updates);
-            let ended = feed.run(&mut listener).await.map_err(error_out);
-            drop(listener);
-            // Whoever went away does not want to know why it ended.
+            let mut sink = StreamSink(updates);
+            let ended = feed.run(&mut sink).await.map_err(error_out);
+            drop(sink);
+            // A reader that closed the stream may have dropped the future too.
             let _ = end.write(ended).await;
         });
         Ok((reader, why))
     }
 }
 
-/// Whoever reads the stream.
-struct Listener(StreamWriter<wit::Update>);
+/// Writes updates to the stream.
+struct StreamSink(StreamWriter<wit::Update>);
 
-impl Audience for Listener {
-    async fn wants_more(&mut self) -> Result<(), Gone> {
-        // To write nothing is to wait for a reader.
+impl UpdateSink for StreamSink {
+    async fn ready(&mut self) -> Result<(), Closed> {
+        // An empty write completes when the reader reads.
         match self.0.write(Vec::new()).await.0 {
             StreamResult::Complete(_) | StreamResult::Cancelled => Ok(()),
-            StreamResult::Dropped => Err(Gone),
+            StreamResult::Dropped => Err(Closed),
         }
     }
 
-    async fn tell(&mut self, updates: Vec<subscribe::Update>) -> Result<(), Gone> {
+    async fn send(&mut self, updates: Vec<subscribe::Update>) -> Result<(), Closed> {
         let unread = self.0.write_all(updates.into_iter().map(update_out).collect()).await;
-        if unread.is_empty() { Ok(()) } else { Err(Gone) }
+        if unread.is_empty() { Ok(()) } else { Err(Closed) }
     }
 }
 

@@ -1,17 +1,17 @@
-//! How a person wishes to be seen.
+//! A user's own choice: stance, duration and note.
 
 use crate::derive::{self, derive};
 use crate::settle::{Decision, decide, next_version};
 use crate::{Choice, Device, Invalid, Moment, Note, Rules, Session, Span, Stance, State, Time};
 
-/// The most bytes of a note's text: a sentence, and a few times over in any script.
+/// The most bytes of a note's text: one sentence in any script.
 pub const MAX_NOTE_BYTES: usize = 140;
 /// The most bytes of an emoji: the longest joined sequences take 28.
 pub const MAX_EMOJI_BYTES: usize = 32;
-/// The longest a choice may last before it would better have no end: a year.
+/// The longest duration of a choice: a year. A longer one should have no end.
 pub const MAX_FOR_S: u32 = 31_536_000;
 
-/// A note as a person writes it.
+/// A note as the user writes it, without its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoteContent {
     /// The text; empty only with an emoji.
@@ -21,7 +21,7 @@ pub struct NoteContent {
 }
 
 impl NoteContent {
-    /// Checks words.
+    /// Checks text and emoji; the error names the field.
     pub fn parse(text: String, emoji: String) -> Result<Self, Invalid> {
         for (field, value, max) in [("text", &text, MAX_NOTE_BYTES), ("emoji", &emoji, MAX_EMOJI_BYTES)] {
             if value.len() > max {
@@ -38,18 +38,18 @@ impl NoteContent {
     }
 }
 
-/// What a person asks for.
+/// A request to set the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
-    /// How to be seen.
+pub struct NewChoice {
+    /// The stance.
     pub stance: Stance,
-    /// For how long; none: until replaced.
+    /// How long it lasts; `None` means until it is replaced.
     pub lasts: Option<Span>,
-    /// What to show beside it.
-    pub words: Option<NoteContent>,
+    /// The note to show beside the state.
+    pub note: Option<NoteContent>,
 }
 
-/// Checks how long a choice is to last.
+/// Checks the duration of a choice.
 pub fn parse_for_s(for_s: Option<u32>) -> Result<Option<Span>, Invalid> {
     match for_s {
         None => Ok(None),
@@ -58,16 +58,16 @@ pub fn parse_for_s(for_s: Option<u32>) -> Result<Option<Span>, Invalid> {
     }
 }
 
-/// Replaces the person's setting and publishes what that changes.
-pub fn choose(session: &Session, moment: &Moment, rules: &Rules, wish: &Wish) -> (Choice, Decision) {
-    let until = wish.lasts.map(|span| moment.now + span);
-    let note = wish.words.clone().map(|words| Note { text: words.text, emoji: words.emoji, until });
-    let choice = Choice { stance: wish.stance, at: began(session, moment.now, wish.stance), until, note };
+/// Replaces the user's choice and publishes what that changes.
+pub fn choose(session: &Session, moment: &Moment, rules: &Rules, new: &NewChoice) -> (Choice, Decision) {
+    let until = new.lasts.map(|span| moment.now + span);
+    let note = new.note.clone().map(|note| Note { text: note.text, emoji: note.emoji, until });
+    let choice = Choice { stance: new.stance, at: began(session, moment.now, new.stance), until, note };
     let mut after = session.clone();
     forget_hidden_beats(&mut after, moment);
     after.choice = Some(choice.clone());
     let mut shown = derive(&after, moment, rules);
-    // A beat in the very millisecond of this choice came before it, for it was loaded: `invisible` does not hide it.
+    // A beat in the same millisecond as this choice was loaded before it, so `invisible` does not hide it.
     shown.last_seen = shown.last_seen.max(derive::last_seen(session));
     if shown.state == State::Offline {
         shown.since = shown.last_seen;
@@ -77,7 +77,7 @@ pub fn choose(session: &Session, moment: &Moment, rules: &Rules, wish: &Wish) ->
     decision.lag = Span(0);
     if after.devices.len() < session.devices.len() {
         decision.prune_expired_by = moment.surely_dead_by();
-        // Every dead device goes along with the hidden ones, so what those were seen at must be on record.
+        // Pruning removes every dead device, not only the hidden ones, so their last seen must be in the record first.
         let recorded = session.published.as_ref().and_then(|published| published.last_seen);
         if decision.publish.is_none() && shown.last_seen > recorded {
             decision.publish = Some(shown.into_published(next_version(session, moment.now)));
@@ -86,13 +86,13 @@ pub fn choose(session: &Session, moment: &Moment, rules: &Rules, wish: &Wish) ->
     (choice, decision)
 }
 
-/// Since when the choice holds. Who is invisible and stays so has been since the first time: what was hidden stays.
+/// When the choice began. An invisible that replaces an invisible keeps the first start, so that hidden beats stay hidden.
 fn began(session: &Session, now: Time, stance: Stance) -> Time {
     let before = session.choice.as_ref().filter(|before| before.stance_at(now) == stance);
     before.filter(|before| before.stance == Stance::Invisible).map_or(now, |before| before.at)
 }
 
-/// A dead device whose last beat was made while invisible must not tell, once the choice that hid it is replaced.
+/// Drops dead devices whose last beat was made while invisible: once the choice is replaced, nothing else hides that beat.
 fn forget_hidden_beats(session: &mut Session, moment: &Moment) {
     let choice = session.choice.clone();
     let is_hidden = |device: &Device| choice.as_ref().is_some_and(|choice| choice.hid(device.beat_at));

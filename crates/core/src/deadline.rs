@@ -1,25 +1,25 @@
-//! When a session must be looked at next. One mechanism serves everything that happens although nobody calls: a device
-//! dies, idleness begins, a choice or a note ends, a grace ends, a cold session is archived.
+//! When a session must be settled next. One mechanism covers every change that no call causes: a device expires, a user turns
+//! idle, a choice or a note ends, a grace ends, an offline session is archived.
 
 use crate::derive::{Shown, derive};
 use crate::{Choice, Moment, Next, Rules, Session, Stance, Time};
 
 /// What the session waits for after this moment, given what others see now.
 ///
-/// Looking too early is harmless, so a heartbeat does not move the deadline: whoever settles finds the person alive and
-/// asks here again.
+/// Settling too early is harmless, so a heartbeat does not move the deadline: the settle finds the user alive and computes
+/// the next one here.
 pub fn next(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) -> Next {
-    // A beat that changes nothing under a choice can change what its end will bring: who is idle and chose to be away
-    // for a minute comes online after it if they use a device within it. So the end of a choice is always looked at.
+    // A beat that changes nothing under a choice can change what follows it: an idle user who chose `away` for a minute is
+    // online afterwards if they used a device within it. So the end of a choice is always a deadline.
     let stance = session.choice.as_ref().filter(|choice| choice.stance_at(moment.now) != Stance::Auto);
     let change = next_change(session, moment, rules, shown).into_iter().chain(stance.and_then(|s| s.until)).min();
     let last_death = session.devices.iter().map(|device| moment.death_of(device)).max();
     if let Some(death) = last_death.filter(|&death| death > moment.now) {
-        // An invisible person's devices die unseen, but the session must not be evicted before they have.
+        // The devices of an invisible user expire unseen, but the session must not be evicted before.
         return Next::Settle(change.map_or(death, |change| change.min(death)));
     }
-    let news = shown.differs_from(session.published.as_ref());
-    let evict = if news { Some(moment.now + rules.evict_after) } else { eviction(session, moment, rules) };
+    let changed = shown.differs_from(session.published.as_ref());
+    let evict = if changed { Some(moment.now + rules.evict_after) } else { eviction(session, moment, rules) };
     match (evict, change) {
         (Some(evict), Some(change)) if change <= evict => Next::Settle(change),
         (Some(evict), _) => Next::Evict(evict),
@@ -28,12 +28,12 @@ pub fn next(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) ->
     }
 }
 
-/// When a session with nobody in it and nothing new to tell goes to the archive; none: it was there already.
+/// When a session with no live device and no change goes to the archive; `None` if it is archived already.
 fn eviction(session: &Session, moment: &Moment, rules: &Rules) -> Option<Time> {
     let is_kept = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
     match session.next {
         Next::Evict(at) => Some(at),
-        // Nothing is kept, so there is nothing to archive: a late notification about somebody long gone.
+        // Nothing is stored, so there is nothing to archive: a late notification about a user long gone.
         Next::Nothing if session.is_empty() => None,
         // Archived before, and kept only for its choice: see `settle::evict`.
         Next::Nothing if is_kept => None,
@@ -78,12 +78,12 @@ mod tests {
     const NOW: Moment = Moment { now: Time(1_000_000), outage_grace: None };
 
     #[test]
-    fn a_notification_about_somebody_long_gone_leaves_no_trace() {
+    fn late_notification_creates_no_session() {
         assert_eq!(settle(&Session::default(), &NOW, &Rules::STANDARD), None);
     }
 
     #[test]
-    fn a_session_kept_for_its_choice_is_looked_at_when_that_ends() {
+    fn session_kept_for_choice_settles_at_its_end() {
         let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(Time(2_000_000)), note: None };
         let session = Session { choice: Some(choice), ..Session::default() };
         let shown = derive(&session, &NOW, &Rules::STANDARD);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_at_the_instant_of_evicting_is_settled_first() {
+    fn change_at_eviction_time_is_settled_first() {
         let ends = NOW.now + Rules::STANDARD.evict_after;
         let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(ends), note: None };
         let session = Session { choice: Some(choice), next: Next::Evict(ends), ..Session::default() };

@@ -1,29 +1,28 @@
-//! What a person's state is. Derived from the devices and the choice at the moment of asking, never read from a key
-//! that happens to exist: a user with a live device is never offline, one with none is never online.
+//! Computes a user's state from devices, choice and time. It is never read from the existence of a key: a user with a live
+//! device is never offline, one with none is never online.
 
 use crate::{Moment, Note, Published, Rules, Session, Stance, State, Time};
 
-/// What others see of a person at one instant: a [`Published`] without its version.
+/// What others see of a user at one instant: a [`Published`] without its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// The state.
     pub state: State,
     /// The note.
     pub note: Option<Note>,
-    /// When the state began; for offline, the last time seen.
+    /// When the state began; for offline, the last seen time.
     pub since: Option<Time>,
     /// The newest beat made while visible.
     pub last_seen: Option<Time>,
 }
 
 impl Shown {
-    /// This, as the successor of what was published before.
+    /// This as a record with a version.
     pub fn into_published(self, version: u64) -> Published {
         Published { state: self.state, note: self.note, since: self.since, last_seen: self.last_seen, version }
     }
 
-    /// Whether others would learn something new from this. While a person is here, a newer beat is no news; once they
-    /// are offline, a newer last seen is.
+    /// Whether publishing this would tell others something new. A newer last seen counts only while the user is offline.
     pub fn differs_from(&self, published: Option<&Published>) -> bool {
         match published {
             None => self.state != State::Offline || self.note.is_some() || self.last_seen.is_some(),
@@ -36,7 +35,7 @@ impl Shown {
     }
 }
 
-/// What others see of this person at this moment.
+/// What others see of this user at this moment.
 pub fn derive(session: &Session, moment: &Moment, rules: &Rules) -> Shown {
     let state = state(session, moment, rules);
     let last_seen = last_seen(session);
@@ -71,7 +70,7 @@ pub fn last_seen(session: &Session) -> Option<Time> {
     session.devices.iter().map(|device| device.beat_at).filter(|&at| counts(session, at)).max().max(before)
 }
 
-/// Whether a beat at this instant counts as seen: it was not made while invisible.
+/// Whether a beat at this instant counts for last seen: it was not made while invisible.
 pub(crate) fn counts(session: &Session, beat_at: Time) -> bool {
     session.choice.as_ref().is_none_or(|choice| !choice.hid(beat_at))
 }
@@ -80,8 +79,8 @@ fn stance(session: &Session, now: Time) -> Stance {
     session.choice.as_ref().map_or(Stance::Auto, |choice| choice.stance_at(now))
 }
 
-/// When a state other than offline began: where it is the published one, when that began; otherwise at the latest of
-/// the things that can have brought it about.
+/// When a state other than offline began: if it is the published one, when that began; otherwise the latest of its possible
+/// causes.
 fn began(session: &Session, moment: &Moment, rules: &Rules, state: State) -> Time {
     let before = session.published.as_ref();
     if let Some(published) = before.filter(|p| p.state == state)
@@ -97,7 +96,7 @@ fn began(session: &Session, moment: &Moment, rules: &Rules, state: State) -> Tim
         Some(until) if until <= moment.now => until,
         _ => choice.at,
     });
-    // A choice from before this stretch began did not begin it.
+    // A choice from before the published state began is not the cause of its end.
     let turn = turn.filter(|&turn| before.and_then(|p| p.since).is_none_or(|since| turn >= since));
     let cause = match (state, stance(session, moment.now)) {
         (State::Online, _) => used.filter(|_| was_offline || before.is_some_and(|p| p.state == State::Away)).max(turn),

@@ -1,23 +1,23 @@
-//! Why a call failed, named by what the caller can do about it. The same five as in the contract.
+//! Why a call failed, by what the caller can do about it. The same five cases as in the contract.
 
 use thiserror::Error as ThisError;
 
 /// Why a call, or one item of a batch, failed.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum Error {
-    /// The input breaks a rule: mend it.
+    /// The input breaks a rule: correct it.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// More than this many were asked for at once: ask in smaller parts.
+    /// A batch has more items than this: split it.
     #[error("more than {0} at once")]
     TooMany(u32),
-    /// The store is away: try again after this many milliseconds.
-    #[error("the store is away; try again in {0} ms")]
+    /// The store is unavailable: retry after this many milliseconds.
+    #[error("the store is unavailable; retry in {0} ms")]
     Unavailable(u32),
     /// The caller may not do this.
     #[error("not allowed")]
     Denied,
-    /// None of the above; for a log.
+    /// Anything else; the text is for a log.
     #[error("{0}")]
     Other(String),
 }

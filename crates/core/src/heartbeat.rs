@@ -1,38 +1,38 @@
-//! Beats and departures, and whether a beat changes what others see. That is decided from the little that a touch brings
-//! back, so that in the steady state one round trip is all there is.
+//! Beats and departures, and whether a beat changes what others see. That is decided from what a touch returns, so that in
+//! the steady state a beat is one round trip.
 
 use crate::{DeviceId, DeviceKind, Ids, Stance, State, Time, UserId};
 
-/// One sign of life.
+/// One heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
-    /// Who is alive.
+    /// The user.
     pub user: UserId,
-    /// On which device.
+    /// The device that beats.
     pub device: DeviceId,
-    /// What sort of program beats.
+    /// The kind of program.
     pub kind: DeviceKind,
-    /// Whether the person used the device since its last beat.
+    /// Whether the user used the device since its last beat.
     pub active: bool,
 }
 
-/// Many signs of life, column by column.
+/// A batch of heartbeats, column by column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beats {
-    /// Who is alive.
+    /// The users.
     pub users: Ids<UserId>,
-    /// On which device.
+    /// The devices that beat.
     pub devices: Ids<DeviceId>,
-    /// In what way.
+    /// The rest of each beat.
     pub details: Vec<BeatDetails>,
 }
 
-/// What a sign of life says besides whose it is.
+/// A heartbeat without its ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BeatDetails {
-    /// What sort of program beats.
+    /// The kind of program.
     pub kind: DeviceKind,
-    /// Whether the person used the device since its last beat.
+    /// Whether the user used the device since its last beat.
     pub active: bool,
 }
 
@@ -54,47 +54,47 @@ impl FromIterator<Beat> for Beats {
 /// A device leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
-    /// Whose device.
+    /// The user.
     pub user: UserId,
-    /// Which of them.
+    /// The device that leaves.
     pub device: DeviceId,
-    /// Why.
+    /// Why it leaves.
     pub reason: Reason,
 }
 
 /// Why a device leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The person meant it.
+    /// The user logged out.
     Logout,
     /// The connection broke.
     Dropped,
 }
 
-/// What a touch found just before it left its trace.
+/// What a touch returns: the user's state just before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// The state last published; offline if nothing ever was.
     pub state: State,
-    /// The version of that; 0 if nothing ever was.
+    /// The version last published; 0 if nothing ever was.
     pub version: u64,
-    /// The person's stance.
+    /// The user's stance.
     pub stance: Stance,
     /// When that stance ends.
     pub stance_until: Option<Time>,
 }
 
 impl Found {
-    /// What a touch finds of somebody of whom nothing was ever published.
+    /// What a touch returns for a user about whom nothing was ever published.
     pub const NOTHING: Self = Self { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 }
 
-/// Whether the session has to be loaded and settled after this beat. A false alarm costs a round trip; a missed change
-/// would be seen by nobody until the deadline, so in doubt this says yes.
+/// Whether the session has to be loaded and settled after this beat. A false yes costs a round trip; a false no hides a
+/// change until the deadline. In doubt the answer is yes.
 ///
-/// One change it cannot see: a device that was used lately, died, was not pruned and comes back unused brings a person
-/// with another idle device online. To ask about every idle beat would cost more than that; the deadline, at most
-/// `d + ε` away, finds it.
+/// One change is missed: a device that was used lately, expired, was not pruned and comes back unused brings a user with
+/// another idle device online. Loading the session on every idle beat would cost more; the deadline, at most `d + ε`
+/// away, finds it.
 pub fn moves(found: &Found, active: bool, now: Time) -> bool {
     let stance = match found.stance_until {
         Some(until) if until <= now => Stance::Auto,
@@ -105,7 +105,7 @@ pub fn moves(found: &Found, active: bool, now: Time) -> bool {
         Stance::Busy => found.state != State::Busy,
         Stance::Away => found.state != State::Away,
         Stance::Auto if active => found.state != State::Online,
-        // The beat keeps the device alive and says nothing of its use: when idleness begins is the deadline's business.
+        // The beat keeps the device alive and does not count as use; the deadline decides when the user turns idle.
         Stance::Auto => !matches!(found.state, State::Online | State::Away),
     }
 }

@@ -1,4 +1,4 @@
-//! Ids: opaque, bounded, printable. An id that exists has been checked.
+//! Ids: opaque, bounded, printable. Every value of these types has been checked.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use crate::Invalid;
 /// Room for a UUID, an e-mail address or a prefixed key, while a batch of 1,024 stays under 300 KB.
 pub const MAX_ID_BYTES: usize = 128;
 
-/// A sort of id.
+/// A kind of id.
 pub trait Id: Sized {
-    /// What the contract calls it.
+    /// The name of the field in the contract.
     const FIELD: &'static str;
 
     /// The id as text.
     fn as_str(&self) -> &str;
 
-    /// Whether an id may have so many bytes.
+    /// Whether an id may have this many bytes.
     fn fits(bytes: usize) -> bool {
         (1..=MAX_ID_BYTES).contains(&bytes)
     }
@@ -35,12 +35,12 @@ pub trait Id: Sized {
     }
 }
 
-/// Whether these are printable ASCII and nothing else, which most ids are: decided for eight bytes at a time.
+/// Whether all bytes are printable ASCII, as in most ids. Checks eight bytes at a time.
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     let (words, rest) = bytes.as_chunks::<8>();
-    // In each byte, the high bit: of itself, of itself less a space, and of itself plus one, which a delete carries into.
+    // The high bit of each byte is set if the byte is not ASCII, is below a space, or is 0x7f: adding one carries into it.
     let odd = words.iter().map(|word| u64::from_le_bytes(*word)).fold(0, |odd, word| {
         odd | word | (word.wrapping_sub(ONES * u64::from(b' ')) & !word) | (word & !HIGH).wrapping_add(ONES)
     });
@@ -97,17 +97,17 @@ macro_rules! id {
 }
 
 id!(
-    /// Names a person.
+    /// Names a user.
     UserId,
     "user"
 );
 id!(
-    /// Names one of a person's devices or tabs, unique within that person.
+    /// Names one of a user's devices or tabs, unique within that user.
     DeviceId,
     "device"
 );
 id!(
-    /// Names a conversation in which people type.
+    /// Names a conversation in which users type.
     ConversationId,
     "conversation"
 );
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_is_printable_ascii_wherever_it_stands() {
+    fn plain_means_printable_ascii_at_every_position() {
         for byte in 0..=u8::MAX {
             for place in 0..17 {
                 let mut bytes = *b"a~ Zb~ Yc~ Xd~ W0";
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_bounded_and_printable() {
+    fn ids_are_bounded_and_printable() {
         assert!(UserId::parse("bob").is_ok());
         assert!(UserId::parse("名前@例.jp").is_ok());
         assert!(UserId::parse("x".repeat(MAX_ID_BYTES)).is_ok());

@@ -1,22 +1,22 @@
-//! Many ids in one text.
+//! Many ids packed into one string.
 //!
-//! A batch of strings crosses the border of a component one allocation, one call and one copy at a time; that costs more
-//! than everything a heartbeat decides. One long text crosses as cheaply as a short one.
+//! A list of strings crosses a component boundary with one allocation, one call and one copy per string, which costs more
+//! than everything a heartbeat decides. One long string crosses as cheaply as a short one.
 
 use std::marker::PhantomData;
 
 use crate::Invalid;
 use crate::id::{Id, is_plain};
 
-/// Checked ids of one sort, end to end, and the bytes that each takes.
+/// Checked ids of one kind, concatenated, and the length of each in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids<I> {
     text: String,
     lengths: Vec<u8>,
-    sort: PhantomData<I>,
+    kind: PhantomData<I>,
 }
 
-/// Ids of which not all are fit, as they came.
+/// Packed ids of which at least one is invalid, as they came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfit {
     text: String,
@@ -24,42 +24,42 @@ pub struct Unfit {
 }
 
 impl<I: Id> Ids<I> {
-    /// None, with room for so many.
+    /// An empty batch with room for `count` ids.
     pub fn with_capacity(count: usize) -> Self {
-        /// A UUID's.
+        /// The length of a UUID.
         const USUAL_BYTES: usize = 36;
-        Self { text: String::with_capacity(count * USUAL_BYTES), lengths: Vec::with_capacity(count), sort: PhantomData }
+        Self { text: String::with_capacity(count * USUAL_BYTES), lengths: Vec::with_capacity(count), kind: PhantomData }
     }
 
-    /// Checks them all; if any of them is unfit, hands everything back to be looked at one by one.
+    /// Checks all ids. If one is invalid, everything is returned so that the caller can check them one by one.
     pub fn parse(text: String, lengths: Vec<u8>) -> Result<Self, Unfit> {
         let fit = if is_plain(text.as_bytes()) {
-            // Of plain bytes every cut is between two characters.
+            // In ASCII every byte is a character boundary.
             lengths.iter().all(|&length| I::fits(usize::from(length))) && total(&lengths) == text.len()
         } else {
             Pieces::of(&text, &lengths).is_ok_and(|mut pieces| pieces.all(|piece| I::check(piece).is_ok()))
         };
-        if fit { Ok(Self { text, lengths, sort: PhantomData }) } else { Err(Unfit { text, lengths }) }
+        if fit { Ok(Self { text, lengths, kind: PhantomData }) } else { Err(Unfit { text, lengths }) }
     }
 
-    /// Adds one.
+    /// Appends an id.
     pub fn push(&mut self, id: &I) {
         self.text.push_str(id.as_str());
-        // An id that exists is no longer than 128 bytes.
+        // An id has at most 128 bytes.
         self.lengths.push(id.as_str().len() as u8);
     }
 
-    /// How many there are.
+    /// The number of ids.
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// Each of them, in order.
+    /// The ids, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         Pieces { text: &self.text, lengths: self.lengths.iter() }
     }
@@ -80,7 +80,7 @@ impl<'a, I: Id + 'a> FromIterator<&'a I> for Ids<I> {
 }
 
 impl Unfit {
-    /// Each piece, unchecked; an error if the lengths do not cut the text into that many.
+    /// The ids, unchecked; an error if the lengths do not match the text.
     pub fn pieces(&self) -> Result<impl ExactSizeIterator<Item = &str>, Invalid> {
         Pieces::of(&self.text, &self.lengths)
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_comes_out_in_order() {
+    fn packed_ids_unpack_in_order() {
         for ids in [&["bob", "alice", "名前@例.jp", "x"][..], &["a"], &[], &["bob", "bob"]] {
             let (text, lengths) = packed(ids);
             let parsed = Ids::<UserId>::parse(text.clone(), lengths.clone()).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unfit_id_hands_all_back() {
+    fn one_invalid_id_returns_the_batch() {
         let long = "x".repeat(129);
         for bad in ["", "a\nb", "a\u{7f}", "é\u{85}", long.as_str()] {
             let ids = ["bob", bad, "é"];
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_do_not_add_up_are_refused_whole() {
+    fn mismatched_lengths_are_refused() {
         for (text, lengths) in [("bob", vec![2]), ("bob", vec![4]), ("bob", vec![]), ("é", vec![1, 1]), ("", vec![1])]
         {
             let unfit = Ids::<UserId>::parse(text.to_owned(), lengths).unwrap_err();

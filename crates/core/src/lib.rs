@@ -1,10 +1,10 @@
 //! The rules of presence: states, merging, transitions, deadlines, and who may see whom.
 //!
 //! Everything here is a pure function of its arguments. There is no I/O, no clock and no async: `now` is always an
-//! argument, and it is always the store's. What a person's state *is* follows from [`derive`]; when it can change by
-//! itself follows from [`deadline`]; what to do about it follows from [`settle`] and [`choose`].
+//! argument, in the store's time. [`derive`] computes a user's state, [`deadline`] when it can change by itself, and
+//! [`settle`] and [`choose`] what to commit.
 //!
-//! Deliberately absent: serialisation (the edge owns the wire) and storage (the keyspace owns the keys).
+//! Deliberately absent: serialisation (the edge owns its formats) and storage (`crates/redis` owns the keys).
 
 mod error;
 mod id;

@@ -1,8 +1,8 @@
-//! The times by which the functions decide.
+//! The settings that the functions decide by.
 
 use crate::{Invalid, Span};
 
-/// The times in force. `Default` is the product's; the presets are those of published designs.
+/// Intervals, timeouts and limits. `Default` is `STANDARD`; the other presets come from published designs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// `d`: how often a device beats.
@@ -11,13 +11,13 @@ pub struct Rules {
     pub tolerance: Span,
     /// How long after its last use a live device counts as idle.
     pub idle_after: Span,
-    /// How long a device outlives a broken connection.
+    /// How long a device outlives a dropped connection.
     pub grace: Span,
-    /// How long one sign of typing lasts.
+    /// How long a typing signal lasts.
     pub typing_ttl: Span,
     /// How long after going offline a session is archived and dropped from the hot store.
     pub evict_after: Span,
-    /// The most people one viewer may watch at once.
+    /// The most users one viewer may watch at once.
     pub watch_limit: u32,
 }
 
@@ -29,8 +29,8 @@ impl Rules {
         idle_after: Span::seconds(300),
         grace: Span::seconds(30),
         typing_ttl: Span::seconds(5),
-        // Long enough that a reload is not an archive write, and that on Redis a steady beat knows its deadline to stand:
-        // an interval, its tolerance and 3 s (ADR 11). Short enough that a kill of the embedded store loses little.
+        // Long enough that a page reload is not an archive write, and that on Redis a steady beat can rely on its cached
+        // deadline: an interval, its tolerance and 3 s (ADR 11). Short enough that killing the embedded store loses little.
         evict_after: Span::seconds(60),
         watch_limit: 20,
     };
@@ -38,7 +38,7 @@ impl Rules {
     /// Beats every 30 s, dead after 90 s: two beats may be lost.
     pub const LENIENT: Rules = Rules { tolerance: Span::seconds(60), ..Self::STANDARD };
 
-    /// Beats every 15 s, dead after 30 s: quick to notice.
+    /// Beats every 15 s, dead after 30 s: fast detection.
     pub const BRISK: Rules = Rules { interval: Span::seconds(15), tolerance: Span::seconds(15), ..Self::STANDARD };
 
     /// The preset of this name: `standard` (30/45), `lenient` (30/90) or `brisk` (15/30).
@@ -56,7 +56,7 @@ impl Rules {
         self.interval + self.tolerance
     }
 
-    /// Refuses times that cannot work.
+    /// Refuses values that cannot work.
     pub fn check(&self) -> Result<(), Invalid> {
         let max = Span::seconds(86_400);
         let bounds = [
@@ -65,7 +65,7 @@ impl Rules {
             ("idle_after", self.idle_after, Span(100)),
             ("grace", self.grace, Span(0)),
             ("typing_ttl", self.typing_ttl, Span(100)),
-            // With none at all, one who is dropped and back within a millisecond would be given a version twice.
+            // With zero, a user who is evicted and back within a millisecond would get the same version twice.
             ("evict_after", self.evict_after, Span(1)),
         ];
         for (field, span, min) in bounds {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_cannot_work_are_refused_by_name() {
+    fn invalid_rules_name_the_field() {
         let rules = Rules { interval: Span(10), ..Rules::default() };
         assert_eq!(rules.check().map_err(|e| e.field), Err("interval".to_owned()));
     }

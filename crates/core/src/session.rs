@@ -1,21 +1,21 @@
-//! What is kept about one person. Plain data: what follows from it is in the other modules.
+//! The data of one user's session. The other modules have the rules.
 
 use crate::{DeviceId, Time};
 
-/// What others see of a person.
+/// The state that others see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// A device is alive, and the person used one lately.
+    /// A device is alive, and the user used one lately.
     Online,
-    /// A device is alive, but the person chose to be away or is idle.
+    /// A device is alive, but the user chose to be away or is idle.
     Away,
-    /// A device is alive, and the person asked not to be disturbed.
+    /// A device is alive, and the user chose not to be disturbed.
     Busy,
-    /// No device is alive, or the person is invisible.
+    /// No device is alive, or the user is invisible.
     Offline,
 }
 
-/// What sort of program keeps a device alive.
+/// The kind of program that beats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     /// A page in a browser.
@@ -28,42 +28,42 @@ pub enum DeviceKind {
     Other,
 }
 
-/// What a person chose for themselves.
+/// The value of a user's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stance {
-    /// The devices decide.
+    /// The state follows from the devices.
     Auto,
-    /// Away, whatever the devices say.
+    /// Always away.
     Away,
     /// Not to be disturbed.
     Busy,
-    /// Offline in everybody else's eyes.
+    /// Shown as offline to everyone else.
     Invisible,
 }
 
-/// A session keeps this many devices and drops those with the oldest beats beyond it. A person has a handful; sixty-four
-/// leaves room for a browser that makes up a new device id at every reload, within one `d + ε`.
+/// A session keeps this many devices and drops those with the oldest beats beyond it. A user has a handful; 64 leaves room
+/// for a browser that creates a new device id at every reload, within one `d + ε`.
 pub const MAX_DEVICES: usize = 64;
 
-/// One device's trace.
+/// One device of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Which device.
+    /// The device.
     pub id: DeviceId,
-    /// What sort of program it is.
+    /// The kind of program.
     pub kind: DeviceKind,
     /// Its newest beat.
     pub beat_at: Time,
-    /// When the person last used it.
+    /// When the user last used it.
     pub active_at: Option<Time>,
-    /// When it dies unless it beats again.
+    /// When it expires unless it beats again.
     pub expires_at: Time,
 }
 
-/// A few words beside the state.
+/// A short text shown beside the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The words.
+    /// The text.
     pub text: String,
     /// An emoji.
     pub emoji: String,
@@ -71,14 +71,14 @@ pub struct Note {
     pub until: Option<Time>,
 }
 
-/// A person's own setting.
+/// A user's own setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// What was chosen.
     pub stance: Stance,
-    /// When it was chosen; for an invisible that replaces an invisible, when the first was.
+    /// When it was chosen; for an invisible that replaces an invisible, when the first was chosen.
     pub at: Time,
-    /// When it falls back to [`Stance::Auto`].
+    /// When it returns to [`Stance::Auto`].
     pub until: Option<Time>,
     /// The note chosen along with it.
     pub note: Option<Note>,
@@ -98,29 +98,29 @@ impl Choice {
         self.note.as_ref().filter(|note| note.until.is_none_or(|until| until > now))
     }
 
-    /// Whether a beat at `beat_at` was made while this choice hid the person.
+    /// Whether a beat at `beat_at` was made while this choice hid the user.
     pub fn hid(&self, beat_at: Time) -> bool {
         self.stance == Stance::Invisible && beat_at >= self.at && self.until.is_none_or(|until| beat_at < until)
     }
 
-    /// Whether this still means something at `now`, so that it must outlive the session.
+    /// Whether this has an effect at `now`, so that it must not be evicted with the session.
     pub fn matters_at(&self, now: Time) -> bool {
         self.stance_at(now) != Stance::Auto || self.note_at(now).is_some()
     }
 }
 
-/// What was last published about a person, or what would be published now.
+/// What was last published about a user, or what would be published now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
     /// The state that others see.
     pub state: State,
     /// The note that others see.
     pub note: Option<Note>,
-    /// When the state began by the rules; for offline, the last time seen.
+    /// When the state began by the rules; for offline, the last seen time.
     pub since: Option<Time>,
     /// The newest beat made while visible.
     pub last_seen: Option<Time>,
-    /// Orders this among everything published about the person; 0 if nothing ever was.
+    /// Orders the records of one user; 0 if nothing was ever published.
     pub version: u64,
 }
 
@@ -130,13 +130,13 @@ pub enum Next {
     /// Nothing.
     #[default]
     Nothing,
-    /// Its state can change by itself at this instant.
+    /// At this instant the state can change by itself.
     Settle(Time),
-    /// It is offline with nothing pending and may be archived from this instant on.
+    /// The user is offline with nothing pending; the session may be archived from this instant on.
     Evict(Time),
 }
 
-/// Where a session stood when it was loaded. Equal revisions mean that nothing came between.
+/// The compare-and-swap token of a session. Equal revisions mean that nothing changed in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Revision {
     /// Changes with every commit.
@@ -145,34 +145,34 @@ pub struct Revision {
     pub touches: u64,
 }
 
-/// Everything kept about one person. The default is a person of whom nothing is kept.
+/// Everything that the hot store keeps about one user. The default is a user about whom nothing is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Session {
-    /// The devices not yet pruned, dead ones among them.
+    /// The devices that are not pruned yet, dead ones included.
     pub devices: Vec<Device>,
-    /// The person's own setting.
+    /// The user's own setting.
     pub choice: Option<Choice>,
     /// What was last published.
     pub published: Option<Published>,
     /// What the session waits for.
     pub next: Next,
-    /// Where it stood.
+    /// The revision that a commit is compared with.
     pub revision: Revision,
 }
 
 impl Session {
-    /// Whether nothing at all is kept, so that the archive is the only one who may remember the person.
+    /// Whether nothing is stored, so that only the archive may know the user.
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty() && self.choice.is_none() && self.published.is_none()
     }
 }
 
-/// A span during which the store could not be reached, and the outage grace that follows from it.
+/// The grace after an outage of the store: devices alive before the outage count as alive until `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutageGrace {
-    /// When the store was last known to answer. A device alive then is pardoned.
+    /// When the store last answered. Devices alive at that time get the grace.
     pub since: Time,
-    /// A pardoned device lives at least until this instant.
+    /// Those devices live at least until this instant.
     pub until: Time,
 }
 
@@ -186,17 +186,17 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// An ordinary instant, with no outage grace in force.
+    /// An instant without outage grace.
     pub fn at(now: Time) -> Self {
         Self { now, outage_grace: None }
     }
 
-    /// The same circumstances at another instant.
+    /// Another instant with the same outage grace.
     pub fn moved_to(self, now: Time) -> Self {
         Self { now, ..self }
     }
 
-    /// When the device dies, an outage grace included.
+    /// When the device expires, outage grace included.
     pub fn death_of(&self, device: &Device) -> Time {
         match self.outage_grace {
             Some(outage_grace) if device.expires_at > outage_grace.since => device.expires_at.max(outage_grace.until),
@@ -204,7 +204,7 @@ impl Moment {
         }
     }
 
-    /// A device that expired by this instant is dead, whatever outage grace is in force.
+    /// A device that expired by this instant is dead, with or without outage grace.
     pub fn surely_dead_by(&self) -> Time {
         match self.outage_grace {
             Some(outage_grace) if outage_grace.until > self.now => outage_grace.since.min(self.now),

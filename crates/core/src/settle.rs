@@ -1,24 +1,24 @@
-//! What to do about a session: publish what changed, and say when to look again.
+//! Settling a session: publish what changed, and set the next deadline.
 
 use crate::derive::{self, Shown};
 use crate::{Choice, Moment, Next, Published, Rules, Session, Span, Time, deadline};
 
-/// A change of one session, decided on a load and valid only as long as nothing came between.
+/// A change of one session. It is based on a load, and committed only if nothing changed since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What becomes the published record; none: it stays.
+    /// The new published record; `None` keeps the old one.
     pub publish: Option<Published>,
-    /// What becomes the person's setting; none: it stays.
+    /// The new choice; `None` keeps the old one.
     pub choice: Option<Choice>,
     /// Devices that expired by this instant are dropped; zero drops none.
     pub prune_expired_by: Time,
     /// What the session waits for from now on.
     pub next: Next,
-    /// How long after it became true this is published.
+    /// How late this is: the time since the deadline.
     pub lag: Span,
 }
 
-/// Re-derives the person. None: the record is right and so is the deadline.
+/// Derives the user again. `None` if the record and the deadline are right.
 pub fn settle(session: &Session, moment: &Moment, rules: &Rules) -> Option<Decision> {
     let shown = derive::derive(session, moment, rules);
     let decision = decide(session, moment, rules, shown);
@@ -38,14 +38,14 @@ pub(crate) fn decide(session: &Session, moment: &Moment, rules: &Rules, shown: S
     Decision { publish, choice: None, prune_expired_by, next, lag }
 }
 
-/// Strictly rising per person, also after the store lost its data, and comparable with a time.
+/// The next version: it rises strictly per user, also after the store lost its data, and is a time in microseconds.
 pub fn next_version(session: &Session, now: Time) -> u64 {
     let previous = session.published.as_ref().map_or(0, |published| published.version);
     previous.saturating_add(1).max(now.0.saturating_mul(1000))
 }
 
-/// The instant by which expired devices may be dropped without losing a last seen: now, if the record or a live device
-/// remembers a beat at least as new as theirs. An outage grace protects those who were alive when it began.
+/// Devices that expired by this instant may be dropped without losing a last seen: the record or a live device has a beat
+/// at least as new. Outage grace protects devices that were alive when it began.
 fn prunable(session: &Session, moment: &Moment, published: bool) -> Time {
     let by = moment.surely_dead_by();
     let (dead, kept): (Vec<_>, Vec<_>) = session.devices.iter().partition(|device| device.expires_at <= by);
@@ -56,10 +56,10 @@ fn prunable(session: &Session, moment: &Moment, published: bool) -> Time {
     if dead.is_empty() || (!published && newest(&dead) > remembered) { Time(0) } else { by }
 }
 
-/// What to do with a session whose time to evict has come.
+/// What to do with a session that is reported as evictable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvictionDecision {
-    /// It is not what it seemed: put it right first.
+    /// Its record or deadline is wrong: commit this instead.
     Settle(Decision),
     /// Archive this last seen, then drop the session.
     Drop(Option<Time>),
@@ -69,7 +69,7 @@ pub enum EvictionDecision {
     Wait,
 }
 
-/// What to do with a session that is reported as evictable.
+/// Decides about a session that is reported as evictable.
 pub fn evict(session: &Session, moment: &Moment, rules: &Rules) -> EvictionDecision {
     if let Some(decision) = settle(session, moment, rules) {
         return EvictionDecision::Settle(decision);

@@ -11,7 +11,7 @@ pub struct Time(pub u64);
 pub struct Span(pub u64);
 
 impl Span {
-    /// So many whole seconds.
+    /// A span of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1000))
     }
@@ -26,7 +26,7 @@ impl Add<Span> for Time {
 
 impl Sub<Time> for Time {
     type Output = Span;
-    /// How long after `earlier` this is; nothing if it is not after.
+    /// How long after `earlier` this is; zero if it is not after.
     fn sub(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

@@ -1,72 +1,72 @@
-//! Who types, and when that is told: the rule of one person in one conversation.
+//! Typing: when one user's typing in one conversation is published.
 //!
-//! A sign lasts until an instant and then ends by itself. Those who watch are told that instant, so they need no word
-//! when it passes; every other change they are told, but not more often than once in [`TELL_EVERY`]. What comes faster
-//! is *coalesced*: it is kept, and whoever keeps it looks again once telling is allowed (a *flush*) and tells whatever
-//! is true then, if it is not what was told.
+//! A typing signal ends by itself at an instant. Watchers receive that instant, so that its end needs no message. Every
+//! other change is published, but at most once per [`PUBLISH_INTERVAL`]. Faster changes are debounced: the store keeps the
+//! newest, looks again once publishing is allowed (a *flush*), and publishes what is true then if it differs from what was
+//! published.
 
 use crate::{Span, Time};
 
-/// How often one person's typing in one conversation is told at most.
-pub const TELL_EVERY: Span = Span(1000);
+/// The shortest time between two publications about one user in one conversation.
+pub const PUBLISH_INTERVAL: Span = Span(1000);
 
-/// The most people whose typing is kept per conversation.
+/// The most users whose typing is kept per conversation.
 pub const MAX_TYPISTS: usize = 1024;
 
-/// What is kept about one person in one conversation. `Default` is one who never typed.
+/// The typing of one user in one conversation. `Default` is a user who never typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TypingRecord {
-    /// They type until then: over once it has passed.
+    /// The user types until this instant.
     pub until: Time,
-    /// When it was last told.
-    pub told_at: Time,
-    /// Until when they type, as it was last told.
-    pub told_until: Time,
+    /// When this was last published.
+    pub published_at: Time,
+    /// The `until` that was last published.
+    pub published_until: Time,
 }
 
-/// What is to be done after a sign or a flush.
+/// What to do after a signal or a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: what was told is true.
+    /// Nothing: what was published is true.
     Nothing,
-    /// Tell this: until when they type, or that they do not.
-    Tell(Option<Time>),
-    /// Flush after so long.
+    /// Publish until when the user types; `None` means they do not.
+    Publish(Option<Time>),
+    /// Flush after this span.
     Flush(Span),
 }
 
 impl TypingRecord {
-    /// They type, for so long from now unless they go on; zero: they stopped.
-    pub fn sign(&mut self, now: Time, lasts: Span) -> Next {
+    /// The user types for `lasts` from now, unless another signal follows; zero means they stopped.
+    pub fn signal(&mut self, now: Time, lasts: Span) -> Next {
         self.until = if lasts == Span(0) { Time(0) } else { now + lasts };
         self.flush(now)
     }
 
-    /// Tells what is true, if it is not what was told and may be told now.
+    /// Publishes what is true, if it differs from what was published and the interval has passed.
     pub fn flush(&mut self, now: Time) -> Next {
         let truth = self.types_until(now);
-        if truth == running(self.told_until, now) {
+        if truth == running(self.published_until, now) {
             return Next::Nothing;
         }
-        let since = now - self.told_at;
-        // One who never typed, or whose last telling lies in the future, because two hosts do not quite agree on the time.
-        if self.told_at != Time(0) && since < TELL_EVERY {
-            return Next::Flush(Span(TELL_EVERY.0 - since.0));
+        let since = now - self.published_at;
+        // `published_at` may be in the future, because the clocks of two hosts differ a little; then `since` is zero.
+        if self.published_at != Time(0) && since < PUBLISH_INTERVAL {
+            return Next::Flush(Span(PUBLISH_INTERVAL.0 - since.0));
         }
-        self.told_at = now;
-        self.told_until = truth.unwrap_or_default();
-        Next::Tell(truth)
+        self.published_at = now;
+        self.published_until = truth.unwrap_or_default();
+        Next::Publish(truth)
     }
 
-    /// Until when they type; none: they do not.
+    /// Until when the user types; `None` if they do not.
     pub fn types_until(&self, now: Time) -> Option<Time> {
         running(self.until, now)
     }
 
-    /// From when on this says no more than nothing at all would.
+    /// When this record can be dropped: from then on it equals the default.
     pub fn forget_at(&self) -> Time {
-        let allowed = if self.told_at == Time(0) { Time(0) } else { self.told_at + TELL_EVERY };
-        self.until.max(self.told_until).max(allowed)
+        let allowed = if self.published_at == Time(0) { Time(0) } else { self.published_at + PUBLISH_INTERVAL };
+        self.until.max(self.published_until).max(allowed)
     }
 }
 
@@ -82,48 +82,52 @@ mod tests {
     const FIVE: Span = Span::seconds(5);
 
     #[test]
-    fn a_start_is_told_at_once_and_a_refresh_a_second_later() {
+    fn a_start_is_published_at_once_and_a_refresh_a_second_later() {
         let mut record = TypingRecord::default();
-        assert_eq!(record.sign(NOW, FIVE), Next::Tell(Some(NOW + FIVE)));
-        assert_eq!(record.sign(NOW + Span(400), FIVE), Next::Flush(Span(600)));
+        assert_eq!(record.signal(NOW, FIVE), Next::Publish(Some(NOW + FIVE)));
+        assert_eq!(record.signal(NOW + Span(400), FIVE), Next::Flush(Span(600)));
         assert_eq!(record.flush(NOW + Span(999)), Next::Flush(Span(1)));
-        assert_eq!(record.flush(NOW + Span(1000)), Next::Tell(Some(NOW + Span(5400))), "whoever watches holds the end");
+        assert_eq!(
+            record.flush(NOW + Span(1000)),
+            Next::Publish(Some(NOW + Span(5400))),
+            "whoever watches holds the end"
+        );
         assert_eq!(record.flush(NOW + Span(9000)), Next::Nothing, "the end itself needs no word");
     }
 
     #[test]
     fn a_stop_is_told_unless_nothing_that_was_told_still_runs() {
         let mut record = TypingRecord::default();
-        assert_eq!(record.sign(NOW, Span(0)), Next::Nothing);
-        record.sign(NOW, Span(2000));
-        assert_eq!(record.sign(NOW + Span(1500), Span(0)), Next::Tell(None));
-        record.sign(NOW + Span(3000), Span(2000));
-        assert_eq!(record.sign(NOW + Span(5000), Span(0)), Next::Nothing);
+        assert_eq!(record.signal(NOW, Span(0)), Next::Nothing);
+        record.signal(NOW, Span(2000));
+        assert_eq!(record.signal(NOW + Span(1500), Span(0)), Next::Publish(None));
+        record.signal(NOW + Span(3000), Span(2000));
+        assert_eq!(record.signal(NOW + Span(5000), Span(0)), Next::Nothing);
     }
 
     #[test]
     fn what_is_taken_back_in_time_is_never_told() {
         let mut record = TypingRecord::default();
-        record.sign(NOW, FIVE);
-        assert_eq!(record.sign(NOW + Span(100), Span(0)), Next::Flush(Span(900)));
-        assert_eq!(record.sign(NOW + Span(200), Span(4800)), Next::Nothing, "it ends when they were told it would");
+        record.signal(NOW, FIVE);
+        assert_eq!(record.signal(NOW + Span(100), Span(0)), Next::Flush(Span(900)));
+        assert_eq!(record.signal(NOW + Span(200), Span(4800)), Next::Nothing, "it ends when they were told it would");
         assert_eq!(record.flush(NOW + Span(1000)), Next::Nothing);
     }
 
     #[test]
     fn a_clock_that_is_behind_waits_no_longer_than_any() {
         let mut record = TypingRecord::default();
-        record.sign(NOW, FIVE);
-        assert_eq!(record.sign(Time(NOW.0 - 50), FIVE), Next::Flush(TELL_EVERY));
+        record.signal(NOW, FIVE);
+        assert_eq!(record.signal(Time(NOW.0 - 50), FIVE), Next::Flush(PUBLISH_INTERVAL));
     }
 
     #[test]
     fn a_mark_is_forgotten_when_it_says_nothing_more() {
         let mut record = TypingRecord::default();
         assert_eq!(record.forget_at(), Time(0));
-        record.sign(NOW, Span(300));
-        assert_eq!(record.forget_at(), NOW + TELL_EVERY, "the next start must still wait");
-        record.sign(NOW, FIVE);
+        record.signal(NOW, Span(300));
+        assert_eq!(record.forget_at(), NOW + PUBLISH_INTERVAL, "the next start must still wait");
+        record.signal(NOW, FIVE);
         assert_eq!(record.forget_at(), NOW + FIVE);
     }
 }

@@ -1,38 +1,38 @@
-//! People come, stay, leave, and say how they wish to be seen.
+//! Heartbeats, departures and choices.
 
 use std::collections::HashMap;
 
-use rollcall_core::choose::{Wish, choose};
+use rollcall_core::choose::{NewChoice, choose};
 use rollcall_core::heartbeat::moves;
 pub use rollcall_core::heartbeat::{Beat, BeatDetails, Beats, Departure, Reason};
 use rollcall_core::settle::settle;
 use rollcall_core::{Choice, Error, Rules, UserId};
 
 use crate::capabilities::{DeviceEvent, Sessions, Touch, Touches, bounded};
-use crate::settling::{Fate, Outcome, Standing, settle_by};
+use crate::commit_loop::{Effect, Outcome, Standing, settle_by};
 
-/// A person's own setting.
+/// A user sets their choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceRequest {
-    /// Who chooses.
+    /// The user.
     pub user: UserId,
-    /// What.
-    pub wish: Wish,
+    /// The new choice.
+    pub choice: NewChoice,
 }
 
-/// How a person chose and how they stand now.
+/// The outcome of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceResult {
     /// What others see.
     pub standing: Standing,
-    /// The setting as it is kept.
+    /// The choice as it is stored.
     pub choice: Choice,
 }
 
-/// An answer per item, in the order asked; an item that was refused at the edge stays refused, in its place.
+/// An answer per item, in the order asked; an item that was refused at the edge keeps its error.
 pub type Answers<T> = Result<Vec<Result<T, Error>>, Error>;
 
-/// Takes heartbeats: one round trip, and more only for those whose visible state changed.
+/// Takes heartbeats: one round trip, and more only for users whose visible state changed.
 pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> Answers<Standing> {
     let Beats { users, devices, details } = beats;
     bounded(&details)?;
@@ -61,7 +61,7 @@ pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> An
     if movers.is_empty() {
         return Ok(answers);
     }
-    // If the store went away meanwhile, those who moved fail; the others' beats are in.
+    // If the store fails here, only the users whose state changed get the error; the other beats are stored.
     let settled = settle_all(store, rules, movers.iter().map(|(_, user)| user.clone()).collect()).await;
     for (place, user) in movers {
         if let Some(answer) = answers.get_mut(place) {
@@ -71,17 +71,17 @@ pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> An
     Ok(answers)
 }
 
-/// Takes departures. A departure can bring the deadline nearer, so the session is always settled.
+/// Takes departures. A departure can move the deadline forward, so the session is always settled.
 pub async fn leave_many(
     store: &impl Sessions,
     rules: &Rules,
     departures: Vec<Result<Departure, Error>>,
 ) -> Answers<Standing> {
     bounded(&departures)?;
-    let mut people = Vec::with_capacity(departures.len());
+    let mut users = Vec::with_capacity(departures.len());
     let mut touches = Vec::with_capacity(departures.len());
     for departure in departures {
-        people.push(departure.map(|departure| {
+        users.push(departure.map(|departure| {
             let event = match departure.reason {
                 Reason::Logout => DeviceEvent::Logout,
                 Reason::Dropped => DeviceEvent::Dropped(rules.grace),
@@ -92,49 +92,45 @@ pub async fn leave_many(
     }
     let touched = store.touch_many(touches.into_iter().collect()).await?;
     let mut found = touched.found.into_iter();
-    for person in &mut people {
-        if person.is_ok()
+    for user in &mut users {
+        if user.is_ok()
             && let Err(error) = found.next().unwrap_or_else(|| Err(short_answer()))
         {
-            *person = Err(error);
+            *user = Err(error);
         }
     }
-    let settled = settle_all(store, rules, people.iter().flatten().cloned().collect()).await;
-    Ok(people.into_iter().map(|person| person.and_then(|user| standing_of(&user, &settled))).collect())
+    let settled = settle_all(store, rules, users.iter().flatten().cloned().collect()).await;
+    Ok(users.into_iter().map(|user| user.and_then(|user| standing_of(&user, &settled))).collect())
 }
 
-/// Takes people's own settings. Of several for one person in a batch, the last counts and answers for all.
+/// Takes choices. Of several for one user in a batch, the last is applied and answers all.
 pub async fn choose_many(
     store: &impl Sessions,
     rules: &Rules,
-    choice_requests: Vec<Result<ChoiceRequest, Error>>,
+    requests: Vec<Result<ChoiceRequest, Error>>,
 ) -> Answers<ChoiceResult> {
-    bounded(&choice_requests)?;
-    let mut wishes = HashMap::new();
-    let people: Vec<Result<UserId, Error>> = choice_requests
-        .into_iter()
-        .map(|choice_request| {
-            choice_request.map(|choice_request| {
-                wishes.insert(choice_request.user.clone(), choice_request.wish);
-                choice_request.user
-            })
-        })
-        .collect();
-    let users = wishes.keys().cloned().collect();
-    let settled = settle_by(store, rules, users, |user, session, moment| match wishes.get(user) {
-        Some(wish) => {
-            let (choice, decision) = choose(session, moment, rules, wish);
+    bounded(&requests)?;
+    let mut new_choices = HashMap::new();
+    let mut take = |request: ChoiceRequest| {
+        new_choices.insert(request.user.clone(), request.choice);
+        request.user
+    };
+    let users: Vec<Result<UserId, Error>> = requests.into_iter().map(|request| request.map(&mut take)).collect();
+    let choosers = new_choices.keys().cloned().collect();
+    let settled = settle_by(store, rules, choosers, |user, session, moment| match new_choices.get(user) {
+        Some(new) => {
+            let (choice, decision) = choose(session, moment, rules, new);
             (Some(decision), Some(choice))
         }
         None => (None, None),
     })
     .await?;
-    Ok(people.into_iter().map(|person| person.and_then(|user| chosen(settled.get(&user)))).collect())
+    Ok(users.into_iter().map(|user| user.and_then(|user| chosen(settled.get(&user)))).collect())
 }
 
 fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<ChoiceResult, Error> {
     match settled {
-        Some(Ok(Outcome { fate: Fate::Stale, .. })) => Err(Error::Unavailable(RETRY_MS)),
+        Some(Ok(Outcome { effect: Effect::Stale, .. })) => Err(Error::Unavailable(RETRY_MS)),
         Some(Ok(Outcome { standing, extra: Some(choice), .. })) => {
             Ok(ChoiceResult { standing: *standing, choice: choice.clone() })
         }
@@ -143,7 +139,7 @@ fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<Ch
     }
 }
 
-/// A choice that was overtaken in every round was not kept; a moment later it will be.
+/// A choice that lost the compare-and-swap in every round was not stored; the client retries after this.
 const RETRY_MS: u32 = 100;
 
 fn standing_of(user: &UserId, settled: &Result<Settled, Error>) -> Result<Standing, Error> {
@@ -163,7 +159,7 @@ async fn settle_all(store: &impl Sessions, rules: &Rules, users: Vec<UserId>) ->
     settle_by(store, rules, users, |_, session, moment| (settle(session, moment, rules), ())).await
 }
 
-/// A platform that answers with fewer items than it was asked for breaks the contract.
+/// A store that answers with fewer items than it was asked for breaks the contract.
 fn short_answer() -> Error {
     Error::Other("the store answered with fewer items than it was asked for".to_owned())
 }

@@ -1,7 +1,7 @@
-//! Who is writing to me right now?
+//! Typing updates, and who is typing.
 //!
-//! Typing is not a heartbeat: nothing here touches a session, and one is read only because the invisible are not to be seen
-//! typing. How often a sign is told is the platform's business.
+//! Typing is not a heartbeat: nothing here touches a session. Sessions are read only because invisible users must not be seen
+//! typing. The store decides how often a typing signal is published.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,80 +12,73 @@ use crate::capabilities::{RestrictionCheck, Sessions, Typing, TypingSignal, Typi
 use crate::heartbeat::Answers;
 use crate::query::short_answer;
 
-/// A person starts, goes on, or stops typing.
+/// A user starts, continues or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypingUpdate {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// Where.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// Started or goes on, or stopped.
+    /// Whether the user types; false if they stopped.
     pub typing: bool,
 }
 
-/// Takes signs of typing. One that is not repeated ends by itself; one of somebody invisible is none.
+/// Takes typing updates. A signal that is not repeated ends by itself. Typing of an invisible user counts as a stop.
 pub async fn type_many(
     (sessions, typing): (&impl Sessions, &impl Typing),
     rules: &Rules,
-    typing_updates: Vec<Result<TypingUpdate, Error>>,
+    updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Answers<()> {
-    bounded(&typing_updates)?;
-    let typing_updates = only_of_the_visible(sessions, typing_updates).await?;
+    bounded(&updates)?;
+    let updates = stop_invisible(sessions, updates).await?;
     let lasts = |typing: bool| if typing { rules.typing_ttl } else { Span(0) };
-    let sign = |typing_update: &TypingUpdate| TypingSignal {
-        conversation: typing_update.conversation.clone(),
-        user: typing_update.user.clone(),
-        lasts: lasts(typing_update.typing),
+    let signal = |update: &TypingUpdate| TypingSignal {
+        conversation: update.conversation.clone(),
+        user: update.user.clone(),
+        lasts: lasts(update.typing),
     };
-    let signs: Vec<_> =
-        typing_updates.iter().filter_map(|typing_update| typing_update.as_ref().ok().map(sign)).collect();
-    let marked = if signs.is_empty() { Vec::new() } else { typing.set_typing(signs).await? };
-    let mut marked = marked.into_iter();
-    Ok(typing_updates
-        .into_iter()
-        .map(|typing_update| typing_update.and_then(|_| marked.next().ok_or_else(short_answer)?))
-        .collect())
+    let signals: Vec<_> = updates.iter().filter_map(|update| update.as_ref().ok().map(signal)).collect();
+    let stored = if signals.is_empty() { Vec::new() } else { typing.set_typing(signals).await? };
+    let mut stored = stored.into_iter();
+    Ok(updates.into_iter().map(|update| update.and_then(|_| stored.next().ok_or_else(short_answer)?)).collect())
 }
 
-/// The same typing updates, where the invisible do not type: a start of theirs is a stop, so that one who began while visible is
-/// taken back, and fails or succeeds like anybody's.
-async fn only_of_the_visible(
+/// Turns starts of invisible users into stops. So typing that began while visible ends, and the update fails or succeeds like
+/// that of any user.
+async fn stop_invisible(
     sessions: &impl Sessions,
-    mut typing_updates: Vec<Result<TypingUpdate, Error>>,
+    mut updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Result<Vec<Result<TypingUpdate, Error>>, Error> {
-    let starts = |typing_update: &&mut Result<TypingUpdate, Error>| {
-        typing_update.as_ref().is_ok_and(|typing_update| typing_update.typing)
-    };
-    let users: Vec<UserId> =
-        typing_updates.iter_mut().filter(starts).flatten().map(|typing_update| typing_update.user.clone()).collect();
+    let starts = |update: &&mut Result<TypingUpdate, Error>| update.as_ref().is_ok_and(|update| update.typing);
+    let users: Vec<UserId> = updates.iter_mut().filter(starts).flatten().map(|update| update.user.clone()).collect();
     if users.is_empty() {
-        return Ok(typing_updates);
+        return Ok(updates);
     }
     let loaded = sessions.load_many(users).await?;
     let mut found = loaded.sessions.into_iter();
-    for place in typing_updates.iter_mut().filter(starts) {
+    for start in updates.iter_mut().filter(starts) {
         match found.next().unwrap_or_else(|| Err(short_answer())) {
             Ok(session) => {
                 let choice = session.choice.as_ref();
                 let stance = choice.map_or(Stance::Auto, |choice| choice.stance_at(loaded.moment.now));
-                place.iter_mut().for_each(|typing_update| typing_update.typing = stance != Stance::Invisible);
+                start.iter_mut().for_each(|update| update.typing = stance != Stance::Invisible);
             }
-            Err(error) => *place = Err(error),
+            Err(error) => *start = Err(error),
         }
     }
-    Ok(typing_updates)
+    Ok(updates)
 }
 
-/// Whom the viewer may see typing in each conversation, in the order asked; never the viewer.
+/// The users whom the viewer may see typing in each conversation, in the order asked; never the viewer.
 pub async fn typists(
-    (typing, verdicts): (&impl Typing, &impl RestrictionCheck),
+    (typing, restrictions): (&impl Typing, &impl RestrictionCheck),
     viewer: Option<UserId>,
     conversations: Vec<Result<ConversationId, Error>>,
 ) -> Answers<Vec<Typist>> {
     bounded(&conversations)?;
-    let known: Vec<_> = conversations.iter().filter_map(|conversation| conversation.as_ref().ok()).cloned().collect();
-    let found = if known.is_empty() { Vec::new() } else { typing.typists(known).await? };
-    let visible = visible(verdicts, viewer.as_ref(), &found).await?;
+    let valid: Vec<_> = conversations.iter().filter_map(|conversation| conversation.as_ref().ok()).cloned().collect();
+    let found = if valid.is_empty() { Vec::new() } else { typing.typists(valid).await? };
+    let visible = visible(restrictions, viewer.as_ref(), &found).await?;
     let may_see = |typist: &Typist| visible.get(&typist.user).copied().unwrap_or(false);
     let mut found = found.into_iter();
     let seen = |conversation: Result<ConversationId, Error>| {
@@ -96,10 +89,9 @@ pub async fn typists(
     Ok(conversations.into_iter().map(seen).collect())
 }
 
-/// Whether the viewer may see each of those who type, asked once however many conversations they type in. The viewer is
-/// not among them.
+/// Whether the viewer may see each typist, checked once per user. The viewer is not among them.
 async fn visible(
-    verdicts: &impl RestrictionCheck,
+    restrictions: &impl RestrictionCheck,
     viewer: Option<&UserId>,
     found: &[Result<Vec<Typist>, Error>],
 ) -> Result<HashMap<UserId, bool>, Error> {
@@ -107,8 +99,8 @@ async fn visible(
     let subjects: Vec<UserId> = typists.collect::<BTreeSet<_>>().into_iter().cloned().collect();
     let mut visible = HashMap::with_capacity(subjects.len());
     for subjects in subjects.chunks(MAX_SUBJECTS) {
-        let rulings = verdicts.check(viewer.cloned(), subjects.iter().collect()).await?;
-        visible.extend(subjects.iter().cloned().zip(rulings.into_iter().map(|verdict| verdict.presence)));
+        let checked = restrictions.check(viewer.cloned(), subjects.iter().collect()).await?;
+        visible.extend(subjects.iter().cloned().zip(checked.into_iter().map(|visibility| visibility.presence)));
     }
     Ok(visible)
 }

@@ -1,9 +1,9 @@
-//! Which filter to put in front of the exact tables of who may see whom, and what a verdict costs with it.
+//! Benchmark of filters in front of the exact policy tables, and of checks with the chosen one.
 //!
 //! `cargo run --release -p rollcall-policy --example filters [filters|curve|index]`
 //!
-//! Prints the tables of `docs/adr/0014-bloom-filter-for-policy.md`. Times are those of the fastest tenth of batches that
-//! take some microseconds each and share no data: other programs make a batch slower, and never faster.
+//! Prints the tables of `docs/adr/0014-bloom-filter-for-policy.md`. Times are those of the fastest tenth of batches of
+//! a few microseconds that share no data: other programs make a batch slower, never faster.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -16,9 +16,9 @@ use rollcall_core::policy::{Audience, Change, Privacy, Ruling, Verdict, number_o
 use rollcall_policy::{BITS_PER_KEY, BloomFilter, PolicyIndex, false_positive_rate};
 use xorf::Filter as _;
 
-/// Looks per measurement.
+/// Lookups per measurement.
 const LOOKS: usize = 1_000_000;
-/// Looks that are timed together.
+/// Lookups that are timed together.
 const TOGETHER: usize = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -53,7 +53,7 @@ trait Kind: Sized {
     }
 }
 
-/// The textbook's: every bit anywhere.
+/// A classic Bloom filter: every bit anywhere.
 struct Classic {
     words: Vec<u64>,
     bits: u64,
@@ -163,7 +163,7 @@ impl Kind for qfilter::Filter {
     const NAME: &'static str = "quotient (qfilter)";
 
     fn build(keys: &[u64]) -> Result<Self, Box<dyn Error>> {
-        // A little more than it has, for what is added later; and as many false positives as the blocked Bloom filter has.
+        // With room for what is added later, and the false positive rate of the blocked Bloom filter.
         let mut built = Self::new(keys.len() as u64 * 21 / 20, 0.005).map_err(|error| format!("{error:?}"))?;
         for key in keys {
             built.add(*key);
@@ -188,7 +188,7 @@ impl Kind for qfilter::Filter {
     }
 }
 
-/// No filter at all.
+/// An exact table instead of a filter.
 struct Exact(HashTable<u64>);
 
 impl Kind for Exact {
@@ -239,12 +239,12 @@ fn row<K: Kind>(keys: &[u64]) -> Result<(), Box<dyn Error>> {
     let mut random = 1;
     let present = (0..LOOKS).filter_map(|_| keys.get(next(&mut random) as usize % keys.len()).copied());
     let present = present.collect::<Vec<_>>();
-    let affirmed = absent.iter().filter(|key| built.contains(**key)).count();
+    let false_positives = absent.iter().filter(|key| built.contains(**key)).count();
     if !present.iter().all(|key| built.contains(*key)) {
-        return Err(format!("{} denies what it has", K::NAME).into());
+        return Err(format!("{} misses a key that it has", K::NAME).into());
     }
     let (bits, looks) = (built.bits() as f64 / keys.len() as f64, [&absent, &present].map(|keys| looked(&built, keys)));
-    // New keys, few enough that nothing outgrows its size; and away with them again, in another order.
+    // New keys, few enough that nothing outgrows its size; removed again in another order.
     let passing = (0..keys.len() as u64 / 50).map(|number| mix(1 << 40 | number)).collect::<Vec<_>>();
     let added = changed(&passing, |key| built.add(key));
     let removed = changed(&passing.iter().rev().copied().collect::<Vec<_>>(), |key| built.remove(key));
@@ -253,7 +253,7 @@ fn row<K: Kind>(keys: &[u64]) -> Result<(), Box<dyn Error>> {
     println!(
         "| {} | {bits:.1} | {:.3} % | {:.1} ns | {:.1} ns | {added} | {removed} | {:.2} ms |",
         K::NAME,
-        affirmed as f64 * 100.0 / LOOKS as f64,
+        false_positives as f64 * 100.0 / LOOKS as f64,
         looks.first().copied().unwrap_or_default(),
         looks.last().copied().unwrap_or_default(),
         rebuilt.as_secs_f64() * 1e3,
@@ -261,13 +261,13 @@ fn row<K: Kind>(keys: &[u64]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Nanoseconds per look.
+/// Nanoseconds per lookup.
 fn looked<K: Kind>(built: &K, keys: &[u64]) -> f64 {
     let look = |keys: &[u64]| timed(|| keys.iter().filter(|key| built.contains(**key)).count());
     undisturbed(keys.chunks_exact(TOGETHER).map(look)).as_nanos() as f64 / TOGETHER as f64
 }
 
-/// Nanoseconds per change, if it can be made at all.
+/// Nanoseconds per change, if the filter supports it.
 fn changed(keys: &[u64], mut change: impl FnMut(u64) -> bool) -> String {
     let mut possible = true;
     let spent = undisturbed(
@@ -282,14 +282,14 @@ fn timed<T>(run: impl FnOnce() -> T) -> Duration {
     started.elapsed()
 }
 
-/// The fastest tenth begins below this.
+/// The upper end of the fastest tenth.
 fn undisturbed(times: impl Iterator<Item = Duration>) -> Duration {
     let mut times = times.collect::<Vec<_>>();
     times.sort_unstable();
     times.get(times.len() / 10).copied().unwrap_or_default()
 }
 
-/// How often the chosen kind affirms in vain, by its size, as CSV.
+/// The false positive rate of the chosen filter by its size, as CSV.
 fn curve() {
     println!("\nbits_per_key,false_positive_rate");
     for bits_per_key in [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 24.0] {
@@ -297,7 +297,7 @@ fn curve() {
     }
 }
 
-/// What anybody would write first.
+/// The obvious implementation: plain sets.
 #[derive(Default)]
 struct Plain {
     restricted: HashSet<u64>,
@@ -366,18 +366,18 @@ fn policy_index() -> Result<(), Box<dyn Error>> {
         ("numbers, one in eight restricted", &|random| (random % NUMBERS).to_string()),
     ];
     for (kind, subject) in kinds {
-        judged(&policy_index, &plain, kind, subject);
+        checks(&policy_index, &plain, kind, subject);
     }
     Ok(())
 }
 
-/// Judges a viewer's subjects.
-type Judge<'a> = dyn Fn(&str, &[&str], &mut Vec<Verdict>) + 'a;
+/// Checks a viewer's subjects.
+type Check<'a> = dyn Fn(&str, &[&str], &mut Vec<Verdict>) + 'a;
 
-fn judged(policy_index: &PolicyIndex, plain: &Plain, kind: &str, subject: &dyn Fn(u64) -> String) {
+fn checks(policy_index: &PolicyIndex, plain: &Plain, kind: &str, subject: &dyn Fn(u64) -> String) {
     const SUBJECTS: usize = 400_000;
     let mut random = 11;
-    // End to end in one text, as a batch arrives.
+    // Concatenated in one text, as a batch arrives.
     let subjects = (0..SUBJECTS).map(|_| subject(next(&mut random))).collect::<Vec<_>>();
     let text = subjects.concat();
     let mut rest = text.as_str();
@@ -389,13 +389,13 @@ fn judged(policy_index: &PolicyIndex, plain: &Plain, kind: &str, subject: &dyn F
     let pieces = pieces.collect::<Vec<_>>();
     let viewers = (0..SUBJECTS).map(|_| name(next(&mut random) % PEOPLE)).collect::<Vec<_>>();
     let mut verdicts = Vec::with_capacity(SUBJECTS);
-    let mut each = |batch: usize, judge: &Judge<'_>| {
+    let mut each = |batch: usize, check: &Check<'_>| {
         let mut viewers = viewers.iter().cycle();
         let together = batch.max(200);
         let times = pieces.chunks_exact(together).map(|pieces| {
             verdicts.clear();
             let batches = pieces.chunks(batch).zip(&mut viewers);
-            timed(|| batches.for_each(|(subjects, viewer)| judge(viewer, subjects, &mut verdicts)))
+            timed(|| batches.for_each(|(subjects, viewer)| check(viewer, subjects, &mut verdicts)))
         });
         undisturbed(times).as_nanos() as f64 / together as f64
     };
@@ -418,7 +418,7 @@ fn next(random: &mut u64) -> u64 {
     mix(*random)
 }
 
-/// As good a hash of a number as any.
+/// SplitMix64.
 fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,54 +1,53 @@
-//! A filter in front of the exact tables: whoever stands as all do, and is in no block with the viewer, is told from it alone.
+//! A Bloom filter in front of the exact tables. A miss means default privacy and no block.
 //!
-//! It is a blocked Bloom filter: all bits of a key are in one cache line, so that a look is one access to memory. It never
-//! denies a key that was added; of others it affirms a few, and whoever asks looks again in the exact tables. How it was chosen,
-//! and what it costs, is in `docs/adr/0014-bloom-filter-for-policy.md`.
+//! It is a set of blocked Bloom filters, one per shard. A key that was added always hits; few others do, and the caller confirms a hit
+//! in the exact tables. `docs/adr/0014-bloom-filter-for-policy.md` has the measurements.
 //!
-//! A removed key leaves its bits behind. So a part of the filter is rebuilt from the exact tables when a quarter of its keys
-//! are such, and when it outgrows its size: [`ShardedFilter::add`] and [`ShardedFilter::remove`] say when.
+//! A removed key leaves its bits behind. So a shard is rebuilt from the exact tables when a quarter of its keys were removed, and
+//! when it outgrows its size: [`ShardedFilter::add`] and [`ShardedFilter::remove`] tell the caller.
 
 use crate::bloom::BloomFilter;
 use crate::hashing::{SHARDS, shard_of};
 
-/// Bits per key when a part is full. Then one look in two hundred is in vain; right after a rebuild, with half as many
-/// more bits, one in a thousand.
+/// Bits per key when a shard is full. Then one lookup in two hundred is a false positive; right after a rebuild, with half as
+/// many more bits, one in a thousand.
 pub const BITS_PER_KEY: f64 = 12.0;
 
-/// The fewest keys that a part has room for, and the fewest removed ones that it is rebuilt for: a part with few keys may have
-/// many people, all of whom a rebuild looks through.
+/// The fewest keys that a shard has room for, and the fewest removed keys that cause a rebuild: a shard with few keys may have
+/// many interned users, and a rebuild visits all of them.
 const FEWEST_KEYS: u32 = 64;
 
-/// A set of 64-bit keys, of which it affirms also a few that it does not have. Keys are hashes: evenly spread over all bits.
+/// An approximate set of 64-bit keys with few false positives. Keys are hashes, evenly spread over all bits.
 pub struct ShardedFilter {
     shards: Box<[Shard]>,
 }
 
 #[derive(Default)]
 struct Shard {
-    lines: BloomFilter,
-    /// For how many keys the lines were made.
+    bloom: BloomFilter,
+    /// The number of keys that `bloom` was made for.
     room: u32,
     live: u32,
     /// Keys that were removed, whose bits remain.
     stale: u32,
 }
 
-/// What has to follow a change of the filter.
+/// What the caller has to do after a change of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Upkeep {
     /// Nothing.
     None,
-    /// The part must be rebuilt from all its keys, by [`ShardedFilter::rebuild`], before it is asked again.
+    /// Rebuild the shard from all its keys with [`ShardedFilter::rebuild`] before the next lookup.
     Rebuild(usize),
 }
 
-/// How large a filter is.
+/// The size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterStats {
-    /// Keys in it, without those that were removed.
+    /// Keys, without removed ones.
     pub keys: u64,
-    /// Bits that it has.
+    /// Bits.
     pub bits: u64,
 }
 
@@ -59,19 +58,19 @@ impl Default for ShardedFilter {
 }
 
 impl ShardedFilter {
-    /// Whether a key may be in it. A no is certain.
+    /// Whether a key may be in the set. `false` is certain.
     #[inline]
     pub fn may_contain(&self, key: u64) -> bool {
-        self.shards.get(shard_of(key)).is_some_and(|shard| shard.lines.may_contain(key))
+        self.shards.get(shard_of(key)).is_some_and(|shard| shard.bloom.may_contain(key))
     }
 
-    /// Touches where a key would be, so that a look that comes soon finds it in the cache.
+    /// Touches the memory of a key, so that a lookup soon after finds it in the cache.
     #[inline]
     pub(crate) fn touch(&self, key: u64) -> u64 {
-        self.shards.get(shard_of(key)).map_or(0, |shard| shard.lines.touch(key))
+        self.shards.get(shard_of(key)).map_or(0, |shard| shard.bloom.touch(key))
     }
 
-    /// Adds a key that is not in it.
+    /// Adds a key that is not in the set.
     pub fn add(&mut self, key: u64) -> Upkeep {
         let number = shard_of(key);
         let Some(shard) = self.shards.get_mut(number) else { return Upkeep::None };
@@ -79,11 +78,11 @@ impl ShardedFilter {
         if shard.live + shard.stale > shard.room {
             return Upkeep::Rebuild(number);
         }
-        shard.lines.set(key);
+        shard.bloom.set(key);
         Upkeep::None
     }
 
-    /// Removes a key that is in it.
+    /// Removes a key that is in the set.
     pub fn remove(&mut self, key: u64) -> Upkeep {
         let number = shard_of(key);
         let Some(shard) = self.shards.get_mut(number) else { return Upkeep::None };
@@ -97,23 +96,23 @@ impl ShardedFilter {
         Upkeep::None
     }
 
-    /// Rebuilds a part from all the keys that it has now, with room for half as many more.
+    /// Rebuilds a shard from all its keys, with room for half as many more.
     pub fn rebuild(&mut self, shard: usize, keys: impl Iterator<Item = u64>) {
         if let Some(shard) = self.shards.get_mut(shard) {
             let room = shard.live.saturating_add(shard.live / 2).max(FEWEST_KEYS);
-            *shard = Shard { live: shard.live, lines: BloomFilter::new(room, BITS_PER_KEY), room, stale: 0 };
-            keys.for_each(|key| shard.lines.set(key));
+            *shard = Shard { live: shard.live, bloom: BloomFilter::new(room, BITS_PER_KEY), room, stale: 0 };
+            keys.for_each(|key| shard.bloom.set(key));
         }
     }
 
-    /// How large it is.
+    /// The size of the filter.
     pub fn stats(&self) -> FilterStats {
-        let bits = self.shards.iter().map(|shard| shard.lines.bits()).sum();
+        let bits = self.shards.iter().map(|shard| shard.bloom.bits()).sum();
         let keys = self.shards.iter().map(|shard| u64::from(shard.live)).sum();
         FilterStats { keys, bits }
     }
 
-    /// What it takes of memory.
+    /// The bytes that the filter takes.
     pub fn bytes(&self) -> u64 {
         size_of_val(&*self.shards) as u64 + self.stats().bits / 8
     }
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
     use crate::hashing::mix;
 
-    /// A filter with the exact set that it stands in front of.
+    /// A filter and the exact set behind it.
     #[derive(Default)]
     struct Both {
         filter: ShardedFilter,
@@ -152,16 +151,17 @@ mod tests {
     }
 
     #[test]
-    fn few_are_affirmed_in_vain_however_many_there_are_and_were() {
+    fn false_positives_stay_rare_after_many_changes() {
         let mut both = Both::default();
         (0..200_000).for_each(|number| both.change(mix(number), true));
-        let vain = |both: &Both| (1_000_000..2_000_000).filter(|number| both.filter.may_contain(mix(*number))).count();
-        assert!(vain(&both) < 5_000, "{} of a million", vain(&both));
+        let false_positives =
+            |both: &Both| (1_000_000..2_000_000).filter(|number| both.filter.may_contain(mix(*number))).count();
+        assert!(false_positives(&both) < 5_000, "{} of a million", false_positives(&both));
         let stats = both.filter.stats();
         assert_eq!(stats.keys, 200_000);
         assert!((12.0..18.5).contains(&(stats.bits as f64 / 200_000.0)), "{stats:?}");
         (0..190_000).for_each(|number| both.change(mix(number), false));
-        assert!(vain(&both) < 10_000, "{} of a million", vain(&both));
+        assert!(false_positives(&both) < 10_000, "{} of a million", false_positives(&both));
         assert!((190_000..200_000).all(|number| both.filter.may_contain(mix(number))));
         assert!(both.filter.stats().bits < stats.bits / 4);
         (190_000..200_000).for_each(|number| both.change(mix(number), false));
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn rebuilds_are_rare() {
         let mut both = Both::default();
-        // All in one part.
+        // All in one shard.
         (0..1000).for_each(|number| both.change(mix(number) & !(0xff << 48), true));
         assert!(both.rebuilt < 10, "from 64 by half each time: {}", both.rebuilt);
         let before = both.rebuilt;
@@ -186,7 +186,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_in_it_is_never_denied(
+        fn added_keys_always_hit(
             steps in vec((0..300_u64, any::<bool>()), 0..2000),
             seed: u64,
             shards in prop_oneof![Just(1_u64), Just(3)],

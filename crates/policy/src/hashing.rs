@@ -1,7 +1,7 @@
-//! The hashes by which everything else here is found.
+//! Hashes of ids and pairs.
 //!
-//! Ids are chosen by strangers, so a text's hash depends on a salt that they do not know. It is the same for the same salt on
-//! the same machine, and need not be the same on another: no hash ever leaves the process.
+//! Clients choose ids, so a hash depends on a secret salt. It is the same for the same salt on one machine and may differ on
+//! another: no hash leaves the process.
 
 use std::hash::Hasher;
 
@@ -9,11 +9,10 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use hashbrown::HashTable;
 
-/// Into how many parts each structure is cut, so that none takes long to be rebuilt: with ten million entries a part has
-/// forty thousand.
+/// Shards of each structure. They bound the time of a rebuild: with ten million entries a shard has forty thousand.
 pub(crate) const SHARDS: usize = 256;
 
-/// What strangers do not know.
+/// A secret seed, against ids chosen to collide.
 pub(crate) struct Salt {
     seed: u64,
     shared: SharedSeed,
@@ -33,14 +32,13 @@ impl Salt {
     }
 }
 
-/// The hash of two people, whichever comes first, from the hashes of their ids.
+/// The hash of a pair in either order, from the hashes of the ids.
 #[inline]
 pub(crate) fn pair(one: u64, other: u64) -> u64 {
     mix(one.wrapping_add(other))
 }
 
-/// Spreads whatever distinguishes two numbers over all bits: twice a multiplication, which carries upwards, and a fold,
-/// which brings it down again.
+/// Spreads a difference of two numbers over all bits: twice a multiplication, which carries upwards, and a fold downwards.
 #[inline]
 pub(crate) fn mix(mut number: u64) -> u64 {
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
@@ -49,28 +47,27 @@ pub(crate) fn mix(mut number: u64) -> u64 {
     number ^ (number >> 32)
 }
 
-/// In which part a hash belongs: by bits that the tables within a part do not use, which are the lowest for the place and
-/// the highest seven (of 32 bits on a 32-bit machine) for the tag.
+/// The shard of a hash, from bits that the tables within a shard do not use: they use the lowest for the bucket and the highest
+/// seven (of 32 bits on a 32-bit machine) for the tag.
 #[inline]
 pub(crate) fn shard_of(hash: u64) -> usize {
     (hash >> 48) as usize % SHARDS
 }
 
-/// Gives back what a table no longer needs, now and then: after it shrank to an eighth, so that growing and shrinking stay
-/// cheap on average.
+/// Shrinks a table once it is down to an eighth, so that growing and shrinking stay cheap on average.
 pub(crate) fn shrink<T>(table: &mut HashTable<T>, hasher: impl Fn(&T) -> u64) {
     if table.len() * 8 < table.capacity() {
         table.shrink_to(table.len() * 2, hasher);
     }
 }
 
-/// Adds to a column with a quarter more room than it needs at most, where a `Vec` by itself would take as much again.
+/// Appends to a column. It grows by a quarter, where a `Vec` alone would double.
 pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
     make_room(column, 1);
     column.push(value);
 }
 
-/// Makes room for so many more.
+/// Makes room for `more` values.
 pub(crate) fn make_room<T>(column: &mut Vec<T>, more: usize) {
     if column.capacity() - column.len() < more {
         column.reserve_exact(column.len() / 4 + more.max(4));
@@ -84,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_depends_on_the_salt_and_on_nothing_else() {
+    fn hash_depends_on_text_and_salt() {
         assert_eq!(Salt::new(1).text("bob"), Salt::new(1).text("bob"));
         assert_ne!(Salt::new(1).text("bob"), Salt::new(2).text("bob"));
         assert_ne!(Salt::new(1).text("bob"), Salt::new(1).text("bo"));
     }
 
     #[test]
-    fn parts_are_about_alike() {
+    fn shards_are_balanced() {
         let salt = Salt::new(7);
         let names = (0..25_600).map(|number| salt.text(&format!("user-{number}"))).collect::<Vec<_>>();
         let pairs = names.iter().zip(names.iter().skip(1)).map(|(one, other)| pair(*one, *other)).collect::<Vec<_>>();
@@ -99,12 +96,12 @@ mod tests {
             let mut counts = HashMap::<_, u32>::new();
             hashes.into_iter().for_each(|hash| *counts.entry(shard_of(hash)).or_default() += 1);
             assert_eq!(counts.len(), SHARDS);
-            assert!(counts.values().all(|count| (50..150).contains(count)), "a hundred each, and ten more or less");
+            assert!(counts.values().all(|count| (50..150).contains(count)), "about a hundred each");
         }
     }
 
     #[test]
-    fn a_pair_has_no_order() {
+    fn pair_hash_ignores_order() {
         assert_eq!(pair(3, u64::MAX), pair(u64::MAX, 3));
         assert_ne!(pair(3, 4), pair(3, 5));
     }

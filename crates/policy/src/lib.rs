@@ -12,8 +12,8 @@ mod interner;
 mod number_set;
 mod pair_set;
 mod policy_index;
-mod standing;
+mod user_flags;
 
 pub use bloom::{BloomFilter, false_positive_rate};
 pub use filter::{BITS_PER_KEY, FilterStats, ShardedFilter, Upkeep};
-pub use policy_index::{Census, PolicyIndex};
+pub use policy_index::{Counts, PolicyIndex};

@@ -1,17 +1,17 @@
-//! Restricted accounts whose ids are numbers: one bit each where there are many.
+//! A bitset of numbers, for restricted accounts whose ids are numbers.
 //!
-//! Numbers below 2^32 come in 65,536 pages of 65,536. A page that has few of them lists them, at two bytes each; beyond 512
-//! it turns into its 8 KB of bits, which are found at once, where a list has to be searched. Pages without any take nothing but their entry in the
-//! directory. Whether a number is in the set is one step into the directory and one into the page, and nothing is ever moved
-//! but a page: a billion numbers in a row are 125 MB, allocated 8 KB at a time.
+//! Numbers below 2^32 are divided into 65,536 pages of 65,536. A page with up to 512 numbers is a sorted list of two bytes each;
+//! beyond that it is a bitmap of 8 KB, which needs no search. An empty page takes only its directory entry. A lookup is one
+//! step into the directory and one into the page. Only whole pages are ever reallocated: a billion numbers in a row take
+//! 125 MB, 8 KB at a time.
 
 use rollcall_core::policy::{Numbers, PAGE_NUMBERS};
 
-/// The most that a page lists. A list would be smaller up to 4,096, by up to a factor of eight; but a number in bits is one
-/// access to memory, and every check of a number makes it.
+/// The most numbers in a list. A list would be smaller than a bitmap up to 4,096, by up to a factor of eight; but a bitmap takes one
+/// memory access, and every check of a number makes it.
 const MOST_LISTED: usize = 512;
 
-/// Below this, bits turn into a list again: a quarter apart, so that a page at the limit does not turn with every change.
+/// Below this, a bitmap turns into a list again: a quarter apart, so that a page at the limit does not turn with every change.
 const FEWEST_BITS: u32 = 384;
 
 const WORDS: usize = PAGE_NUMBERS as usize / 64;
@@ -22,10 +22,10 @@ type Words = [u64; WORDS];
 /// A set of numbers.
 #[derive(Default)]
 pub(crate) struct NumberSet {
-    /// By page number, up to the last page that has any.
+    /// By page number, up to the last page that is not empty.
     pages: Vec<Option<Page>>,
     len: u64,
-    /// What the pages take, without the directory.
+    /// Bytes of the pages, without the directory.
     page_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl NumberSet {
         }
     }
 
-    /// Touches where a number would be, so that a look that comes soon finds it in the cache.
+    /// Touches the memory of a number, so that a lookup soon after finds it in the cache.
     #[inline]
     pub(crate) fn touch(&self, number: u32) -> u64 {
         let (page, low) = split(number);
@@ -96,7 +96,7 @@ impl NumberSet {
         }
     }
 
-    /// Replaces a page, and keeps count. The directory ends with the last page that has any.
+    /// Replaces a page and updates the counts. The directory ends with the last page that is not empty.
     fn change(&mut self, page: usize, change: impl FnOnce(Option<Page>) -> Option<Page>) {
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);
@@ -115,8 +115,8 @@ impl NumberSet {
     }
 }
 
-/// Whether a list in ascending order has this one. It begins where it would be if they were spread evenly, which they mostly
-/// are, and goes on from there in growing steps: one or two cache lines, where halving would touch five.
+/// Whether an ascending list contains a number. The search begins where the number would be if all were spread evenly, which they
+/// mostly are, and continues in growing steps: one or two cache lines, where a binary search would touch five.
 #[inline]
 fn lists(few: &[u16], low: u16) -> bool {
     let guess = (usize::from(low) * few.len()) >> 16;
@@ -169,7 +169,7 @@ impl Page {
         self
     }
 
-    /// Without this one; none if that was the last.
+    /// The page without this number; `None` if that was the last.
     fn without(mut self, low: u16) -> Option<Self> {
         match &mut self {
             Self::Few(few) => {
@@ -191,7 +191,7 @@ impl Page {
         }
     }
 
-    /// As bits, and from how many on they stay bits.
+    /// The page as a bitmap, and the count from which on it stays one.
     fn into_words(self) -> (Box<Words>, u32) {
         match self {
             Self::Few(few) => (spread(&few), MOST_LISTED as u32 + 1),
@@ -206,7 +206,7 @@ fn merged(page: Option<Page>, numbers: &Numbers, combine: impl Fn(u64, u64) -> u
     for (word, bytes) in words.iter_mut().zip(numbers.bits().chunks(8)) {
         let mut whole = [0; 8];
         whole.iter_mut().zip(bytes).for_each(|(whole, byte)| *whole = *byte);
-        // Redis counts from the highest bit of the first byte, a word from its lowest.
+        // A Redis bitmap begins with the highest bit of the first byte, a word with its lowest bit.
         *word = combine(*word, u64::from_be_bytes(whole).reverse_bits());
     }
     match words.iter().map(|word| word.count_ones()).sum() {

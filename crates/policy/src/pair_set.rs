@@ -1,8 +1,8 @@
-//! Sets of ordered pairs of people: who blocked whom, who listed whom.
+//! A set of ordered pairs of users: blocks, contacts.
 //!
-//! A pair is eight bytes, and both orders of it hash alike: whether either of two blocked the other is one look. In which
-//! part a pair is kept is the caller's to say, always the same for the same two, so that the filter's parts can be rebuilt from
-//! those of the blocks.
+//! A pair is eight bytes, and both orders have the same hash, so that one lookup tells whether either of two users blocked the other.
+//! The caller names the shard of a pair, always the same for the same two users, so that a shard of the filter can be
+//! rebuilt from one shard of the blocks.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -32,7 +32,7 @@ impl PairSet {
         (size_of_val(&*self.shards) + tables) as u64
     }
 
-    /// Adds a pair; whether it was new.
+    /// Adds a pair; returns whether it was new.
     pub(crate) fn insert(&mut self, shard: usize, pair: Pair) -> bool {
         let Some(table) = self.shards.get_mut(shard) else { return false };
         match table.entry(hash(&pair), |found| *found == pair, hash) {
@@ -45,7 +45,7 @@ impl PairSet {
         }
     }
 
-    /// Takes a pair out; whether it was there.
+    /// Removes a pair; returns whether it was there.
     pub(crate) fn remove(&mut self, shard: usize, pair: Pair) -> bool {
         let Some(table) = self.shards.get_mut(shard) else { return false };
         let Ok(entry) = table.find_entry(hash(&pair), |found| *found == pair) else { return false };
@@ -55,25 +55,25 @@ impl PairSet {
         true
     }
 
-    /// Whether this pair is there, in this order.
+    /// Whether the pair is in the set, in this order.
     pub(crate) fn contains(&self, shard: usize, pair: Pair) -> bool {
         self.shards.get(shard).is_some_and(|table| table.find(hash(&pair), |found| *found == pair).is_some())
     }
 
-    /// Whether this pair is there, in either order.
+    /// Whether the pair is in the set, in either order.
     pub(crate) fn contains_either(&self, shard: usize, pair: Pair) -> bool {
         let reverse = (pair.1, pair.0);
         let either = |found: &Pair| *found == pair || *found == reverse;
         self.shards.get(shard).is_some_and(|table| table.find(hash(&pair), either).is_some())
     }
 
-    /// All of a part.
+    /// The pairs of a shard.
     pub(crate) fn iter(&self, shard: usize) -> impl Iterator<Item = Pair> {
         self.shards.get(shard).into_iter().flatten().copied()
     }
 }
 
-/// Alike for both orders. Handles are given out by us, in the order of salted hashes: nobody outside can choose them.
+/// The same for both orders. Not salted: handles follow from salted hashes, so clients cannot choose them.
 fn hash(pair: &Pair) -> u64 {
     let (first, last) = (pair.0.min(pair.1), pair.0.max(pair.1));
     mix(u64::from(first.number()) << 32 | u64::from(last.number()))
@@ -94,16 +94,16 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_is_the_set_that_it_stands_for(steps in vec((any::<bool>(), 0..12_usize, 0..12_usize), 0..200)) {
+        fn pair_set_matches_hash_set(steps in vec((any::<bool>(), 0..12_usize, 0..12_usize), 0..200)) {
             let mut names = Interner::new();
-            let people = (0..12).map(|number| names.intern(number << 48, "x").unwrap()).collect::<Vec<_>>();
-            let who = |number: usize| people.get(number).copied().unwrap();
+            let users = (0..12).map(|number| names.intern(number << 48, "x").unwrap()).collect::<Vec<_>>();
+            let user = |number: usize| users.get(number).copied().unwrap();
             let shard = |one: usize, other: usize| (one + other) % SHARDS;
             let mut pairs = PairSet::new();
             let mut model = HashSet::new();
             let floor = pairs.bytes();
             for (set, one, other) in steps {
-                let pair = (who(one), who(other));
+                let pair = (user(one), user(other));
                 if set {
                     prop_assert_eq!(pairs.insert(shard(one, other), pair), model.insert((one, other)));
                 } else {
@@ -113,13 +113,13 @@ mod tests {
             }
             for (one, other) in (0..12).flat_map(|one| (0..12).map(move |other| (one, other))) {
                 let (there, back) = (model.contains(&(one, other)), model.contains(&(other, one)));
-                let pair = (who(one), who(other));
+                let pair = (user(one), user(other));
                 prop_assert_eq!(pairs.contains(shard(one, other), pair), there);
                 prop_assert_eq!(pairs.contains_either(shard(one, other), pair), there || back);
                 prop_assert_eq!(pairs.iter(shard(one, other)).any(|found| found == pair), there);
             }
             for (one, other) in model {
-                prop_assert!(pairs.remove(shard(one, other), (who(one), who(other))));
+                prop_assert!(pairs.remove(shard(one, other), (user(one), user(other))));
             }
             prop_assert_eq!((pairs.len(), pairs.bytes()), (0, floor));
         }

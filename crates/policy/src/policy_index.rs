@@ -1,9 +1,9 @@
-//! Everything that anybody set, in memory: exact, small, and quick to ask.
+//! The policy index: all policy in memory, exact, compact and fast.
 //!
-//! Who stands as all do and is in no block with the viewer, which is nearly everybody, is told from the bitset of restricted
-//! numbers and from the filter alone. What the filter affirms is confirmed in the exact tables before anybody is hidden.
+//! Nearly every check is answered by the bitset of restricted numbers and the Bloom filter alone: a miss means default privacy and
+//! no block. A hit is confirmed in the exact tables.
 //!
-//! Deliberately absent: limits. How many contacts a person may have is the store's business; a policy index takes what it is told.
+//! Deliberately absent: limits. The store enforces how many contacts a user may have; the index applies every change.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -17,48 +17,48 @@ use crate::hashing::{Salt, pair, shard_of};
 use crate::interner::{Handle, Interner};
 use crate::number_set::NumberSet;
 use crate::pair_set::PairSet;
-use crate::standing::Standing;
+use crate::user_flags::UserFlags;
 
-/// Subjects whose looks wait for memory together: what a processor can have under way.
-const AHEAD: usize = 16;
+/// Subjects whose lookups wait for memory together: the number of cache misses a core can have in flight.
+const PREFETCH: usize = 16;
 
-/// Everything that anybody set.
+/// All restrictions, blocks, contacts and privacy settings.
 pub struct PolicyIndex {
     salt: Salt,
     numbers: NumberSet,
     names: Interner,
-    /// Who blocked whom.
+    /// (user, blocked user)
     blocks: PairSet,
-    /// Who listed whom.
+    /// (user, contact)
     contacts: PairSet,
-    /// The hash of everybody who stands otherwise than all, and of every two of whom one blocked the other.
+    /// The hash of every user with flags, and of every pair of which one blocked the other.
     filter: ShardedFilter,
     restricted_by_name: u64,
 }
 
-/// How much there is.
+/// The sizes of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Census {
-    /// Accounts that are restricted.
+pub struct Counts {
+    /// Restricted accounts.
     pub restricted: u64,
-    /// PairSet of which the first blocked the second.
+    /// Blocks.
     pub blocks: u64,
-    /// PairSet of which the first listed the second.
+    /// Contacts.
     pub contacts: u64,
-    /// People who are known by name: in a pair, restricted by a name, or with a setting of their own.
+    /// Interned users: in a pair, restricted by name, or with a privacy setting.
     pub people: u64,
 }
 
-/// Somebody on whose behalf a batch is asked.
+/// The viewer of a batch.
 struct Viewer<'a> {
     name: &'a str,
     hash: u64,
-    /// Looked up once it is needed, which for most batches is never. None if they are in no pair.
+    /// Looked up when needed, which most batches never do. `None` if the viewer is not interned.
     handle: OnceCell<Option<Handle>>,
 }
 
 /// What has to be looked up for one subject.
-struct Look<'a> {
+struct Lookup<'a> {
     subject: &'a str,
     number: Option<u32>,
     /// The hash of the subject, and of the subject with the viewer.
@@ -67,8 +67,7 @@ struct Look<'a> {
 }
 
 impl PolicyIndex {
-    /// An empty one. The salt is a number that nobody outside knows: ids are chosen by strangers, and could be chosen to
-    /// collide.
+    /// An empty index. The salt must be secret: clients choose ids, and could choose them to collide.
     pub fn new(salt: u64) -> Self {
         Self {
             salt: Salt::new(salt),
@@ -81,7 +80,7 @@ impl PolicyIndex {
         }
     }
 
-    /// Takes in a change. To take in the same one again does nothing.
+    /// Applies a change. Applying it again does nothing.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Restrict(user) => self.restrict(user, true),
@@ -92,11 +91,11 @@ impl PolicyIndex {
             Change::Unblock(one, other) => self.unblock(one, other),
             Change::AddContact(one, other) => self.add_contact(one, other),
             Change::RemoveContact(one, other) => self.remove_contact(one, other),
-            Change::SetPrivacy(user, privacy) => self.stand(user, |standing| standing.with_privacy(*privacy)),
+            Change::SetPrivacy(user, privacy) => self.set_flags(user, |flags| flags.with_privacy(*privacy)),
         }
     }
 
-    /// What a viewer may see of each subject, in order. Everybody may see themselves; a viewer of none is a service.
+    /// Appends the verdict about each subject, in order. Users see themselves; no viewer means a service.
     pub fn check<'a>(
         &self,
         viewer: Option<&str>,
@@ -109,31 +108,31 @@ impl PolicyIndex {
         }
     }
 
-    /// How a viewer stands to a subject, exactly. To a viewer of none nobody is blocked and nobody a contact.
+    /// The exact relation of a viewer to a subject. Without a viewer there are no blocks and no contacts.
     pub fn relation(&self, viewer: Option<&str>, subject: &str) -> Relation {
         let restricted = number_of(subject).is_some_and(|number| self.numbers.contains(number));
         let hash = self.salt.text(subject);
         let Some(handle) = self.names.find(hash, subject) else {
             return Relation { restricted, ..Relation::default() };
         };
-        let standing = self.names.standing(handle);
+        let flags = self.names.flags(handle);
         let pair = viewer.and_then(|name| self.pair_of(&self.viewer(name), hash, handle));
         Relation {
-            restricted: restricted || standing.restricted(),
+            restricted: restricted || flags.restricted(),
             blocked: pair.is_some_and(|(shard, pair)| self.blocks.contains_either(shard, pair)),
             contact: pair.is_some_and(|(shard, pair)| self.contacts.contains(shard, pair)),
-            privacy: standing.privacy(),
+            privacy: flags.privacy(),
         }
     }
 
-    /// The bytes that everything takes, without what the allocator adds.
+    /// The bytes that the index takes, without the allocator's overhead.
     pub fn bytes(&self) -> u64 {
         self.numbers.bytes() + self.names.bytes() + self.blocks.bytes() + self.contacts.bytes() + self.filter.bytes()
     }
 
-    /// How much there is.
-    pub fn census(&self) -> Census {
-        Census {
+    /// The sizes of the index.
+    pub fn counts(&self) -> Counts {
+        Counts {
             restricted: self.numbers.len() + self.restricted_by_name,
             blocks: self.blocks.len(),
             contacts: self.contacts.len(),
@@ -141,7 +140,7 @@ impl PolicyIndex {
         }
     }
 
-    /// How large the filter is.
+    /// The size of the filter.
     pub fn filter_stats(&self) -> FilterStats {
         self.filter.stats()
     }
@@ -150,73 +149,72 @@ impl PolicyIndex {
         Viewer { name, hash: self.salt.text(name), handle: OnceCell::new() }
     }
 
-    /// The part of the pairs in which a viewer and a subject would be, and the pair.
+    /// The shard and the pair of a viewer and a subject.
     fn pair_of(&self, viewer: &Viewer<'_>, hash: u64, subject: Handle) -> Option<(usize, (Handle, Handle))> {
         let viewer_handle = (*viewer.handle.get_or_init(|| self.names.find(viewer.hash, viewer.name)))?;
         Some((shard_of(pair(viewer.hash, hash)), (subject, viewer_handle)))
     }
 
-    /// A few at a time: first what each look will need is touched, so that all wait for memory together and not one after
-    /// the other.
+    /// Checks a few subjects at a time: first touches the memory that each lookup needs, so that the cache misses overlap.
     fn check_all_for<'a>(
         &self,
         viewer: &Viewer<'_>,
         mut subjects: impl Iterator<Item = &'a str>,
         verdicts: &mut Vec<Verdict>,
     ) {
-        let mut looks = Vec::with_capacity(subjects.size_hint().0.min(AHEAD));
+        let mut lookups = Vec::with_capacity(subjects.size_hint().0.min(PREFETCH));
         loop {
-            looks.clear();
-            looks.extend(subjects.by_ref().take(AHEAD).map(|subject| self.look(viewer, subject)));
-            if looks.is_empty() {
+            lookups.clear();
+            lookups.extend(subjects.by_ref().take(PREFETCH).map(|subject| self.lookup(viewer, subject)));
+            if lookups.is_empty() {
                 return;
             }
-            let touch = |look: &Look<'_>| {
-                let number = look.number.map_or(0, |number| self.numbers.touch(number));
-                number ^ self.filter.touch(look.alone) ^ self.filter.touch(look.paired)
+            let touch = |lookup: &Lookup<'_>| {
+                let number = lookup.number.map_or(0, |number| self.numbers.touch(number));
+                number ^ self.filter.touch(lookup.alone) ^ self.filter.touch(lookup.paired)
             };
-            black_box(looks.iter().map(touch).fold(0, |all, one| all ^ one));
-            verdicts.extend(looks.iter().map(|look| self.check_for(viewer, look)));
+            black_box(lookups.iter().map(touch).fold(0, |all, one| all ^ one));
+            verdicts.extend(lookups.iter().map(|lookup| self.check_for(viewer, lookup)));
         }
     }
 
     #[inline]
-    fn look<'a>(&self, viewer: &Viewer<'_>, subject: &'a str) -> Look<'a> {
+    fn lookup<'a>(&self, viewer: &Viewer<'_>, subject: &'a str) -> Lookup<'a> {
         let alone = self.salt.text(subject);
-        Look { subject, number: number_of(subject), alone, paired: pair(viewer.hash, alone) }
+        Lookup { subject, number: number_of(subject), alone, paired: pair(viewer.hash, alone) }
     }
 
     #[inline]
-    fn check_for(&self, viewer: &Viewer<'_>, look: &Look<'_>) -> Verdict {
-        // Whether the viewer is the subject is asked only where something would be hidden.
-        if look.number.is_some_and(|number| self.numbers.contains(number)) {
-            let itself = look.subject == viewer.name;
+    fn check_for(&self, viewer: &Viewer<'_>, lookup: &Lookup<'_>) -> Verdict {
+        // Whether the viewer is the subject matters only where something would be hidden.
+        if lookup.number.is_some_and(|number| self.numbers.contains(number)) {
+            let itself = lookup.subject == viewer.name;
             return Relation { restricted: !itself, ..Relation::default() }.verdict();
         }
-        // Both at once: the second look does not wait for what the first one brings.
-        let (alone, paired) = (self.filter.may_contain(look.alone), self.filter.may_contain(look.paired));
+        // Both at once, so that the second lookup does not wait for the first.
+        let (alone, paired) = (self.filter.may_contain(lookup.alone), self.filter.may_contain(lookup.paired));
         if !(alone | paired) {
             return Verdict::OPEN;
         }
-        self.check_exactly(viewer, look.subject, look.alone, paired)
+        self.check_exactly(viewer, lookup.subject, lookup.alone, paired)
     }
 
-    /// What the filter affirmed. The blocks are looked up only where the filter affirmed the pair, and the contacts only where
-    /// the subject's setting asks for them.
+    /// After a hit in the filter. Blocks are looked up only if the pair was the hit, and contacts only if the subject's privacy
+    /// depends on them.
     #[cold]
     fn check_exactly(&self, viewer: &Viewer<'_>, subject: &str, hash: u64, paired: bool) -> Verdict {
         if subject == viewer.name {
             return Verdict::OPEN;
         }
         let Some(handle) = self.names.find(hash, subject) else { return Verdict::OPEN };
-        let standing = self.names.standing(handle);
-        let privacy = standing.privacy();
-        let asks = privacy.presence == Audience::Contacts || privacy.last_seen == Audience::Contacts;
-        let pair = if paired || asks { self.pair_of(viewer, hash, handle) } else { None };
+        let flags = self.names.flags(handle);
+        let privacy = flags.privacy();
+        let needs_contact = privacy.presence == Audience::Contacts || privacy.last_seen == Audience::Contacts;
+        let pair = if paired || needs_contact { self.pair_of(viewer, hash, handle) } else { None };
         Relation {
-            restricted: standing.restricted(),
+            restricted: flags.restricted(),
             blocked: paired && pair.is_some_and(|(shard, pair)| self.blocks.contains_either(shard, pair)),
-            contact: asks && pair.is_some_and(|(shard, pair)| self.contacts.contains(shard, pair)),
+            contact: needs_contact && pair.is_some_and(|(shard, pair)| self.contacts.contains(shard, pair)),
             privacy,
         }
         .verdict()
@@ -229,7 +227,7 @@ impl PolicyIndex {
             None => {
                 let hash = self.salt.text(subject);
                 self.filter.may_contain(hash)
-                    && self.names.find(hash, subject).is_some_and(|found| self.names.standing(found).restricted())
+                    && self.names.find(hash, subject).is_some_and(|found| self.names.flags(found).restricted())
             }
         };
         Relation { restricted, ..Relation::default() }.verdict_for_service()
@@ -239,20 +237,20 @@ impl PolicyIndex {
         match (number_of(user.as_str()), restricted) {
             (Some(number), true) => self.numbers.insert(number),
             (Some(number), false) => self.numbers.remove(number),
-            (None, _) => self.stand(user, |standing| standing.with_restricted(restricted)),
+            (None, _) => self.set_flags(user, |flags| flags.with_restricted(restricted)),
         }
     }
 
-    fn stand(&mut self, user: &UserId, change: impl FnOnce(Standing) -> Standing) {
+    fn set_flags(&mut self, user: &UserId, change: impl FnOnce(UserFlags) -> UserFlags) {
         let hash = self.salt.text(user.as_str());
         let found = self.names.find(hash, user.as_str());
-        let before = found.map_or_else(Standing::default, |handle| self.names.standing(handle));
+        let before = found.map_or_else(UserFlags::default, |handle| self.names.flags(handle));
         let after = change(before);
         if after == before {
             return;
         }
         let Some(handle) = found.or_else(|| self.names.intern(hash, user.as_str())) else { return };
-        self.names.stand(handle, after);
+        self.names.set_flags(handle, after);
         self.restricted_by_name += u64::from(after.restricted());
         self.restricted_by_name -= u64::from(before.restricted());
         let upkeep = match (before.is_default(), after.is_default()) {
@@ -260,7 +258,7 @@ impl PolicyIndex {
             (false, true) => self.filter.remove(hash),
             (true, true) | (false, false) => Upkeep::None,
         };
-        self.keep_up(upkeep);
+        self.maintain(upkeep);
     }
 
     fn block(&mut self, one: &UserId, other: &UserId) {
@@ -270,7 +268,7 @@ impl PolicyIndex {
             self.hold(two);
             if !known {
                 let upkeep = self.filter.add(key);
-                self.keep_up(upkeep);
+                self.maintain(upkeep);
             }
         }
     }
@@ -280,7 +278,7 @@ impl PolicyIndex {
         if self.blocks.remove(shard_of(key), two) {
             if !self.blocks.contains_either(shard_of(key), two) {
                 let upkeep = self.filter.remove(key);
-                self.keep_up(upkeep);
+                self.maintain(upkeep);
             }
             self.release(two);
         }
@@ -300,20 +298,20 @@ impl PolicyIndex {
         }
     }
 
-    /// The hash of two people, and both of them, if both are known.
+    /// The hash of a pair and both handles, if both users are interned.
     fn find(&self, one: &UserId, other: &UserId) -> Option<(u64, (Handle, Handle))> {
         let hashes = (self.salt.text(one.as_str()), self.salt.text(other.as_str()));
         let two = (self.names.find(hashes.0, one.as_str())?, self.names.find(hashes.1, other.as_str())?);
         Some((pair(hashes.0, hashes.1), two))
     }
 
-    /// The hash of two people, and both of them, known from now on. None if there is no room for one of them.
+    /// The hash of a pair and both handles; interns both users. `None` if there is no room.
     fn intern(&mut self, one: &UserId, other: &UserId) -> Option<(u64, (Handle, Handle))> {
         let hashes = (self.salt.text(one.as_str()), self.salt.text(other.as_str()));
         let first = self.names.intern(hashes.0, one.as_str())?;
         let second = self.names.intern(hashes.1, other.as_str());
         if second.is_none() {
-            self.names.stand(first, self.names.standing(first));
+            self.names.set_flags(first, self.names.flags(first));
         }
         Some((pair(hashes.0, hashes.1), (first, second?)))
     }
@@ -328,13 +326,13 @@ impl PolicyIndex {
         self.names.release(two.1);
     }
 
-    fn keep_up(&mut self, upkeep: Upkeep) {
+    fn maintain(&mut self, upkeep: Upkeep) {
         match upkeep {
             Upkeep::None => {}
             Upkeep::Rebuild(shard) => {
                 let hash_of = |who| self.names.hash_of(who);
                 let blocked = self.blocks.iter(shard).map(|(one, other)| pair(hash_of(one), hash_of(other)));
-                self.filter.rebuild(shard, self.names.standing_out(shard).chain(blocked));
+                self.filter.rebuild(shard, self.names.flagged(shard).chain(blocked));
             }
         }
     }
@@ -343,7 +341,7 @@ impl PolicyIndex {
 impl fmt::Debug for PolicyIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyIndex")
-            .field("census", &self.census())
+            .field("counts", &self.counts())
             .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! What a policy index says that it takes, against what the allocator handed out.
+//! The reported size of a policy index against what the allocator handed out.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, Privacy};
 use rollcall_policy::PolicyIndex;
 
 thread_local! {
-    /// Bytes that this thread allocated, less those that it gave back: tests run side by side.
+    /// Bytes allocated by this thread, minus those freed: tests run in parallel.
     static ALLOCATED: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -20,7 +20,7 @@ fn count(bytes: i64) {
     ALLOCATED.set(ALLOCATED.get() + bytes);
 }
 
-#[expect(unsafe_code, reason = "an allocator is; it hands everything on, and counts")]
+#[expect(unsafe_code, reason = "an allocator is unsafe; this one forwards and counts")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -40,23 +40,23 @@ fn user(name: String) -> UserId {
     UserId::parse(name).expect("a fit id")
 }
 
-/// Asserts that a policy index owns up to what it took, within two hundredths.
-fn honest(policy_index: &PolicyIndex, before: i64, when: &str) {
+/// Asserts that the reported size is within 2 % of the allocated bytes.
+fn assert_accurate(policy_index: &PolicyIndex, before: i64, when: &str) {
     let (said, taken) = (policy_index.bytes() as f64, (ALLOCATED.get() - before) as f64);
-    assert!((said / taken - 1.0).abs() < 0.02, "{when}: {said} said, {taken} taken");
+    assert!((said / taken - 1.0).abs() < 0.02, "{when}: {said} reported, {taken} allocated");
 }
 
 #[test]
-fn a_policy_index_owns_up_to_what_it_takes() {
+fn reported_size_matches_allocations() {
     let before = ALLOCATED.get();
     let mut policy_index = PolicyIndex::new(5);
-    honest(&policy_index, before, "empty");
+    assert_accurate(&policy_index, before, "empty");
     for number in 0..50_000_u32 {
         let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
         policy_index.apply(&Change::Block(pair.0.clone(), pair.1.clone()));
         policy_index.apply(&Change::AddContact(pair.1, pair.0));
     }
-    honest(&policy_index, before, "pairs");
+    assert_accurate(&policy_index, before, "pairs");
     for number in 0..50_000_u32 {
         policy_index.apply(&Change::Restrict(user((number * 7919).to_string())));
         let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
@@ -66,7 +66,7 @@ fn a_policy_index_owns_up_to_what_it_takes() {
         let numbers = Numbers::new(page, vec![0xff; PAGE_BYTES]).expect("fit bits");
         policy_index.apply(&Change::RestrictMany(numbers));
     }
-    honest(&policy_index, before, "full");
+    assert_accurate(&policy_index, before, "full");
     let full = policy_index.bytes();
     for number in 0..45_000_u32 {
         let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
@@ -75,7 +75,7 @@ fn a_policy_index_owns_up_to_what_it_takes() {
         policy_index.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), Privacy::default()));
         policy_index.apply(&Change::Unrestrict(user((number * 7919).to_string())));
     }
-    honest(&policy_index, before, "nearly empty again");
+    assert_accurate(&policy_index, before, "nearly empty again");
     assert!(policy_index.bytes() < full);
     drop(policy_index);
     assert_eq!(ALLOCATED.get(), before);

@@ -1,4 +1,4 @@
-//! Who may see whom: the policy index against sets of strings.
+//! The policy index against plain sets of strings.
 
 #![allow(
     clippy::expect_used,
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use rollcall_core::UserId;
 use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, Privacy, Relation, Ruling, Verdict, number_of};
-use rollcall_policy::{Census, PolicyIndex};
+use rollcall_policy::{Counts, PolicyIndex};
 
 /// The same cases in every run, so that a broken property fails in the run that broke it. For other cases set a seed:
 /// `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p rollcall-policy --test properties`.
@@ -44,7 +44,7 @@ const PEOPLE: [&str; 16] = [
     "+7",
 ];
 
-/// What was set, too simple to be wrong.
+/// The model: plain sets.
 #[derive(Default)]
 struct Model {
     restricted: HashSet<String>,
@@ -91,11 +91,11 @@ impl Model {
         }
     }
 
-    fn census(&self) -> Census {
+    fn counts(&self) -> Counts {
         let paired = self.blocks.iter().chain(&self.contacts).flat_map(|(one, other)| [one, other]);
         let hiding = self.privacies.iter().filter(|(_, privacy)| **privacy != Privacy::default()).map(|(user, _)| user);
         let restricted = self.restricted.iter().filter(|user| number_of(user).is_none());
-        Census {
+        Counts {
             restricted: self.restricted.len() as u64,
             blocks: self.blocks.len() as u64,
             contacts: self.contacts.len() as u64,
@@ -103,7 +103,7 @@ impl Model {
         }
     }
 
-    /// What undoes everything.
+    /// The changes that undo everything.
     fn undoing(&self) -> Vec<Change> {
         let pair = |(one, other): &(String, String)| (user(one), user(other));
         let unblock = self.blocks.iter().map(pair).map(|(one, other)| Change::Unblock(one, other));
@@ -127,7 +127,7 @@ fn user(name: &str) -> UserId {
     UserId::parse(name).expect("a fit id")
 }
 
-fn anybody() -> impl Strategy<Value = UserId> {
+fn any_user() -> impl Strategy<Value = UserId> {
     (0..PEOPLE.len()).prop_map(|place| user(PEOPLE[place]))
 }
 
@@ -135,29 +135,29 @@ fn change() -> impl Strategy<Value = Change> {
     let audience = || prop_oneof![Just(Audience::Everyone), Just(Audience::Contacts), Just(Audience::Nobody)];
     let privacy = (audience(), audience()).prop_map(|(presence, last_seen)| Privacy { presence, last_seen });
     let sparse = (0..PAGE_BYTES, any::<u8>()).prop_map(|(place, byte)| [vec![0; place], vec![byte]].concat());
-    // 4,800 in a row are more than a page lists.
+    // 4,800 in a row do not fit into a list.
     let bits = prop_oneof![6 => vec(any::<u8>(), 0..4), 6 => sparse, 1 => Just(vec![0xff; 600])];
     let page = prop_oneof![Just(0_u32), Just(1), Just(7983), Just(65_535)];
     let numbers = (page, bits).prop_map(|(page, bits)| Numbers::new(page, bits).expect("fit bits"));
     prop_oneof![
-        3 => anybody().prop_map(Change::Restrict),
-        2 => anybody().prop_map(Change::Unrestrict),
+        3 => any_user().prop_map(Change::Restrict),
+        2 => any_user().prop_map(Change::Unrestrict),
         1 => numbers.clone().prop_map(Change::RestrictMany),
         1 => numbers.prop_map(Change::UnrestrictMany),
-        6 => (anybody(), anybody()).prop_map(|(one, other)| Change::Block(one, other)),
-        4 => (anybody(), anybody()).prop_map(|(one, other)| Change::Unblock(one, other)),
-        6 => (anybody(), anybody()).prop_map(|(one, other)| Change::AddContact(one, other)),
-        4 => (anybody(), anybody()).prop_map(|(one, other)| Change::RemoveContact(one, other)),
-        4 => (anybody(), privacy).prop_map(|(who, privacy)| Change::SetPrivacy(who, privacy)),
+        6 => (any_user(), any_user()).prop_map(|(one, other)| Change::Block(one, other)),
+        4 => (any_user(), any_user()).prop_map(|(one, other)| Change::Unblock(one, other)),
+        6 => (any_user(), any_user()).prop_map(|(one, other)| Change::AddContact(one, other)),
+        4 => (any_user(), any_user()).prop_map(|(one, other)| Change::RemoveContact(one, other)),
+        4 => (any_user(), privacy).prop_map(|(who, privacy)| Change::SetPrivacy(who, privacy)),
     ]
 }
 
-/// A service, and everybody.
+/// A service, and every user.
 fn viewers() -> impl Iterator<Item = Option<&'static str>> {
-    std::iter::once(None).chain(PEOPLE.into_iter().map(Some)).chain([Some("nobody-in-particular")])
+    std::iter::once(None).chain(PEOPLE.into_iter().map(Some)).chain([Some("unknown")])
 }
 
-fn judged(policy_index: &PolicyIndex, viewer: Option<&str>) -> Vec<Verdict> {
+fn verdicts_of(policy_index: &PolicyIndex, viewer: Option<&str>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     policy_index.check(viewer, PEOPLE, &mut verdicts);
     verdicts
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn the_policy_index_says_what_the_sets_say(changes in vec(change(), 0..120), salts: [u64; 2]) {
+    fn policy_index_matches_plain_sets(changes in vec(change(), 0..120), salts: [u64; 2]) {
         let mut model = Model::default();
         let mut policy_indexes = salts.map(PolicyIndex::new);
         let floor = policy_indexes[0].bytes();
@@ -176,50 +176,50 @@ proptest! {
             policy_indexes.iter_mut().for_each(|policy_index| policy_index.apply(change));
         }
         for policy_index in &mut policy_indexes {
-            prop_assert_eq!(policy_index.census(), model.census());
+            prop_assert_eq!(policy_index.counts(), model.counts());
             for viewer in viewers() {
                 for subject in PEOPLE {
                     prop_assert_eq!(policy_index.relation(viewer, subject), model.relation(viewer, subject), "{:?} {}", viewer, subject);
                 }
                 let expected = PEOPLE.map(|subject| model.verdict(viewer, subject));
-                prop_assert_eq!(judged(policy_index, viewer), expected, "{:?}", viewer);
+                prop_assert_eq!(verdicts_of(policy_index, viewer), expected, "{:?}", viewer);
             }
             model.undoing().iter().for_each(|change| policy_index.apply(change));
-            prop_assert_eq!(policy_index.census(), Census::default());
+            prop_assert_eq!(policy_index.counts(), Counts::default());
             prop_assert_eq!(policy_index.bytes(), floor);
         }
     }
 
     #[test]
-    fn to_hear_the_last_changes_again_changes_nothing(changes in vec(change(), 0..60), from in 0..60_usize) {
+    fn reapplying_last_changes_changes_nothing(changes in vec(change(), 0..60), from in 0..60_usize) {
         let mut once = PolicyIndex::new(1);
         changes.iter().for_each(|change| once.apply(change));
         let mut twice = PolicyIndex::new(1);
         changes.iter().for_each(|change| twice.apply(change));
         changes.iter().skip(from).for_each(|change| twice.apply(change));
-        prop_assert_eq!(once.census(), twice.census());
+        prop_assert_eq!(once.counts(), twice.counts());
         for viewer in viewers() {
-            prop_assert_eq!(judged(&once, viewer), judged(&twice, viewer));
+            prop_assert_eq!(verdicts_of(&once, viewer), verdicts_of(&twice, viewer));
         }
     }
 }
 
 #[test]
-fn strangers_who_come_and_go_leave_nothing_behind() {
+fn churn_leaves_no_memory_behind() {
     let mut policy_index = PolicyIndex::new(3);
     let lasting = |number: u32| (user(&format!("lasting-{number}")), user(&format!("other-{number}")));
     (0..1000).map(lasting).for_each(|(one, other)| policy_index.apply(&Change::Block(one, other)));
     let mut most = 0;
     for number in 0..100_000 {
-        let (one, other) = (user(&format!("passing-{number}")), user(&format!("passer-by-{number}")));
+        let (one, other) = (user(&format!("passing-{number}")), user(&format!("other-passing-{number}")));
         policy_index.apply(&Change::Block(one.clone(), other.clone()));
         policy_index.apply(&Change::Unblock(one, other));
         if number == 1000 {
             most = policy_index.bytes() * 5 / 4;
         }
     }
-    assert!(policy_index.bytes() < most, "{} where {most} was room enough for a hundredth", policy_index.bytes());
-    assert_eq!(policy_index.census(), Census { blocks: 1000, people: 2000, ..Census::default() });
+    assert!(policy_index.bytes() < most, "{} where {most} was enough for a hundredth", policy_index.bytes());
+    assert_eq!(policy_index.counts(), Counts { blocks: 1000, people: 2000, ..Counts::default() });
     for number in 0..1000 {
         let (one, other) = lasting(number);
         let mut verdicts = Vec::new();
@@ -229,7 +229,7 @@ fn strangers_who_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_hundred_thousand_blocks_hide_those_two_and_nobody_else() {
+fn blocks_hide_exactly_the_blocked_pairs() {
     let mut policy_index = PolicyIndex::new(9);
     let name = |number: u32| format!("user-{number:011}");
     // Each blocks the next.
@@ -247,5 +247,5 @@ fn a_hundred_thousand_blocks_hide_those_two_and_nobody_else() {
     }
     let stats = policy_index.filter_stats();
     assert_eq!(stats.keys, 100_000);
-    assert!(stats.bits < 2_000_000, "no more than 18 each, and what the smallest lines add: {stats:?}");
+    assert!(stats.bits < 2_000_000, "at most 18 per key, and the minimum of each shard: {stats:?}");
 }

@@ -221,7 +221,7 @@ async fn the_script_follows_the_rule_of_the_core() {
         let expected = match (signing, &mut record) {
             (Signing::LookAgain | Signing::Lasts(Span(0)), None) => Next::Nothing,
             (Signing::LookAgain, Some(record)) => record.flush(now),
-            (Signing::Lasts(lasts), record) => record.get_or_insert_default().sign(now, lasts),
+            (Signing::Lasts(lasts), record) => record.get_or_insert_default().signal(now, lasts),
         };
         let mut commands = Commands::default();
         keys.sign(&mut commands, ("c", "bob"), signing, now, Publishing::Plain);
@@ -240,7 +240,8 @@ async fn the_script_follows_the_rule_of_the_core() {
         }
         let kept: Option<String> =
             redis::cmd("HGET").arg(keys.typing("c").to_string()).arg("bob").query_async(&mut connection).await.unwrap();
-        let same = record.map(|record| format!("{} {} {}", record.until.0, record.told_at.0, record.told_until.0));
+        let same =
+            record.map(|record| format!("{} {} {}", record.until.0, record.published_at.0, record.published_until.0));
         assert_eq!(kept, same, "step {step}: {signing:?} at {now:?}");
         let left: i64 =
             redis::cmd("PTTL").arg(keys.typing("c").to_string()).query_async(&mut connection).await.unwrap();

@@ -4,9 +4,9 @@
 //! The same suite of tests takes a factory and runs on every implementation.
 
 mod clock;
-mod keep;
 mod last_seen_entries;
 pub mod memory;
+mod persistence;
 pub mod policies;
 pub mod postgres;
 pub mod sqlite;
@@ -22,10 +22,10 @@ use rollcall_functions::capabilities::{
 };
 
 pub use clock::Clock;
-pub use keep::{Keeper, Kept, Saved};
 pub use last_seen_entries::MAX_LAST_SEEN_ENTRIES;
 pub use memory::Memory;
-pub use policies::{Copied, Policies};
+pub use persistence::{ChoiceStore, SavedSessions, StoredChoice};
+pub use policies::{LocalCopy, Policies};
 pub use postgres::PostgresArchive;
 pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use sqlite::{SqliteArchive, SqlitePolicies};

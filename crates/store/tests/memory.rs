@@ -1,4 +1,4 @@
-//! The embedded store: the whole suite, and what only it promises.
+//! The embedded store: the suite, and what is specific to it.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use rollcall_core::{
 };
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Shards};
 use rollcall_store::memory::{Memory, Options};
-use rollcall_store::{Answer, Clock, Keeper, Kept, Saved, Store};
+use rollcall_store::{Answer, ChoiceStore, Clock, SavedSessions, Store, StoredChoice};
 
 use suite::{
     ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, traced, user, wait_for,
@@ -44,11 +44,11 @@ impl Embedded {
     fn with(shards: u32) -> Self {
         let clock = Clock::manual(START);
         let records = Records::default();
-        let told = Arc::clone(&records);
+        let recorded = Arc::clone(&records);
         let listener = move |user: &UserId, published: &Published| {
-            told.lock().entry(user.clone()).or_default().push(published.clone());
+            recorded.lock().entry(user.clone()).or_default().push(published.clone());
         };
-        let options = Options { shards, clock: clock.clone(), listener: Some(Arc::new(listener)), keeper: None };
+        let options = Options { shards, clock: clock.clone(), listener: Some(Arc::new(listener)), choice_store: None };
         Self { store: Arc::new(Memory::new(options)), clock, records }
     }
 }
@@ -67,7 +67,7 @@ impl Subject for Embedded {
 
 suite!(Embedded::new());
 
-/// Everybody under one lock: what is told apart by shards must be told apart without them.
+/// All users under one lock.
 mod in_one_shard {
     use super::*;
 
@@ -75,7 +75,7 @@ mod in_one_shard {
 }
 
 #[tokio::test]
-async fn among_too_many_devices_the_dead_go_first() {
+async fn dead_devices_are_dropped_first() {
     let subject = Embedded::new();
     for index in 0..MAX_DEVICES {
         touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
@@ -89,7 +89,7 @@ async fn among_too_many_devices_the_dead_go_first() {
 }
 
 #[tokio::test]
-async fn a_commit_that_leaves_nothing_keeps_nobody() {
+async fn empty_commit_creates_no_session() {
     let subject = Embedded::new();
     let store = &*subject.store;
     assert_eq!(commit(store, "bob", Revision::default(), wait_for(Next::Nothing)).await, Committed::Applied);
@@ -98,25 +98,25 @@ async fn a_commit_that_leaves_nothing_keeps_nobody() {
 }
 
 #[tokio::test]
-async fn it_counts_sessions_and_those_who_are_here() {
+async fn sessions_and_online_users_are_counted() {
     let subject = Embedded::new();
     let store = &*subject.store;
     let at = touch(store, (0..10).map(|index| beat(&format!("user-{index}"), "web-1")).collect()).await.now;
-    assert_eq!((store.sessions(), store.here()), (10, 0));
+    assert_eq!((store.sessions(), store.online_count()), (10, 0));
     for (name, state) in [("user-1", State::Online), ("user-2", State::Busy), ("user-3", State::Offline)] {
         settle(store, name, publish(state, at)).await;
     }
-    assert_eq!((store.sessions(), store.here()), (10, 2));
+    assert_eq!((store.sessions(), store.online_count()), (10, 2));
     settle(store, "user-1", publish(State::Offline, at + Span(1))).await;
     settle(store, "user-2", publish(State::Away, at + Span(1))).await;
-    assert_eq!((store.sessions(), store.here()), (10, 1));
+    assert_eq!((store.sessions(), store.online_count()), (10, 1));
     let revision = load(store, "user-2").await.revision;
     evict(store, "user-2", revision).await;
-    assert_eq!((store.sessions(), store.here()), (9, 0));
+    assert_eq!((store.sessions(), store.online_count()), (9, 0));
 }
 
 #[tokio::test]
-async fn the_next_deadline_is_the_earliest_of_all() {
+async fn next_deadline_is_the_earliest() {
     let subject = Embedded::new();
     let store = &*subject.store;
     assert_eq!(store.next_deadline(), None);
@@ -145,14 +145,14 @@ async fn restarted(outage_grace: Span) -> Embedded {
     touch_one(&*before.store, beat("old", "web-1")).await;
     touch_one(&*before.store, traced("old", "web-1", DeviceEvent::Dropped(Span(5)))).await;
     before.advance(Span(10));
-    let saved = Saved { at: Some(before.store.now()), sessions: before.store.export() };
+    let saved = SavedSessions { at: Some(before.store.now()), sessions: before.store.export() };
     before.advance(Span::seconds(120));
     let options = Options { clock: before.clock.clone(), ..Options::default() };
     Embedded { store: Arc::new(Memory::restored(options, saved, outage_grace)), ..before }
 }
 
 #[tokio::test]
-async fn after_a_restart_whoever_was_alive_is_pardoned_for_a_while() {
+async fn restart_grants_outage_grace_to_live_devices() {
     let subject = restarted(ALIVE_FOR).await;
     let store = &*subject.store;
     let until = subject.clock.now() + ALIVE_FOR;
@@ -160,16 +160,16 @@ async fn after_a_restart_whoever_was_alive_is_pardoned_for_a_while() {
     assert_eq!(moment.outage_grace, Some(OutageGrace { since: START + Span(10), until }));
     let bob = load(store, "bob").await;
     assert_eq!(derive::state(&bob, &moment, &Rules::STANDARD), State::Online);
-    assert_eq!(store.expired(Shards { first: 0, end: 256 }, 10), [user("old"), user("bob")], "both are looked at");
+    assert_eq!(store.expired(Shards { first: 0, end: 256 }, 10), [user("old"), user("bob")], "both are settled");
     assert_eq!(derive::state(&load(store, "old").await, &moment, &Rules::STANDARD), State::Offline);
     subject.advance(ALIVE_FOR);
     let moment = store.load(&[]).unwrap().moment;
-    assert_eq!(moment, Moment::at(until), "nothing is pardoned any more");
+    assert_eq!(moment, Moment::at(until), "the outage grace is over");
     assert_eq!(derive::state(&bob, &moment, &Rules::STANDARD), State::Offline);
 }
 
 #[tokio::test]
-async fn a_logout_is_a_logout_also_under_a_outage_grace() {
+async fn logout_ends_outage_grace() {
     let subject = restarted(ALIVE_FOR).await;
     touch_one(&*subject.store, traced("bob", "web-1", DeviceEvent::Logout)).await;
     let moment = subject.store.load(&[]).unwrap().moment;
@@ -178,7 +178,7 @@ async fn a_logout_is_a_logout_also_under_a_outage_grace() {
 }
 
 #[tokio::test]
-async fn what_is_exported_comes_back_as_it_was() {
+async fn exported_sessions_are_restored_unchanged() {
     let subject = Embedded::new();
     let at = touch(&*subject.store, vec![beat("bob", "web-1"), beat("bob", "web-2"), beat("eve", "x")]).await.now;
     let mut decision = publish(State::Busy, at);
@@ -190,20 +190,20 @@ async fn what_is_exported_comes_back_as_it_was() {
         sessions
     };
     let expected = plain(subject.store.export());
-    let saved = Saved { at: Some(at), sessions: subject.store.export() };
+    let saved = SavedSessions { at: Some(at), sessions: subject.store.export() };
     let options = Options { shards: 7, clock: subject.clock.clone(), ..Options::default() };
     let again = Memory::restored(options, saved, ALIVE_FOR);
     assert_eq!(plain(again.export()), expected);
-    assert_eq!((again.sessions(), again.here()), (2, 1));
+    assert_eq!((again.sessions(), again.online_count()), (2, 1));
 }
 
 #[tokio::test]
-async fn times_from_the_future_are_taken_as_now() {
+async fn future_times_are_clamped_to_now() {
     let subject = Embedded::new();
     subject.advance(Span::seconds(86_400));
     let at = touch_one(&*subject.store, beat("bob", "web-1")).await;
     settle(&*subject.store, "bob", publish(State::Online, at)).await;
-    let saved = Saved { at: Some(at), sessions: subject.store.export() };
+    let saved = SavedSessions { at: Some(at), sessions: subject.store.export() };
     // The next run's clock is a day behind.
     let clock = Clock::manual(START);
     let store = Memory::restored(Options { clock, ..Options::default() }, saved, ALIVE_FOR);
@@ -215,16 +215,16 @@ async fn times_from_the_future_are_taken_as_now() {
     assert_eq!(bob.next, Next::Settle(START + ALIVE_FOR));
 }
 
-/// Keeps in memory, in the order of the calls, or refuses.
+/// Records choices in the order of the calls, or fails.
 #[derive(Default)]
-struct Notebook {
-    kept: Mutex<Vec<Kept>>,
+struct FakeChoiceStore {
+    stored: Mutex<Vec<StoredChoice>>,
     broken: bool,
 }
 
-impl Keeper for Notebook {
-    fn keep(&self, kept: Kept) -> Answer<'static, ()> {
-        self.kept.lock().push(kept);
+impl ChoiceStore for FakeChoiceStore {
+    fn store(&self, choice: StoredChoice) -> Answer<'static, ()> {
+        self.stored.lock().push(choice);
         let answer = if self.broken { Err(Error::Unavailable(9)) } else { Ok(()) };
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -233,45 +233,45 @@ impl Keeper for Notebook {
     }
 }
 
-fn kept_by(broken: bool) -> (Memory, Arc<Notebook>) {
-    let notebook = Arc::new(Notebook { broken, ..Notebook::default() });
-    let keeper = Some(Arc::clone(&notebook) as Arc<dyn Keeper>);
-    (Memory::new(Options { clock: Clock::manual(START), keeper, ..Options::default() }), notebook)
+fn with_choice_store(broken: bool) -> (Memory, Arc<FakeChoiceStore>) {
+    let choices = Arc::new(FakeChoiceStore { broken, ..FakeChoiceStore::default() });
+    let choice_store = Some(Arc::clone(&choices) as Arc<dyn ChoiceStore>);
+    (Memory::new(Options { clock: Clock::manual(START), choice_store, ..Options::default() }), choices)
 }
 
 #[tokio::test]
-async fn choices_are_kept_as_they_are_made_and_forgotten_when_they_end() {
-    let (store, notebook) = kept_by(false);
-    let choice_request = |stance| {
+async fn choices_are_stored_and_deleted_in_order() {
+    let (store, choices) = with_choice_store(false);
+    let choosing = |stance| {
         let mut decision = publish(State::Offline, START);
         decision.choice = Some(choice(stance, START));
         decision
     };
-    settle(&store, "bob", choice_request(Stance::Invisible)).await;
+    settle(&store, "bob", choosing(Stance::Invisible)).await;
     settle(&store, "bob", publish(State::Offline, START)).await;
-    settle(&store, "bob", choice_request(Stance::Auto)).await;
-    settle(&store, "eve", choice_request(Stance::Busy)).await;
-    let stale = commit(&store, "eve", Revision::default(), choice_request(Stance::Away)).await;
+    settle(&store, "bob", choosing(Stance::Auto)).await;
+    settle(&store, "eve", choosing(Stance::Busy)).await;
+    let stale = commit(&store, "eve", Revision::default(), choosing(Stance::Away)).await;
     assert_eq!(stale, Committed::Stale);
     let revision = load(&store, "eve").await.revision;
     assert_eq!(evict(&store, "eve", revision).await, Committed::Applied);
-    let kept = |name, stance: Option<Stance>, last_seen| Kept {
+    let stored = |name, stance: Option<Stance>, last_seen| StoredChoice {
         user: user(name),
         choice: stance.map(|s| choice(s, START)),
         last_seen,
     };
     let expected = [
-        kept("bob", Some(Stance::Invisible), Some(START)),
-        kept("bob", None, Some(START)),
-        kept("eve", Some(Stance::Busy), Some(START)),
-        kept("eve", None, None),
+        stored("bob", Some(Stance::Invisible), Some(START)),
+        stored("bob", None, Some(START)),
+        stored("eve", Some(Stance::Busy), Some(START)),
+        stored("eve", None, None),
     ];
-    assert_eq!(*notebook.kept.lock(), expected);
+    assert_eq!(*choices.stored.lock(), expected);
 }
 
 #[tokio::test]
-async fn a_choice_that_could_not_be_kept_is_not_confirmed() {
-    let (store, _notebook) = kept_by(true);
+async fn unstored_choice_is_not_confirmed() {
+    let (store, _notebook) = with_choice_store(true);
     let mut decision = publish(State::Offline, START);
     decision.choice = Some(choice(Stance::Invisible, START));
     let commits = vec![
@@ -279,5 +279,5 @@ async fn a_choice_that_could_not_be_kept_is_not_confirmed() {
         Commit { user: user("eve"), expected: Revision::default(), decision: publish(State::Online, START) },
     ];
     assert_eq!(store.commit_many(commits).await.unwrap(), [Err(Error::Unavailable(9)), Ok(Committed::Applied)]);
-    assert_eq!(load(&store, "bob").await.choice, Some(choice(Stance::Invisible, START)), "hidden all the same");
+    assert_eq!(load(&store, "bob").await.choice, Some(choice(Stance::Invisible, START)), "still hidden");
 }

@@ -1,4 +1,4 @@
-//! The embedded store across restarts, with its file: what an orderly end keeps, and what a kill does not take away.
+//! The embedded store across restarts: what a graceful shutdown keeps, and what survives a kill.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,13 +12,15 @@ mod folder;
 
 use std::sync::Arc;
 
-use rollcall_core::choose::{NoteContent, Wish};
+use rollcall_core::choose::{NewChoice, NoteContent};
 use rollcall_core::{DeviceId, DeviceKind, Revision, Rules, Session, Span, Stance, State, Time, UserId, visibility};
 use rollcall_functions::capabilities::{DeviceEvent, Shards, Touch};
 use rollcall_functions::heartbeat::{Beat, ChoiceRequest, beat_many, choose_many};
-use rollcall_functions::sweep::{archive as archive_cold, sweep};
+use rollcall_functions::sweep::{archive as archive_offline, sweep};
 use rollcall_store::memory::{Memory, Options};
-use rollcall_store::{Clock, Keeper, LastSeen, NativeArchive, NativeSessions, Saved, SqliteArchive, Store};
+use rollcall_store::{
+    ChoiceStore, Clock, LastSeen, NativeArchive, NativeSessions, SavedSessions, SqliteArchive, Store,
+};
 
 use folder::Folder;
 
@@ -39,8 +41,8 @@ impl Run {
         let archive = Arc::new(SqliteArchive::open(folder.path("rollcall.db")).unwrap());
         let saved = archive.load_saved(now).await.unwrap();
         let saved_at = saved.at;
-        let keeper = Some(Arc::clone(&archive) as Arc<dyn Keeper>);
-        let options = Options { clock: clock.clone(), keeper, ..Options::default() };
+        let choice_store = Some(Arc::clone(&archive) as Arc<dyn ChoiceStore>);
+        let options = Options { clock: clock.clone(), choice_store, ..Options::default() };
         let store = Arc::new(Memory::restored(options, saved, RULES.alive_for()));
         archive.forget_saved().await.unwrap();
         Self { archive, store, clock, saved_at }
@@ -61,26 +63,26 @@ impl Run {
     }
 
     async fn choose(&self, name: &str, stance: Stance, lasts: Option<Span>, text: Option<&str>) {
-        let words = text.map(|text| NoteContent::parse(text.to_owned(), String::new()).unwrap());
-        let choice_request = ChoiceRequest { user: user(name), wish: Wish { stance, lasts, words } };
-        choose_many(&self.native(), &RULES, vec![Ok(choice_request)]).await.unwrap().remove(0).unwrap();
+        let note = text.map(|text| NoteContent::parse(text.to_owned(), String::new()).unwrap());
+        let request = ChoiceRequest { user: user(name), choice: NewChoice { stance, lasts, note } };
+        choose_many(&self.native(), &RULES, vec![Ok(request)]).await.unwrap().remove(0).unwrap();
     }
 
     async fn session(&self, name: &str) -> Session {
         self.store.load(&[user(name)]).unwrap().sessions.remove(0).unwrap()
     }
 
-    /// What others see of this person now.
+    /// What others see of this user now.
     async fn sees(&self, name: &str) -> State {
         let moment = self.store.load(&[]).unwrap().moment;
-        visibility::look(&self.session(name).await, &moment, &RULES).state
+        visibility::derive_published(&self.session(name).await, &moment, &RULES).state
     }
 
     async fn sweep(&self) {
         let shards = Shards { first: 0, end: self.store.shards() };
         sweep(&self.native(), &RULES, shards, 100).await.unwrap();
         let archive = NativeArchive(Arc::clone(&self.archive) as Arc<dyn LastSeen>);
-        archive_cold(&self.native(), &archive, &RULES, shards, 100).await.unwrap();
+        archive_offline(&self.native(), &archive, &RULES, shards, 100).await.unwrap();
     }
 }
 
@@ -89,7 +91,7 @@ fn user(name: &str) -> UserId {
 }
 
 #[tokio::test]
-async fn an_orderly_end_keeps_everybody_and_outage_graces_them() {
+async fn graceful_restart_keeps_users_online() {
     let folder = Folder::new();
     let run = Run::start(&folder, START).await;
     assert_eq!((run.saved_at, run.store.sessions()), (None, 0), "a new file");
@@ -103,15 +105,15 @@ async fn an_orderly_end_keeps_everybody_and_outage_graces_them() {
     assert_eq!(run.saved_at, Some(START));
     assert_eq!(Session { revision: before.revision, ..run.session("bob").await }, before);
     run.sweep().await;
-    assert_eq!(run.sees("bob").await, State::Busy, "it was we who were away");
+    assert_eq!(run.sees("bob").await, State::Busy, "outage grace keeps the device alive");
     run.clock.advance(RULES.alive_for());
     run.sweep().await;
     assert_eq!(run.sees("bob").await, State::Offline);
-    assert_eq!(run.session("bob").await.published.unwrap().last_seen, Some(START), "and not one beat later");
+    assert_eq!(run.session("bob").await.published.unwrap().last_seen, Some(START), "the last beat before the restart");
 }
 
 #[tokio::test]
-async fn a_kill_makes_nobody_visible() {
+async fn kill_makes_no_invisible_user_visible() {
     let folder = Folder::new();
     let run = Run::start(&folder, START).await;
     run.beat("ann").await;
@@ -124,15 +126,15 @@ async fn a_kill_makes_nobody_visible() {
     drop(run);
 
     let run = Run::start(&folder, START + Span::seconds(100)).await;
-    assert_eq!(run.saved_at, None, "it did not end in good order");
+    assert_eq!(run.saved_at, None, "it did not shut down gracefully");
     run.sweep().await;
     assert_eq!(run.beat("ann").await, State::Offline, "still invisible");
     assert_eq!(run.beat("bob").await, State::Online, "that choice has ended");
-    assert_eq!(run.beat("cid").await, State::Online, "that choice was taken back");
+    assert_eq!(run.beat("cid").await, State::Online, "that choice was replaced");
 }
 
 #[tokio::test]
-async fn a_save_is_good_for_one_start_and_a_failed_start_does_not_use_it_up() {
+async fn saved_sessions_serve_exactly_one_run() {
     let folder = Folder::new();
     let run = Run::start(&folder, START).await;
     run.beat("bob").await;
@@ -140,17 +142,17 @@ async fn a_save_is_good_for_one_start_and_a_failed_start_does_not_use_it_up() {
     let archive = SqliteArchive::open(folder.path("rollcall.db")).unwrap();
     let first = archive.load_saved(START).await.unwrap();
     assert_eq!(first.at, Some(START));
-    assert_eq!(archive.load_saved(START).await.unwrap(), first, "somebody looked, and could not start");
+    assert_eq!(archive.load_saved(START).await.unwrap(), first, "a failed start does not use it up");
     drop(archive);
     let run = Run::start(&folder, START).await;
     assert_eq!(run.store.sessions(), 1);
     drop(run);
     let run = Run::start(&folder, START).await;
-    assert_eq!((run.saved_at, run.store.sessions()), (None, 0), "out of date since the run before served");
+    assert_eq!((run.saved_at, run.store.sessions()), (None, 0), "the run before has served");
 }
 
 #[tokio::test]
-async fn a_note_outlives_a_kill_and_is_shown_while_offline() {
+async fn note_survives_a_kill() {
     let folder = Folder::new();
     let run = Run::start(&folder, START).await;
     run.choose("bob", Stance::Auto, None, Some("back on Monday")).await;
@@ -162,7 +164,7 @@ async fn a_note_outlives_a_kill_and_is_shown_while_offline() {
 }
 
 #[tokio::test]
-async fn choices_that_ended_leave_no_row_behind() {
+async fn ended_choices_are_deleted() {
     let folder = Folder::new();
     let run = Run::start(&folder, START).await;
     run.choose("bob", Stance::Busy, Some(Span::seconds(60)), None).await;
@@ -172,11 +174,11 @@ async fn choices_that_ended_leave_no_row_behind() {
     let saved = |now| archive.load_saved(now);
     assert_eq!(saved(START).await.unwrap().sessions.len(), 2);
     assert_eq!(saved(START + Span::seconds(60)).await.unwrap().sessions.len(), 1);
-    assert_eq!(saved(START).await.unwrap().sessions.len(), 1, "it was struck out");
+    assert_eq!(saved(START).await.unwrap().sessions.len(), 1, "it was deleted");
 }
 
 #[tokio::test]
-async fn everything_of_a_session_survives_the_file() {
+async fn sessions_survive_the_file_unchanged() {
     let archive = SqliteArchive::in_memory().unwrap();
     let store = Arc::new(Memory::new(Options { clock: Clock::manual(START), ..Options::default() }));
     let kinds = [DeviceKind::Web, DeviceKind::Mobile, DeviceKind::Desktop, DeviceKind::Other];
@@ -188,18 +190,18 @@ async fn everything_of_a_session_survives_the_file() {
             let user = user(&format!("user-{index} 名"));
             store.touch(&[Touch { user, device, event }].into_iter().collect()).unwrap();
         }
-        let words = NoteContent::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
-        let wish = Wish { stance, lasts: Some(Span::seconds(60)), words: Some(words) };
-        let choice_request = ChoiceRequest { user: user(&format!("user-{index} 名")), wish };
+        let note = NoteContent::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
+        let choice = NewChoice { stance, lasts: Some(Span::seconds(60)), note: Some(note) };
+        let request = ChoiceRequest { user: user(&format!("user-{index} 名")), choice };
         let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
-        choose_many(&native, &RULES, vec![Ok(choice_request)]).await.unwrap().remove(0).unwrap();
+        choose_many(&native, &RULES, vec![Ok(request)]).await.unwrap().remove(0).unwrap();
     }
-    let sorted = |mut saved: Saved| {
+    let sorted = |mut saved: SavedSessions| {
         saved.sessions.sort_by(|(one, _), (other, _)| one.cmp(other));
         saved.sessions.iter_mut().for_each(|(_, session)| session.revision = Revision::default());
         saved
     };
-    let expected = Saved { at: Some(START), sessions: store.export() };
+    let expected = SavedSessions { at: Some(START), sessions: store.export() };
     archive.save(START, store.export()).await.unwrap();
     assert_eq!(sorted(archive.load_saved(START).await.unwrap()), sorted(expected));
 }

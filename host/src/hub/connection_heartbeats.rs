@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rollcall_api::call::{Beat, Departure, Reason};
-use rollcall_core::heartbeat::Sign;
+use rollcall_core::heartbeat::BeatDetails;
 use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
 use tokio::sync::Notify;
@@ -74,7 +74,7 @@ pub(crate) struct ConnectionHeartbeats {
 #[derive(Debug, Default)]
 struct Queue {
     /// At most one beat per device.
-    beats: HashMap<ConnectedDevice, Sign>,
+    beats: HashMap<ConnectedDevice, BeatDetails>,
     departures: Vec<Departure>,
     /// How many are being sent.
     in_flight: usize,
@@ -146,7 +146,8 @@ impl ConnectionHeartbeats {
         if beats.is_empty() && departures.is_empty() {
             return false;
         }
-        let beat = |(ConnectedDevice { user, device }, Sign { kind, active })| Beat { user, device, kind, active };
+        let beat =
+            |(ConnectedDevice { user, device }, BeatDetails { kind, active })| Beat { user, device, kind, active };
         let beats: Vec<Beat> = beats.into_iter().map(beat).collect();
         let mut failed = false;
         // Departures first: a device that left and came back is online. Beats from before a departure are not queued.
@@ -176,7 +177,7 @@ impl ConnectionHeartbeats {
         let device = ConnectedDevice { user, device };
         if self.connected.contains(&device) {
             let mut queue = self.queue.borrow_mut();
-            queue.beats.entry(device).or_insert(Sign { kind, active }).active |= active;
+            queue.beats.entry(device).or_insert(BeatDetails { kind, active }).active |= active;
         }
     }
 }

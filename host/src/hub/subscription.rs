@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rollcall_api::{EventId, events};
 use rollcall_core::{ConversationId, Error, Time, UserId};
-use rollcall_functions::subscribe::Place;
+use rollcall_functions::subscribe::InitialPresence;
 use rollcall_store::Topic;
 
 use super::Hub;
@@ -117,7 +117,7 @@ impl Subscription {
         let answers = hub.functions.open(self.viewer.clone(), users_before, users).await?;
         let mut entries = Vec::with_capacity(answers.len());
         for (added, answer) in added.users.iter().zip(answers) {
-            let Place { view, visibility, settled } = answer?;
+            let InitialPresence { view, visibility, settled } = answer?;
             if !settled {
                 hub.recheck_soon(added.user.clone());
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rollcall_core::Error;
 use rollcall_core::policy::Invalidation;
-use rollcall_functions::restrictions::{Freshness, Standing};
+use rollcall_functions::restrictions::{CacheState, Freshness};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
@@ -140,7 +140,7 @@ impl PolicySync {
                 waiting.push(request);
             }
             self.hints.mark_unchanged();
-            let standing = self.last.as_ref().map(|last| last.standing);
+            let standing = self.last.as_ref().map(|last| last.state);
             let memory = self.allowed_memory(&mut load, standing);
             match self.checker.refresh(CHANGES_PER_CALL, memory).await {
                 Ok(freshness) => {
@@ -148,10 +148,10 @@ impl PolicySync {
                     self.invalidate(&freshness.invalidated).await;
                     platform.metrics.policy.refreshed(&freshness, self.last.as_ref());
                     log_standing(&freshness, standing, self.options.memory_bytes);
-                    if !is_unloaded(Some(freshness.standing)) {
+                    if !is_unloaded(Some(freshness.state)) {
                         load.permit = None;
                     }
-                    if standing == Some(Standing::Warm) && freshness.standing == Standing::Cold {
+                    if standing == Some(CacheState::Warm) && freshness.state == CacheState::Cold {
                         // The instance fell behind the log, and perhaps those of other hosts did at the same time.
                         load.from = self.within_spread();
                     }
@@ -177,13 +177,13 @@ impl PolicySync {
                     continue;
                 }
             }
-            let standing = self.last.as_ref().map(|last| last.standing);
+            let standing = self.last.as_ref().map(|last| last.state);
             self.wait(&mut load, standing, &mut waiting).await;
         }
     }
 
     /// Waits for a hint, a request, the permit to load, or the next poll.
-    async fn wait(&mut self, load: &mut Load, standing: Option<Standing>, waiting: &mut Vec<SyncRequest>) {
+    async fn wait(&mut self, load: &mut Load, standing: Option<CacheState>, waiting: &mut Vec<SyncRequest>) {
         let now = Instant::now();
         let next = if load.from > now { load.from.min(now + POLL_EVERY) } else { now + POLL_EVERY };
         let is_to_load = load.from <= now && self.options.memory_bytes > 0 && is_unloaded(standing);
@@ -200,7 +200,7 @@ impl PolicySync {
 
     /// How much memory the instance may use now; 0 means that it only follows the log. What it does not hold it asks the
     /// store for, so loading can wait.
-    fn allowed_memory(&self, load: &mut Load, standing: Option<Standing>) -> u64 {
+    fn allowed_memory(&self, load: &mut Load, standing: Option<CacheState>) -> u64 {
         if !is_unloaded(standing) {
             return self.options.memory_bytes;
         }
@@ -235,21 +235,21 @@ impl PolicySync {
 }
 
 /// Whether an instance has not loaded the policy yet.
-fn is_unloaded(standing: Option<Standing>) -> bool {
-    !matches!(standing, Some(Standing::Warm | Standing::TooLarge))
+fn is_unloaded(standing: Option<CacheState>) -> bool {
+    !matches!(standing, Some(CacheState::Warm | CacheState::TooLarge))
 }
 
 /// Logs a change of the cache's standing.
-fn log_standing(freshness: &Freshness, before: Option<Standing>, memory_bytes: u64) {
-    if before == Some(freshness.standing) {
+fn log_standing(freshness: &Freshness, before: Option<CacheState>, memory_bytes: u64) {
+    if before == Some(freshness.state) {
         return;
     }
     let Freshness { restricted, blocks, bytes, .. } = *freshness;
-    match freshness.standing {
+    match freshness.state {
         // There is no policy: nothing to report.
-        Standing::Warm if restricted + blocks == 0 => {}
-        Standing::Warm => tracing::info!(restricted, blocks, bytes, "Policy loaded into memory"),
-        Standing::TooLarge => tracing::warn!(
+        CacheState::Warm if restricted + blocks == 0 => {}
+        CacheState::Warm => tracing::info!(restricted, blocks, bytes, "Policy loaded into memory"),
+        CacheState::TooLarge => tracing::warn!(
             memory_bytes,
             "Policy does not fit into policy_memory; every check asks the store until it is raised"
         ),

@@ -48,7 +48,7 @@ pub(super) async fn embedded(calls: OfflineSweep, memory: Arc<Memory>, shards: S
     loop {
         ticks.tick().await;
         calls.sweep(shards).await;
-        calls.functions.platform.metrics.occupied(memory.sessions(), memory.here());
+        calls.functions.platform.metrics.occupied(memory.sessions(), memory.online_count());
     }
 }
 

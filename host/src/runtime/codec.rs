@@ -309,12 +309,12 @@ pub(crate) fn outcomes_out(
 }
 
 pub(crate) fn beats_out(beats: impl IntoIterator<Item = call::Beat>) -> heartbeat::Beats {
-    let Beats { users, devices, signs } = beats.into_iter().collect();
+    let Beats { users, devices, details } = beats.into_iter().collect();
     let sign_out = |sign: BeatDetails| heartbeat::Sign { kind: kind_out(sign.kind), active: sign.active };
     heartbeat::Beats {
         users: ids_out(users),
         devices: ids_out(devices),
-        signs: signs.into_iter().map(sign_out).collect(),
+        signs: details.into_iter().map(sign_out).collect(),
     }
 }
 

@@ -160,7 +160,7 @@ impl Function for QueryFunction {
 /// A call of `subscribe`.
 pub(crate) enum SubscribeCall {
     /// The presence of these users, for a viewer who begins to watch them.
-    Open(Option<UserId>, u32, Vec<UserId>, Reply<Answers<Place>>),
+    Open(Option<UserId>, u32, Vec<UserId>, Reply<Answers<InitialPresence>>),
     /// A stream of changes.
     Feed(Option<UserId>, Vec<UserId>, Option<u64>, Reply<Feed>),
 }

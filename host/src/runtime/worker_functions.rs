@@ -72,7 +72,7 @@ impl Functions {
     }
 
     /// Takes choices.
-    pub async fn choose_many(&self, choices: Vec<ChoiceRequest>) -> Result<Answers<Chosen>, Error> {
+    pub async fn choose_many(&self, choices: Vec<ChoiceRequest>) -> Result<Answers<ChoiceResult>, Error> {
         self.heartbeat.call(|reply| HeartbeatCall::Choose(choices, reply)).await
     }
 

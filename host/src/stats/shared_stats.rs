@@ -92,7 +92,7 @@ impl SharedStats {
     /// How many users of the whole store are not offline; `None` if the store does not answer.
     pub(crate) async fn online(&self) -> Option<u64> {
         match &self.online_counter {
-            OnlineCounter::Embedded(memory) => Some(memory.here() as u64),
+            OnlineCounter::Embedded(memory) => Some(memory.online_count() as u64),
             OnlineCounter::Redis(redis) => {
                 let count = async || timeout(COUNT_TIMEOUT, redis.online_count()).await.ok().and_then(Result::ok);
                 self.online.get(Instant::now, count).await

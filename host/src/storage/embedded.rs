@@ -25,8 +25,12 @@ impl Embedded {
             tracing::info!(sessions = saved.sessions.len(), "Sessions of the last run restored");
         }
         let topics = LocalTopics::new(clock.clone());
-        let options =
-            Options { shards: config.shards, clock, listener: Some(topics.listener()), keeper: Some(file.clone()) };
+        let options = Options {
+            shards: config.shards,
+            clock,
+            listener: Some(topics.listener()),
+            choice_store: Some(file.clone()),
+        };
         let memory = Arc::new(Memory::restored(options, saved, config.rules().alive_for()));
         Ok(Self { memory, topics, file })
     }

@@ -1,15 +1,15 @@
-//! What can be changed about who may see whom.
+//! Changes of policy, and what each of them invalidates.
 
 use super::Privacy;
 use crate::{Invalid, UserId};
 
-/// How many numbers a page has.
+/// The numbers in a page.
 pub const PAGE_NUMBERS: u32 = 1 << 16;
 
-/// A page's bytes, at one bit a number.
+/// The bytes of a page, at one bit per number.
 pub const PAGE_BYTES: usize = PAGE_NUMBERS as usize / 8;
 
-/// Many accounts at once whose ids are numbers.
+/// A set of accounts whose ids are numbers, all in one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Numbers {
     page: u32,
@@ -17,10 +17,10 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// These of the page, one bit each: the first is the highest bit of the first byte, as Redis counts them.
+    /// The numbers of a page, one bit each. The first is the highest bit of the first byte, as in a Redis bitmap.
     pub fn new(page: u32, bits: Vec<u8>) -> Result<Self, Invalid> {
         if page >= PAGE_NUMBERS {
-            return Err(Invalid::new("page", "is beyond the last, 65535"));
+            return Err(Invalid::new("page", "is greater than 65535"));
         }
         if bits.len() > PAGE_BYTES {
             return Err(Invalid::new("bits", "are more than 8192 bytes"));
@@ -28,12 +28,12 @@ impl Numbers {
         Ok(Self { page, bits })
     }
 
-    /// Which page.
+    /// The page.
     pub fn page(&self) -> u32 {
         self.page
     }
 
-    /// The bits, perhaps without zeros at the end.
+    /// The bits; zeros at the end may be missing.
     pub fn bits(&self) -> &[u8] {
         &self.bits
     }
@@ -44,44 +44,44 @@ impl Numbers {
     }
 }
 
-/// A change of policy: what is so from now on.
+/// A change of policy. It states the new value, so that applying it twice is the same as once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// An administrator restricts an account.
     Restrict(UserId),
     /// An administrator lifts the restriction.
     Unrestrict(UserId),
-    /// An administrator restricts all of these.
+    /// An administrator restricts many accounts.
     RestrictMany(Numbers),
-    /// An administrator lifts the restriction of all of these.
+    /// An administrator lifts the restriction of many accounts.
     UnrestrictMany(Numbers),
-    /// The first person blocks the second.
+    /// The first user blocks the second.
     Block(UserId, UserId),
-    /// The first person takes that back.
+    /// The first user unblocks the second.
     Unblock(UserId, UserId),
-    /// The first person lists the second as a contact.
+    /// The first user lists the second as a contact.
     AddContact(UserId, UserId),
-    /// The first person takes that back.
+    /// The first user removes the second from their contacts.
     RemoveContact(UserId, UserId),
-    /// A person sets what others may see.
+    /// A user sets their privacy.
     SetPrivacy(UserId, Privacy),
 }
 
-/// Whose relations may have changed.
+/// Cached visibility that a change of policy makes unusable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Invalidation {
-    /// What anybody may see of this person.
+    /// What any viewer may see of this user.
     Subject(UserId),
-    /// What these two may see of each other.
+    /// What these two users may see of each other.
     Pair(UserId, UserId),
-    /// What anybody may see of those whose ids are numbers of this page.
+    /// What any viewer may see of the accounts in this page of numbers.
     Numbers(u32),
-    /// Anything.
+    /// Everything.
     Everybody,
 }
 
 impl Change {
-    /// Whose relations may change by it.
+    /// What this change invalidates.
     pub fn invalidation(&self) -> Invalidation {
         match self {
             Self::Restrict(user) | Self::Unrestrict(user) | Self::SetPrivacy(user, _) => {
@@ -96,7 +96,7 @@ impl Change {
     }
 }
 
-/// The number that an id is, if it is one: a canonical decimal below 2^32. `007` is a name, and so is `4294967296`.
+/// The number of an id that is a canonical decimal below 2^32. `007` and `4294967296` are names.
 pub fn number_of(id: &str) -> Option<u32> {
     let bytes = id.as_bytes();
     let canonical = match bytes {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_canonical_decimal_is_a_number() {
+    fn only_canonical_decimals_are_numbers() {
         for (id, number) in [("0", 0), ("7", 7), ("4294967295", u32::MAX), ("523234320", 523_234_320)] {
             assert_eq!(number_of(id), Some(number));
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_out_of_bounds_are_refused() {
+    fn out_of_range_pages_are_refused() {
         assert!(Numbers::new(65_535, vec![0; 8192]).is_ok());
         assert!(Numbers::new(65_536, Vec::new()).is_err());
         assert!(Numbers::new(0, vec![0; 8193]).is_err());

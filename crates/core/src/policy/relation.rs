@@ -1,16 +1,16 @@
-//! How a viewer stands to a subject, and what follows from it.
+//! The relation between a viewer and a subject, and the verdict that follows from it.
 
 use crate::visibility::Visibility;
 
-/// Who may see a thing.
+/// Who may see something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Audience {
-    /// Anybody who is not blocked.
+    /// Everyone who is not blocked.
     #[default]
     Everyone,
-    /// Only those whom the person listed as contacts.
+    /// The user's contacts.
     Contacts,
-    /// Only the person.
+    /// Only the user.
     Nobody,
 }
 
@@ -24,16 +24,16 @@ impl Audience {
     }
 }
 
-/// What a person lets others see. Whoever never chose lets everyone see both.
+/// Which audiences may see a user. The default shows both to everyone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Privacy {
     /// The state and the note.
     pub presence: Audience,
-    /// When the person was last here.
+    /// The last seen time.
     pub last_seen: Audience,
 }
 
-/// All that a verdict about a viewer and a subject depends on. The default is that of strangers.
+/// All that a verdict about a viewer and a subject depends on. The default is that of two users without any settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Relation {
     /// An administrator restricted the subject's account.
@@ -42,11 +42,11 @@ pub struct Relation {
     pub blocked: bool,
     /// The subject listed the viewer as a contact.
     pub contact: bool,
-    /// What the subject lets others see.
+    /// The subject's privacy.
     pub privacy: Privacy,
 }
 
-/// A ruling and its reason.
+/// Whether a viewer may see a subject, and the reason if not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ruling {
     /// The viewer may see.
@@ -64,7 +64,7 @@ pub enum Ruling {
 pub struct Verdict {
     /// The state and the note.
     pub presence: Ruling,
-    /// When the subject was last here.
+    /// The last seen time.
     pub last_seen: bool,
 }
 
@@ -72,14 +72,14 @@ impl Verdict {
     /// Everything may be seen.
     pub const OPEN: Self = Self { presence: Ruling::Allowed, last_seen: true };
 
-    /// Without the reason, which is not for viewers.
+    /// The verdict without its reason, which viewers do not learn.
     pub fn visibility(self) -> Visibility {
         Visibility { presence: self.presence == Ruling::Allowed, last_seen: self.last_seen }
     }
 }
 
 impl Relation {
-    /// The rule, for a viewer who is not the subject: the stronger reason first.
+    /// The rule, for a viewer who is not the subject. The strongest reason wins.
     pub fn verdict(self) -> Verdict {
         let hidden = |presence| Verdict { presence, last_seen: false };
         if self.restricted {
@@ -94,7 +94,7 @@ impl Relation {
         Verdict { presence: Ruling::Allowed, last_seen: self.privacy.last_seen.includes(self.contact) }
     }
 
-    /// The rule, whoever looks: everybody sees themselves, and a viewer of none is a service.
+    /// The rule for any viewer: users see themselves, and no viewer means a service.
     pub fn verdict_for(self, viewer: Option<&str>, subject: &str) -> Verdict {
         match viewer {
             None => self.verdict_for_service(),
@@ -103,7 +103,7 @@ impl Relation {
         }
     }
 
-    /// The rule for a service, which sees everybody who is not restricted.
+    /// The rule for a service, which sees everyone who is not restricted.
     pub fn verdict_for_service(self) -> Verdict {
         Relation { restricted: self.restricted, ..Relation::default() }.verdict()
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stronger_reason_is_the_one_given() {
+    fn strongest_reason_is_reported() {
         let all = Relation {
             restricted: true,
             blocked: true,
@@ -127,13 +127,13 @@ mod tests {
         assert_eq!(Relation::default().verdict(), Verdict::OPEN);
         assert_eq!(all.verdict_for_service().presence, Ruling::Restricted);
         assert_eq!(Relation { restricted: false, ..all }.verdict_for_service(), Verdict::OPEN);
-        assert_eq!(all.verdict_for(Some("bob"), "bob"), Verdict::OPEN, "everybody sees themselves");
+        assert_eq!(all.verdict_for(Some("bob"), "bob"), Verdict::OPEN, "users see themselves");
         assert_eq!(all.verdict_for(Some("ann"), "bob"), all.verdict());
         assert_eq!(all.verdict_for(None, "bob"), all.verdict_for_service());
     }
 
     #[test]
-    fn presence_and_last_seen_have_audiences_of_their_own() {
+    fn presence_and_last_seen_have_separate_audiences() {
         let verdict = |presence, last_seen, contact| {
             let verdict =
                 Relation { contact, privacy: Privacy { presence, last_seen }, ..Relation::default() }.verdict();
@@ -142,7 +142,11 @@ mod tests {
         assert_eq!(verdict(Audience::Everyone, Audience::Contacts, false), (true, false));
         assert_eq!(verdict(Audience::Everyone, Audience::Contacts, true), (true, true));
         assert_eq!(verdict(Audience::Contacts, Audience::Everyone, true), (true, true));
-        assert_eq!(verdict(Audience::Contacts, Audience::Everyone, false), (false, false), "hidden is hidden whole");
+        assert_eq!(
+            verdict(Audience::Contacts, Audience::Everyone, false),
+            (false, false),
+            "hidden presence hides last seen"
+        );
         assert_eq!(verdict(Audience::Nobody, Audience::Everyone, true), (false, false));
         assert_eq!(verdict(Audience::Everyone, Audience::Nobody, true), (true, false));
     }

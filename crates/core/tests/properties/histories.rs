@@ -1,12 +1,12 @@
 //! Whatever happens to a person, in whatever order: what the rules make of it is what the model says.
 
 use proptest::prelude::*;
-use rollcall_core::choose::{NoteContent, Wish, choose};
+use rollcall_core::choose::{NewChoice, NoteContent, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
 use rollcall_core::heartbeat::{Found, moves};
 use rollcall_core::settle::{Decision, EvictionDecision, evict, settle};
-use rollcall_core::visibility::look;
+use rollcall_core::visibility::derive_published;
 use rollcall_core::{Device, DeviceId, DeviceKind, Moment, Next, Published, Session, Span, Stance, State, Time};
 
 use crate::model::{DEVICES, Happening, History};
@@ -96,9 +96,9 @@ impl Life {
                 }
             }
             Step::Happens(Happening::Chose { stance, lasts, note }) => {
-                let words = note.map(|note| NoteContent { text: note.to_string(), emoji: String::new() });
-                let wish = Wish { stance: *stance, lasts: lasts.map(Span), words };
-                let (_, decision) = choose(&self.session, &self.moment(), &RULES, &wish);
+                let content = note.map(|note| NoteContent { text: note.to_string(), emoji: String::new() });
+                let choice = NewChoice { stance: *stance, lasts: lasts.map(Span), note: content };
+                let (_, decision) = choose(&self.session, &self.moment(), &RULES, &choice);
                 self.history.add(self.now, Happening::Chose { stance: *stance, lasts: *lasts, note: *note });
                 self.apply(decision);
             }
@@ -188,7 +188,7 @@ proptest! {
             life.now += wait;
             life.step(step);
             prop_assert_eq!(life.shown(life.now), life.history.shown(life.now, &RULES));
-            let last_seen = look(&life.session, &life.moment(), &RULES).last_seen;
+            let last_seen = derive_published(&life.session, &life.moment(), &RULES).last_seen;
             prop_assert_eq!(last_seen.map(|at| at.0), life.history.last_seen(&RULES));
         }
         for later in life.now..life.now + HORIZON {
@@ -286,11 +286,11 @@ proptest! {
             life.now += wait;
             let was_invisible = life.history.is_invisible(life.now);
             // Until somebody settles, the record may still be from before; whoever chose to be invisible settled it.
-            let before = look(&life.session, &life.moment(), &RULES);
+            let before = derive_published(&life.session, &life.moment(), &RULES);
             let record = life.session.published.clone();
             life.step(step);
             if was_invisible && life.history.is_invisible(life.now) {
-                let after = look(&life.session, &life.moment(), &RULES);
+                let after = derive_published(&life.session, &life.moment(), &RULES);
                 let unnoted = |p: &Published| (p.state, p.since, p.last_seen);
                 prop_assert_eq!(unnoted(&before), unnoted(&after));
                 prop_assert!(before.note != after.note || record == life.session.published, "{:?}", life.session);
@@ -311,7 +311,7 @@ proptest! {
         }
         let lasts = ends_by_itself.then_some(150);
         life.step(&Step::Happens(Happening::Chose { stance: Stance::Invisible, lasts, note: None }));
-        let seen = look(&life.session, &life.moment(), &RULES).last_seen;
+        let seen = derive_published(&life.session, &life.moment(), &RULES).last_seen;
         for (device, active, wait) in hidden {
             life.now += wait;
             life.touch(&Happening::Beat { device, active });
@@ -323,7 +323,7 @@ proptest! {
             life.step(&Step::Happens(Happening::Chose { stance: Stance::Auto, lasts: None, note: None }));
         }
         life.step(&Step::Settles);
-        prop_assert_eq!(look(&life.session, &life.moment(), &RULES).last_seen, seen);
+        prop_assert_eq!(derive_published(&life.session, &life.moment(), &RULES).last_seen, seen);
         prop_assert_eq!(life.session.published.and_then(|published| published.last_seen), seen);
     }
 }

@@ -1,11 +1,11 @@
 //! Sessions made up of arbitrary parts: nothing that a store could hand out makes the rules contradict themselves.
 
 use proptest::prelude::*;
-use rollcall_core::choose::{Wish, choose};
+use rollcall_core::choose::{NewChoice, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
 use rollcall_core::settle::{EvictionDecision, evict, settle};
-use rollcall_core::visibility::look;
+use rollcall_core::visibility::derive_published;
 use rollcall_core::{
     Choice, Device, DeviceId, DeviceKind, Moment, Next, Note, OutageGrace, Published, Revision, Session, Span, Stance,
     State, Time,
@@ -82,11 +82,11 @@ fn moments() -> impl Strategy<Value = Moment> {
     proptest::option::of(outage_grace).prop_map(|outage_grace| Moment { now: NOW, outage_grace })
 }
 
-fn wishes() -> impl Strategy<Value = Wish> {
-    (stances(), proptest::option::of(1u64..60)).prop_map(|(stance, lasts)| Wish {
+fn new_choices() -> impl Strategy<Value = NewChoice> {
+    (stances(), proptest::option::of(1u64..60)).prop_map(|(stance, lasts)| NewChoice {
         stance,
         lasts: lasts.map(Span),
-        words: None,
+        note: None,
     })
 }
 
@@ -141,8 +141,8 @@ proptest! {
     }
 
     #[test]
-    fn who_chose_needs_no_settling(mut session in sessions(), moment in moments(), wish in wishes()) {
-        let (choice, decision) = choose(&session, &moment, &RULES, &wish);
+    fn who_chose_needs_no_settling(mut session in sessions(), moment in moments(), new in new_choices()) {
+        let (choice, decision) = choose(&session, &moment, &RULES, &new);
         apply(&mut session, decision);
         prop_assert_eq!(session.choice.as_ref(), Some(&choice));
         prop_assert_eq!(settle(&session, &moment, &RULES), None);
@@ -159,18 +159,18 @@ proptest! {
     }
 
     #[test]
-    fn settling_and_choice_request_never_lose_a_last_seen(session in sessions(), moment in moments(), wish in wishes()) {
-        let seen = look(&session, &moment, &RULES).last_seen;
-        let (_, chosen) = choose(&session, &moment, &RULES, &wish);
+    fn settling_and_choosing_never_lose_last_seen(session in sessions(), moment in moments(), new in new_choices()) {
+        let seen = derive_published(&session, &moment, &RULES).last_seen;
+        let (_, chosen) = choose(&session, &moment, &RULES, &new);
         let settled = settle(&session, &moment, &RULES);
         if let Some(decision) = &settled {
             let mut after = session.clone();
             apply(&mut after, decision.clone());
-            prop_assert_eq!(look(&after, &moment, &RULES).last_seen, seen);
+            prop_assert_eq!(derive_published(&after, &moment, &RULES).last_seen, seen);
         }
         let mut after = session.clone();
         apply(&mut after, chosen.clone());
-        prop_assert!(look(&after, &moment, &RULES).last_seen >= seen);
+        prop_assert!(derive_published(&after, &moment, &RULES).last_seen >= seen);
         for published in [settled.and_then(|decision| decision.publish), chosen.publish].into_iter().flatten() {
             prop_assert!(published.version > session.published.as_ref().map_or(0, |before| before.version));
             prop_assert!(published.version >= moment.now.0 * 1000);
@@ -179,8 +179,8 @@ proptest! {
     }
 
     #[test]
-    fn only_the_dead_are_pruned(session in sessions(), moment in moments(), wish in wishes()) {
-        let (_, chosen) = choose(&session, &moment, &RULES, &wish);
+    fn only_the_dead_are_pruned(session in sessions(), moment in moments(), new in new_choices()) {
+        let (_, chosen) = choose(&session, &moment, &RULES, &new);
         let decisions = [settle(&session, &moment, &RULES), Some(chosen)];
         for decision in decisions.into_iter().flatten() {
             let mut after = session.clone();
@@ -208,7 +208,7 @@ proptest! {
 
     #[test]
     fn only_what_is_cold_and_on_record_is_dropped(session in sessions(), moment in moments()) {
-        let shown = look(&session, &moment, &RULES);
+        let shown = derive_published(&session, &moment, &RULES);
         let matters = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
         match evict(&session, &moment, &RULES) {
             EvictionDecision::Drop(last_seen) => {

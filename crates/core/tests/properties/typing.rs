@@ -1,7 +1,7 @@
 //! Typing: whoever watches is told seldom, and is right all the same.
 
 use proptest::prelude::*;
-use rollcall_core::typing::{Next, TELL_EVERY, TypingRecord};
+use rollcall_core::typing::{Next, PUBLISH_INTERVAL, TypingRecord};
 use rollcall_core::{Span, Time};
 
 use crate::config;
@@ -55,13 +55,13 @@ fn play(signs: &[(u64, u64)]) -> (Story, u64) {
             (flushes, record.flush(Time(flushes)))
         } else if let Some((now, lasts)) = arrivals.next() {
             story.truths.push((now, if lasts == 0 { 0 } else { now + lasts }));
-            (now, record.sign(Time(now), Span(lasts)))
+            (now, record.signal(Time(now), Span(lasts)))
         } else {
             return (story, end);
         };
         match next {
             Next::Nothing => {}
-            Next::Tell(until) => story.tellings.push((now, until.map(|until| until.0))),
+            Next::Publish(until) => story.tellings.push((now, until.map(|until| until.0))),
             Next::Flush(after) => {
                 flush_at.get_or_insert(now + after.0);
             }
@@ -76,7 +76,7 @@ proptest! {
     fn nobody_is_told_twice_within_a_second(signs in signs()) {
         let (story, _) = play(&signs);
         for pair in story.tellings.windows(2) {
-            prop_assert!(pair[1].0 - pair[0].0 >= TELL_EVERY.0, "{:?}", story.tellings);
+            prop_assert!(pair[1].0 - pair[0].0 >= PUBLISH_INTERVAL.0, "{:?}", story.tellings);
         }
     }
 
@@ -86,7 +86,7 @@ proptest! {
         let mut instants: Vec<u64> = story.truths.iter().flat_map(|(since, until)| [*since, since + 999, since + 1000, *until]).collect();
         instants.extend(story.tellings.iter().flat_map(|(told, _)| [*told, told + 1]));
         for at in instants.into_iter().filter(|at| (START..=end).contains(at)) {
-            let changed_lately = story.truths.iter().any(|(since, _)| *since <= at && at < since + TELL_EVERY.0);
+            let changed_lately = story.truths.iter().any(|(since, _)| *since <= at && at < since + PUBLISH_INTERVAL.0);
             prop_assert!(
                 story.belief(at) == story.truth(at) || changed_lately,
                 "at {}: {:?} is believed and {:?} is true", at - START, story.belief(at), story.truth(at)
@@ -127,7 +127,7 @@ proptest! {
             if forgetful.forget_at() <= Time(now) {
                 forgetful = TypingRecord::default();
             }
-            prop_assert_eq!(kept.sign(Time(now), Span(lasts)), forgetful.sign(Time(now), Span(lasts)));
+            prop_assert_eq!(kept.signal(Time(now), Span(lasts)), forgetful.signal(Time(now), Span(lasts)));
         }
     }
 }

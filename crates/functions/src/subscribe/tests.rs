@@ -1,4 +1,4 @@
-//! Watching, over a platform of a few lines: sessions that are set by hand, and changes that come when the test says.
+//! Subscriptions over a fake host: the test sets the sessions and the order of the changes.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -9,8 +9,8 @@ use std::rc::Rc;
 use rollcall_core::{Device, DeviceId, DeviceKind, Ids, Session, Span, Stance};
 
 use super::*;
-use crate::at_once::now;
 use crate::capabilities::{Commit, Committed, Eviction, LastSeenEntry, Loaded, Shards, Touched, Touches};
+use crate::poll_once::poll_once;
 
 const NOW: Time = Time(1_700_000_000_000);
 const RULES: Rules = Rules::STANDARD;
@@ -36,7 +36,7 @@ fn published(state: State, at: Time) -> Published {
     Published { state, note: None, since: Some(at), last_seen: Some(at), version: at.0 * 1000 }
 }
 
-/// Somebody whose only device beat at this instant.
+/// A session whose only device beat at this instant.
 fn session(beat_at: Time, published: Option<Published>) -> Session {
     let device = Device {
         id: DeviceId::parse("web").unwrap(),
@@ -55,10 +55,10 @@ enum Step {
 }
 
 #[derive(Default, Clone)]
-struct Town(Rc<Streets>);
+struct FakeHost(Rc<FakeState>);
 
 #[derive(Default)]
-struct Streets {
+struct FakeState {
     sessions: RefCell<HashMap<UserId, Session>>,
     archived: RefCell<HashMap<UserId, Time>>,
     verdicts: RefCell<HashMap<UserId, Visibility>>,
@@ -69,11 +69,11 @@ struct Streets {
     watched: RefCell<Vec<UserId>>,
 }
 
-impl Town {
-    fn with(people: &[(&str, Session)]) -> Self {
-        let town = Self::default();
-        town.0.sessions.borrow_mut().extend(people.iter().map(|(name, session)| (user(name), session.clone())));
-        town
+impl FakeHost {
+    fn with(sessions: &[(&str, Session)]) -> Self {
+        let host = Self::default();
+        host.0.sessions.borrow_mut().extend(sessions.iter().map(|(name, session)| (user(name), session.clone())));
+        host
     }
 
     fn rule(&self, name: &str, presence: bool, last_seen: bool) {
@@ -85,34 +85,34 @@ impl Town {
     }
 
     fn open(&self, viewer: Option<UserId>, names: &[&str]) -> Vec<Result<InitialPresence, Error>> {
-        now(open(self.platform(), &RULES, viewer, 0, asked(names))).unwrap()
+        poll_once(open(self.platform(), &RULES, viewer, 0, asked(names))).unwrap()
     }
 
-    /// Feeds until the steps are over: what was told, and why it ended.
+    /// Runs a feed until the steps are over: the updates, and how it ended.
     fn feed(&self, viewer: Option<UserId>, names: &[&str], since: Option<u64>) -> (Vec<Update>, Result<(), Error>) {
-        let mut audience = Listener { heard: Vec::new(), patience: usize::MAX };
-        let feed = now(feed(self.platform(), self, &RULES, viewer, users(names), since)).unwrap();
-        let end = now(feed.run(&mut audience));
-        (audience.heard, end)
+        let mut sink = Recorder { updates: Vec::new(), limit: usize::MAX };
+        let feed = poll_once(feed(self.platform(), self, &RULES, viewer, users(names), since)).unwrap();
+        let end = poll_once(feed.run(&mut sink));
+        (sink.updates, end)
     }
 }
 
-struct Listener {
-    heard: Vec<Update>,
-    patience: usize,
+struct Recorder {
+    updates: Vec<Update>,
+    limit: usize,
 }
 
-impl Audience for Listener {
-    async fn wants_more(&mut self) -> Result<(), Gone> {
-        if self.heard.len() < self.patience { Ok(()) } else { Err(Gone) }
+impl UpdateSink for Recorder {
+    async fn ready(&mut self) -> Result<(), Closed> {
+        if self.updates.len() < self.limit { Ok(()) } else { Err(Closed) }
     }
-    async fn tell(&mut self, updates: Vec<Update>) -> Result<(), Gone> {
-        self.heard.extend(updates);
+    async fn send(&mut self, updates: Vec<Update>) -> Result<(), Closed> {
+        self.updates.extend(updates);
         Ok(())
     }
 }
 
-impl Sessions for Town {
+impl Sessions for FakeHost {
     async fn touch_many(&self, _: Touches) -> Result<Touched, Error> {
         panic!("watching is not a heartbeat")
     }
@@ -142,7 +142,7 @@ impl Sessions for Town {
     }
 }
 
-impl Archive for Town {
+impl Archive for FakeHost {
     async fn put_many(&self, _: Vec<LastSeenEntry>) -> Result<(), Error> {
         panic!("watching does not archive")
     }
@@ -152,23 +152,23 @@ impl Archive for Town {
     }
 }
 
-impl RestrictionCheck for Town {
+impl RestrictionCheck for FakeHost {
     async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
         let verdicts = self.0.verdicts.borrow();
         Ok(subjects.iter().map(|subject| verdicts.get(&user(subject)).copied().unwrap_or(OWN)).collect())
     }
 }
 
-impl Watching for Town {
+impl Watching for FakeHost {
     type Changes = Self;
     async fn watch(&self, users: Vec<UserId>) -> Result<Self, Error> {
-        assert_eq!(self.0.loads.get(), 0, "watches before it reads");
+        assert_eq!(self.0.loads.get(), 0, "subscribes before it reads");
         *self.0.watched.borrow_mut() = users;
         Ok(self.clone())
     }
 }
 
-impl Changes for Town {
+impl Changes for FakeHost {
     async fn next(&mut self) -> Option<Change> {
         loop {
             match self.0.steps.borrow_mut().pop_front()? {
@@ -188,26 +188,27 @@ fn states(updates: &[Update]) -> Vec<(&str, Option<State>)> {
 }
 
 #[test]
-fn nobody_watches_more_than_the_limit() {
-    let town = Town::default();
+fn subscription_beyond_limit_is_refused() {
+    let host = FakeHost::default();
     let limit = Error::TooMany(RULES.watch_limit);
-    let watching =
-        |watching: u32, more: usize| now(open(town.platform(), &RULES, SERVICE, watching, asked(&vec!["bob"; more])));
+    let watching = |watching: u32, more: usize| {
+        poll_once(open(host.platform(), &RULES, SERVICE, watching, asked(&vec!["bob"; more])))
+    };
     assert_eq!(watching(0, 20).unwrap().len(), 20);
     assert_eq!(watching(19, 1).unwrap().len(), 1);
     assert_eq!(watching(0, 21), Err(limit.clone()));
     assert_eq!(watching(20, 1), Err(limit.clone()));
     assert_eq!(watching(u32::MAX, 20), Err(limit.clone()));
     let names = vec!["bob"; 21];
-    let fed = now(feed(town.platform(), &town, &RULES, SERVICE, users(&names), None));
+    let fed = poll_once(feed(host.platform(), &host, &RULES, SERVICE, users(&names), None));
     assert_eq!(fed.map(|_| ()), Err(limit));
 }
 
 #[test]
-fn what_was_published_is_settled_and_what_was_derived_is_not() {
+fn only_published_records_are_settled() {
     let (beat, before) = (ago(1_000), ago(60_000));
     let invisible = Choice { stance: Stance::Invisible, at: ago(5_000), until: None, note: None };
-    let town = Town::with(&[
+    let host = FakeHost::with(&[
         ("steady", session(beat, Some(published(State::Online, before)))),
         ("unpublished", session(beat, None)),
         ("expired", session(before, Some(published(State::Online, before)))),
@@ -215,164 +216,169 @@ fn what_was_published_is_settled_and_what_was_derived_is_not() {
         ("gone", session(before, Some(published(State::Offline, before)))),
         ("invisible", Session { choice: Some(invisible), ..session(beat, Some(published(State::Offline, before))) }),
     ]);
-    let settled = |name: &str| town.open(SERVICE, &[name]).remove(0).unwrap().settled;
-    assert!(settled("steady"), "a newer beat is no news while somebody is here");
-    assert!(!settled("unpublished"), "the first beat is not yet out");
-    assert!(!settled("expired"), "nobody has settled them yet");
-    assert!(!settled("seen later"), "of the offline, a newer last seen is news");
+    let settled = |name: &str| host.open(SERVICE, &[name]).remove(0).unwrap().settled;
+    assert!(settled("steady"), "a newer beat changes nothing while online");
+    assert!(!settled("unpublished"), "the first beat is not published yet");
+    assert!(!settled("expired"), "not settled yet");
+    assert!(!settled("seen later"), "a newer last seen counts while offline");
     assert!(settled("gone") && settled("invisible") && settled("nobody"));
 }
 
 #[test]
-fn the_hidden_take_the_road_of_the_shown() {
+fn hidden_users_take_the_same_code_path() {
     let beat = ago(1_000);
-    let people = [("bob", session(beat, Some(published(State::Online, beat)))), ("eve", Session::default())];
-    let roads = [true, false].map(|shown| {
-        let town = Town::with(&people);
-        town.rule("bob", shown, shown);
-        town.rule("eve", shown, shown);
-        let places = town.open(Some(user("alice")), &["bob", "eve"]);
+    let sessions = [("bob", session(beat, Some(published(State::Online, beat)))), ("eve", Session::default())];
+    let reads = [true, false].map(|shown| {
+        let host = FakeHost::with(&sessions);
+        host.rule("bob", shown, shown);
+        host.rule("eve", shown, shown);
+        let places = host.open(Some(user("alice")), &["bob", "eve"]);
         let places: Vec<_> = places.into_iter().map(Result::unwrap).collect();
         assert_eq!(places.iter().map(|place| place.view.is_some()).collect::<Vec<_>>(), [shown; 2]);
         assert!(places.iter().all(|place| place.visibility.presence == shown));
-        (town.0.loads.get(), town.0.archive_asked.get())
+        (host.0.loads.get(), host.0.archive_asked.get())
     });
-    assert_eq!(roads[0], roads[1]);
+    assert_eq!(reads[0], reads[1]);
 }
 
 #[test]
-fn only_people_themselves_see_their_choice() {
+fn only_users_themselves_see_their_choice() {
     let choice = Choice { stance: Stance::Invisible, at: ago(1_000), until: None, note: None };
-    let town = Town::with(&[("bob", Session { choice: Some(choice.clone()), ..session(ago(1), None) })]);
-    town.rule("bob", false, false);
-    let place = |viewer: &str| town.open(Some(user(viewer)), &["bob"]).remove(0).unwrap();
+    let host = FakeHost::with(&[("bob", Session { choice: Some(choice.clone()), ..session(ago(1), None) })]);
+    host.rule("bob", false, false);
+    let place = |viewer: &str| host.open(Some(user(viewer)), &["bob"]).remove(0).unwrap();
     assert_eq!(place("alice").view, None);
     let own = place("bob");
     assert_eq!((own.visibility, own.view.unwrap().choice), (OWN, Some(choice)));
 }
 
 #[test]
-fn a_bad_id_fails_alone_in_its_place() {
-    let town = Town::default();
+fn invalid_id_fails_alone() {
+    let host = FakeHost::default();
     let bad = || UserId::parse("").map_err(Error::from);
-    let places = now(open(town.platform(), &RULES, SERVICE, 0, vec![Ok(user("bob")), bad(), Ok(user("eve"))])).unwrap();
+    let places =
+        poll_once(open(host.platform(), &RULES, SERVICE, 0, vec![Ok(user("bob")), bad(), Ok(user("eve"))])).unwrap();
     assert_eq!(places.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
 }
 
 #[test]
-fn a_feed_begins_with_everybody_and_goes_on_with_every_change() {
-    let town = Town::with(&[("bob", session(ago(1_000), Some(published(State::Online, ago(1_000)))))]);
-    town.0.steps.borrow_mut().extend([
+fn feed_sends_snapshot_then_changes() {
+    let host = FakeHost::with(&[("bob", session(ago(1_000), Some(published(State::Online, ago(1_000)))))]);
+    host.0.steps.borrow_mut().extend([
         Step::Change("bob", published(State::Busy, NOW)),
         Step::Change("stranger", published(State::Online, NOW)),
         Step::Change("eve", published(State::Online, NOW + Span(5))),
     ]);
-    *town.0.end.borrow_mut() = Some(Error::Unavailable(7));
-    let (heard, end) = town.feed(Some(user("alice")), &["bob", "eve", "bob"], None);
+    *host.0.end.borrow_mut() = Some(Error::Unavailable(7));
+    let (updates, end) = host.feed(Some(user("alice")), &["bob", "eve", "bob"], None);
     let expected = [("bob", State::Online), ("eve", State::Offline), ("bob", State::Busy), ("eve", State::Online)];
-    assert_eq!(states(&heard), expected.map(|(name, state)| (name, Some(state))));
-    assert_eq!(heard.iter().map(|update| update.version / 1000 - NOW.0).collect::<Vec<_>>(), [0, 0, 0, 5]);
-    assert_eq!(end, Err(Error::Unavailable(7)), "the reason of the changes is the reason of the feed");
-    assert_eq!(*town.0.watched.borrow(), users(&["bob", "eve"]), "each is watched once");
+    assert_eq!(states(&updates), expected.map(|(name, state)| (name, Some(state))));
+    assert_eq!(updates.iter().map(|update| update.version / 1000 - NOW.0).collect::<Vec<_>>(), [0, 0, 0, 5]);
+    assert_eq!(end, Err(Error::Unavailable(7)), "the feed ends with the error of the changes");
+    assert_eq!(*host.0.watched.borrow(), users(&["bob", "eve"]), "each is watched once");
 }
 
 #[test]
-fn an_older_version_never_comes_after_a_newer_one() {
-    let town = Town::with(&[("bob", session(ago(10), Some(published(State::Online, ago(10)))))]);
-    town.0.steps.borrow_mut().extend([
+fn older_version_never_follows_newer_one() {
+    let host = FakeHost::with(&[("bob", session(ago(10), Some(published(State::Online, ago(10)))))]);
+    host.0.steps.borrow_mut().extend([
         Step::Change("bob", published(State::Busy, ago(20))),
         Step::Change("bob", published(State::Away, ago(10))),
         Step::Change("bob", published(State::Busy, NOW)),
         Step::Change("bob", published(State::Online, ago(5))),
     ]);
-    let (heard, end) = town.feed(SERVICE, &["bob"], None);
-    assert_eq!(states(&heard), [("bob", Some(State::Online)), ("bob", Some(State::Busy))]);
+    let (updates, end) = host.feed(SERVICE, &["bob"], None);
+    assert_eq!(states(&updates), [("bob", Some(State::Online)), ("bob", Some(State::Busy))]);
     assert_eq!(end, Ok(()));
 }
 
 #[test]
-fn a_feed_settles_whom_it_finds_unsettled() {
-    let town = Town::with(&[("bob", session(ago(60_000), Some(published(State::Online, ago(60_000)))))]);
-    let (heard, _) = town.feed(SERVICE, &["bob"], None);
-    assert_eq!(states(&heard), [("bob", Some(State::Offline))]);
-    let record = town.0.sessions.borrow()[&user("bob")].published.clone().unwrap();
+fn feed_settles_unsettled_users() {
+    let host = FakeHost::with(&[("bob", session(ago(60_000), Some(published(State::Online, ago(60_000)))))]);
+    let (updates, _) = host.feed(SERVICE, &["bob"], None);
+    assert_eq!(states(&updates), [("bob", Some(State::Offline))]);
+    let record = host.0.sessions.borrow()[&user("bob")].published.clone().unwrap();
     assert_eq!((record.state, record.version), (State::Offline, NOW.0 * 1000), "a late beat has to publish again");
 }
 
 #[test]
-fn a_verdict_is_asked_afresh_for_every_change() {
-    let town = Town::with(&[("bob", session(ago(1_000), Some(published(State::Online, ago(1_000)))))]);
+fn visibility_is_checked_for_every_change() {
+    let host = FakeHost::with(&[("bob", session(ago(1_000), Some(published(State::Online, ago(1_000)))))]);
     let hidden = Visibility { presence: false, last_seen: false };
-    town.0.steps.borrow_mut().extend([
+    host.0.steps.borrow_mut().extend([
         Step::Rule("bob", hidden),
         Step::Change("bob", published(State::Busy, NOW)),
         Step::Change("bob", published(State::Away, NOW + Span(1))),
         Step::Rule("bob", OWN),
         Step::Change("bob", published(State::Online, NOW + Span(2))),
     ]);
-    let (heard, _) = town.feed(Some(user("alice")), &["bob"], None);
+    let (updates, _) = host.feed(Some(user("alice")), &["bob"], None);
     let expected = [("bob", Some(State::Online)), ("bob", None), ("bob", Some(State::Online))];
-    assert_eq!(states(&heard), expected, "what happens while hidden is not told, not even that it happens");
-    assert_eq!(heard[1].version, heard[0].version, "nor is its version");
+    assert_eq!(states(&updates), expected, "changes while hidden cause no update");
+    assert_eq!(updates[1].version, updates[0].version, "hidden changes do not move the version");
 }
 
 #[test]
-fn what_says_nothing_new_to_this_viewer_is_not_told() {
-    let town = Town::with(&[("bob", session(ago(60_000), Some(published(State::Offline, ago(60_000)))))]);
-    town.rule("bob", true, false);
-    town.0.steps.borrow_mut().push_back(Step::Change("bob", published(State::Offline, NOW)));
-    let (heard, _) = town.feed(Some(user("alice")), &["bob"], None);
-    assert_eq!(heard.len(), 1, "a newer last seen, of which this viewer may know nothing");
-    let shown = heard[0].presence.view.clone().unwrap().published;
+fn change_without_visible_difference_is_not_sent() {
+    let host = FakeHost::with(&[("bob", session(ago(60_000), Some(published(State::Offline, ago(60_000)))))]);
+    host.rule("bob", true, false);
+    host.0.steps.borrow_mut().push_back(Step::Change("bob", published(State::Offline, NOW)));
+    let (updates, _) = host.feed(Some(user("alice")), &["bob"], None);
+    assert_eq!(updates.len(), 1, "this viewer may not see the newer last seen");
+    let shown = updates[0].presence.view.clone().unwrap().published;
     assert_eq!((shown.since, shown.last_seen), (None, None));
 }
 
 #[test]
-fn a_change_that_knows_no_last_seen_keeps_the_one_that_is_known() {
-    let town = Town::default();
-    town.0.archived.borrow_mut().insert(user("bob"), ago(90_000));
+fn change_without_last_seen_keeps_known_one() {
+    let host = FakeHost::default();
+    host.0.archived.borrow_mut().insert(user("bob"), ago(90_000));
     let unknown = Published { since: None, last_seen: None, ..published(State::Offline, NOW) };
-    let words = rollcall_core::Note { text: "back soon".to_owned(), emoji: String::new(), until: None };
-    town.0.steps.borrow_mut().push_back(Step::Change("bob", Published { note: Some(words), ..unknown }));
-    let (heard, _) = town.feed(SERVICE, &["bob"], None);
+    let note = rollcall_core::Note { text: "back soon".to_owned(), emoji: String::new(), until: None };
+    host.0.steps.borrow_mut().push_back(Step::Change("bob", Published { note: Some(note), ..unknown }));
+    let (updates, _) = host.feed(SERVICE, &["bob"], None);
     let last_seen = |update: &Update| update.presence.view.clone().unwrap().published.last_seen;
-    assert_eq!(heard.iter().map(last_seen).collect::<Vec<_>>(), [Some(ago(90_000)); 2]);
+    assert_eq!(updates.iter().map(last_seen).collect::<Vec<_>>(), [Some(ago(90_000)); 2]);
 }
 
 #[test]
-fn a_feed_resumes_with_what_changed_since() {
+fn feed_resumes_with_changes_since_version() {
     let minutes = |count: u64| ago(60_000 * count);
     let present = |since| session(ago(1_000), Some(published(State::Online, since)));
-    let town = || {
-        Town::with(&[("early", present(minutes(10))), ("late", present(minutes(2))), ("hidden", present(minutes(10)))])
+    let host = || {
+        FakeHost::with(&[
+            ("early", present(minutes(10))),
+            ("late", present(minutes(2))),
+            ("hidden", present(minutes(10))),
+        ])
     };
     let told = |since: Time| {
-        let town = town();
-        town.rule("hidden", false, false);
-        let (heard, _) = town.feed(SERVICE, &["early", "late", "hidden", "absent"], Some(since.0 * 1000));
-        heard.into_iter().map(|update| update.presence.user.into_string()).collect::<Vec<_>>()
+        let host = host();
+        host.rule("hidden", false, false);
+        let (updates, _) = host.feed(SERVICE, &["early", "late", "hidden", "absent"], Some(since.0 * 1000));
+        updates.into_iter().map(|update| update.presence.user.into_string()).collect::<Vec<_>>()
     };
     assert_eq!(told(minutes(20)), ["early", "late", "hidden", "absent"]);
-    assert_eq!(told(minutes(5)), ["late", "hidden", "absent"], "when the absent left is not known");
-    assert_eq!(told(minutes(2)), ["late", "hidden", "absent"], "shortly before is told again");
-    assert_eq!(told(NOW), ["hidden"], "nor one who is absent, whose leaving would still have a version");
+    assert_eq!(told(minutes(5)), ["late", "hidden", "absent"], "the version of the absent user is unknown");
+    assert_eq!(told(minutes(2)), ["late", "hidden", "absent"], "a change shortly before is sent again");
+    assert_eq!(told(NOW), ["hidden"], "a user who left lately would still have a version");
 }
 
 #[test]
-fn a_feed_that_resumed_knows_what_it_did_not_tell() {
+fn resumed_feed_sends_later_changes() {
     let before = published(State::Online, ago(600_000));
-    let town = Town::with(&[("bob", session(ago(1_000), Some(before)))]);
-    town.0.steps.borrow_mut().push_back(Step::Change("bob", published(State::Busy, NOW)));
-    let (heard, _) = town.feed(SERVICE, &["bob"], Some(NOW.0 * 1000));
-    assert_eq!(states(&heard), [("bob", Some(State::Busy))]);
+    let host = FakeHost::with(&[("bob", session(ago(1_000), Some(before)))]);
+    host.0.steps.borrow_mut().push_back(Step::Change("bob", published(State::Busy, NOW)));
+    let (updates, _) = host.feed(SERVICE, &["bob"], Some(NOW.0 * 1000));
+    assert_eq!(states(&updates), [("bob", Some(State::Busy))]);
 }
 
 #[test]
-fn a_feed_ends_when_nobody_listens() {
-    let town = Town::default();
-    town.0.steps.borrow_mut().push_back(Step::Change("bob", published(State::Online, NOW)));
-    let feed = now(feed(town.platform(), &town, &RULES, SERVICE, users(&["bob"]), None)).unwrap();
-    let mut audience = Listener { heard: Vec::new(), patience: 1 };
-    assert_eq!(now(feed.run(&mut audience)), Ok(()));
-    assert_eq!((audience.heard.len(), town.0.steps.borrow().len()), (1, 1), "nothing more is taken");
+fn feed_ends_when_reader_closes() {
+    let host = FakeHost::default();
+    host.0.steps.borrow_mut().push_back(Step::Change("bob", published(State::Online, NOW)));
+    let feed = poll_once(feed(host.platform(), &host, &RULES, SERVICE, users(&["bob"]), None)).unwrap();
+    let mut sink = Recorder { updates: Vec::new(), limit: 1 };
+    assert_eq!(poll_once(feed.run(&mut sink)), Ok(()));
+    assert_eq!((sink.updates.len(), host.0.steps.borrow().len()), (1, 1), "no further change is taken");
 }

@@ -1,4 +1,4 @@
-//! Typing, over a platform that notes what it is told.
+//! Typing over a fake host that records the signals.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use rollcall_core::{Choice, Ids, Moment, Session, Time};
 
 use super::*;
-use crate::at_once::now;
 use crate::capabilities::{Commit, Committed, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches, Visibility};
+use crate::poll_once::poll_once;
 
 const RULES: Rules = Rules::STANDARD;
 const SOON: Time = Time(5_000);
@@ -21,26 +21,27 @@ fn conversation(name: &str) -> Result<ConversationId, Error> {
     ConversationId::parse(name).map_err(Error::from)
 }
 
-fn typing_update(name: &str, typing: bool) -> Result<TypingUpdate, Error> {
+fn update(name: &str, typing: bool) -> Result<TypingUpdate, Error> {
     Ok(TypingUpdate { user: UserId::parse(name)?, conversation: conversation("lunch")?, typing })
 }
 
-/// In every conversation the same people type.
+/// A fake host: the same users type in every conversation.
 #[derive(Default)]
-struct Room {
+struct FakeHost {
     typing: Vec<&'static str>,
     hidden: Vec<&'static str>,
     invisible: Vec<&'static str>,
-    marked: RefCell<Vec<TypingSignal>>,
+    signals: RefCell<Vec<TypingSignal>>,
     asked: RefCell<Vec<UserId>>,
 }
 
-impl Typing for Room {
-    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Answers<()> {
-        let answers =
-            signs.iter().map(|sign| if sign.user.as_str() == "away" { Err(Error::Unavailable(9)) } else { Ok(()) });
+impl Typing for FakeHost {
+    async fn set_typing(&self, signals: Vec<TypingSignal>) -> Answers<()> {
+        let answers = signals
+            .iter()
+            .map(|signal| if signal.user.as_str() == "away" { Err(Error::Unavailable(9)) } else { Ok(()) });
         let answers = answers.collect();
-        self.marked.borrow_mut().extend(signs);
+        self.signals.borrow_mut().extend(signals);
         Ok(answers)
     }
     async fn typists(&self, conversations: Vec<ConversationId>) -> Answers<Vec<Typist>> {
@@ -51,7 +52,7 @@ impl Typing for Room {
 }
 
 /// Sessions that are only ever read.
-impl Sessions for Room {
+impl Sessions for FakeHost {
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         let choice = |stance| Choice { stance, at: Time(0), until: None, note: None };
         let session = |user: &UserId| match user.as_str() {
@@ -80,7 +81,7 @@ impl Sessions for Room {
     }
 }
 
-impl RestrictionCheck for Room {
+impl RestrictionCheck for FakeHost {
     async fn check(&self, _: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
         let verdict = |subject: &str| Visibility { presence: !self.hidden.contains(&subject), last_seen: true };
         let verdicts = subjects.iter().map(verdict).collect();
@@ -90,65 +91,55 @@ impl RestrictionCheck for Room {
 }
 
 #[test]
-fn a_start_lasts_as_the_rules_say_and_a_stop_ends_it() {
-    let room = Room::default();
-    let typing_updates = vec![
-        typing_update("bob", true),
-        typing_update("", true),
-        typing_update("away", true),
-        typing_update("eve", false),
-    ];
-    let answers = now(type_many((&room, &room), &RULES, typing_updates)).unwrap();
+fn start_lasts_typing_ttl_and_stop_ends_it() {
+    let host = FakeHost::default();
+    let updates = vec![update("bob", true), update("", true), update("away", true), update("eve", false)];
+    let answers = poll_once(type_many((&host, &host), &RULES, updates)).unwrap();
     assert_eq!((&answers[0], &answers[2], &answers[3]), (&Ok(()), &Err(Error::Unavailable(9)), &Ok(())));
     assert!(matches!(&answers[1], Err(Error::Invalid(invalid)) if invalid.field == "user"));
-    let marked = room.marked.borrow();
-    let marked: Vec<_> = marked.iter().map(|sign| (sign.user.as_str(), sign.lasts)).collect();
-    assert_eq!(marked, [("bob", RULES.typing_ttl), ("away", RULES.typing_ttl), ("eve", Span(0))]);
+    let signals = host.signals.borrow();
+    let signals: Vec<_> = signals.iter().map(|signal| (signal.user.as_str(), signal.lasts)).collect();
+    assert_eq!(signals, [("bob", RULES.typing_ttl), ("away", RULES.typing_ttl), ("eve", Span(0))]);
 }
 
 #[test]
-fn the_invisible_are_not_seen_typing_and_are_answered_like_anybody() {
-    let room = Room { invisible: vec!["ghost"], ..Room::default() };
-    let typing_updates = vec![
-        typing_update("ghost", true),
-        typing_update("bob", true),
-        typing_update("lost", true),
-        typing_update("ghost", false),
-    ];
-    let answers = now(type_many((&room, &room), &RULES, typing_updates)).unwrap();
+fn invisible_users_are_not_seen_typing() {
+    let host = FakeHost { invisible: vec!["ghost"], ..FakeHost::default() };
+    let updates = vec![update("ghost", true), update("bob", true), update("lost", true), update("ghost", false)];
+    let answers = poll_once(type_many((&host, &host), &RULES, updates)).unwrap();
     assert_eq!(answers, [Ok(()), Ok(()), Err(Error::Unavailable(7)), Ok(())]);
-    let marked = room.marked.borrow();
-    let marked: Vec<_> = marked.iter().map(|sign| (sign.user.as_str(), sign.lasts)).collect();
-    assert_eq!(marked, [("ghost", Span(0)), ("bob", RULES.typing_ttl), ("ghost", Span(0))]);
+    let signals = host.signals.borrow();
+    let signals: Vec<_> = signals.iter().map(|signal| (signal.user.as_str(), signal.lasts)).collect();
+    assert_eq!(signals, [("ghost", Span(0)), ("bob", RULES.typing_ttl), ("ghost", Span(0))]);
 }
 
 #[test]
-fn a_batch_is_bounded() {
-    let room = Room::default();
+fn batches_are_bounded() {
+    let host = FakeHost::default();
     let limit = Error::TooMany(MAX_BATCH as u32);
     assert_eq!(
-        now(type_many((&room, &room), &RULES, vec![typing_update("bob", true); MAX_BATCH + 1])),
+        poll_once(type_many((&host, &host), &RULES, vec![update("bob", true); MAX_BATCH + 1])),
         Err(limit.clone())
     );
     let conversations = vec![conversation("lunch"); MAX_BATCH + 1];
-    assert_eq!(now(typists((&room, &room), None, conversations)), Err(limit));
-    assert_eq!(now(type_many((&room, &room), &RULES, Vec::new())), Ok(Vec::new()));
+    assert_eq!(poll_once(typists((&host, &host), None, conversations)), Err(limit));
+    assert_eq!(poll_once(type_many((&host, &host), &RULES, Vec::new())), Ok(Vec::new()));
 }
 
 #[test]
-fn a_viewer_sees_those_typing_whom_they_may_see_and_never_themselves() {
-    let room = Room { typing: vec!["bob", "alice", "eve"], hidden: vec!["eve"], ..Room::default() };
+fn viewer_sees_visible_typists_except_themselves() {
+    let host = FakeHost { typing: vec!["bob", "alice", "eve"], hidden: vec!["eve"], ..FakeHost::default() };
     let conversations = vec![conversation("lunch"), conversation(""), conversation("away"), conversation("dinner")];
-    let answers = now(typists((&room, &room), Some(user("alice")), conversations)).unwrap();
+    let answers = poll_once(typists((&host, &host), Some(user("alice")), conversations)).unwrap();
     let bob = Ok(vec![Typist { user: user("bob"), until: SOON }]);
     assert_eq!((&answers[0], &answers[2], &answers[3]), (&bob, &Err(Error::Unavailable(9)), &bob));
     assert!(matches!(&answers[1], Err(Error::Invalid(_))));
-    assert_eq!(*room.asked.borrow(), [user("bob"), user("eve")], "each is asked about once");
+    assert_eq!(*host.asked.borrow(), [user("bob"), user("eve")], "each user is checked once");
 }
 
 #[test]
-fn a_service_sees_everybody_typing() {
-    let room = Room { typing: vec!["bob", "alice"], ..Room::default() };
-    let answers = now(typists((&room, &room), None, vec![conversation("lunch")])).unwrap();
+fn service_sees_all_typists() {
+    let host = FakeHost { typing: vec!["bob", "alice"], ..FakeHost::default() };
+    let answers = poll_once(typists((&host, &host), None, vec![conversation("lunch")])).unwrap();
     assert_eq!(answers[0].as_ref().map(Vec::len), Ok(2));
 }

@@ -1,6 +1,6 @@
 //! The people and the nodes: who beats when, on how many devices, how they leave, what they choose, and who sweeps.
 
-use rollcall_core::choose::{NoteContent, Wish};
+use rollcall_core::choose::{NewChoice, NoteContent};
 use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 use rollcall_functions::heartbeat::{Beat, ChoiceRequest, Departure, Reason, beat_many, choose_many, leave_many};
@@ -230,7 +230,7 @@ fn choose(world: &mut World, user: usize) {
     let random = &mut world.random;
     let stance = random.pick(&[Stance::Auto, Stance::Away, Stance::Busy, Stance::Invisible, Stance::Invisible]);
     let lasts = random.chance(6000).then(|| random.pick(&[1, 20, 60, 600, 3600])).map(Span::seconds);
-    let words = random
+    let note = random
         .chance(4000)
         .then(|| NoteContent { text: format!("note {}", random.between(0, 2)), emoji: String::new() });
     // Sometimes the next choice follows on the heels of the last, or even races with it.
@@ -240,7 +240,7 @@ fn choose(world: &mut World, user: usize) {
     if !world.nodes_are_up() {
         return;
     }
-    let choice_requests = vec![Ok(ChoiceRequest { user: user_id(user), wish: Wish { stance, lasts, words } })];
+    let choice_requests = vec![Ok(ChoiceRequest { user: user_id(user), choice: NewChoice { stance, lasts, note } })];
     world.spawn(vec![user], move |client, rules| async move {
         let answers = choose_many(&client, &rules, choice_requests).await;
         answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))

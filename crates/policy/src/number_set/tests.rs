@@ -1,4 +1,4 @@
-//! Against a `BTreeSet`, at the edges of pages and at the limits at which a page turns.
+//! `NumberSet` against a `BTreeSet`, at the edges of pages and at the counts where a page changes its form.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn is_bits(set: &NumberSet, page: usize) -> bool {
 }
 
 #[test]
-fn the_place_of_a_number_is_that_of_a_plain_array_of_words() {
+fn bit_position_matches_plain_bitmap() {
     let number = 523_234_320;
     assert_eq!((number / 64, number % 64), (8_175_536, 16));
     let mut set = NumberSet::default();
@@ -38,7 +38,7 @@ fn the_place_of_a_number_is_that_of_a_plain_array_of_words() {
 }
 
 #[test]
-fn a_billion_in_a_row_take_one_bit_each() {
+fn billion_numbers_take_one_bit_each() {
     let mut set = NumberSet::default();
     for page in 0..1_000_000_000_u32.div_ceil(PAGE_NUMBERS) {
         set.insert_many(&Numbers::new(page, vec![0xff; PAGE_BYTES]).unwrap());
@@ -49,7 +49,7 @@ fn a_billion_in_a_row_take_one_bit_each() {
 }
 
 #[test]
-fn a_page_turns_into_bits_and_back_a_quarter_apart() {
+fn page_changes_form_with_hysteresis() {
     let mut set = NumberSet::default();
     (0..512).for_each(|number| set.insert(number * 128));
     assert!(!is_bits(&set, 0));
@@ -66,7 +66,7 @@ fn a_page_turns_into_bits_and_back_a_quarter_apart() {
 }
 
 #[test]
-fn nothing_takes_nothing() {
+fn empty_set_takes_no_memory() {
     let mut set = NumberSet::default();
     set.remove(u32::MAX);
     set.remove_many(&numbers(65_535, [1]));
@@ -87,7 +87,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let page = prop_oneof![Just(0_u32), Just(1), Just(65_535)];
     let low = prop_oneof![Just(0_u16), Just(u16::MAX), 0..200_u16, any::<u16>()];
-    // Runs of thousands, so that pages turn.
+    // Runs of thousands, so that pages change their form.
     let run = (any::<u16>(), 0..6000_u16, 1..4_usize);
     let lows =
         run.prop_map(|(first, length, step)| (first..=first.saturating_add(length)).step_by(step).collect::<Vec<_>>());
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_is_the_set_that_it_stands_for(steps in vec(step(), 1..40)) {
+    fn number_set_matches_btree_set(steps in vec(step(), 1..40)) {
         let mut set = NumberSet::default();
         let mut model = BTreeSet::new();
         for step in steps {
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn a_list_is_searched_right_however_uneven_it_is() {
+fn uneven_lists_are_searched_correctly() {
     let lists: [Vec<u16>; 7] = [
         vec![],
         vec![0],

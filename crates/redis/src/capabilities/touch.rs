@@ -5,7 +5,7 @@
 //! `docs/adr/0011-deadline-cache.md`.
 
 use rollcall_core::{Error, Time};
-use rollcall_functions::capabilities::{Touched, Touches, DeviceEvent};
+use rollcall_functions::capabilities::{DeviceEvent, Touched, Touches};
 
 use super::{RedisStore, bounded};
 use crate::keyspace::{Deadline, Finding, Garbled, Sent, Touching, decode_found};
@@ -33,7 +33,7 @@ struct After<'a> {
 
 impl<T: Transport> RedisStore<T> {
     pub(crate) async fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
-        bounded(&touches.traces)?;
+        bounded(&touches.events)?;
         let now = self.transport.now().await?;
         let (batch, sent) = self.touch_batch(touches, now);
         let replies = self.transport.run(batch).await;
@@ -64,15 +64,15 @@ impl<T: Transport> RedisStore<T> {
     }
 
     fn touch_batch<'a>(&self, touches: &'a Touches, now: Now) -> (Batch<'a>, Vec<Touch<'a>>) {
-        let (keys, time, count) = (self.keys(), now.time(), touches.traces.len());
+        let (keys, time, count) = (self.keys(), now.time(), touches.events.len());
         let mut batch = Batch::decided_at(now, count, count * 3);
         let mut sent = Vec::with_capacity(count);
-        for (user, device, trace) in touches.iter() {
+        for (user, device, event) in touches.iter() {
             let at = self.stamped(now.us);
             let known = self.transport.knows_deadline(user, time);
             let deadline = if known { Deadline::Trusted } else { Deadline::Set };
-            let touching = Touching { user, device, trace };
-            let ends = match trace {
+            let touching = Touching { user, device, event };
+            let ends = match event {
                 DeviceEvent::Beat { alive_for, .. } => Some(time + alive_for),
                 DeviceEvent::Dropped(_) | DeviceEvent::Logout => None,
             };

@@ -1,6 +1,6 @@
 //! Who types where: signs, and the reading of them.
 
-use rollcall_core::typing::{MAX_TYPISTS, TELL_EVERY};
+use rollcall_core::typing::{MAX_TYPISTS, PUBLISH_INTERVAL};
 use rollcall_core::{ConversationId, Span, Time, UserId};
 use rollcall_functions::capabilities::Typist;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ impl Keyspace {
             Signing::Lasts(span) => to.number(span.0),
             Signing::LookAgain => to.text("-"),
         };
-        to.number(TELL_EVERY.0).number(MAX_TYPISTS as u64);
+        to.number(PUBLISH_INTERVAL.0).number(MAX_TYPISTS as u64);
         to.text(publishing.command()).text(&beginning(conversation, user));
     }
 

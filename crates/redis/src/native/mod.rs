@@ -32,8 +32,8 @@ use redis::Value;
 use rollcall_core::policy::{Change, Relation};
 use rollcall_core::{Error, Ids, Moment, OutageGrace, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Cursor, Eviction, ChangesSince, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions, Shards,
-    Touched, Touches,
+    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions,
+    Shards, Touched, Touches,
 };
 use rollcall_store::{Answer, Clock, LastSeen, Outcomes, Policies, Store};
 use thiserror::Error as ThisError;

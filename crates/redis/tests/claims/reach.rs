@@ -238,7 +238,7 @@ async fn a_server_that_forgot_its_scripts_is_given_them_and_whatever_is_about_on
     for _ in 0..3 {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
         let touching = async |platform: &RedisStore<Probing<TestWire>>| {
-            let touched = platform.touch_many(traces.clone()).await.unwrap();
+            let touched = platform.touch_many(events.clone()).await.unwrap();
             assert!(touched.found.iter().all(Result::is_ok), "{touched:?}");
         };
         assert_eq!(sent(&platform, touching).await.0, 3, "once, again with the scripts, and the bound of devices");

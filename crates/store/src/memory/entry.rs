@@ -1,8 +1,7 @@
-//! One person's session as it lies in memory, and what a touch and a commit make of it.
+//! One user's session in memory, and how a touch and a commit change it.
 //!
-//! The same content as [`Session`], laid out so that a heartbeat of somebody with one device reads and writes three
-//! cache lines side by side: ids and the first device in place, what is seldom there (a choice, a note) behind a
-//! pointer.
+//! The same content as [`Session`], laid out so that a heartbeat of a user with one device reads and writes three adjacent cache
+//! lines: ids and the first device in place, what is rare (a choice, a note) behind a pointer.
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::settle::Decision;
@@ -14,23 +13,23 @@ use smallvec::SmallVec;
 
 use super::id::Id;
 
-/// A device that logged out expires here: before any instant, so that it is dead whatever outage grace is in force.
+/// When a device that logged out expires: before any instant, so that no outage grace applies.
 const LONG_AGO: Time = Time(0);
 
-/// A session, on cache lines of its own.
+/// A session, aligned to cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Entry {
     pub(super) user: Id,
-    /// Moves with every touch and every commit: both halves of the revision in one.
+    /// Changes with every touch and every commit: both halves of the revision in one.
     pub(super) tick: u64,
     pub(super) next: Next,
     record: Option<Record>,
     choice: Option<Box<Choice>>,
-    devices: SmallVec<[Trail; 1]>,
+    devices: SmallVec<[DeviceEntry; 1]>,
 }
 
-/// A [`Published`] with its note out of the way.
+/// A [`Published`] with its note behind a pointer.
 #[derive(Debug)]
 struct Record {
     version: u64,
@@ -42,7 +41,7 @@ struct Record {
 
 /// A [`Device`].
 #[derive(Debug)]
-struct Trail {
+struct DeviceEntry {
     id: Id,
     beat_at: Time,
     active_at: Stamp,
@@ -50,7 +49,7 @@ struct Trail {
     kind: DeviceKind,
 }
 
-/// A time or none, in the space of a time. The last instant that there is stands for none.
+/// An optional time in eight bytes. The greatest value means `None`.
 #[derive(Debug, Clone, Copy)]
 struct Stamp(u64);
 
@@ -73,12 +72,12 @@ impl From<Option<Time>> for Stamp {
 pub(super) struct When {
     /// The store's time.
     pub(super) now: Time,
-    /// Devices that expired by this instant are dead, an outage grace included.
+    /// Devices that expired by this instant are dead, outage grace included.
     pub(super) dead_by: Time,
 }
 
 impl Entry {
-    /// A session of which nothing is known yet.
+    /// An empty session.
     pub(super) fn new(user: &str) -> Self {
         Self { user: Id::new(user), tick: 0, next: Next::Nothing, record: None, choice: None, devices: SmallVec::new() }
     }
@@ -90,13 +89,13 @@ impl Entry {
             next: session.next,
             record: session.published.map(Record::from),
             choice: session.choice.map(Box::new),
-            devices: session.devices.into_iter().map(Trail::from).collect(),
+            devices: session.devices.into_iter().map(DeviceEntry::from).collect(),
         }
     }
 
     pub(super) fn to_session(&self) -> Session {
         Session {
-            devices: self.devices.iter().filter_map(Trail::to_device).collect(),
+            devices: self.devices.iter().filter_map(DeviceEntry::to_device).collect(),
             choice: self.choice.as_deref().cloned(),
             published: self.record.as_ref().map(Record::to_published),
             next: self.next,
@@ -108,7 +107,7 @@ impl Entry {
         Revision { commits: self.tick, touches: self.tick }
     }
 
-    /// What a touch finds.
+    /// What a touch returns.
     pub(super) fn found(&self) -> Found {
         let mut found = Found::NOTHING;
         if let Some(record) = &self.record {
@@ -122,12 +121,12 @@ impl Entry {
         found
     }
 
-    /// Whether nothing is left that is worth an entry.
+    /// Whether the entry is empty and can be dropped.
     pub(super) fn is_idle(&self) -> bool {
         self.devices.is_empty() && self.choice.is_none() && self.record.is_none() && self.next == Next::Nothing
     }
 
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_online(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.state != State::Offline)
     }
 
@@ -143,18 +142,18 @@ impl Entry {
         self.choice.is_some()
     }
 
-    /// Leaves a trace, and leaves the session due no later than when the trace ends, so that one that was recorded but
-    /// never published is found by the sweep. It never moves a deadline away: looking too early is harmless.
+    /// Applies a device event, and makes the session due no later than when it ends, so that the sweep finds a touch that was
+    /// stored but never published. It never moves a deadline back: settling too early is harmless.
     pub(super) fn touch(&mut self, device: &str, event: DeviceEvent, when: When) {
-        let known = self.devices.iter_mut().find(|trail| trail.id.is(device));
+        let known = self.devices.iter_mut().find(|entry| entry.id.is(device));
         match (event, known) {
-            (DeviceEvent::Beat { kind, active, alive_for }, Some(trail)) => {
-                trail.beat(kind, active, alive_for, when.now);
+            (DeviceEvent::Beat { kind, active, alive_for }, Some(entry)) => {
+                entry.beat(kind, active, alive_for, when.now);
                 self.be_due_by(when.now + alive_for);
             }
             (DeviceEvent::Beat { kind, active, alive_for }, None) => {
                 self.make_room(when.dead_by);
-                self.devices.push(Trail {
+                self.devices.push(DeviceEntry {
                     id: Id::new(device),
                     beat_at: when.now,
                     active_at: active.then_some(when.now).into(),
@@ -163,12 +162,12 @@ impl Entry {
                 });
                 self.be_due_by(when.now + alive_for);
             }
-            (DeviceEvent::Dropped(grace), Some(trail)) => {
-                trail.expires_at = trail.expires_at.min(when.now + grace);
+            (DeviceEvent::Dropped(grace), Some(entry)) => {
+                entry.expires_at = entry.expires_at.min(when.now + grace);
                 self.be_due_by(when.now + grace);
             }
-            (DeviceEvent::Logout, Some(trail)) => {
-                trail.log_out();
+            (DeviceEvent::Logout, Some(entry)) => {
+                entry.log_out();
                 self.be_due_by(when.now);
             }
             (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => {}
@@ -182,19 +181,19 @@ impl Entry {
         };
     }
 
-    /// Makes room for one device more: the dead go first, then the one that was silent longest.
+    /// Makes room for one more device: drops a dead one, or the one with the oldest beat.
     fn make_room(&mut self, dead_by: Time) {
         if self.devices.len() < MAX_DEVICES {
             return;
         }
-        let order = |trail: &Trail| (trail.expires_at > dead_by, trail.beat_at);
-        let least = self.devices.iter().enumerate().min_by_key(|(_, trail)| order(trail)).map(|(index, _)| index);
+        let order = |entry: &DeviceEntry| (entry.expires_at > dead_by, entry.beat_at);
+        let least = self.devices.iter().enumerate().min_by_key(|(_, entry)| order(entry)).map(|(index, _)| index);
         if let Some(index) = least {
             self.devices.swap_remove(index);
         }
     }
 
-    /// Applies a decision that was found to be still valid.
+    /// Applies a decision after the revision was compared.
     pub(super) fn apply(&mut self, decision: Decision) {
         if let Some(published) = decision.publish {
             self.record = Some(Record::from(published));
@@ -203,15 +202,15 @@ impl Entry {
             self.choice = Some(Box::new(choice));
         }
         if decision.prune_expired_by > Time(0) {
-            self.devices.retain(|trail| trail.expires_at > decision.prune_expired_by);
+            self.devices.retain(|entry| entry.expires_at > decision.prune_expired_by);
         }
         self.next = decision.next;
     }
 }
 
-impl Trail {
+impl DeviceEntry {
     fn beat(&mut self, kind: DeviceKind, active: bool, alive_for: Span, now: Time) {
-        // A batch takes its time before its locks, so a later batch can be here first. Beats never go backwards.
+        // A batch reads the time before it takes locks, so a later batch may come first. Beats never go backwards.
         let now = now.max(self.beat_at);
         self.kind = kind;
         self.beat_at = now;
@@ -221,15 +220,15 @@ impl Trail {
         }
     }
 
-    /// The device is gone at once, but its newest beat is not: it may be the last time that the person was seen, and
-    /// no record says so yet. So the trail stays, dead, until a publication accounts for it and prunes it; its last use
-    /// goes, lest it pass to a device that comes back under the same name.
+    /// The device is dead at once, but its newest beat may be the last seen, which no record has yet. So the device stays until a
+    /// commit publishes that and prunes it. Its last use is cleared, so that a device that comes back under the same id does
+    /// not inherit it.
     fn log_out(&mut self) {
         self.expires_at = LONG_AGO;
         self.active_at = Stamp::NONE;
     }
 
-    /// None never happens: the id was checked before it came here.
+    /// `None` never happens: the id was checked before.
     fn to_device(&self) -> Option<Device> {
         Some(Device {
             id: DeviceId::parse(self.id.to_text()).ok()?,
@@ -241,7 +240,7 @@ impl Trail {
     }
 }
 
-impl From<Device> for Trail {
+impl From<Device> for DeviceEntry {
     fn from(device: Device) -> Self {
         Self {
             id: Id::new(device.id.as_str()),
@@ -281,9 +280,9 @@ impl Record {
 mod tests {
     use super::*;
 
-    /// The arithmetic of memory: an entry is three cache lines, and a million people are 192 MB of them.
+    /// An entry is three cache lines: a million users take 192 MB.
     #[test]
-    fn an_entry_is_three_cache_lines() {
+    fn entry_is_three_cache_lines() {
         assert_eq!(size_of::<Option<Entry>>(), 192);
     }
 }

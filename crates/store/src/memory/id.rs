@@ -1,10 +1,10 @@
-//! An id as it lies in memory. A short one is stored in place: a heartbeat then finds a person and a device in one
-//! place, instead of following a pointer for each into memory that no cache holds.
+//! An id in memory. A short one is stored inline, so that a heartbeat does not follow a pointer for each id into uncached
+//! memory.
 
-/// The most bytes stored in place. A UUID takes 36; with its tag and its length this makes 40, five words.
+/// The most bytes stored inline. A UUID takes 36; with tag and length an id takes 40 bytes.
 const SHORT: usize = 38;
 
-/// An id that was checked when it came in.
+/// A checked id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Id {
     Short { length: u8, bytes: [u8; SHORT] },
@@ -15,8 +15,8 @@ impl Id {
     pub(super) fn new(text: &str) -> Self {
         let mut bytes = [0; SHORT];
         match bytes.get_mut(..text.len()) {
-            Some(place) => {
-                place.copy_from_slice(text.as_bytes());
+            Some(inline) => {
+                inline.copy_from_slice(text.as_bytes());
                 Self::Short { length: text.len() as u8, bytes }
             }
             None => Self::Long(text.into()),
@@ -34,7 +34,7 @@ impl Id {
         self.as_bytes() == text.as_bytes()
     }
 
-    /// The id as text. It came from text, so nothing is ever lost.
+    /// The id as text. The bytes came from text, so the conversion is lossless.
     pub(super) fn to_text(&self) -> String {
         String::from_utf8_lossy(self.as_bytes()).into_owned()
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_of_any_length_comes_back_as_it_was() {
+    fn ids_of_any_length_are_preserved() {
         for length in [1, SHORT - 1, SHORT, SHORT + 1, 128] {
             let text = "é".repeat(length / 2) + if length % 2 == 1 { "x" } else { "" };
             let id = Id::new(&text);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_five_words() {
+    fn id_is_forty_bytes() {
         assert_eq!(size_of::<Id>(), 40);
     }
 }

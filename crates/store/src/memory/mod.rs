@@ -1,16 +1,16 @@
 //! The embedded store: sessions in this process's memory.
 //!
-//! People are spread over shards, each with a lock of its own; a heartbeat takes one lock, finds one place and writes
-//! it. Deadlines are exact and kept in order, so that asking who is due costs a look at each shard and no more.
-//! Nothing here waits, except for the disk when a person's choice must survive the process ([`Keeper`]).
+//! Users are spread over shards, each with its own lock; a heartbeat takes one lock, finds one entry and writes it. Deadlines
+//! are exact and sorted, so that finding users who are due costs one check per shard. Nothing here waits, except for the disk
+//! when a choice must survive the process ([`ChoiceStore`]).
 //!
-//! Deliberately absent: eviction (the sweep evicts who is cold), a log of traces (a process that is killed forgets
-//! its devices, and the next beats bring them back), and any topic (whoever fans out is the listener: [`LocalTopics`]).
+//! Deliberately absent: eviction (the sweep evicts sessions), a log of touches (a killed process loses its devices, and the next
+//! beats restore them), and topics (the listener does the fan-out: [`LocalTopics`]).
 
 mod entry;
 mod id;
-mod overdue;
-mod places;
+mod index_table;
+mod past_deadline;
 mod prefetch;
 mod shard;
 mod topics;
@@ -25,38 +25,37 @@ use rollcall_core::{Error, Moment, Next, OutageGrace, Published, Session, Span, 
 use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
 
 use crate::clock::Clock;
-use crate::keep::{Keeper, Saved};
+use crate::persistence::{ChoiceStore, SavedSessions};
 use crate::{Answer, Outcomes, Store};
 
 use entry::When;
-use shard::{Agenda, Ended, Key, Shard, Told};
+use shard::{Key, Observers, Outcome, Queue, Shard};
 
 pub use topics::LocalTopics;
 
-/// Is told what is published, about each person in the order of versions. It is called while the person's shard is
-/// locked: it must be quick, and it must not call the store.
-pub type Listener = Arc<dyn Fn(&UserId, &Published) + Send + Sync>;
+/// Receives what is published, for each user in the order of versions. It is called while the user's shard is locked: it must
+/// be fast, and it must not call the store.
+pub type PublishListener = Arc<dyn Fn(&UserId, &Published) + Send + Sync>;
 
-/// How many people's memory is fetched at once: three cache lines each and one of the table are 16 KB, half of what the
-/// nearest cache holds.
-const ABREAST: usize = 64;
+/// How many users' memory is prefetched at once: three cache lines each and one of the table are 16 KB, half of the L1 cache.
+const PREFETCH: usize = 64;
 
-/// How the embedded store is set up.
+/// Options of the embedded store.
 #[derive(Clone)]
 pub struct Options {
-    /// How many shards there are; at least one. Default: 256.
+    /// The number of shards, at least one. Default: 256.
     pub shards: u32,
-    /// Where the time comes from. Default: the system.
+    /// The source of time. Default: the system clock.
     pub clock: Clock,
-    /// Who is told what is published. Default: nobody.
-    pub listener: Option<Listener>,
-    /// Who keeps people's choices. Default: nobody, so that they end with the process.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    /// Receives what is published. Default: none.
+    pub listener: Option<PublishListener>,
+    /// Stores choices. Default: none, so that choices end with the process.
+    pub choice_store: Option<Arc<dyn ChoiceStore>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { shards: DEFAULT_SHARDS, clock: Clock::system(), listener: None, keeper: None }
+        Self { shards: DEFAULT_SHARDS, clock: Clock::system(), listener: None, choice_store: None }
     }
 }
 
@@ -69,11 +68,11 @@ impl fmt::Debug for Options {
 /// The embedded store.
 pub struct Memory {
     shards: Box<[Shard]>,
-    /// Keyed at random, because ids come from outside: nobody can choose ids that fall together.
+    /// Randomly seeded: clients choose ids, and must not be able to make them collide.
     hasher: RandomState,
     clock: Clock,
     outage_grace: Option<OutageGrace>,
-    told: Told,
+    observers: Observers,
 }
 
 impl fmt::Debug for Memory {
@@ -91,19 +90,19 @@ impl fmt::Debug for Memory {
 impl Memory {
     /// An empty store.
     pub fn new(options: Options) -> Self {
-        let Options { shards, clock, listener, keeper } = options;
+        let Options { shards, clock, listener, choice_store } = options;
         Self {
             shards: (0..shards.max(1)).map(|_| Shard::default()).collect(),
             hasher: RandomState::default(),
             clock,
             outage_grace: None,
-            told: Told { listener, keeper },
+            observers: Observers { listener, choice_store },
         }
     }
 
-    /// A store that goes on where an earlier run ended. Devices that were alive then are pardoned for `outage_grace`, which
-    /// is one full `d + ε` to beat again: it was we who were away, not they.
-    pub fn restored(options: Options, saved: Saved, outage_grace: Span) -> Self {
+    /// A store that continues where an earlier run ended. Devices that were alive then stay alive for `outage_grace`, one full
+    /// `d + ε`, so that they can beat again.
+    pub fn restored(options: Options, saved: SavedSessions, outage_grace: Span) -> Self {
         let mut store = Self::new(options);
         let now = store.clock.now();
         store.outage_grace = saved.at.map(|at| OutageGrace { since: at.min(now), until: now + outage_grace });
@@ -120,28 +119,28 @@ impl Memory {
         self.clock.now()
     }
 
-    /// People whose settle instant has passed, longest overdue first: [`Store::due`] without waiting. This is the
-    /// embedded store's expiry notification.
+    /// Users past their deadline, the longest overdue first: [`Store::due`] without waiting. This is the embedded store's
+    /// expiry notification.
     pub fn expired(&self, shards: Shards, limit: u32) -> Vec<UserId> {
-        self.overdue(Agenda::Settle, shards, limit)
+        self.past_deadline(Queue::Settle, shards, limit)
     }
 
-    /// The earliest settle instant of all: until then nobody is due. None: nobody waits to be settled.
+    /// The earliest deadline of all users; `None` if no session has one.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.shards.iter().filter_map(|shard| shard.earliest(Agenda::Settle)).min()
+        self.shards.iter().filter_map(|shard| shard.earliest(Queue::Settle)).min()
     }
 
-    /// How many sessions are kept.
+    /// The number of sessions.
     pub fn sessions(&self) -> usize {
         self.shards.iter().map(|shard| shard.count().0).sum()
     }
 
-    /// How many people are visibly here: whose published state is not offline.
-    pub fn here(&self) -> usize {
+    /// The online count: users whose published state is not offline.
+    pub fn online_count(&self) -> usize {
         self.shards.iter().map(|shard| shard.count().1).sum()
     }
 
-    /// Everybody, to be saved. Each session is whole; for all of them to be of one instant, stop writing first.
+    /// All sessions, to be saved. Each session is consistent; for all of them to be of one instant, stop writing first.
     pub fn export(&self) -> Vec<(UserId, Session)> {
         let mut sessions = Vec::with_capacity(self.sessions());
         let moment = self.moment();
@@ -149,7 +148,7 @@ impl Memory {
         sessions
     }
 
-    /// Leaves traces: [`Store::touch_many`] without waiting.
+    /// Touches sessions: [`Store::touch_many`] without waiting.
     pub fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
         bounded(&touches.events)?;
         let moment = self.moment();
@@ -163,7 +162,7 @@ impl Memory {
     /// Reads sessions: [`Store::load_many`] without waiting.
     pub fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
         bounded(users)?;
-        // The time is taken first, so that nobody is judged by a time at which their newest beat was not yet read.
+        // The time is read first: a session must not be derived at an instant after which a newer beat could be missing.
         let moment = self.moment();
         let mut sessions = Vec::with_capacity(users.len());
         let users = users.iter().map(|user| (user.as_str(), ()));
@@ -171,41 +170,41 @@ impl Memory {
         Ok(Loaded { moment, sessions })
     }
 
-    /// Does something for every item, in order, with the person that it is about. Many at a time, their memory is asked
-    /// for first: where the search begins, then where the session is. When the work is done it is there.
+    /// Does work for every item, in order. A batch at a time, memory is prefetched first: where the lookup begins, then the
+    /// session.
     fn visit<'a, T>(
         &'a self,
         mut items: impl ExactSizeIterator<Item = (&'a str, T)>,
         mut work: impl FnMut(&Shard, Key<'a>, T),
     ) {
-        let mut abreast = Vec::with_capacity(items.len().min(ABREAST));
+        let mut batch = Vec::with_capacity(items.len().min(PREFETCH));
         while items.len() > 0 {
-            for (user, item) in items.by_ref().take(ABREAST) {
+            for (user, item) in items.by_ref().take(PREFETCH) {
                 let (shard, key) = (self.shard(user), self.key(user));
-                shard.expect_search(key);
-                abreast.push((shard, key, item));
+                shard.prefetch_lookup(key);
+                batch.push((shard, key, item));
             }
-            abreast.iter().for_each(|(shard, key, _)| shard.expect_session(*key));
-            abreast.drain(..).for_each(|(shard, key, item)| work(shard, key, item));
+            batch.iter().for_each(|(shard, key, _)| shard.prefetch_session(*key));
+            batch.drain(..).for_each(|(shard, key, item)| work(shard, key, item));
         }
     }
 
-    fn commit(&self, commits: Vec<Commit>) -> Result<Vec<Ended>, Error> {
+    fn commit(&self, commits: Vec<Commit>) -> Result<Vec<Outcome>, Error> {
         bounded(&commits)?;
         let now = self.clock.now();
         let commit = |commit: Commit| {
             let user = commit.user.clone();
-            self.shard(user.as_str()).commit(self.key(user.as_str()), commit, now, &self.told)
+            self.shard(user.as_str()).commit(self.key(user.as_str()), commit, now, &self.observers)
         };
         Ok(commits.into_iter().map(commit).collect())
     }
 
-    fn evict(&self, evictions: Vec<Eviction>) -> Result<Vec<Ended>, Error> {
+    fn evict(&self, evictions: Vec<Eviction>) -> Result<Vec<Outcome>, Error> {
         bounded(&evictions)?;
         let now = self.clock.now();
         let evict = |eviction: Eviction| {
             let user = eviction.user.clone();
-            self.shard(user.as_str()).evict(self.key(user.as_str()), eviction, now, &self.told)
+            self.shard(user.as_str()).evict(self.key(user.as_str()), eviction, now, &self.observers)
         };
         Ok(evictions.into_iter().map(evict).collect())
     }
@@ -233,21 +232,21 @@ impl Store for Memory {
         Box::pin(async move { self.load(&users) })
     }
     fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes> {
-        Box::pin(async move { Ok(once_kept(self.commit(commits)?).await) })
+        Box::pin(async move { Ok(once_stored(self.commit(commits)?).await) })
     }
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
         Box::pin(async move { Ok(self.expired(shards, limit)) })
     }
     fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
-        Box::pin(async move { Ok(self.overdue(Agenda::Evict, shards, limit)) })
+        Box::pin(async move { Ok(self.past_deadline(Queue::Evict, shards, limit)) })
     }
     fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
         Box::pin(async move {
             let ended = self.evict(evictions)?;
-            // That a choice which no longer means anything could not be forgotten is no reason to call the session
-            // kept: it is dropped, and what is left on disk is skipped at the next start.
+            // An expired choice that could not be deleted from disk does not undo the eviction: it is skipped at the next
+            // start.
             let committed = ended.iter().map(|(committed, _)| Ok(*committed)).collect();
-            once_kept(ended).await;
+            once_stored(ended).await;
             Ok(committed)
         })
     }
@@ -256,10 +255,9 @@ impl Store for Memory {
     }
 }
 
-/// The outcomes, once everything that must survive the process is kept. One that could not be kept is in force and
-/// published all the same, but it is not confirmed: the person is told to try again, and the same choice made again
-/// changes nothing and is kept.
-async fn once_kept(ended: Vec<Ended>) -> Outcomes {
+/// The outcomes, once all choices are stored. A choice that could not be stored is in force and published, but not confirmed: the
+/// client retries, and the same choice changes nothing and is stored then.
+async fn once_stored(ended: Vec<Outcome>) -> Outcomes {
     let mut outcomes = Vec::with_capacity(ended.len());
     for (committed, kept) in ended {
         outcomes.push(match kept {
@@ -274,8 +272,8 @@ fn bounded<T>(items: &[T]) -> Result<(), Error> {
     if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
 }
 
-/// A saved session with no time in the future that a running store could not have left there. The wall clock may have
-/// been set back between two runs: without this a device would be alive, and a deadline away, for as long as that.
+/// Limits the times of a saved session to what a running store could have written. The wall clock may have been set back between
+/// two runs: without this, a device would stay alive, and a deadline pending, for as long as that.
 fn no_later(mut session: Session, now: Time, outage_grace: Span) -> Session {
     for device in &mut session.devices {
         device.beat_at = device.beat_at.min(now);
@@ -289,8 +287,8 @@ fn no_later(mut session: Session, now: Time, outage_grace: Span) -> Session {
         published.since = published.since.map(|at| at.min(now));
         published.last_seen = published.last_seen.map(|at| at.min(now));
     }
-    // Looking too early is harmless. Somebody who waits for nothing is looked at at once: they may be all that a kill
-    // left of a choice, or a trace that was never published, and what to make of that is for the rules to say.
+    // Settling too early is harmless. A session without a deadline is settled at once: a kill may have left only its choice,
+    // or a touch that was never published.
     session.next = match session.next {
         Next::Nothing => Next::Settle(now),
         Next::Settle(at) => Next::Settle(at.min(now + outage_grace)),

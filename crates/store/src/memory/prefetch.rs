@@ -1,10 +1,9 @@
-//! Asks for memory before it is needed.
+//! Prefetches memory.
 
-/// The bytes that a processor fetches at once.
+/// The bytes of a cache line.
 const LINE: usize = 64;
 
-/// Starts fetching a value, and goes on without waiting. A hint: it changes nothing but the time that reading the value
-/// takes later. Where the processor has no stable intrinsic for it, nothing happens.
+/// Starts fetching a value without waiting for it. Only a hint; without a stable intrinsic for the processor it does nothing.
 #[inline]
 pub(super) fn prefetch<T>(value: &T) {
     for offset in (0..size_of::<T>()).step_by(LINE) {
@@ -14,7 +13,7 @@ pub(super) fn prefetch<T>(value: &T) {
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
-#[expect(unsafe_code, reason = "the intrinsic takes any address whatever: a prefetch neither faults nor reads")]
+#[expect(unsafe_code, reason = "the intrinsic accepts any address: a prefetch neither faults nor reads")]
 fn line(address: *const i8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }

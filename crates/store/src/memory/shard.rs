@@ -1,7 +1,7 @@
-//! One shard: some of the people, under one lock, with their deadlines in order.
+//! One shard: some of the sessions under one lock, with their deadlines sorted.
 //!
-//! Everything that changes a person's session happens under this lock, publication included, so what is published
-//! about one person goes out in the order of its versions. What can be asked without the lock is the earliest deadline.
+//! Every change of a session happens under this lock, publication included, so that records of one user are published in the order
+//! of their versions. The earliest deadline can be read without the lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,45 +12,45 @@ use rollcall_core::heartbeat::Found;
 use rollcall_core::{Moment, Next, Revision, Session, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction};
 
-use super::Listener;
+use super::PublishListener;
 use super::entry::{Entry, When};
-use super::places::Places;
+use super::index_table::IndexTable;
 use super::prefetch::prefetch;
 use crate::Answer;
-use crate::keep::{Keeper, Kept};
+use crate::persistence::{ChoiceStore, StoredChoice};
 
 /// Later than any deadline.
 const NEVER: Time = Time(u64::MAX);
 
-/// What a session can wait for.
+/// The two queues of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Agenda {
-    /// To be settled.
+pub(super) enum Queue {
+    /// The due queue: sessions to be settled.
     Settle,
-    /// To be evicted.
+    /// The archive queue: sessions to be evicted.
     Evict,
 }
 
-/// Whom a store tells of what it does.
+/// What is called after a commit.
 #[derive(Clone, Default)]
-pub(super) struct Told {
-    pub(super) listener: Option<Listener>,
-    pub(super) keeper: Option<Arc<dyn Keeper>>,
+pub(super) struct Observers {
+    pub(super) listener: Option<PublishListener>,
+    pub(super) choice_store: Option<Arc<dyn ChoiceStore>>,
 }
 
-/// How a commit ended, and what must be kept before that may be said.
-pub(super) type Ended = (Committed, Option<Answer<'static, ()>>);
+/// The outcome of a commit, and the write that must finish before it is confirmed.
+pub(super) type Outcome = (Committed, Option<Answer<'static, ()>>);
 
-/// Some of the people. A cache line of its own, lest two shards' locks fight over one.
+/// One shard. Aligned, so that the locks of two shards never share a cache line.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Shard {
-    people: Mutex<People>,
+    state: Mutex<State>,
     earliest_settle: Earliest,
     earliest_evict: Earliest,
 }
 
-/// The earliest deadline of an agenda, as of the last change.
+/// The earliest deadline of a queue, as of the last change.
 struct Earliest(AtomicU64);
 
 impl Default for Earliest {
@@ -60,27 +60,27 @@ impl Default for Earliest {
 }
 
 #[derive(Default)]
-struct People {
-    /// Where in `entries` each person is.
-    places: Places,
+struct State {
+    /// The index in `entries` of each user.
+    table: IndexTable,
     entries: Vec<Option<Entry>>,
-    /// The places in `entries` where nobody is.
+    /// Free indexes of `entries`.
     vacant: Vec<u32>,
-    /// Who waits to be settled, by deadline.
+    /// Sessions to be settled, by deadline.
     settle: BTreeSet<(Time, u32)>,
-    /// Who waits to be evicted, by deadline.
+    /// Sessions to be evicted, by deadline.
     evict: BTreeSet<(Time, u32)>,
-    /// The source of all revisions of the shard. It only rises, so no revision ever comes back, not even for somebody whose
-    /// session was dropped and made anew.
+    /// The source of all revisions of the shard. It only rises, so that no revision repeats, not even for a session that was
+    /// dropped and created again.
     ticks: u64,
-    /// The newest version among the sessions dropped. Somebody absent has no revision that could tell one absence from the
-    /// next; this tells them apart, see [`People::is_stale`].
-    forgotten: u64,
-    /// How many people are visibly here.
-    here: usize,
+    /// The newest version among the evicted sessions. A user without a session has no revision that distinguishes one absence
+    /// from the next; this does, see [`State::is_stale`].
+    evicted_version: u64,
+    /// The online count.
+    online: usize,
 }
 
-/// A person's name, and its keyed hash.
+/// A user id and its seeded hash.
 #[derive(Clone, Copy)]
 pub(super) struct Key<'a> {
     pub(super) name: &'a str,
@@ -88,159 +88,158 @@ pub(super) struct Key<'a> {
 }
 
 impl Shard {
-    /// Starts fetching the memory in which a search for this person begins. Hints are not worth waiting for: somebody
-    /// who holds the lock is about to let it go, and then the search is done in earnest.
-    pub(super) fn expect_search(&self, key: Key<'_>) {
-        if let Some(people) = self.people.try_lock()
-            && let Some(home) = people.places.home(key.tag)
+    /// Prefetches the memory where a lookup of this user begins. If the lock is taken, it does nothing: a hint is not worth
+    /// waiting for.
+    pub(super) fn prefetch_lookup(&self, key: Key<'_>) {
+        if let Some(state) = self.state.try_lock()
+            && let Some(home) = state.table.home(key.tag)
         {
             prefetch(home);
         }
     }
 
-    /// Starts fetching this person's session, once the search for them costs little.
-    pub(super) fn expect_session(&self, key: Key<'_>) {
-        if let Some(people) = self.people.try_lock()
-            && let Some(place) = people.places.likely(key.tag)
-            && let Some(entry) = people.entries.get(place as usize)
+    /// Prefetches this user's session, once the table is in the cache.
+    pub(super) fn prefetch_session(&self, key: Key<'_>) {
+        if let Some(state) = self.state.try_lock()
+            && let Some(index) = state.table.likely(key.tag)
+            && let Some(entry) = state.entries.get(index as usize)
         {
             prefetch(entry);
         }
     }
 
-    /// Leaves a trace and answers with what it found.
+    /// Applies a device event and returns the state before it.
     pub(super) fn touch(&self, key: Key<'_>, device: &str, event: DeviceEvent, when: When) -> Found {
-        let mut people = self.people.lock();
-        let tick = people.tick();
-        let place = people.find(key);
-        if let Some((place, entry)) = place.and_then(|place| Some((place, people.at_mut(place)?))) {
+        let mut state = self.state.lock();
+        let tick = state.tick();
+        let index = state.find(key);
+        if let Some((index, entry)) = index.and_then(|index| Some((index, state.at_mut(index)?))) {
             let (found, before) = (entry.found(), entry.next);
             entry.tick = tick;
             entry.touch(device, event, when);
             let after = entry.next;
             // In the steady state the deadline is the settler's business, and there is only the entry to write.
             if before != after {
-                people.reschedule(place, before, after);
-                self.publish_earliest(&people);
+                state.reschedule(index, before, after);
+                self.publish_earliest(&state);
             }
             return found;
         }
         let mut entry = Entry::new(key.name);
         entry.tick = tick;
         entry.touch(device, event, when);
-        // A departure of somebody who is not here leaves nothing behind.
+        // A departure of an unknown device creates no session.
         if !entry.is_idle() {
-            people.insert(key, entry);
-            self.publish_earliest(&people);
+            state.insert(key, entry);
+            self.publish_earliest(&state);
         }
         Found::NOTHING
     }
 
-    /// The session as it stands; an empty one if there is none.
+    /// The session; an empty one if there is none.
     pub(super) fn load(&self, key: Key<'_>) -> Session {
-        let people = self.people.lock();
-        people.get(key).map(Entry::to_session).unwrap_or_default()
+        let state = self.state.lock();
+        state.get(key).map(Entry::to_session).unwrap_or_default()
     }
 
-    /// Applies a decision if nothing came between.
-    pub(super) fn commit(&self, key: Key<'_>, commit: Commit, now: Time, told: &Told) -> Ended {
-        let mut people = self.people.lock();
+    /// Applies a decision if the revision is unchanged.
+    pub(super) fn commit(&self, key: Key<'_>, commit: Commit, now: Time, observers: &Observers) -> Outcome {
+        let mut state = self.state.lock();
         let Commit { user, expected, decision } = commit;
         let publish = decision.publish.clone();
-        if people.is_stale(key, expected, publish.as_ref().map(|published| published.version)) {
+        if state.is_stale(key, expected, publish.as_ref().map(|published| published.version)) {
             return (Committed::Stale, None);
         }
-        let kept = match (&decision.choice, &told.keeper) {
-            (Some(choice), Some(keeper)) => {
+        let kept = match (&decision.choice, &observers.choice_store) {
+            (Some(choice), Some(choice_store)) => {
                 let choice = Some(choice.clone()).filter(|choice| choice.matters_at(now));
-                let told_before = || people.get(key).and_then(Entry::last_seen);
+                let told_before = || state.get(key).and_then(Entry::last_seen);
                 let last_seen = publish.as_ref().and_then(|published| published.last_seen).or_else(told_before);
-                Some(keeper.keep(Kept { user: user.clone(), choice, last_seen }))
+                Some(choice_store.store(StoredChoice { user: user.clone(), choice, last_seen }))
             }
             _ => None,
         };
-        let place = people.find(key).unwrap_or_else(|| people.insert(key, Entry::new(key.name)));
-        let tick = people.tick();
-        people.change(place, |entry| {
+        let index = state.find(key).unwrap_or_else(|| state.insert(key, Entry::new(key.name)));
+        let tick = state.tick();
+        state.change(index, |entry| {
             entry.tick = tick;
             entry.apply(decision);
         });
-        if people.at(place).is_some_and(Entry::is_idle) {
-            people.remove(key);
+        if state.at(index).is_some_and(Entry::is_idle) {
+            state.remove(key);
         }
-        self.publish_earliest(&people);
-        // Last, so that a listener that panics finds everything else done.
-        if let (Some(published), Some(listener)) = (&publish, &told.listener) {
+        self.publish_earliest(&state);
+        // Last, so that everything else is done if the listener panics.
+        if let (Some(published), Some(listener)) = (&publish, &observers.listener) {
             listener(&user, published);
         }
         (Committed::Applied, kept)
     }
 
-    /// Drops a session if it stands where it stood.
-    pub(super) fn evict(&self, key: Key<'_>, eviction: Eviction, now: Time, told: &Told) -> Ended {
-        let mut people = self.people.lock();
-        if people.is_stale(key, eviction.expected, None) {
+    /// Drops a session if the revision is unchanged.
+    pub(super) fn evict(&self, key: Key<'_>, eviction: Eviction, now: Time, observers: &Observers) -> Outcome {
+        let mut state = self.state.lock();
+        if state.is_stale(key, eviction.expected, None) {
             return (Committed::Stale, None);
         }
-        let Some(entry) = people.remove(key) else { return (Committed::Applied, None) };
-        // No further than now: a version from the future, brought by a clock that was once wrong, must not make every
-        // later commit of a newcomer look old.
-        people.forgotten = people.forgotten.max(entry.version().min(now.0.saturating_mul(1000)));
-        self.publish_earliest(&people);
-        let kept = match &told.keeper {
-            Some(keeper) if entry.has_choice() => {
-                Some(keeper.keep(Kept { user: eviction.user, choice: None, last_seen: None }))
+        let Some(entry) = state.remove(key) else { return (Committed::Applied, None) };
+        // At most now: a version from the future, written while a clock was wrong, must not make every later commit of a new
+        // session look stale.
+        state.evicted_version = state.evicted_version.max(entry.version().min(now.0.saturating_mul(1000)));
+        self.publish_earliest(&state);
+        let kept = match &observers.choice_store {
+            Some(choice_store) if entry.has_choice() => {
+                Some(choice_store.store(StoredChoice { user: eviction.user, choice: None, last_seen: None }))
             }
             _ => None,
         };
         (Committed::Applied, kept)
     }
 
-    /// Puts a session in its place whatever stood there; for a store that is being filled.
+    /// Replaces a session; for a store that is being restored.
     pub(super) fn restore(&self, key: Key<'_>, session: Session) {
-        let mut people = self.people.lock();
-        people.remove(key);
+        let mut state = self.state.lock();
+        state.remove(key);
         let mut entry = Entry::from_session(key.name, session);
-        entry.tick = people.tick();
-        people.insert(key, entry);
-        self.publish_earliest(&people);
+        entry.tick = state.tick();
+        state.insert(key, entry);
+        self.publish_earliest(&state);
     }
 
-    /// The earliest deadline on this agenda, without taking the lock.
-    pub(super) fn earliest(&self, agenda: Agenda) -> Option<Time> {
-        let Earliest(earliest) = match agenda {
-            Agenda::Settle => &self.earliest_settle,
-            Agenda::Evict => &self.earliest_evict,
+    /// The earliest deadline in this queue, without taking the lock.
+    pub(super) fn earliest(&self, queue: Queue) -> Option<Time> {
+        let Earliest(earliest) = match queue {
+            Queue::Settle => &self.earliest_settle,
+            Queue::Evict => &self.earliest_evict,
         };
-        // Relaxed: the value only says whether it is worth taking the lock, and a look that comes too soon to see a
-        // change is followed by another.
+        // Relaxed: the value only tells whether to take the lock, and a read that misses a change is followed by another.
         Some(Time(earliest.load(Ordering::Relaxed))).filter(|&earliest| earliest != NEVER)
     }
 
-    /// Shows those whose time on this agenda has come, longest overdue first, until `take` has seen enough.
-    pub(super) fn passed(&self, agenda: Agenda, now: Time, mut take: impl FnMut(Time, u32) -> bool) {
-        let people = self.people.lock();
-        for &(at, place) in people.agenda(agenda) {
-            if at > now || !take(at, place) {
+    /// Passes entries of this queue whose instant has passed to `take`, the longest overdue first, until it returns false.
+    pub(super) fn passed(&self, queue: Queue, now: Time, mut take: impl FnMut(Time, u32) -> bool) {
+        let state = self.state.lock();
+        for &(at, index) in state.queue(queue) {
+            if at > now || !take(at, index) {
                 return;
             }
         }
     }
 
-    /// Who is at this place, if they still wait there for that instant.
-    pub(super) fn waiting(&self, agenda: Agenda, at: Time, place: u32) -> Option<UserId> {
-        let people = self.people.lock();
-        let entry = people.at(place)?;
-        (slot(entry.next) == Some((agenda, at))).then(|| UserId::parse(entry.user.to_text()).ok()).flatten()
+    /// The user at this index, if the session still waits for that instant.
+    pub(super) fn waiting(&self, queue: Queue, at: Time, index: u32) -> Option<UserId> {
+        let state = self.state.lock();
+        let entry = state.at(index)?;
+        (slot(entry.next) == Some((queue, at))).then(|| UserId::parse(entry.user.to_text()).ok()).flatten()
     }
 
-    /// Everybody in the shard.
+    /// All sessions of the shard.
     pub(super) fn export(&self, moment: &Moment, into: &mut Vec<(UserId, Session)>) {
-        let people = self.people.lock();
-        into.extend(people.entries.iter().flatten().filter_map(|entry| {
+        let state = self.state.lock();
+        into.extend(state.entries.iter().flatten().filter_map(|entry| {
             let user = UserId::parse(entry.user.to_text()).ok()?;
             let mut session = entry.to_session();
-            // An outage grace must outlive the run that granted it, or a second restart would take it back.
+            // Outage grace must outlive the run that granted it, or a second restart would revoke it.
             for device in &mut session.devices {
                 device.expires_at = moment.death_of(device);
             }
@@ -248,121 +247,121 @@ impl Shard {
         }));
     }
 
-    /// How many sessions there are, and how many people are visibly here.
+    /// How many sessions there are, and how many state are visibly here.
     pub(super) fn count(&self) -> (usize, usize) {
-        let people = self.people.lock();
-        (people.entries.len() - people.vacant.len(), people.here)
+        let state = self.state.lock();
+        (state.entries.len() - state.vacant.len(), state.online)
     }
 
-    fn publish_earliest(&self, people: &People) {
-        for (earliest, agenda) in [(&self.earliest_settle, &people.settle), (&self.earliest_evict, &people.evict)] {
-            let first = agenda.first().map_or(NEVER, |(at, _)| *at);
+    fn publish_earliest(&self, state: &State) {
+        for (earliest, queue) in [(&self.earliest_settle, &state.settle), (&self.earliest_evict, &state.evict)] {
+            let first = queue.first().map_or(NEVER, |(at, _)| *at);
             earliest.0.store(first.0, Ordering::Relaxed);
         }
     }
 }
 
-impl People {
+impl State {
     fn tick(&mut self) -> u64 {
         self.ticks += 1;
         self.ticks
     }
 
-    fn at(&self, place: u32) -> Option<&Entry> {
-        self.entries.get(place as usize)?.as_ref()
+    fn at(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(index as usize)?.as_ref()
     }
 
-    fn at_mut(&mut self, place: u32) -> Option<&mut Entry> {
-        self.entries.get_mut(place as usize)?.as_mut()
+    fn at_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(index as usize)?.as_mut()
     }
 
     fn find(&self, key: Key<'_>) -> Option<u32> {
-        self.places.find(key.tag, |place| self.at(place).is_some_and(|entry| entry.user.is(key.name)))
+        self.table.find(key.tag, |index| self.at(index).is_some_and(|entry| entry.user.is(key.name)))
     }
 
     fn get(&self, key: Key<'_>) -> Option<&Entry> {
         self.at(self.find(key)?)
     }
 
-    /// Whether something came between this and the load that it was decided on. Equal revisions say no, except for somebody
-    /// absent: they may have come, been published and left again meanwhile, and nothing of that is kept. What was
-    /// decided before that carries an older version than what was forgotten.
+    /// Whether the session changed since the load. Equal revisions mean no, except for a user without a session: they may have come,
+    /// been published and been evicted in between, and no revision is kept of that. A decision from before carries a version
+    /// that is not newer than the evicted one.
     fn is_stale(&self, key: Key<'_>, expected: Revision, version: Option<u64>) -> bool {
         match self.get(key) {
             Some(entry) => entry.revision() != expected,
-            None => expected != Revision::default() || version.is_some_and(|version| version <= self.forgotten),
+            None => expected != Revision::default() || version.is_some_and(|version| version <= self.evicted_version),
         }
     }
 
-    /// Adds somebody who is not there. A shard of more than 2^32 people would not fit any machine's memory.
+    /// Adds a user without a session. The index fits: 2^32 entries would not fit into memory.
     fn insert(&mut self, key: Key<'_>, entry: Entry) -> u32 {
         let next = entry.next;
-        self.here += usize::from(entry.is_here());
-        let place = self.vacant.pop().unwrap_or_else(|| {
+        self.online += usize::from(entry.is_online());
+        let index = self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
-        if let Some(vacancy) = self.entries.get_mut(place as usize) {
+        if let Some(vacancy) = self.entries.get_mut(index as usize) {
             *vacancy = Some(entry);
         }
-        self.places.insert(key.tag, place);
-        self.reschedule(place, Next::Nothing, next);
-        place
+        self.table.insert(key.tag, index);
+        self.reschedule(index, Next::Nothing, next);
+        index
     }
 
-    /// Changes somebody who is there, and the agendas with them.
-    fn change(&mut self, place: u32, change: impl FnOnce(&mut Entry)) {
-        let Some(entry) = self.at_mut(place) else { return };
-        let (before, was_here) = (entry.next, entry.is_here());
+    /// Changes an entry, and the queues with it.
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.at_mut(index) else { return };
+        let (before, was_online) = (entry.next, entry.is_online());
         change(entry);
-        let (after, is_here) = (entry.next, entry.is_here());
-        self.here = self.here + usize::from(is_here) - usize::from(was_here);
-        self.reschedule(place, before, after);
+        let (after, is_online) = (entry.next, entry.is_online());
+        self.online = self.online + usize::from(is_online) - usize::from(was_online);
+        self.reschedule(index, before, after);
     }
 
     fn remove(&mut self, key: Key<'_>) -> Option<Entry> {
         let entries = &self.entries;
         let is_it =
-            |place: u32| entries.get(place as usize).is_some_and(|e| e.as_ref().is_some_and(|e| e.user.is(key.name)));
-        let place = self.places.remove(key.tag, is_it)?;
-        let entry = self.entries.get_mut(place as usize)?.take()?;
-        self.vacant.push(place);
-        self.here -= usize::from(entry.is_here());
-        self.reschedule(place, entry.next, Next::Nothing);
+            |index: u32| entries.get(index as usize).is_some_and(|e| e.as_ref().is_some_and(|e| e.user.is(key.name)));
+        let index = self.table.remove(key.tag, is_it)?;
+        let entry = self.entries.get_mut(index as usize)?.take()?;
+        self.vacant.push(index);
+        self.online -= usize::from(entry.is_online());
+        self.reschedule(index, entry.next, Next::Nothing);
         Some(entry)
     }
 
-    fn agenda(&self, agenda: Agenda) -> &BTreeSet<(Time, u32)> {
-        match agenda {
-            Agenda::Settle => &self.settle,
-            Agenda::Evict => &self.evict,
+    fn queue(&self, queue: Queue) -> &BTreeSet<(Time, u32)> {
+        match queue {
+            Queue::Settle => &self.settle,
+            Queue::Evict => &self.evict,
         }
     }
 
-    fn reschedule(&mut self, place: u32, before: Next, after: Next) {
+    fn reschedule(&mut self, index: u32, before: Next, after: Next) {
         if before == after {
             return;
         }
         for (next, enters) in [(before, false), (after, true)] {
-            let Some((agenda, at)) = slot(next) else { continue };
-            let agenda = match agenda {
-                Agenda::Settle => &mut self.settle,
-                Agenda::Evict => &mut self.evict,
+            let Some((queue, at)) = slot(next) else { continue };
+            let queue = match queue {
+                Queue::Settle => &mut self.settle,
+                Queue::Evict => &mut self.evict,
             };
             if enters {
-                agenda.insert((at, place));
+                queue.insert((at, index));
             } else {
-                agenda.remove(&(at, place));
+                queue.remove(&(at, index));
             }
         }
     }
 }
 
-/// Where on which agenda somebody stands who waits for this.
-fn slot(next: Next) -> Option<(Agenda, Time)> {
+/// The queue and the instant of a session that waits for this.
+fn slot(next: Next) -> Option<(Queue, Time)> {
     match next {
         Next::Nothing => None,
-        Next::Settle(at) => Some((Agenda::Settle, at)),
-        Next::Evict(at) => Some((Agenda::Evict, at)),
+        Next::Settle(at) => Some((Queue::Settle, at)),
+        Next::Evict(at) => Some((Queue::Evict, at)),
     }
 }

@@ -4,10 +4,10 @@
 //! here panics over a file: one that cannot be used is refused at opening, by name; one that fails later answers
 //! [`Error::Unavailable`], says so once in the log, and works again as soon as the disk does.
 
+mod json;
 mod open;
 mod policies;
-mod saved;
-mod wire;
+mod saved_sessions;
 mod worker;
 
 use std::path::Path;
@@ -17,8 +17,8 @@ use rollcall_core::{Error, Session, Time, UserId};
 use rollcall_functions::capabilities::LastSeenEntry;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::keep::{Keeper, Kept, Saved};
 use crate::last_seen_entries::bounded;
+use crate::persistence::{ChoiceStore, SavedSessions, StoredChoice};
 use crate::{Answer, LastSeen};
 
 pub use open::OpenError;
@@ -57,26 +57,26 @@ impl SqliteArchive {
 
     /// An archive that forgets everything when it is dropped.
     pub fn in_memory() -> Result<Self, OpenError> {
-        let worker = Worker::start(open::fleeting()?, Purpose::Writing, Path::new(IN_MEMORY))?;
+        let worker = Worker::start(open::in_memory()?, Purpose::Writing, Path::new(IN_MEMORY))?;
         let writer = Arc::new(worker);
         Ok(Self { reader: Arc::clone(&writer), writer, shared: Arc::new(policies::Shared::new()) })
     }
 
     /// Saves everybody, in place of whatever was saved before: the last thing that a run does.
     pub async fn save(&self, at: Time, sessions: Vec<(UserId, Session)>) -> Result<(), Error> {
-        self.writer.ask(move |connection| saved::save(connection, at, sessions)).await
+        self.writer.ask(move |connection| saved_sessions::save(connection, at, sessions)).await
     }
 
     /// What an earlier run left behind; `now` says which choices still mean something. It stays there until
     /// [`Self::forget_saved`], so that a start that fails half-way loses nothing.
-    pub async fn load_saved(&self, now: Time) -> Result<Saved, Error> {
-        self.writer.ask(move |connection| saved::load(connection, now)).await
+    pub async fn load_saved(&self, now: Time) -> Result<SavedSessions, Error> {
+        self.writer.ask(move |connection| saved_sessions::load(connection, now)).await
     }
 
     /// Strikes out what was saved, choices excepted. To be called as soon as the new run serves: from then on the save
     /// is out of date, and after a kill it would bring back people who have left.
     pub async fn forget_saved(&self) -> Result<(), Error> {
-        self.writer.ask(saved::forget).await
+        self.writer.ask(saved_sessions::forget).await
     }
 }
 
@@ -96,12 +96,12 @@ impl LastSeen for SqliteArchive {
     }
 }
 
-impl Keeper for SqliteArchive {
-    fn keep(&self, kept: Kept) -> Answer<'static, ()> {
+impl ChoiceStore for SqliteArchive {
+    fn store(&self, stored: StoredChoice) -> Answer<'static, ()> {
         Box::pin(self.writer.ask(move |connection| {
-            let seen = kept.last_seen.map(|last_seen| LastSeenEntry { user: kept.user.clone(), last_seen });
+            let seen = stored.last_seen.map(|last_seen| LastSeenEntry { user: stored.user.clone(), last_seen });
             put(connection, seen.as_slice())?;
-            saved::keep(connection, kept)
+            saved_sessions::store_choice(connection, stored)
         }))
     }
 }

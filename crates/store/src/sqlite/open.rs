@@ -92,7 +92,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// A database that lives in memory and ends with its connection.
-pub(super) fn fleeting() -> Result<Connection, OpenError> {
+pub(super) fn in_memory() -> Result<Connection, OpenError> {
     let path = Path::new(super::IN_MEMORY);
     let connection = Connection::open_in_memory().map_err(|error| OpenError::unusable(path, error))?;
     migrate(&connection, path)?;

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
 use rollcall_functions::capabilities::{TypingSignal, Typist};
 
-use super::{Listener, bounded};
+use super::{PublishListener, bounded};
 use crate::Answer;
 use crate::clock::Clock;
 use crate::topics::exchange::Exchange;
@@ -66,7 +66,7 @@ impl LocalTopics {
     }
 
     /// What the store is given to tell what it publishes.
-    pub fn listener(&self) -> Listener {
+    pub fn listener(&self) -> PublishListener {
         let exchange = Arc::clone(&self.0.exchange);
         Arc::new(move |user: &UserId, published: &Published| exchange.publish(user, published))
     }

@@ -44,7 +44,7 @@ impl TypingRecords {
         // Under the lock: what comes later has the later time.
         let now = clock.now();
         part.tidy(now);
-        let next = part.record(place, now, lasts)?.sign(now, lasts);
+        let next = part.record(place, now, lasts)?.signal(now, lasts);
         done(place, next, exchange)
     }
 
@@ -116,7 +116,7 @@ fn done((conversation, user): &Place, next: Next, exchange: &Exchange) -> Option
     match next {
         Next::Nothing => None,
         Next::Flush(after) => Some(after),
-        Next::Tell(until) => {
+        Next::Publish(until) => {
             exchange.publish_typed(Typed { conversation: conversation.clone(), user: user.clone(), until });
             None
         }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use rollcall_core::Rules;
 use rollcall_core::policy::Change;
 use rollcall_functions::capabilities::MAX_BATCH;
-use rollcall_functions::restrictions::{Freshness, Standing};
+use rollcall_functions::restrictions::{CacheState, Freshness};
 use rollcall_host::metrics::Metrics;
 use rollcall_host::runtime::{Catalog, Checker, Platform, Source, engine, tick};
 use rollcall_store::memory::{LocalTopics, Options};
@@ -48,7 +48,7 @@ pub(super) async fn load(checker: &Checker) -> Result<Freshness> {
     loop {
         let freshness = checker.refresh(STRIDE, MEMORY_BYTES).await?;
         if !freshness.more {
-            ensure!(freshness.standing == Standing::Warm, "the instance is {:?}", freshness.standing);
+            ensure!(freshness.state == CacheState::Warm, "the instance is {:?}", freshness.state);
             return Ok(freshness);
         }
     }

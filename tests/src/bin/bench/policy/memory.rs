@@ -51,9 +51,9 @@ fn row(
         spent_s += began.elapsed().as_secs_f64();
     }
     ensure!(
-        policy_index.census().restricted == count,
+        policy_index.counts().restricted == count,
         "{} are restricted instead of {count}",
-        policy_index.census().restricted
+        policy_index.counts().restricted
     );
     let megabytes = policy_index.bytes() as f64 / 1e6;
     let bits = number(policy_index.bytes() as f64 * 8.0 / count as f64);

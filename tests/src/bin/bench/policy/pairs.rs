@@ -23,14 +23,14 @@ pub(crate) fn run() -> Result<Section> {
     for (pairs, people) in PAIRS {
         let mut policy_index = PolicyIndex::new(0x5eed);
         population::blocks(pairs, people)?.iter().for_each(|change| policy_index.apply(change));
-        let (count, filter) = (policy_index.census().blocks, policy_index.filter_stats());
+        let (count, filter) = (policy_index.counts().blocks, policy_index.filter_stats());
         ensure!(count > pairs * 9 / 10, "only {count} of {pairs} pairs are blocked");
         let bits = filter.bits as f64 / filter.keys as f64;
         let rate = false_positive_rate(u32::try_from(filter.keys)?, bits, pairs);
         found.push((bits, rate));
         let cells = [
             number(count as f64),
-            number(policy_index.census().people as f64),
+            number(policy_index.counts().people as f64),
             number(policy_index.bytes() as f64 / 1e6),
             number(policy_index.bytes() as f64 / count as f64),
             number(bits),

@@ -118,7 +118,7 @@ mod tests {
         for change in changes {
             policy_index.apply(&change?);
         }
-        Ok(policy_index.census().restricted)
+        Ok(policy_index.counts().restricted)
     }
 
     #[test]

@@ -5,23 +5,23 @@ use std::collections::HashMap;
 use rollcall_core::{Choice, Session, Time, UserId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::json::{ChoiceBody, SessionBody};
 use super::time_of;
-use super::wire::{ChoiceBody, SessionBody};
-use crate::keep::{Kept, Saved};
+use crate::persistence::{SavedSessions, StoredChoice};
 
-/// The name in `meta` under which the time of the save is kept.
+/// The name in `meta` under which the time of the save is stored.
 const SAVED_AT: &str = "saved_at";
 
 /// Writes one choice down, or strikes it out.
-pub(super) fn keep(connection: &Connection, kept: Kept) -> rusqlite::Result<()> {
-    match kept.choice {
+pub(super) fn store_choice(connection: &Connection, stored: StoredChoice) -> rusqlite::Result<()> {
+    match stored.choice {
         Some(choice) => {
             let body = to_json(&ChoiceBody::from(choice))?;
             let insert = "INSERT OR REPLACE INTO choice (user_id, body) VALUES (?1, ?2)";
-            connection.prepare_cached(insert)?.execute(params![kept.user.as_str(), body])?;
+            connection.prepare_cached(insert)?.execute(params![stored.user.as_str(), body])?;
         }
         None => {
-            connection.prepare_cached("DELETE FROM choice WHERE user_id = ?1")?.execute([kept.user.as_str()])?;
+            connection.prepare_cached("DELETE FROM choice WHERE user_id = ?1")?.execute([stored.user.as_str()])?;
         }
     }
     Ok(())
@@ -48,7 +48,7 @@ pub(super) fn forget(connection: &Connection) -> rusqlite::Result<()> {
 
 /// What an earlier run left behind. Choices that mean nothing any more are struck out on the way. A row that cannot be
 /// read costs one person their session and must not cost all the others theirs.
-pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<Saved> {
+pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<SavedSessions> {
     let at = "SELECT value FROM meta WHERE name = ?1";
     let at = connection.query_row(at, [SAVED_AT], |row| row.get(0)).optional()?.map(time_of);
     let mut sessions: HashMap<UserId, Session> = HashMap::new();
@@ -67,7 +67,7 @@ pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<Saved
             }
         }
     }
-    Ok(Saved { at, sessions: sessions.into_iter().collect() })
+    Ok(SavedSessions { at, sessions: sessions.into_iter().collect() })
 }
 
 /// A choice may have been made after the save, by a run that was killed before it had struck the save out.

@@ -1,4 +1,4 @@
-//! Load, decide, commit — and once more for those whom somebody overtook.
+//! Load, decide, commit; again for users whose commit lost the compare-and-swap.
 
 use std::collections::HashMap;
 
@@ -7,44 +7,44 @@ use rollcall_core::{Error, Moment, Rules, Session, Span, State, UserId, visibili
 
 use crate::capabilities::{Commit, Committed, Sessions};
 
-/// How often a decision that was overtaken is made anew. Whoever overtakes brings the session further, so the second
-/// round nearly always finds nothing to do; after the last, the deadline that is still set brings the next chance.
+/// How often a stale decision is made again. The winner of the race usually settled the session, so that the second round
+/// finds nothing to do; after the last round, the deadline that is still set brings the next chance.
 const ROUNDS: usize = 4;
 
-/// How a person stands: what others see, and its version.
+/// A user's visible state and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// What others see.
     pub state: State,
-    /// The version of that; 0 if nothing was ever published.
+    /// Its version; 0 if nothing was ever published.
     pub version: u64,
 }
 
-/// What became of one person's decision.
+/// The outcome of one user's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome<T> {
     pub(crate) standing: Standing,
-    pub(crate) fate: Fate,
-    /// What the decider wanted to remember of its decision.
+    pub(crate) effect: Effect,
+    /// What the caller wants back from its decision.
     pub(crate) extra: T,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Effect {
     /// The record and the deadline were right already.
-    Untouched,
-    /// Something new was published, so long after it became true.
+    Unchanged,
+    /// A record was published, this long after the deadline.
     Published(Span),
-    /// Only the deadline or the choice moved.
+    /// Only the deadline or the choice changed.
     Rescheduled,
-    /// Overtaken in every round.
+    /// The commit was stale in every round.
     Stale,
 }
 
-/// One person's decision in the making: what to commit, if anything, and what to remember of it.
+/// What to commit for one user, if anything, and what the caller wants back.
 pub(crate) type Decided<T> = (Option<Decision>, T);
 
-/// Settles people by `decide`, once for each person however often they are named. The answer has every one of them.
+/// Settles users by `decide`, each once even if listed twice. The answer has an entry for every user.
 pub(crate) async fn settle_by<T: Clone>(
     store: &impl Sessions,
     rules: &Rules,
@@ -63,7 +63,7 @@ pub(crate) async fn settle_by<T: Clone>(
     Ok(outcomes)
 }
 
-/// One round. Answers with those who were overtaken.
+/// One round. Returns the users whose commit was stale.
 async fn round<T: Clone>(
     store: &impl Sessions,
     rules: &Rules,
@@ -92,28 +92,28 @@ async fn round<T: Clone>(
     }
     let committers: Vec<UserId> = commits.iter().map(|commit| commit.user.clone()).collect();
     let committed = store.commit_many(commits).await?;
-    Ok(overtaken(committers, committed, outcomes))
+    Ok(stale(committers, committed, outcomes))
 }
 
-/// What will have become of the person if the commit is applied.
+/// The outcome if the commit is applied.
 fn outcome<T>(session: &Session, moment: &Moment, rules: &Rules, decision: Option<&Decision>, extra: T) -> Outcome<T> {
     let publish = decision.and_then(|decision| decision.publish.as_ref());
     let standing = match publish {
         Some(published) => Standing { state: published.state, version: published.version },
         None => {
-            let now = visibility::look(session, moment, rules);
+            let now = visibility::derive_published(session, moment, rules);
             Standing { state: now.state, version: now.version }
         }
     };
-    let fate = match (decision, publish) {
-        (None, _) => Fate::Untouched,
-        (Some(decision), Some(_)) => Fate::Published(decision.lag),
-        (Some(_), None) => Fate::Rescheduled,
+    let effect = match (decision, publish) {
+        (None, _) => Effect::Unchanged,
+        (Some(decision), Some(_)) => Effect::Published(decision.lag),
+        (Some(_), None) => Effect::Rescheduled,
     };
-    Outcome { standing, fate, extra }
+    Outcome { standing, effect, extra }
 }
 
-fn overtaken<T>(
+fn stale<T>(
     users: Vec<UserId>,
     committed: Vec<Result<Committed, Error>>,
     outcomes: &mut HashMap<UserId, Result<Outcome<T>, Error>>,
@@ -124,7 +124,7 @@ fn overtaken<T>(
             Ok(Committed::Applied) => {}
             Ok(Committed::Stale) => {
                 if let Some(Ok(outcome)) = outcomes.get_mut(&user) {
-                    outcome.fate = Fate::Stale;
+                    outcome.effect = Effect::Stale;
                 }
                 again.push(user);
             }

@@ -1,15 +1,15 @@
-//! How a person stands by themselves, in one byte: restricted or not, and what they let others see.
+//! A user's own policy in one byte: restricted or not, and privacy.
 
 use rollcall_core::policy::{Audience, Privacy};
 
-/// Presence in the lowest two bits, last seen in the next two, restricted in the fifth. Nought is everybody's at first.
+/// Presence in the lowest two bits, last seen in the next two, restricted in the fifth. Zero is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Standing(u8);
+pub(crate) struct UserFlags(u8);
 
 const RESTRICTED: u8 = 1 << 4;
 const PRIVACY: u8 = RESTRICTED - 1;
 
-impl Standing {
+impl UserFlags {
     pub(crate) fn is_default(self) -> bool {
         self == Self::default()
     }
@@ -39,7 +39,7 @@ fn bits(audience: Audience) -> u8 {
     }
 }
 
-/// The inverse of `bits`, of the lowest two; the fourth value is never written, and would hide.
+/// The inverse of `bits`, from the lowest two bits. The fourth value is never written; it would hide.
 fn audience(bits: u8) -> Audience {
     match bits & 3 {
         0 => Audience::Everyone,
@@ -53,15 +53,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out() {
+    fn packed_flags_unpack() {
         let all = [Audience::Everyone, Audience::Contacts, Audience::Nobody];
         for (presence, last_seen) in all.into_iter().flat_map(|one| all.map(|other| (one, other))) {
             let privacy = Privacy { presence, last_seen };
             for restricted in [false, true] {
-                let standing = Standing::default().with_privacy(privacy).with_restricted(restricted);
-                assert_eq!((standing.privacy(), standing.restricted()), (privacy, restricted));
-                assert_eq!(standing.with_privacy(Privacy::default()).restricted(), restricted);
-                assert_eq!(standing.is_default(), privacy == Privacy::default() && !restricted);
+                let flags = UserFlags::default().with_privacy(privacy).with_restricted(restricted);
+                assert_eq!((flags.privacy(), flags.restricted()), (privacy, restricted));
+                assert_eq!(flags.with_privacy(Privacy::default()).restricted(), restricted);
+                assert_eq!(flags.is_default(), privacy == Privacy::default() && !restricted);
             }
         }
     }

@@ -1,16 +1,17 @@
-//! Beats as they come over the border, column by column: the good ones to be tried, the bad ones each refused in its place.
+//! Beats as they cross the component boundary, packed column by column. Valid beats are tried; invalid ones are refused one by
+//! one.
 
 use rollcall_core::heartbeat::{Beat, BeatDetails, Beats};
 use rollcall_core::{DeviceId, Error, Id, Ids, Invalid, Unfit, UserId};
 
 use crate::capabilities::bounded;
 
-/// Items that were refused, by rising place.
+/// Items that were refused, by rising index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Refused(Vec<(usize, Error)>);
 
 impl Refused {
-    /// The answers to the others, with these among them in their places.
+    /// Inserts the errors of these items into the answers to the others, in the order asked.
     pub fn among<T>(self, mut answers: Vec<Result<T, Error>>) -> Vec<Result<T, Error>> {
         for (place, error) in self.0 {
             answers.insert(place.min(answers.len()), Err(error));
@@ -19,11 +20,11 @@ impl Refused {
     }
 }
 
-/// A text and the lengths into which it is to be cut.
+/// A text and the lengths of the ids in it.
 pub type Packed = (String, Vec<u8>);
 
-/// The beats that can be tried, and those that cannot. An error: the columns make no batch at all.
-pub fn beats(users: Packed, devices: Packed, details: Vec<BeatDetails>) -> Result<(Beats, Refused), Error> {
+/// The valid beats, and the refused ones. An error if the columns do not form a batch.
+pub fn unpack(users: Packed, devices: Packed, details: Vec<BeatDetails>) -> Result<(Beats, Refused), Error> {
     bounded(&details)?;
     match (Ids::parse(users.0, users.1), Ids::parse(devices.0, devices.1)) {
         (Ok(users), Ok(devices)) if users.len() == details.len() && devices.len() == details.len() => {
@@ -33,7 +34,7 @@ pub fn beats(users: Packed, devices: Packed, details: Vec<BeatDetails>) -> Resul
     }
 }
 
-/// The same, looking at each: something among them is unfit.
+/// The same, one by one, because at least one beat is invalid.
 fn one_by_one(users: &[&str], devices: &[&str], details: &[BeatDetails]) -> Result<(Beats, Refused), Error> {
     if users.len() != details.len() || devices.len() != details.len() {
         return Err(Invalid::new("beats", "has columns of different lengths").into());
@@ -69,10 +70,10 @@ mod tests {
     }
 
     #[test]
-    fn bad_beats_are_refused_alone_and_in_their_places() -> Result<(), Error> {
+    fn invalid_beats_are_refused_one_by_one() -> Result<(), Error> {
         let users = ["", "bob", "eve", "a\nb", "é"];
         let devices = ["web", "web", "", "web", "名"];
-        let (good, refused) = beats(packed(&users), packed(&devices), vec![DETAILS; 5])?;
+        let (good, refused) = unpack(packed(&users), packed(&devices), vec![DETAILS; 5])?;
         assert_eq!(good.users.iter().collect::<Vec<_>>(), ["bob", "é"]);
         assert_eq!(good.devices.iter().collect::<Vec<_>>(), ["web", "名"]);
         let invalid = |field: &str, rule: &str| Err(Error::from(Invalid::new(field, rule)));
@@ -88,16 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn good_beats_are_taken_as_they_are() -> Result<(), Error> {
-        let (good, refused) = beats(packed(&["bob", "eve"]), packed(&["a", "b"]), vec![DETAILS; 2])?;
+    fn valid_beats_are_all_taken() -> Result<(), Error> {
+        let (good, refused) = unpack(packed(&["bob", "eve"]), packed(&["a", "b"]), vec![DETAILS; 2])?;
         assert_eq!((good.users.len(), good.devices.len(), good.details.len()), (2, 2, 2));
         assert_eq!(refused, Refused::default());
         Ok(())
     }
 
     #[test]
-    fn columns_that_make_no_batch_are_refused_whole() {
-        let refusal = |users: Packed, devices: Packed, details| beats(users, devices, vec![DETAILS; details]).err();
+    fn mismatched_columns_are_refused() {
+        let refusal = |users: Packed, devices: Packed, details| unpack(users, devices, vec![DETAILS; details]).err();
         let uneven = Some(Invalid::new("beats", "has columns of different lengths").into());
         assert_eq!(refusal(packed(&["bob"]), packed(&["a"]), 2), uneven);
         assert_eq!(refusal(packed(&["bob", "eve"]), packed(&["a", ""]), 1), uneven);
@@ -106,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn bad_beats_count_towards_the_bound() {
+    fn invalid_beats_count_towards_the_limit() {
         let users = vec![""; MAX_BATCH + 1];
         let devices = vec!["web"; MAX_BATCH + 1];
-        let refusal = beats(packed(&users), packed(&devices), vec![DETAILS; MAX_BATCH + 1]).err();
+        let refusal = unpack(packed(&users), packed(&devices), vec![DETAILS; MAX_BATCH + 1]).err();
         assert_eq!(refusal, Some(Error::TooMany(MAX_BATCH as u32)));
     }
 }
