@@ -1,4 +1,4 @@
-//! The places where the functions are deployed: our host, Spin, `wasmtime serve` and another host of WASI, each on a Redis.
+//! Deployments of the functions: in our host, on Spin, under `wasmtime serve` and in an in-process WASI host, each on a Redis.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use tempfile::TempDir;
 use crate::wasi::{Paths, Wasi};
 use crate::{Client, Host, Stream, TokenIssuer, root};
 
-/// The components are compiled when a program starts that has none of its own compiled ahead.
+/// Other hosts compile the components when they start.
 const START: Duration = Duration::from_secs(120);
 
-/// A child of a process that was told to end is given so long.
+/// Deadline for a child process to end after SIGTERM.
 const END: Duration = Duration::from_secs(10);
 
-/// Runs a program again whenever it ends, until it is told to end itself.
+/// Restarts a program whenever it ends, until SIGTERM.
 const SUPERVISOR: &str = r#"
 trap 'kill "$child"; wait "$child"; exit' TERM
 while :; do "$@" & child=$!; wait "$child"; sleep 0.5; done
 "#;
 
-/// Which paths each function answers for.
+/// The path prefixes that each function serves.
 const PATHS: &Paths = &[
     ("heartbeat", &["/v1/heartbeat", "/v1/leave", "/v1/status"]),
     ("query", &["/v1/presence", "/presence/batch", "/healthz", "/readyz", "/openapi.json"]),
@@ -33,28 +33,28 @@ const PATHS: &Paths = &[
     ("offline-sweep", &["/v1/sweep"]),
 ];
 
-/// How the service is set up, wherever it is.
+/// Settings of the service, for any deployment.
 #[derive(Default)]
 pub struct Settings {
-    /// Settings by the names that the manifests have for them: `interval_ms`.
+    /// Settings by their names in the manifests: `interval_ms`.
     pub settings: Vec<(&'static str, String)>,
-    /// Whoever signs tokens; none: everybody is believed.
+    /// Issues tokens; none: requests need no token.
     pub issuer: Option<TokenIssuer>,
 }
 
 impl Settings {
-    /// Beats every second. A beat lasts for three, because what is asked of a busy machine in between takes its time.
+    /// Beats every second. A beat lasts for three, because requests in between take time on a busy machine.
     pub fn brisk() -> Self {
         let settings = [("interval_ms", 1000), ("tolerance_ms", 2000), ("evict_after_ms", 200)];
         Self { settings: settings.map(|(name, value)| (name, value.to_string())).to_vec(), issuer: None }
     }
 
-    /// The same, where only tokens are believed.
+    /// The same, with tokens required.
     pub fn with_tokens(self) -> Self {
         Self { issuer: Some(TokenIssuer::default()), ..self }
     }
 
-    /// All settings that a component reads, with those of access.
+    /// All settings that a component reads, including access.
     fn all(&self) -> Vec<(&'static str, String)> {
         let access = match &self.issuer {
             Some(issuer) => ("token_key", issuer.secret()),
@@ -63,7 +63,7 @@ impl Settings {
         self.settings.iter().cloned().chain([access]).collect()
     }
 
-    /// The same as variables of an environment, for components that connect to this Redis.
+    /// The same as environment variables, for components that connect to this Redis.
     fn variables(&self, redis: &str) -> Vec<(String, String)> {
         let all = self.all().into_iter().chain([("redis_url", redis.to_owned())]);
         all.map(|(name, value)| (format!("ROLLCALL_{}", name.to_uppercase()), value)).collect()
@@ -72,20 +72,20 @@ impl Settings {
 
 /// A running service.
 pub struct Deployment {
-    /// What it is called when something is wrong with it.
+    /// Its name in assertion texts.
     pub name: &'static str,
-    /// Whether it notices by itself that somebody is gone; else somebody has to sweep.
-    pub notices: bool,
+    /// Whether it settles due users by itself; otherwise a test has to sweep.
+    pub settles: bool,
     setup: Settings,
-    /// Where each path is answered, by its beginning.
+    /// Base URLs by path prefix.
     routes: Vec<(&'static str, String)>,
-    /// What runs for as long as this value is there.
+    /// Keeps the host running.
     _host: Option<Host>,
     _programs: Vec<Program>,
     wasi: Option<Wasi>,
 }
 
-/// A program that ends with this value, with the processes that it started.
+/// A program that ends when this is dropped, with its child processes.
 struct Program {
     process: Process,
     port: u16,
@@ -105,7 +105,7 @@ impl Deployment {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let host = Host::start(&arguments);
         let routes = vec![("/", host.base().to_owned())];
-        Self { name: "our host", notices: true, setup, routes, _host: Some(host), _programs: Vec::new(), wasi: None }
+        Self { name: "our host", settles: true, setup, routes, _host: Some(host), _programs: Vec::new(), wasi: None }
     }
 
     /// `spin up`, with the manifest as it is shipped.
@@ -113,7 +113,7 @@ impl Deployment {
         Self::spin_by(Command::new("spin"), &root().join("spin.toml"), redis_port, setup)
     }
 
-    /// The same on Spin's own connection to Redis, by the changes that the manifest asks for.
+    /// The same on Spin's own connection to Redis, with the edits that the manifest describes.
     pub fn spin_that_connects(redis_port: u16, setup: Settings) -> Self {
         let shipped = std::fs::read_to_string(root().join("spin.toml")).expect("a manifest");
         let dist = root().join("dist");
@@ -124,11 +124,11 @@ impl Deployment {
         let folder = tempfile::Builder::new().prefix("rollcall-spin-").tempdir().expect("a folder");
         let path = folder.path().join("spin.toml");
         std::fs::write(&path, manifest).expect("a manifest");
-        let place = Self::spin_by(Command::new("spin"), &path, redis_port, setup);
-        Self { name: "Spin, on its own connection", ..place }
+        let deployment = Self::spin_by(Command::new("spin"), &path, redis_port, setup);
+        Self { name: "Spin, on its own connection", ..deployment }
     }
 
-    /// The same, started again whenever it ends.
+    /// The same, restarted whenever it ends.
     pub fn supervised_spin(redis_port: u16, setup: Settings) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SUPERVISOR, "supervisor", "spin"]);
@@ -141,7 +141,7 @@ impl Deployment {
         command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
-        Self { name: "Spin", notices: true, setup, routes, _host: None, _programs: vec![program], wasi: None }
+        Self { name: "Spin", settles: true, setup, routes, _host: None, _programs: vec![program], wasi: None }
     }
 
     /// `wasmtime serve`, one for each function.
@@ -160,25 +160,25 @@ impl Deployment {
             routes.extend(paths.iter().map(|path| (*path, program.base())));
             programs.push(program);
         }
-        Self { name: "wasmtime serve", notices: false, setup, routes, _host: None, _programs: programs, wasi: None }
+        Self { name: "wasmtime serve", settles: false, setup, routes, _host: None, _programs: programs, wasi: None }
     }
 
-    /// A host of WASI in this process, which tells what went wrong inside.
+    /// A WASI host in this process, which also reports failures inside.
     pub fn wasi(redis: &str, setup: Settings) -> Self {
         let wasi = Wasi::start(PATHS, setup.variables(redis));
         let routes = vec![("/", wasi.base())];
-        Self { name: "WASI", notices: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
+        Self { name: "WASI", settles: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
     }
 
-    /// A component that asks Redis for one key, on Spin.
-    pub fn yardstick(redis_port: u16, component: &Path) -> Self {
-        let folder = tempfile::Builder::new().prefix("rollcall-yardstick-").tempdir().expect("a folder");
+    /// The baseline component on Spin: it asks Redis for one key.
+    pub fn baseline(redis_port: u16, component: &Path) -> Self {
+        let folder = tempfile::Builder::new().prefix("rollcall-baseline-").tempdir().expect("a folder");
         let manifest = folder.path().join("spin.toml");
         let url = format!("redis://127.0.0.1:{redis_port}");
         let text = format!(
-            "spin_manifest_version = 2\n[application]\nname = \"yardstick\"\n[[trigger.http]]\nroute = \"/...\"\n\
-             component = \"yardstick\"\n[component.yardstick]\nsource = {component:?}\n\
-             allowed_outbound_hosts = [{url:?}]\n[component.yardstick.variables]\nredis_url = {url:?}\n"
+            "spin_manifest_version = 2\n[application]\nname = \"baseline\"\n[[trigger.http]]\nroute = \"/...\"\n\
+             component = \"baseline\"\n[component.baseline]\nsource = {component:?}\n\
+             allowed_outbound_hosts = [{url:?}]\n[component.baseline.variables]\nredis_url = {url:?}\n"
         );
         std::fs::write(&manifest, text).expect("a manifest");
         let mut command = Command::new("spin");
@@ -188,7 +188,7 @@ impl Deployment {
         let setup = Settings::default();
         Self {
             name: "one GET on Spin",
-            notices: false,
+            settles: false,
             setup,
             routes,
             _host: None,
@@ -197,33 +197,33 @@ impl Deployment {
         }
     }
 
-    /// Instances that ended in an error and requests that were not answered, where a place can tell.
+    /// Failed instances and unanswered requests, where the deployment reports them.
     pub fn failures(&self) -> Vec<String> {
         self.wasi.as_ref().map(Wasi::failures).unwrap_or_default()
     }
 
-    /// Whether there is a Spin on this machine.
+    /// Whether Spin is installed.
     pub fn has_spin() -> bool {
         runs("spin")
     }
 
-    /// Whether there is a `wasmtime` on this machine.
+    /// Whether `wasmtime` is built or installed.
     pub fn has_wasmtime() -> bool {
         runs(wasmtime())
     }
 
-    /// Who answers for a path, as host and port.
+    /// The address that serves a path, as host and port.
     pub fn address(&self, path: &str) -> &str {
-        let base = crate::client::base_of(&self.routes, path).expect("somebody answers for it");
+        let base = crate::client::base_of(&self.routes, path).expect("a route");
         base.trim_start_matches("http://")
     }
 
-    /// A client asking as this person, with a token if one is needed.
+    /// A client asking as this user, with a token if one is needed.
     pub fn client(&self, user: &str) -> Client {
         self.client_with(user, &[])
     }
 
-    /// A client that may do all that these scopes allow.
+    /// The same with these scopes.
     pub fn client_with(&self, user: &str, scopes: &[&str]) -> Client {
         match &self.setup.issuer {
             Some(issuer) => Client::with_token("", &issuer.token(user, scopes)).routed(&self.routes),
@@ -231,17 +231,17 @@ impl Deployment {
         }
     }
 
-    /// A client that names itself by word, whether that is believed or not.
+    /// A client that names its user in a header, without a token.
     pub fn named(&self, user: &str) -> Client {
         Client::named("", user).routed(&self.routes)
     }
 
-    /// Subscribes as this person: `users=bob,carol`.
+    /// Subscribes as this user, with a query such as `users=bob,carol`.
     pub fn subscribe(&self, user: &str, query: &str) -> Stream {
         self.subscribe_from(user, query, None)
     }
 
-    /// The same, from where an earlier stream was left.
+    /// The same, resuming from an event id.
     pub fn subscribe_from(&self, user: &str, query: &str, last_id: Option<&str>) -> Stream {
         let path = format!("/v1/subscribe?{query}");
         let token = self.setup.issuer.as_ref().map(|issuer| format!("Bearer {}", issuer.token(user, &[])));
@@ -258,10 +258,10 @@ impl Deployment {
 impl Program {
     /// Starts it on a free port, and waits until it listens there.
     fn start(mut command: Command, on: impl FnOnce(&mut Command, u16, &Path)) -> Self {
-        let folder = tempfile::Builder::new().prefix("rollcall-place-").tempdir().expect("a folder");
+        let folder = tempfile::Builder::new().prefix("rollcall-deployment-").tempdir().expect("a folder");
         let port = free_port().expect("a free port");
         on(&mut command, port, folder.path());
-        // As services run: with it, wasmtime walks the stack whenever it puts a fiber away, and measures itself.
+        // As in production: with it, wasmtime walks the stack whenever it suspends a fiber.
         command.env_remove("RUST_BACKTRACE");
         let process = Process::start(&mut command, &folder.path().join("program.log")).expect("the program starts");
         let mut program = Self { process, port, _folder: folder };
@@ -284,25 +284,25 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Spin's triggers are processes of their own, which only Spin itself can end.
+        // Spin's triggers are child processes, which only Spin itself can end.
         if self.process.signal("TERM").is_ok() {
             let _ = wait_until("a program to end", END, || Ok(!self.listens()));
         }
     }
 }
 
-/// Where Spin listens, and where it keeps what it writes.
+/// The address and the state directory of Spin.
 fn on_spin(command: &mut Command, port: u16, folder: &Path) {
     command.args(["--listen", &format!("127.0.0.1:{port}"), "--state-dir"]).arg(folder);
 }
 
-/// The program, as `cargo xtask test --wasmtime` has built it, or else one on the `PATH`.
+/// The program that `cargo xtask test --wasmtime` built, or else one on the `PATH`.
 fn wasmtime() -> PathBuf {
     let built = crate::binary().with_file_name("wasmtime");
     if built.exists() { built } else { PathBuf::from("wasmtime") }
 }
 
-/// Whether a program is there and says which it is.
+/// Whether a program runs.
 fn runs(program: impl AsRef<OsStr>) -> bool {
     let mut command = Command::new(program);
     command.arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -112,7 +112,7 @@ pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
 
 /// Builds the component that the functions are measured against.
 pub(crate) fn baselines(workspace: &Workspace) -> Result<()> {
-    components(workspace, &workspace.baselines(), &workspace.components.join("yardsticks"), WASI_TARGET).map(drop)
+    components(workspace, &workspace.baselines(), &workspace.components.join("baselines"), WASI_TARGET).map(drop)
 }
 
 /// Builds components that the binary does not embed into a folder of their own.

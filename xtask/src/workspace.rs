@@ -37,7 +37,7 @@ const GUESTS: &str = "tests/guests";
 const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 
 /// What the functions are measured against, on Spin.
-const BASELINE: &str = "tests/yardstick";
+const BASELINE: &str = "tests/baseline";
 
 /// The features of `wit-bindgen` by which a component goes on after it has answered, and one of its calls wakes another.
 const SPAWNING: [&str; 2] = ["async-spawn", "inter-task-wakeup"];

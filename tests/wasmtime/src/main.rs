@@ -1,6 +1,6 @@
-//! `wasmtime serve`, for the tests: a host that is not ours, which runs what is in `dist/wasi`.
+//! `wasmtime serve` for the tests: another host, which runs the files in `dist/wasi`.
 //!
-//! It is wasmtime's own command line, compiled here and not installed, because most of what is below it is there already.
+//! It is wasmtime's own command line, compiled here instead of installed, because most of its dependencies are compiled anyway.
 
 use clap::Parser;
 use wasmtime_cli::commands::ServeCommand;

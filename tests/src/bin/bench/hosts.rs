@@ -1,4 +1,4 @@
-//! The same functions in our host, on Spin and under `wasmtime serve`: one Redis, one client, in turns.
+//! The same functions in our host, on Spin and under `wasmtime serve`: one Redis, one client, in turn.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const ASKED: u64 = 50;
 /// How many connections make a full load.
 const CONNECTIONS: usize = 32;
 
-/// How many slices each place gets, in turn; the first does not count.
+/// How many slices each deployment gets, in turn; the first does not count.
 const SLICES: usize = 31;
 
 /// How long a slice is.
@@ -34,10 +34,10 @@ const CHANGES: usize = 100;
 /// How often each is started for the first answer.
 const STARTS: usize = 3;
 
-/// Starts a place on a Redis, if it can be had.
+/// Starts a deployment on a Redis, if it can be had.
 type Start = fn(&Redis) -> Option<Deployment>;
 
-/// A place to be measured.
+/// A deployment to be measured.
 struct Contender {
     name: &'static str,
     address: String,
@@ -49,55 +49,55 @@ struct Contender {
 pub(crate) fn beats() -> Result<Section> {
     let server = redis()?;
     let requests: Requests = (0..PEOPLE).map(users::heartbeat).collect();
-    let places = places(&server);
-    let mut contenders = contenders(&places, "/v1/heartbeat", &requests);
-    let yardstick = has_spin().then(|| Deployment::yardstick(server.port(), &component("yardsticks/yardstick")));
-    contenders.extend(yardstick.as_ref().map(|place| contender(place, "/", &requests)));
+    let deployments = deployments(&server);
+    let mut contenders = contenders(&deployments, "/v1/heartbeat", &requests);
+    let baseline = has_spin().then(|| Deployment::baseline(server.port(), &component("baselines/baseline")));
+    contenders.extend(baseline.as_ref().map(|deployment| contender(deployment, "/", &requests)));
     take_turns(&mut contenders)?;
     let mut section = table("hosts-beats: single heartbeats, one Redis");
     report(&mut section, &contenders, Goal::AtLeast(4.0));
-    if let [spin, yardstick] = ["Spin", "one GET on Spin"].map(|name| contenders.iter().find(|one| one.name == name))
-        && let (Some(spin), Some(yardstick)) = (spin, yardstick)
+    if let [spin, baseline] = ["Spin", "one GET on Spin"].map(|name| contenders.iter().find(|one| one.name == name))
+        && let (Some(spin), Some(baseline)) = (spin, baseline)
     {
-        let (median, range) = ratio(against(spin, yardstick));
+        let (median, range) = ratio(against(spin, baseline));
         let cells = ["a beat on Spin / one GET on Spin".to_owned(), median.clone(), range];
         let blank = [String::new(), String::new(), String::new()];
-        section.row(cells.into_iter().chain(blank), Goal::AtLeast(0.7), against(spin, yardstick).median);
+        section.row(cells.into_iter().chain(blank), Goal::AtLeast(0.7), against(spin, baseline).median);
     }
     note(&mut section);
     Ok(section)
 }
 
-/// Measures questions about fifty people.
+/// Measures queries for fifty users.
 pub(crate) fn queries() -> Result<Section> {
     let server = redis()?;
-    let places = places(&server);
+    let deployments = deployments(&server);
     let beats: Requests = (0..PEOPLE).map(users::heartbeat).collect();
-    for place in places.iter().take(1) {
-        load(place.address("/v1/heartbeat"), &beats, 8, Duration::from_secs(2))?;
+    for deployment in deployments.iter().take(1) {
+        load(deployment.address("/v1/heartbeat"), &beats, 8, Duration::from_secs(2))?;
     }
     let mut random = users::Random::new(7);
     let requests: Requests = (0..200)
         .map(|_| users::presences((0..ASKED).map(|_| random.below(PEOPLE)).collect::<Vec<_>>().into_iter()))
         .collect();
-    let mut contenders = contenders(&places, "/v1/presence", &requests);
+    let mut contenders = contenders(&deployments, "/v1/presence", &requests);
     take_turns(&mut contenders)?;
-    let mut section = table("hosts-queries: 50 people at once, one Redis");
+    let mut section = table("hosts-queries: 50 users per query, one Redis");
     report(&mut section, &contenders, Goal::None);
     note(&mut section);
     Ok(section)
 }
 
-/// Measures how long it takes from a change to whoever watches, both at the same place.
+/// Measures the time from a change to its event at a watcher of the same host.
 pub(crate) fn push() -> Result<Section> {
     let server = redis()?;
     let columns = ["where", "p50 ms", "p99 ms", "max ms"];
     let mut section = Section::new("hosts-push: from a change sent to its event at a watcher", &columns);
-    for (index, place) in places(&server).into_iter().enumerate() {
-        // What one chose lasts: so somebody else at each place.
+    for (index, deployment) in deployments(&server).into_iter().enumerate() {
+        // A choice stays: so another user for each deployment.
         let name = format!("push-{index}");
-        let bob = place.client(&name);
-        let mut alice = place.subscribe("push-alice", &format!("users={name}&watch_only=true"));
+        let bob = deployment.client(&name);
+        let mut alice = deployment.subscribe("push-alice", &format!("users={name}&watch_only=true"));
         alice.snapshot();
         bob.beat("web");
         alice.presence(&name, "online");
@@ -110,14 +110,14 @@ pub(crate) fn push() -> Result<Section> {
         }
         taken_ms.sort_unstable_by(f64::total_cmp);
         let figure = |share| number(quantile(&taken_ms, share));
-        section.row([place.name.to_owned(), figure(0.5), figure(0.99), figure(1.0)], Goal::None, 0.0);
+        section.row([deployment.name.to_owned(), figure(0.5), figure(0.99), figure(1.0)], Goal::None, 0.0);
     }
     section
-        .note(&format!("{CHANGES} changes of one person's choice, one after the other, on an otherwise idle service."));
+        .note(&format!("{CHANGES} changes of one user's choice, one after the other, on an otherwise idle service."));
     Ok(section)
 }
 
-/// Measures how long each takes from its start to its first answer, and says how large every file is.
+/// Measures the time from start to first answer, and lists file sizes.
 pub(crate) fn starts() -> Result<Section> {
     let server = redis()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -128,9 +128,9 @@ pub(crate) fn starts() -> Result<Section> {
         let mut taken_ms = Vec::new();
         for _ in 0..STARTS {
             let began = Instant::now();
-            let Some(place) = start(&server) else { break };
+            let Some(deployment) = start(&server) else { break };
             runtime.block_on(async {
-                Connection::open(place.address("/v1/heartbeat")).await?.ask(&users::heartbeat(1)).await?;
+                Connection::open(deployment.address("/v1/heartbeat")).await?.ask(&users::heartbeat(1)).await?;
                 anyhow::Ok(())
             })?;
             taken_ms.push(began.elapsed().as_secs_f64() * 1000.0);
@@ -148,8 +148,8 @@ pub(crate) fn starts() -> Result<Section> {
         }
     }
     section.note(&format!(
-        "The median of {STARTS} starts, with all functions: our host has them compiled ahead, Spin compiles seven files of about \
-         two megabytes and `wasmtime serve` is six processes that compile one each, one after the other."
+        "The median of {STARTS} starts, with all functions: our host embeds them precompiled, Spin compiles seven files of about \
+         two megabytes, and `wasmtime serve` is six processes that compile one each, one after the other."
     ));
     Ok(section)
 }
@@ -175,21 +175,21 @@ fn wasmtime(server: &Redis) -> Option<Deployment> {
     Deployment::has_wasmtime().then(|| Deployment::wasmtime(&server.url(), Settings::default()))
 }
 
-/// All that are there.
-fn places(server: &Redis) -> Vec<Deployment> {
+/// All available deployments.
+fn deployments(server: &Redis) -> Vec<Deployment> {
     [host, spin, wasmtime].into_iter().filter_map(|start| start(server)).collect()
 }
 
-fn contenders(places: &[Deployment], path: &str, requests: &Requests) -> Vec<Contender> {
-    places.iter().map(|place| contender(place, path, requests)).collect()
+fn contenders(deployments: &[Deployment], path: &str, requests: &Requests) -> Vec<Contender> {
+    deployments.iter().map(|deployment| contender(deployment, path, requests)).collect()
 }
 
-fn contender(place: &Deployment, path: &str, requests: &Requests) -> Contender {
-    let (address, requests) = (place.address(path).to_owned(), requests.clone());
-    Contender { name: place.name, address, requests, seen: Vec::new() }
+fn contender(deployment: &Deployment, path: &str, requests: &Requests) -> Contender {
+    let (address, requests) = (deployment.address(path).to_owned(), requests.clone());
+    Contender { name: deployment.name, address, requests, seen: Vec::new() }
 }
 
-/// Slice by slice, each in turn. The first round warms up.
+/// Slice by slice, each in turn. The first round is warm-up.
 fn take_turns(contenders: &mut [Contender]) -> Result<()> {
     for round in 0..SLICES {
         for contender in contenders.iter_mut() {
@@ -231,7 +231,7 @@ fn report(section: &mut Section, contenders: &[Contender], goal: Goal) {
     }
 }
 
-/// How many times as many requests one answered as the other, slice by slice.
+/// The ratio of requests per second, slice by slice.
 fn against(ours: &Contender, theirs: &Contender) -> Spread {
     let mut comparison = Comparison::default();
     ours.seen.iter().zip(&theirs.seen).for_each(|(one, other)| comparison.push(one.per_second, other.per_second));
@@ -240,13 +240,13 @@ fn against(ours: &Contender, theirs: &Contender) -> Spread {
 
 fn note(section: &mut Section) {
     let mut text = format!(
-        "{CONNECTIONS} connections, keep-alive, {} people, the client and Redis on the same cores. Each as it starts by default.",
+        "{CONNECTIONS} connections, keep-alive, {} users, the client and Redis on the same cores. Each with default settings.",
         number(PEOPLE as f64)
     );
     for (name, is_there) in [("Spin", has_spin()), ("`wasmtime serve`", Deployment::has_wasmtime())] {
         if !is_there {
             // Writing to a string cannot fail.
-            let _ = write!(text, " {name} was not there, and was not measured.");
+            let _ = write!(text, " {name} was not installed, and not measured.");
         }
     }
     section.note(&text);

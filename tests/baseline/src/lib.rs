@@ -1,4 +1,4 @@
-//! What a request costs on Spin in any case: a component that keeps its connection and asks Redis for one key.
+//! The minimal cost of a request on Spin: a component that keeps its connection and asks Redis for one key.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use spin_sdk::http_service;
 use spin_sdk::redis::Connection;
 
 thread_local! {
-    static KEPT: RefCell<Option<Rc<Connection>>> = const { RefCell::new(None) };
+    static CONNECTION: RefCell<Option<Rc<Connection>>> = const { RefCell::new(None) };
 }
 
 #[http_service]
@@ -21,16 +21,16 @@ async fn get(_: Request) -> impl IntoResponse {
 }
 
 async fn ask() -> Result<String, String> {
-    let value = connection().await?.get("yardstick").await.map_err(|error| error.to_string())?;
+    let value = connection().await?.get("baseline").await.map_err(|error| error.to_string())?;
     Ok(format!("{} bytes", value.unwrap_or_default().len()))
 }
 
 async fn connection() -> Result<Rc<Connection>, String> {
-    if let Some(kept) = KEPT.with_borrow(Clone::clone) {
+    if let Some(kept) = CONNECTION.with_borrow(Clone::clone) {
         return Ok(kept);
     }
     let url = spin_sdk::variables::get("redis_url").await.map_err(|error| error.to_string())?;
     let connection = Rc::new(Connection::open(url).await.map_err(|error| error.to_string())?);
-    KEPT.set(Some(Rc::clone(&connection)));
+    CONNECTION.set(Some(Rc::clone(&connection)));
     Ok(connection)
 }
