@@ -1,7 +1,7 @@
-//! The baseline of `http`: the host's HTTP stack with nothing behind it. The same hyper with the same settings, as many
-//! workers, the same way of handing connections to them; the handler answers 200 without looking.
+//! The baseline of `http`: the host's HTTP stack with an empty handler. The same hyper settings, as many workers, connections
+//! handed to them in the same way; the handler answers 200 without reading the request.
 //!
-//! It is a hidden mode of this program, so that it runs as a process of its own, as the host does.
+//! It is a hidden mode of this program, so that it runs in its own process like the host.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
@@ -19,19 +19,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-/// What makes this program the empty server.
+/// The flag that runs this program as the empty server.
 pub(crate) const FLAG: &str = "--empty-server";
 
 /// As in the host: it costs a timer per request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// A running empty server. Killed when dropped.
-pub(crate) struct Empty {
+pub(crate) struct EmptyServer {
     child: Child,
     address: String,
 }
 
-impl Empty {
+impl EmptyServer {
     pub(crate) fn start() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(FLAG)
@@ -53,7 +53,7 @@ impl Empty {
     }
 }
 
-impl Drop for Empty {
+impl Drop for EmptyServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

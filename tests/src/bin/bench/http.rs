@@ -1,5 +1,5 @@
-//! What a heartbeat costs over HTTP: single beats to the host against the same requests to an empty handler on the same
-//! HTTP stack, sent by the same client.
+//! The cost of a heartbeat over HTTP: single beats to the host, compared with the same requests to an empty handler on the same
+//! HTTP stack.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rollcall_tests::Host;
 
-use crate::empty_server::Empty;
+use crate::empty_server::EmptyServer;
 use crate::load::{Requests, Seen, load};
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number, ratio};
 use crate::sample::Comparison;
 use crate::users;
 
-/// How many people beat.
+/// Users.
 const PEOPLE: u64 = 10_000;
 
-/// How many connections make a full load.
+/// Connections at full load.
 const CONNECTIONS: usize = 64;
 
-/// How many slices each server gets, in turn.
+/// Slices of each server, in turn.
 const SLICES: usize = 20;
 
-/// How long a slice is at full load.
+/// Length of a slice at full load.
 const SLICE: Duration = Duration::from_millis(500);
 
-/// How long a slice is on one connection.
+/// Length of a slice on one connection.
 const QUIET_SLICE: Duration = Duration::from_millis(200);
 
-/// A server to be measured: where it is, and its process.
+/// A measured server: its address and process.
 pub(crate) trait Server {
     fn address(&self) -> &str;
     fn pid(&self) -> u32;
@@ -44,7 +44,7 @@ impl Server for Host {
     }
 }
 
-impl Server for Empty {
+impl Server for EmptyServer {
     fn address(&self) -> &str {
         self.address()
     }
@@ -53,14 +53,14 @@ impl Server for Empty {
     }
 }
 
-/// Two servers, and what is sent to both.
-pub(crate) struct Rivals<Ours, Theirs> {
+/// Both servers, and the requests.
+pub(crate) struct Servers<Ours, Theirs> {
     ours: Ours,
     theirs: Theirs,
     requests: Requests,
 }
 
-/// What was compared at one number of connections.
+/// The comparisons at one number of connections.
 #[derive(Default)]
 pub(crate) struct Duels {
     per_second: Comparison,
@@ -72,12 +72,12 @@ pub(crate) struct Duels {
 /// Measures at full load and on one connection.
 pub(crate) fn run() -> Result<Section> {
     let requests = (0..PEOPLE).map(users::heartbeat).collect();
-    let rivals = Rivals::of(Host::start_in(Path::new("none"), &[]), Empty::start()?, requests);
-    rivals.compare(CONNECTIONS, SLICE, 2)?;
-    let before = Counted::read(&rivals.ours)?;
-    let busy = rivals.compare(CONNECTIONS, SLICE, SLICES)?;
-    let gathered = Counted::read(&rivals.ours)?.per_call(&before);
-    let quiet = rivals.compare(1, QUIET_SLICE, SLICES)?;
+    let servers = Servers::of(Host::start_in(Path::new("none"), &[]), EmptyServer::start()?, requests);
+    servers.compare(CONNECTIONS, SLICE, 2)?;
+    let before = Counted::read(&servers.ours)?;
+    let busy = servers.compare(CONNECTIONS, SLICE, SLICES)?;
+    let gathered = Counted::read(&servers.ours)?.per_call(&before);
+    let quiet = servers.compare(1, QUIET_SLICE, SLICES)?;
 
     let mut section = Section::new(
         "http: single heartbeats against an empty handler",
@@ -88,11 +88,11 @@ pub(crate) fn run() -> Result<Section> {
         comparisons.report(&mut section, connections, goal);
     }
     section.note(&format!(
-        "Both servers are processes of their own with one worker per core, and the client shares their cores. All cores \
-         are busy, so the ratio of requests/s has the client's cost on both sides and flatters the slower server; the \
-         ratio per second of server CPU has not, and is the stricter verdict. Keep-alive, {} people, embedded store, \
-         nothing on disk. At {CONNECTIONS} connections the host gathered {gathered:.1} beats into one call of the \
-         function. In a closed loop, latency at full load is connections by rate.",
+        "Both servers run in their own process with one worker per core; the client shares the cores. All cores are busy, so \
+         the ratio of requests/s includes the client's cost on both sides and flatters the slower server; the ratio per \
+         second of server CPU does not, and is the stricter one. Keep-alive, {} users, embedded store, nothing on disk. At \
+         {CONNECTIONS} connections the host batched {gathered:.1} beats into one function call. In a closed loop, latency \
+         at full load is connections divided by rate.",
         number(PEOPLE as f64),
     ));
     Ok(section)
@@ -120,7 +120,7 @@ impl Duels {
     }
 }
 
-impl<Ours: Server, Theirs: Server> Rivals<Ours, Theirs> {
+impl<Ours: Server, Theirs: Server> Servers<Ours, Theirs> {
     pub(crate) fn of(ours: Ours, theirs: Theirs, requests: Requests) -> Self {
         Self { ours, theirs, requests }
     }
@@ -138,7 +138,7 @@ impl<Ours: Server, Theirs: Server> Rivals<Ours, Theirs> {
         Ok(comparisons)
     }
 
-    /// What the client saw, and how many requests the server answered in a second of its processor time.
+    /// The client's result, and the requests answered per second of server CPU.
     fn slice(&self, address: &str, pid: u32, connections: usize, slice: Duration) -> Result<(Seen, f64)> {
         let before = cpu_us(pid)?;
         let seen = load(address, &self.requests, connections, slice)?;
@@ -146,7 +146,7 @@ impl<Ours: Server, Theirs: Server> Rivals<Ours, Theirs> {
     }
 }
 
-/// What the host counted so far.
+/// Counters of the host.
 struct Counted {
     beats: f64,
     calls: f64,
@@ -164,7 +164,7 @@ impl Counted {
     }
 }
 
-/// One number of the host's metrics.
+/// One of the host's metrics.
 pub(crate) fn metric(text: &str, name: &str) -> Result<f64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     Ok(value.with_context(|| format!("no metric {name}"))?.parse()?)

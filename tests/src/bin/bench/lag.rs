@@ -1,8 +1,7 @@
-//! How late an offline event is when very many are due: a million people beat once, evenly over ten seconds, and then
-//! never again.
+//! How late offline events are when very many are due: a million users beat once, evenly over ten seconds, and then never again.
 //!
-//! The lag is exact, and needs no clock of ours: what is published carries the store's time as its version, in
-//! microseconds, and when it should have been published is the last beat and `d + ε`, in the store's time too.
+//! The lag is exact and needs no clock of ours: a published record has the store's time in microseconds as its version, and its
+//! deadline is the last beat plus `d + ε`, in the store's time too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,28 +19,28 @@ use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
 use crate::users;
 
-/// How many people beat once.
+/// Users who beat once.
 const PEOPLE: u64 = 1_000_000;
 
-/// Over which time.
+/// The time over which they beat.
 const SPREAD: Duration = Duration::from_secs(10);
 
-/// Beats in one request.
+/// Beats per request.
 const BATCH: u64 = 1000;
 
-/// People asked for in one request: the most that the host takes.
+/// Users per query: the most that the host accepts.
 const ASKED: u64 = 500;
 
-/// Connections that beat and ask.
+/// Connections.
 const CONNECTIONS: u64 = 4;
 
-/// `d + ε` of the host that is measured, in milliseconds.
+/// `d + ε` of the host, in milliseconds.
 const ALIVE_FOR_MS: f64 = 30_000.0;
 
-/// After which time everybody is offline, or the host is broken.
+/// Deadline for all users to be offline.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Measures one great expiry.
+/// Measures one mass expiry.
 pub(crate) fn run() -> Result<Section> {
     let times = ["--interval", "20s", "--tolerance", "10s", "--evict-after", "10m"];
     let host = Host::start_in(Path::new("none"), &times);
@@ -57,7 +56,7 @@ pub(crate) fn run() -> Result<Section> {
     let mut lags_ms = runtime.block_on(read_lags(host.address()))?;
     lags_ms.sort_unstable_by(f64::total_cmp);
 
-    let mut section = Section::new("lag: a million people go offline within ten seconds", &["figure", "value"]);
+    let mut section = Section::new("lag: a million users go offline within ten seconds", &["figure", "value"]);
     for (name, share, goal) in [("p50", 0.5, Goal::None), ("p99", 0.99, Goal::AtMost(1000.0)), ("max", 1.0, Goal::None)]
     {
         let lag_ms = quantile(&lags_ms, share);
@@ -74,14 +73,14 @@ pub(crate) fn run() -> Result<Section> {
         section.row([name.to_owned(), number(value)], Goal::None, 0.0);
     }
     section.note(
-        "Every one of the million is read back: version (the store's time of publication) less the last beat and 30 s. \
-         Beats come 1000 in a request over 4 connections; the client shares the host's cores while they come and is idle \
+        "All of the million are read back. The lag is the version (the store's time of publication) minus the last beat and \
+         30 s. Beats arrive 1000 per request over 4 connections; the client shares the host's cores meanwhile and is idle \
          while they expire.",
     );
     Ok(section)
 }
 
-/// Everybody beats, at an even pace. Answers how long it took.
+/// All users beat, at an even pace. Returns how long it took.
 async fn beat_all(address: &str) -> Result<Duration> {
     let began = Instant::now();
     let address: Arc<str> = address.into();
@@ -118,7 +117,7 @@ fn wait_until_nobody_is_here(host: &Host) -> Result<()> {
     }
 }
 
-/// Everybody's lag in milliseconds.
+/// The lag of every user in milliseconds.
 async fn read_lags(address: &str) -> Result<Vec<f64>> {
     let mut open = Connection::open(address).await?;
     let mut lags_ms = Vec::with_capacity(PEOPLE as usize);

@@ -1,8 +1,8 @@
-//! A lean client: one thread, requests encoded beforehand, one read and one write each, and only as much parsing as it
-//! takes to find where an answer ends.
+//! A lean load generator: one thread, requests encoded beforehand, one read and one write each, and just enough parsing to find
+//! the end of a response.
 //!
-//! Closed loop: each connection has one request on its way and sends the next when the answer is there. So at full
-//! load, latency is the number of connections by the rate, and says little more; alone on an idle machine it says most.
+//! Closed loop: each connection has one request in flight. So at full load, latency is connections divided by rate; only on one
+//! connection does it say more.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 
 use crate::sample::quantile;
 
-/// Larger than any answer that is asked for here: a thousand outcomes of about a hundred bytes.
+/// Larger than any response here: a thousand outcomes of about a hundred bytes.
 const BUFFER_BYTES: usize = 512 * 1024;
 
-/// Requests of one kind, to be sent in turn.
+/// Requests of one kind, sent in turn.
 pub(crate) type Requests = Arc<[Vec<u8>]>;
 
-/// What a stretch of load saw.
+/// The result of one slice of load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) answers: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     pub(crate) p99_us: f64,
 }
 
-/// Asks a server for so long over so many connections.
+/// Loads a server for a while over several connections.
 pub(crate) fn load(address: &str, requests: &Requests, connections: usize, span: Duration) -> Result<Seen> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -80,7 +80,7 @@ async fn ask_in_turn(
     Ok(latencies_us)
 }
 
-/// One connection, kept alive.
+/// One keep-alive connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -93,7 +93,7 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Sends a request and waits for its answer, which must be 200. Returns the body.
+    /// Sends a request and waits for the response, which must be 200. Returns the body.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<&[u8]> {
         let mut left = request;
         while !left.is_empty() {
@@ -117,8 +117,7 @@ impl Connection {
     }
 }
 
-/// Where the body of an answer begins and ends, once the answer is there as a whole. Anything but a 200 of known length
-/// is an error.
+/// Where the body begins and ends, once the response is complete. Anything but a 200 with a length is an error.
 fn extent(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     const END: &[u8] = b"\r\n\r\n";
     const LENGTH: &[u8] = b"\r\ncontent-length: ";

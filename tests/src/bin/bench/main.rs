@@ -1,8 +1,8 @@
-//! `cargo xtask bench [names]`: measures what is promised in ratios, side by side in one run, and says how it went.
+//! `cargo xtask bench [names]`: measures the promised ratios, side by side in one run, and reports them.
 //!
-//! A name chooses a benchmark, or a chapter of them: `host`, `redis`, `gateway`, `policy` or `hosts`; none means all. A
-//! chapter's page in `docs/bench/` is written when all of it was measured, so that a part never replaces the whole. A
-//! wrong answer stops the run. Slowness never does: machines are shared and noisy, so this reports and does not judge.
+//! A name selects a benchmark, or a chapter: `host`, `redis`, `gateway`, `policy` or `hosts`; without names all run. A chapter's
+//! page in `docs/bench/` is written only if the whole chapter was measured. A wrong answer stops the run; slowness never does,
+//! because machines are shared and noisy.
 
 mod empty_server;
 mod functions;
@@ -25,7 +25,7 @@ use anyhow::{Result, bail};
 
 use report::{Machine, Section};
 
-/// A benchmark by its name.
+/// A name and its benchmark.
 type Benchmark = (&'static str, fn() -> Result<Section>);
 
 /// Every benchmark by its chapter, in the order of the reports.
@@ -90,11 +90,11 @@ fn main() -> Result<()> {
         .iter()
         .flat_map(|(chapter, benchmarks)| [*chapter].into_iter().chain(benchmarks.iter().map(|(name, _)| *name)))
         .collect();
-    if let Some(stranger) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("there is no benchmark `{stranger}` among {}", known.join(", "));
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("unknown benchmark `{unknown}`; there are {}", known.join(", "));
     }
     if cfg!(debug_assertions) {
-        eprintln!("this is a debug build: its figures mean nothing; use `cargo xtask bench`");
+        eprintln!("a debug build: the figures mean nothing; use `cargo xtask bench`");
     }
     let machine = Machine::look();
     let is_wanted = |wanted: &str| names.iter().any(|name| name == wanted);

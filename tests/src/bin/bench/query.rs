@@ -1,5 +1,5 @@
-//! What it costs to ask who is here: one person and two hundred, over HTTP, and in process through the component
-//! against linked natively.
+//! The cost of a presence query: for one user and two hundred, over HTTP, and in process through the component compared with
+//! native code.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -17,22 +17,22 @@ use crate::sample::Spread;
 use crate::users::{self, Random};
 use crate::wasm_and_native::{self, WasmAndNative, in_turn, on_a_worker};
 
-/// How many people are online.
+/// Users online.
 const PEOPLE: u64 = 10_000;
 
-/// How many are asked for at once.
+/// Users per query.
 const ASKED: [usize; 2] = [1, 200];
 
-/// Different requests, sent in turn.
+/// Distinct requests, sent in turn.
 const REQUESTS: usize = 256;
 
-/// How many connections make a full load.
+/// Connections at full load.
 const CONNECTIONS: usize = 64;
 
-/// How many slices each kind of request gets, in turn.
+/// Slices of each kind of request, in turn.
 const SLICES: usize = 5;
 
-/// How long a slice is over HTTP.
+/// Length of a slice over HTTP.
 const SLICE: Duration = Duration::from_millis(500);
 
 /// Measures over HTTP and in process.
@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<Section> {
     over_http(&mut section)?;
     in_process(&mut section)?;
     section.note(&format!(
-        "{} people online, asked for at random. Over HTTP: GET for one, POST for two hundred; queries/s at \
+        "{} users online, queried at random. Over HTTP: GET for one, POST for two hundred; queries/s at \
          {CONNECTIONS} connections, µs/query as the client sees it on one connection (p50), µs/person of the server's CPU \
          time at full load. The client shares the server's cores. In process: one call in flight.",
         number(PEOPLE as f64),
@@ -57,10 +57,10 @@ fn over_http(section: &mut Section) -> Result<()> {
     let everybody: Requests = (0..PEOPLE).step_by(500).map(|first| users::heartbeats(first..first + 500)).collect();
     load(host.address(), &everybody, 1, SLICE)?;
     let mut random = Random::new(PEOPLE);
-    let mut anybody = || random.below(PEOPLE);
+    let mut random_user = || random.below(PEOPLE);
     let one = |person| users::request("GET", &format!("/v1/presence/{}", users::name(person)), 0, "");
-    let gets: Requests = (0..REQUESTS).map(|_| one(anybody())).collect();
-    let posts: Requests = (0..REQUESTS).map(|_| users::presences((0..200).map(|_| anybody()))).collect();
+    let gets: Requests = (0..REQUESTS).map(|_| one(random_user())).collect();
+    let posts: Requests = (0..REQUESTS).map(|_| users::presences((0..200).map(|_| random_user()))).collect();
     let mut kinds = [(1, gets, Figures::default()), (200, posts, Figures::default())];
     for _ in 0..SLICES {
         for (_, requests, figures) in &mut kinds {
@@ -94,12 +94,12 @@ struct Figures {
 }
 
 fn in_process(section: &mut Section) -> Result<()> {
-    let comparisons = on_a_worker(PEOPLE, async |ground| {
+    let comparisons = on_a_worker(PEOPLE, async |functions| {
         let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
         let mut comparisons = Vec::new();
         for asked in ASKED {
-            let wasm = async || through_wasm(&ground, asked, || ours.below(PEOPLE)).await;
-            let native = async || natively(&ground, asked, || theirs.below(PEOPLE)).await;
+            let wasm = async || through_wasm(&functions, asked, || ours.below(PEOPLE)).await;
+            let native = async || natively(&functions, asked, || theirs.below(PEOPLE)).await;
             comparisons.push(in_turn(wasm, native).await?);
         }
         Ok(comparisons)
@@ -121,12 +121,12 @@ fn in_process(section: &mut Section) -> Result<()> {
 }
 
 /// Microseconds per query in one slice.
-async fn through_wasm(ground: &WasmAndNative, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn through_wasm(functions: &WasmAndNative, asked: usize, mut random_user: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut queries) = (Duration::ZERO, 0);
     while spent < wasm_and_native::SLICE {
-        let users = (0..asked).map(|_| UserId::parse(users::name(anybody()))).collect::<Result<Vec<_>, _>>()?;
+        let users = (0..asked).map(|_| UserId::parse(users::name(random_user()))).collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
-        for answer in ground.functions.look_up(None, users).await? {
+        for answer in functions.wasm.look_up(None, users).await? {
             black_box(answer?);
         }
         spent += began.elapsed();
@@ -136,13 +136,13 @@ async fn through_wasm(ground: &WasmAndNative, asked: usize, mut anybody: impl Fn
 }
 
 /// Microseconds per query in one slice.
-async fn natively(ground: &WasmAndNative, asked: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn natively(functions: &WasmAndNative, asked: usize, mut random_user: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut queries) = (Duration::ZERO, 0);
-    let native = &ground.native;
+    let native = &functions.native;
     while spent < wasm_and_native::SLICE {
-        let users = (0..asked).map(|_| UserId::parse(users::name(anybody())).map_err(Error::from)).collect();
+        let users = (0..asked).map(|_| UserId::parse(users::name(random_user())).map_err(Error::from)).collect();
         let began = Instant::now();
-        for answer in query::look_up((native, native, native), &ground.rules, None, users).await? {
+        for answer in query::look_up((native, native, native), &functions.rules, None, users).await? {
             black_box(answer?);
         }
         spent += began.elapsed();

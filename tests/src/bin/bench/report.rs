@@ -1,4 +1,4 @@
-//! Tables for people: the same Markdown on the terminal and in `docs/bench/`.
+//! Markdown tables, for the terminal and `docs/bench/`.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -7,15 +7,15 @@ use anyhow::{Context, Result};
 
 use crate::sample::Spread;
 
-/// What is said once about all tables.
+/// The method, printed once per page.
 const METHOD: &str = "\
-Machines are shared and noisy, and this one does everything on its few cores: client, server and whatever else runs. So
-figures are only compared within one run, and contenders take turns in short slices (ABAB…): a slow moment hits both. A
-figure is the median over slices; a ratio is the median of the ratios of neighbouring slices (in process: of rounds of
-twenty slices each), and min–max is its spread. Where that is wide, the machine was not quiet. Absolute figures move by
-tens of per cent from run to run, ratios less. Nothing here fails for being slow: a target that was missed says `no`.";
+Client and server share the few cores of one noisy machine. So figures are only compared within one run, and contenders take
+turns in short slices (ABAB…): a slow moment hits both. A figure is the median over slices; a ratio is the median of the ratios
+of neighbouring slices (in process: of rounds of twenty slices each), and min–max is its spread. A wide spread means that the
+machine was busy. Absolute figures vary by tens of per cent from run to run, ratios less. Slowness fails nothing: a missed target
+says `no`.";
 
-/// What a figure should reach.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     None,
@@ -35,7 +35,7 @@ impl Goal {
     }
 }
 
-/// One benchmark's table and what must be known to read it.
+/// One benchmark's table with its notes.
 pub(crate) struct Section {
     title: &'static str,
     rows: Vec<Vec<String>>,
@@ -48,7 +48,7 @@ impl Section {
         Self { title, rows: vec![head], notes: Vec::new() }
     }
 
-    /// A row, with the goal of its most important figure and what that figure was.
+    /// A row, with the goal and the value of its main figure.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>, goal: Goal, value: f64) {
         self.rows.push(cells.into_iter().chain(goal.cells(value)).collect());
     }
@@ -80,7 +80,7 @@ impl Section {
     }
 }
 
-/// Where and of what the figures are.
+/// Machine, compiler and commit of a run.
 pub(crate) struct Machine {
     facts: Vec<(&'static str, String)>,
 }
@@ -95,9 +95,9 @@ impl Machine {
         let facts = vec![
             ("command", "`cargo xtask bench`".to_owned()),
             ("commit", commit()),
-            ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
+            ("date", output_of("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
             ("machine", format!("{}, {cores} cores; load average before the run {load}", model.unwrap_or("unknown"))),
-            ("compiler", said("rustc", &["--version"])),
+            ("compiler", output_of("rustc", &["--version"])),
         ];
         Self { facts }
     }
@@ -108,8 +108,8 @@ impl Machine {
 }
 
 fn commit() -> String {
-    let head = said("git", &["rev-parse", "--short", "HEAD"]);
-    let clean = said("git", &["status", "--porcelain"]).is_empty();
+    let head = output_of("git", &["rev-parse", "--short", "HEAD"]);
+    let clean = output_of("git", &["status", "--porcelain"]).is_empty();
     match (head.is_empty(), clean) {
         (true, _) => "none yet".to_owned(),
         (false, true) => head,
@@ -117,8 +117,8 @@ fn commit() -> String {
     }
 }
 
-/// What a program says in the workspace; nothing if it fails.
-fn said(program: &str, arguments: &[&str]) -> String {
+/// The output of a program run in the workspace; empty if it fails.
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(rollcall_tests::root()).output();
     let output = output.ok().filter(|output| output.status.success());
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
@@ -128,11 +128,11 @@ fn said(program: &str, arguments: &[&str]) -> String {
 pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> Result<()> {
     let page = format!("docs/bench/{chapter}.md");
     let title = match chapter {
-        "redis" => "The host on Redis, measured",
-        "gateway" => "The gateway, measured",
-        "policy" => "Who may see whom, measured",
-        "hosts" => "The functions in other hosts, measured",
-        _ => "The host, measured",
+        "redis" => "Benchmarks: the host on Redis",
+        "gateway" => "Benchmarks: the gateway",
+        "policy" => "Benchmarks: policy",
+        "hosts" => "Benchmarks: other hosts",
+        _ => "Benchmarks: the host",
     };
     let path = rollcall_tests::root().join(&page);
     let tables: Vec<String> = sections.iter().map(Section::markdown).collect();
@@ -147,7 +147,7 @@ pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> R
     Ok(())
 }
 
-/// A figure with as many digits as mean something: three, or all of those before the point.
+/// A figure with three significant digits, or all digits before the point.
 pub(crate) fn number(value: f64) -> String {
     let decimals = if value >= 100.0 {
         0
@@ -169,12 +169,12 @@ pub(crate) fn number(value: f64) -> String {
     fraction.map_or(grouped.clone(), |fraction| format!("{grouped}.{fraction}"))
 }
 
-/// A ratio's median, and its spread.
+/// A ratio's median and spread.
 pub(crate) fn ratio(spread: Spread) -> (String, String) {
     (format!("{:.2}", spread.median), format!("{:.2}–{:.2}", spread.low, spread.high))
 }
 
-/// Prose, wrapped as the documents are.
+/// Wraps prose like the documents.
 fn wrapped(prose: &str) -> String {
     let mut text = String::new();
     let mut column = 0;

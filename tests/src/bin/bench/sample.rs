@@ -1,7 +1,7 @@
-//! Medians and spreads. Of slices that alternate between two contenders, each pair is compared by itself: whatever else
-//! the machine did at that moment, it did to both.
+//! Medians and spreads. Slices alternate between two contenders, and ratios are taken pair by pair: a slow moment of the machine
+//! hits both.
 
-/// The least, the middle and the greatest of some values.
+/// Minimum, median and maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) low: f64,
@@ -17,7 +17,7 @@ impl Spread {
     }
 }
 
-/// The value below which this share of the others lies; they must be sorted. Zero if there are none.
+/// The quantile of sorted values; zero if there are none.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
@@ -44,7 +44,7 @@ impl Comparison {
         Spread::of(&self.theirs).median
     }
 
-    /// Ours by theirs, pair by pair.
+    /// Ours divided by theirs, pair by pair.
     pub(crate) fn ratio(&self) -> Spread {
         let ratios: Vec<f64> = self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect();
         Spread::of(&ratios)

@@ -1,4 +1,4 @@
-//! How long it takes from the start of the process until a heartbeat is answered, and how large everything is.
+//! The time from process start to the first answered heartbeat, and file sizes.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use rollcall_tests::{Host, binary, component};
 use tokio::runtime::Runtime;
 
-use crate::empty_server::Empty;
+use crate::empty_server::EmptyServer;
 use crate::load::Connection;
 use crate::report::{Goal, Section, number};
 use crate::sample::Spread;
 use crate::users;
 
-/// How often each is started, in turn.
+/// Starts of each, in turn.
 const RUNS: usize = 20;
 
 /// The functions in the binary.
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<Section> {
         ours_ms.push(began.elapsed().as_secs_f64() * 1000.0);
         drop(host);
         let began = Instant::now();
-        let empty = Empty::start()?;
+        let empty = EmptyServer::start()?;
         first_answer(&runtime, empty.address())?;
         theirs_ms.push(began.elapsed().as_secs_f64() * 1000.0);
     }
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<Section> {
     }
     section.note(&format!(
         "{RUNS} runs of each in turn, on a free port, the host with a fresh data directory, until a heartbeat is answered \
-         with 200. The empty server shows what the machine takes to start any such process."
+         with 200. The empty server shows the cost of starting any such process here."
     ));
     Ok(section)
 }

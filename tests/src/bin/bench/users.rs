@@ -1,20 +1,19 @@
-//! The people of the benchmarks: as many as needed, with ids as long as a UUID, as most are, and in an order that no
-//! cache can guess.
+//! The users of the benchmarks: as many as needed, with ids as long as a UUID, in random order so that caches do not help.
 
 use std::fmt::Write as _;
 
 use rollcall_core::{DeviceId, DeviceKind, Invalid, UserId};
 use rollcall_functions::heartbeat::Beat;
 
-/// The device that everybody has.
+/// The device of every user.
 pub(crate) const DEVICE: &str = "web-1";
 
-/// Somebody's id.
+/// The id of a user.
 pub(crate) fn name(person: u64) -> String {
     format!("6f9619ff-8b86-d011-b42d-{person:012}")
 }
 
-/// Somebody's beat.
+/// A beat of a user.
 pub(crate) fn beat(person: u64) -> Result<Beat, Invalid> {
     Ok(Beat {
         user: UserId::parse(name(person))?,
@@ -24,7 +23,7 @@ pub(crate) fn beat(person: u64) -> Result<Beat, Invalid> {
     })
 }
 
-/// A request of HTTP/1.1 as it goes over the wire, asked in somebody's name.
+/// An encoded HTTP/1.1 request of a user.
 pub(crate) fn request(method: &str, path: &str, person: u64, body: &str) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nRollcall-User: {}\r\n", name(person));
     if !body.is_empty() {
@@ -34,25 +33,25 @@ pub(crate) fn request(method: &str, path: &str, person: u64, body: &str) -> Vec<
     format!("{head}\r\n{body}").into_bytes()
 }
 
-/// The request for one beat of somebody.
+/// The request for one beat of a user.
 pub(crate) fn heartbeat(person: u64) -> Vec<u8> {
     request("POST", "/v1/heartbeat", person, &format!(r#"{{"device":"{DEVICE}","active":true}}"#))
 }
 
-/// The request for one beat each of everybody in a range.
+/// The request for one beat of each user in a range.
 pub(crate) fn heartbeats(people: std::ops::Range<u64>) -> Vec<u8> {
     let beats: Vec<String> =
         people.map(|person| format!(r#"{{"user":"{}","device":"{DEVICE}","active":true}}"#, name(person))).collect();
     request("POST", "/v1/heartbeats", 0, &format!(r#"{{"beats":[{}]}}"#, beats.join(",")))
 }
 
-/// The request for the presence of all of these.
+/// The request for the presence of these users.
 pub(crate) fn presences(people: impl Iterator<Item = u64>) -> Vec<u8> {
     let names: Vec<String> = people.map(|person| format!(r#""{}""#, name(person))).collect();
     request("POST", "/v1/presence", 0, &format!(r#"{{"users":[{}]}}"#, names.join(",")))
 }
 
-/// Xorshift: the same people in every run, in no order.
+/// Xorshift: the same users in every run, in random order.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -60,7 +59,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Somebody among so many.
+    /// A number below the bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,5 +1,5 @@
-//! The functions in this process, twice, on the very same store: as components in the host's engine, and linked
-//! natively. What differs between the two is the sandbox and nothing else.
+//! The functions in this process twice, on the same store: as components in the host's engine, and linked natively. The only
+//! difference is the sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,27 +18,27 @@ use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
 use crate::sample::Comparison;
 use crate::users;
 
-/// How many rounds there are.
+/// Rounds.
 const ROUNDS: usize = 25;
 
-/// Slices that each contender gets in a round.
+/// Slices of each contender in a round.
 const SLICES: usize = 20;
 
-/// How long a slice is. Where others compute too, the kernel takes the processor away every few milliseconds: slices are
-/// so short that most escape, and the median of a round does not see those that did not.
+/// Length of a slice. On a shared machine the kernel preempts every few milliseconds: slices are so short that most escape, and
+/// the median of a round hides the others.
 pub(crate) const SLICE: Duration = Duration::from_millis(2);
 
 /// Both ways of calling the functions.
 pub(crate) struct WasmAndNative {
     /// Through the components.
-    pub(crate) functions: Functions,
-    /// What the native functions rest on: the same.
+    pub(crate) wasm: Functions,
+    /// The native functions on the same store.
     pub(crate) native: Native,
     /// The rules of both.
     pub(crate) rules: Rules,
 }
 
-/// Runs a measurement on a worker like the host's, with so many people online and the system's clock.
+/// Runs a measurement on a worker like the host's, with this many users online and the system clock.
 pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(WasmAndNative) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -48,16 +48,16 @@ pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(WasmAndNativ
         let store: Arc<dyn Store> = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory()?);
         let rules = Rules::default();
-        let functions =
+        let wasm =
             rollcall_tests::functions(store.clone(), &archive, Arc::new(topics), rules, rollcall_tests::component);
-        rollcall_tests::warm_up(&functions).await;
+        rollcall_tests::warm_up(&wasm).await;
         let native = Native { store, archive };
         populate(&native, &rules, people).await?;
-        measure(WasmAndNative { functions, native, rules }).await
+        measure(WasmAndNative { wasm, native, rules }).await
     })
 }
 
-/// Everybody beats once, and is online. Nobody makes rounds here, so they stay so.
+/// Every user beats once. No sweep runs here, so all stay online.
 async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
     let everybody: Vec<u64> = (0..people).collect();
     for batch in everybody.chunks(MAX_BATCH) {
@@ -69,8 +69,7 @@ async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
     Ok(())
 }
 
-/// Lets both contenders measure a slice in turn, round after round. A round counts with its medians; the first warms up
-/// and does not count.
+/// Measures slices of both contenders in turn. A round counts by its medians; the first round is warm-up.
 pub(crate) async fn in_turn(
     mut ours: impl AsyncFnMut() -> Result<f64>,
     mut theirs: impl AsyncFnMut() -> Result<f64>,
@@ -88,7 +87,7 @@ pub(crate) async fn in_turn(
     Ok(rounds)
 }
 
-/// The store and the archive, as the native functions want them.
+/// The capabilities of the native functions.
 pub(crate) struct Native {
     store: Arc<dyn Store>,
     archive: Arc<dyn LastSeen>,
@@ -124,7 +123,7 @@ impl Archive for Native {
     }
 }
 
-/// As in the host: everybody may see everybody.
+/// No policy: every viewer sees every subject.
 impl RestrictionCheck for Native {
     async fn check(&self, _viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error> {
         Ok(vec![Visibility { presence: true, last_seen: true }; subjects.len()])

@@ -1,4 +1,4 @@
-//! One person, ten thousand watchers: what it costs to tell them all.
+//! The cost of a fan-out to ten thousand watchers.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::report::{Goal, Section, number};
 
 const WATCHERS: usize = 10_000;
 
-/// Changes of the person.
+/// Changes of the user.
 const ROUNDS: usize = 20;
 
 pub(crate) fn run() -> Result<Section> {
     let columns = ["transport", "deliveries per second of one core", "all told, median ms", "deliveries/s"];
-    let mut section = Section::new("Fan-out: one person, 10,000 watchers", &columns);
+    let mut section = Section::new("Fan-out: one user, 10,000 watchers", &columns);
     for transport in [Transport::Events, Transport::Socket] {
         let host = super::host(&[]);
         let plan = Plan::watching(transport, host.address(), "star", WATCHERS);
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<Section> {
             let answer = star.put("/v1/status", json!({ "choice": choice }));
             let version = answer.json.get("version").and_then(Value::as_u64).with_context(|| answer.text.clone())?;
             let last = pool.until_all_received(version, Duration::from_secs(30));
-            // The first warms up and does not count.
+            // The first change is warm-up.
             if round > 0 {
                 took.push(last.saturating_duration_since(sent).as_secs_f64());
                 cpu += cpu_us(host.pid())? - before;
@@ -47,8 +47,8 @@ pub(crate) fn run() -> Result<Section> {
         section.row(cells, Goal::None, per_core);
     }
     section.note(
-        "Every watcher is told of every change: what counts as a crowd is set out of reach. The watchers share the two cores \
-         with the host, so the time until all are told is mostly theirs.",
+        "Every watcher gets every change: the crowd threshold is out of reach. The watchers share the two cores with the host, \
+         so most of the time until all have the event is theirs.",
     );
     Ok(section)
 }

@@ -1,4 +1,4 @@
-//! What a connection takes on which nothing happens.
+//! Memory of an idle connection.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use serde_json::json;
 use crate::process::resident_bytes;
 use crate::report::{Goal, Section, number};
 
-/// People whom each connection watches, out of so many.
+/// Users watched per connection, and users in total.
 const EACH: usize = 10;
 const PEOPLE: usize = 1000;
 
-/// Connections before it is counted. What the first take is mostly what a host has anyway once it is in use: instances, stacks,
-/// the allocator's own room.
+/// Connections opened before measuring. The first ones mostly pay for what any busy host has: instances, stacks, allocator pages.
 const BEFORE: usize = 1000;
 
 pub(crate) fn run() -> Result<Section> {
@@ -32,9 +31,9 @@ pub(crate) fn run() -> Result<Section> {
         }
     }
     section.note(
-        "The host runs without huge pages (`MIMALLOC_ALLOW_THP=0`): with them memory becomes resident two megabytes at a time, which \
-         of a thousand connections is two thousand bytes each. On top of a thousand connections that are there already. Each watches ten people out of a thousand. The last column is of connections that are heartbeats too: it includes the \
-         person's session in the embedded store, and is what the target is held against.",
+        "The host runs without huge pages (`MIMALLOC_ALLOW_THP=0`): with them memory becomes resident two megabytes at a time, \
+         two thousand bytes for each of a thousand connections. Measured on top of a thousand open connections. Each watches ten users out of a thousand. The last column is of connections that are heartbeats too: it includes the \
+         user's session in the embedded store, and is what the target is held against.",
     );
     Ok(section)
 }
@@ -52,7 +51,7 @@ fn measure(transport: Transport, count: usize, manner: &str) -> Result<f64> {
     Ok((resident_bytes(host.pid())? as f64 - before as f64) / count as f64)
 }
 
-/// Connections that watch a few of the same people.
+/// Connections that watch a few of the same users.
 pub(super) fn plan(transport: Transport, address: &str, first: usize, count: usize, manner: &str) -> Plan {
     let mut plan = Plan::watching(transport, address, "nobody", count);
     for (index, path) in plan.paths.iter_mut().enumerate() {

@@ -1,5 +1,4 @@
-//! The gateway: how soon a watcher is told, what a celebrity costs, what an idle connection takes, and what it costs to open
-//! one.
+//! The gateway: push latency, fan-out to a crowd, memory of an idle connection, and the cost of opening one.
 
 mod fan_out;
 mod idle;
@@ -15,21 +14,21 @@ use rollcall_tests::Host;
 use rollcall_tests::watcher::Transport;
 use rollcall_tests::watcher_pool::{allow_descriptors, descriptors};
 
-/// Beats so rare that nobody expires while something else is measured, and as many connections as anybody wants.
+/// A long interval, so that no user expires during a measurement, and no connection limit.
 const QUIET: [&str; 6] = ["--interval", "10m", "--max-connections", "60000", "--crowd", "1000000"];
 
-/// The most connections that anything here opens.
+/// The most connections of any benchmark here.
 const MOST_CONNECTIONS: usize = 20_000;
 
-/// Files and sockets that a process has beside its connections.
+/// File descriptors of a process besides its connections.
 const SPARE: usize = 500;
 
-/// So many connections, or as many as a process may have here.
+/// This many connections, or as many as the limits allow.
 fn at_most(wanted: usize) -> usize {
     wanted.min(descriptors().1.saturating_sub(SPARE))
 }
 
-/// A host for measurements, with these further arguments.
+/// A host for measurements, with these arguments added.
 fn host(further: &[&str]) -> Host {
     allow_descriptors(at_most(MOST_CONNECTIONS) + SPARE);
     let mut arguments = QUIET.to_vec();

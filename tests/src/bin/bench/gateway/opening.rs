@@ -1,4 +1,4 @@
-//! What it costs to let a watcher in: a connection, a request, an admission by the component, a snapshot of ten people.
+//! The cost of opening a subscription: connection, request, admission by the component, snapshot of ten users.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const WATCHERS: usize = 5000;
 
 pub(crate) fn run() -> Result<Section> {
     let columns = ["store", "transport", "watchers admitted/s", "host µs of processor time each"];
-    let mut section = Section::new("Opening: watchers of ten people each, 128 handshakes at once", &columns);
+    let mut section = Section::new("Opening: watchers of ten users each, 128 handshakes at once", &columns);
     let redis = Redis::start()?;
     let store = redis.url();
     for (name, arguments) in [("embedded", vec![]), ("Redis", vec!["--store", store.as_str()])] {

@@ -1,4 +1,4 @@
-//! From a heartbeat that makes somebody appear to the watcher who is told, among ten thousand connections.
+//! Push latency: from the heartbeat that brings a user online to the event at a watcher, among ten thousand connections.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,21 +17,21 @@ use crate::sample::quantile;
 /// Connections, half of each transport.
 const CONNECTIONS: usize = 10_000;
 
-/// People whom each connection watches; nobody else does.
+/// Users per connection, watched by it alone.
 const EACH: usize = 9;
 
-/// How often a batch of beats is sent.
+/// Interval between batches of beats.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Transitions a second, and for how many seconds.
+/// Transitions per second, and seconds.
 const LOADS: [(usize, u64); 4] = [(100, 10), (1000, 10), (5000, 6), (20_000, 2)];
 
-/// How long everybody may take to be told after the last beat.
+/// Deadline for all events after the last beat.
 const LATEST: Duration = Duration::from_secs(30);
 
 pub(crate) fn run() -> Result<Section> {
     let columns = ["setting", "transitions/s", "told", "p50 ms", "p99 ms", "max ms", "host, cores"];
-    let mut section = Section::new("Push: heartbeat sent → watcher told, 10,000 connections", &columns);
+    let mut section = Section::new("Push: heartbeat sent → event received, 10,000 connections", &columns);
     let alone = super::host(&[]);
     measure(&mut section, "one host, embedded", &alone, &alone)?;
     drop(alone);
@@ -40,42 +40,42 @@ pub(crate) fn run() -> Result<Section> {
     let (watched, beaten) = (super::host(&["--store", &store]), super::host(&["--store", &store]));
     measure(&mut section, "two hosts, one Redis", &watched, &beaten)?;
     section.note(
-        "Half the connections are streams of events, half WebSockets; each watches nine people whom nobody else watches. Every \
-         transition is somebody's first beat, sent in batches every 10 ms to the other host where there are two. Hosts, Redis, \
-         the client that beats and the one that watches share the machine's two cores.",
+        "Half the connections are event streams, half WebSockets; each watches nine users that no other connection watches. Every \
+         transition is a user's first beat, sent in batches every 10 ms, to the other host where there are two. Hosts, Redis \
+         and both clients share the two cores.",
     );
     Ok(section)
 }
 
 fn measure(section: &mut Section, setting: &str, watched: &Host, beaten: &Host) -> Result<()> {
     let half = CONNECTIONS / 2;
-    let swarms = [Transport::Events, Transport::Socket].map(|transport| {
+    let pools = [Transport::Events, Transport::Socket].map(|transport| {
         let first = if transport == Transport::Events { 0 } else { half };
         WatcherPool::connect(plan(transport, watched, first, half), Duration::from_secs(120))
     });
     let client = beaten.client("edge");
     let mut next = 0;
     for (rate, seconds) in LOADS {
-        swarms.iter().for_each(|pool| pool.tally().deliveries.clear());
+        pools.iter().for_each(|pool| pool.tally().deliveries.clear());
         let cpu = cpu_us(watched.pid())?;
         let began = Instant::now();
         let sent = beat(&client, &mut next, rate, seconds)?;
         let took = began.elapsed();
         let cores = (cpu_us(watched.pid())? - cpu) / took.as_micros() as f64;
-        let lags = lags(&swarms, half, &sent);
+        let lags = lags(&pools, half, &sent);
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(&lags, share));
         let achieved = sent.len() as f64 / took.as_secs_f64();
         let wanted = rate;
         let rate = format!("{} ({wanted} wanted)", number(achieved));
         let told = format!("{} of {}", lags.len(), sent.len());
         let cells = [setting.to_owned(), rate, told, number(p50), number(p99), number(max), number(cores)];
-        // The last is there to see where it ends.
+        // The last rate is there to find the limit.
         section.row(cells, if wanted > 5000 { Goal::None } else { Goal::AtMost(50.0) }, p99);
     }
     Ok(())
 }
 
-/// The place of each connection, and whom it watches.
+/// The connections and the users they watch.
 fn plan(transport: Transport, host: &Host, first: usize, count: usize) -> Plan {
     let mut plan = Plan::watching(transport, host.address(), "nobody", count);
     for (index, path) in plan.paths.iter_mut().enumerate() {
@@ -100,10 +100,10 @@ fn person(connection: usize, place: usize) -> String {
     format!("p{connection}-{place}")
 }
 
-/// When the beat was sent that gave a person this version, by the connection that watches them.
+/// When the beat was sent that made this version, by the connection that watches the user.
 type Sent = HashMap<(usize, u64), Instant>;
 
-/// Lets people appear at this rate. They are watched by one connection after the other.
+/// Brings users online at this rate, watched by one connection after the other.
 fn beat(client: &Client, next: &mut usize, rate: usize, seconds: u64) -> Result<Sent> {
     let ticks = Duration::from_secs(seconds).as_millis() / TICK.as_millis();
     let batch = (rate as u128 * TICK.as_millis() / 1000) as usize;
@@ -127,16 +127,16 @@ fn beat(client: &Client, next: &mut usize, rate: usize, seconds: u64) -> Result<
     Ok(sent)
 }
 
-/// How long each took to be told, in milliseconds, the shortest first.
-fn lags(swarms: &[WatcherPool], half: usize, sent: &Sent) -> Vec<f64> {
+/// The latency of each event in milliseconds, sorted.
+fn lags(pools: &[WatcherPool], half: usize, sent: &Sent) -> Vec<f64> {
     let told =
-        || swarms.iter().map(|pool| pool.tally().count(|delivery| delivery.kind == Kind::Presence)).sum::<usize>();
+        || pools.iter().map(|pool| pool.tally().count(|delivery| delivery.kind == Kind::Presence)).sum::<usize>();
     let end = Instant::now() + LATEST;
     while told() < sent.len() && Instant::now() < end {
         std::thread::sleep(TICK);
     }
     let mut lags = Vec::with_capacity(sent.len());
-    for (place, pool) in swarms.iter().enumerate() {
+    for (place, pool) in pools.iter().enumerate() {
         for delivery in &pool.tally().deliveries {
             if let Some(at) = sent.get(&(place * half + delivery.connection, delivery.version)) {
                 lags.push(delivery.at.saturating_duration_since(*at).as_secs_f64() * 1000.0);

@@ -1,4 +1,4 @@
-//! What one would ask instead: sets in memory as anybody would write them, and a Redis.
+//! The baselines: plain hash sets in memory, and Redis.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -9,17 +9,17 @@ use rollcall_core::policy::{Change, PAGE_NUMBERS, number_of};
 use rollcall_core::{Ids, UserId};
 use rollcall_servers::redis::Redis as Server;
 
-/// How many bytes of commands are sent at once while a Redis is filled.
+/// Bytes of commands per write while Redis is filled.
 const FILLING_BYTES: usize = 1 << 20;
 
-/// Restrictions and blocks in sets of texts. Settings are unknown to it.
+/// Restrictions and blocks in hash sets of strings, without privacy settings.
 #[derive(Default)]
-pub(super) struct Sets {
+pub(super) struct HashSets {
     restricted: HashSet<String>,
     blocks: HashSet<(String, String)>,
 }
 
-impl Sets {
+impl HashSets {
     pub(super) fn of(changes: &[Change]) -> Self {
         let mut sets = Self::default();
         for change in changes {
@@ -47,8 +47,7 @@ impl Sets {
         sets
     }
 
-    /// Whether each is hidden. A set of pairs of texts is asked with a pair of texts: they are made once, and filled
-    /// anew.
+    /// Whether each is hidden. The pair used as a key is allocated once and refilled.
     pub(super) fn hidden(&self, viewer: &str, subjects: &Ids<UserId>) -> Vec<bool> {
         let (mut there, mut back) = ((viewer.to_owned(), String::new()), (String::new(), viewer.to_owned()));
         let is_hidden = |subject: &str| {
@@ -62,14 +61,14 @@ impl Sets {
     }
 }
 
-/// Restricted numbers in one bitmap and each person's blocks in a set of a Redis, over one connection.
-pub(super) struct Asked {
+/// Restricted numbers in one bitmap and each user's blocks in a set, in Redis, over one connection.
+pub(super) struct RedisSets {
     stream: TcpStream,
     commands: Vec<u8>,
     replies: Vec<u8>,
 }
 
-impl Asked {
+impl RedisSets {
     /// Fills the server.
     pub(super) fn fill(server: &Server, changes: &[Change]) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
@@ -117,7 +116,7 @@ impl Asked {
         let (mut hidden, mut seen) = (vec![false; subjects.len()], 0);
         let count = subjects.len();
         self.lines(1 + count + numbered.len(), |line| {
-            // First how many follow, then whether each is blocked, then whether each that is a number is restricted.
+            // The array length, then whether each is blocked, then whether each number is restricted.
             let place = match seen {
                 0 => None,
                 place if place <= count => Some(place - 1),
@@ -140,7 +139,7 @@ impl Asked {
         }
     }
 
-    /// Sends the commands, and reads so many lines of replies.
+    /// Sends the commands and reads this many reply lines.
     fn lines(&mut self, count: usize, mut each: impl FnMut(&[u8])) -> Result<()> {
         self.stream.write_all(&self.commands)?;
         self.commands.clear();
@@ -148,7 +147,7 @@ impl Asked {
         while read < count {
             let room = self.replies.get_mut(filled..).unwrap_or_default();
             let more = self.stream.read(room)?;
-            ensure!(more > 0, "the Redis closed the connection");
+            ensure!(more > 0, "Redis closed the connection");
             filled += more;
             let mut from = 0;
             let whole = self.replies.get(..filled).unwrap_or_default();
@@ -162,7 +161,7 @@ impl Asked {
             self.replies.copy_within(from..filled, 0);
             filled -= from;
         }
-        ensure!(read == count && filled == 0, "the Redis said more than it was asked");
+        ensure!(read == count && filled == 0, "Redis sent more replies than expected");
         Ok(())
     }
 }
@@ -171,7 +170,7 @@ fn key(viewer: &str) -> Vec<u8> {
     [b"blocks:", viewer.as_bytes()].concat()
 }
 
-/// The server's memory that is in use, in bytes.
+/// The server's `used_memory` in bytes.
 pub(super) fn used_memory(server: &Server) -> Result<f64> {
     let text = server.ask(&["INFO", "memory"])?;
     let value = text.lines().find_map(|line| line.strip_prefix("used_memory:"));

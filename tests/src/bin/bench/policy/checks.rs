@@ -1,5 +1,5 @@
-//! Checks a second on one core: through the component against the same policy index linked natively, against sets as anybody
-//! would write them, and against a Redis.
+//! Checks per second on one core: through the component, compared with the same policy index linked natively, with plain hash sets
+//! and with Redis.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rollcall_policy::PolicyIndex;
 use rollcall_servers::redis::Redis as Server;
 use rollcall_store::SqliteArchive;
 
-use super::baselines::{Asked, Sets, used_memory};
+use super::baselines::{HashSets, RedisSets, used_memory};
 use super::population::{self, Kind};
 use super::{count, instance};
 use crate::report::{Goal, Section, number, ratio};
@@ -21,38 +21,37 @@ use crate::sample::Comparison;
 use crate::users::{self, Random};
 use crate::wasm_and_native::{SLICE, in_turn};
 
-/// Subjects of one check.
+/// Subjects per check.
 const BATCHES: [usize; 3] = [1, 200, TARGET_BATCH];
 
-/// The batch for which there is a target, in checks a second.
+/// The batch size with a target, in checks per second.
 const TARGET_BATCH: usize = 10_000;
 const TARGET: f64 = 5e6;
 
-/// What is said of the subjects: the usual ones, and those of a policy that says nothing, which are there to see what
-/// it costs to ask at all.
+/// Labels of the subjects: the usual ones, and those of an empty policy, which show the fixed cost.
 const MIXED: &str = "names and numbers";
 const IDLE: &str = "names, nobody set anything";
 
-/// Subjects that are made ready, and then timed, at once: see the benchmark of functions.
+/// Subjects prepared and then timed at once: see `functions.rs`.
 const READY: usize = 256;
 
-/// Subjects whose verdicts are compared before anything is timed.
+/// Subjects whose verdicts are compared before timing.
 const COMPARED: usize = 100_000;
 
-/// Everybody who can be asked.
-struct WasmAndNative {
+/// All contenders.
+struct Contenders {
     checker: Checker,
     policy_index: PolicyIndex,
-    /// An instance that holds everything of a policy that says nothing.
+    /// A warm instance of an empty policy.
     idle: Checker,
-    sets: Sets,
-    redis: Asked,
+    sets: HashSets,
+    redis: RedisSets,
 }
 
-/// One call: who asks, and about whom.
+/// One call: viewer and subjects.
 type Call = (UserId, Ids<UserId>);
 
-/// Measures every batch against everybody.
+/// Measures every batch size with every contender.
 pub(crate) fn run() -> Result<Section> {
     let columns = [
         "subjects",
@@ -64,8 +63,7 @@ pub(crate) fn run() -> Result<Section> {
         "min–max",
         "component checks/s",
     ];
-    let mut section =
-        Section::new("policy-checks: may one see the other? through the component, on one core", &columns);
+    let mut section = Section::new("policy-checks: verdicts through the component, on one core", &columns);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let server = Server::start()?;
     let empty = used_memory(&server)?;
@@ -75,11 +73,11 @@ pub(crate) fn run() -> Result<Section> {
         compare(&mut ground).await?;
         measure(&mut ground, &mut section).await?;
         section.note(&format!(
-            "{} restricted numbers out of {} (one in a hundred), {} blocked pairs among as many people with names of \
-            36 bytes, and {} people who show themselves to nobody. The instance holds that in {} MB, and loaded it \
+            "{} restricted numbers out of {} (one in a hundred), {} blocked pairs among as many users with names of \
+            36 bytes, and {} users who show presence to nobody. The instance needs {} MB for that, and loaded it \
             from SQLite in {took_s:.1} s. One subject in a hundred is hidden; of the names one in twenty is in a block \
-            with somebody else. Times are for one subject. The same verdicts of {} subjects were compared before \
-            anything was timed.",
+            with another user. Times are per subject. The verdicts about {} subjects were compared before \
+            timing.",
             number(population::RESTRICTED as f64),
             number(population::NUMBERED as f64),
             number(population::PAIRS as f64),
@@ -88,20 +86,20 @@ pub(crate) fn run() -> Result<Section> {
             number(COMPARED as f64),
         ));
         section.note(&format!(
-            "One thread, one call in flight. The component's side is all that a worker waits for: queue, instance_queue, both \
-            crossings. Native is the same policy_index, called as a function. Sets are a HashSet of texts and one of pairs of \
-            texts, asked both ways round. Redis is one pipeline: SMISMEMBER of the viewer's blocks, and GETBIT for \
-            each subject that is a number; it is not asked who blocked the viewer, nor for settings, which would be \
-            another command for each subject (and sets do not know settings either). It holds this in {} MB and is a \
-            process of its own.",
+            "One thread, one call in flight. The component's side is everything a worker waits for: instance queue and both \
+            crossings. Native is the same policy index, called as a function. Sets are a HashSet of strings and one of \
+            pairs, looked up in both directions. Redis is one pipeline: SMISMEMBER of the viewer's blocks, and GETBIT for \
+            each numeric subject; blocks of the viewer by others and settings are left out, because they would cost \
+            another command per subject (and the sets have no settings either). Redis needs {} MB and runs in its own \
+            process.",
             number(theirs / 1e6),
         ));
         Ok(section)
     })
 }
 
-/// Tells everybody the same.
-async fn settle(server: &Server) -> Result<(WasmAndNative, f64, f64)> {
+/// Loads the same policy into every contender.
+async fn settle(server: &Server) -> Result<(Contenders, f64, f64)> {
     let changes = population::changes()?;
     let policies = Arc::new(SqliteArchive::in_memory()?.policies());
     instance::apply(&*policies, changes.iter().cloned().map(Ok)).await?;
@@ -113,13 +111,18 @@ async fn settle(server: &Server) -> Result<(WasmAndNative, f64, f64)> {
     instance::load(&idle).await?;
     let mut policy_index = PolicyIndex::new(0x5eed);
     changes.iter().for_each(|change| policy_index.apply(change));
-    let ground =
-        WasmAndNative { checker, policy_index, idle, sets: Sets::of(&changes), redis: Asked::fill(server, &changes)? };
+    let ground = Contenders {
+        checker,
+        policy_index,
+        idle,
+        sets: HashSets::of(&changes),
+        redis: RedisSets::fill(server, &changes)?,
+    };
     Ok((ground, took_s, freshness.bytes as f64))
 }
 
-/// All must say the same, as far as they know it.
-async fn compare(ground: &mut WasmAndNative) -> Result<()> {
+/// All contenders must give the same verdicts, as far as they know the policy.
+async fn compare(ground: &mut Contenders) -> Result<()> {
     let mut random = Random::new(3);
     for batch in BATCHES {
         for (viewer, subjects) in calls(Kind::Mixed, batch, COMPARED, &mut random)? {
@@ -136,8 +139,8 @@ async fn compare(ground: &mut WasmAndNative) -> Result<()> {
     Ok(())
 }
 
-async fn measure(ground: &mut WasmAndNative, section: &mut Section) -> Result<()> {
-    let WasmAndNative { checker, policy_index, idle, sets, redis } = ground;
+async fn measure(ground: &mut Contenders, section: &mut Section) -> Result<()> {
+    let Contenders { checker, policy_index, idle, sets, redis } = ground;
     let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
     let mut verdicts = Vec::new();
     for batch in BATCHES {
@@ -186,8 +189,7 @@ fn row(section: &mut Section, subjects: &str, batch: usize, against: &str, compa
     );
 }
 
-/// Calls of so many subjects each, made ready. A viewer asks about somebody whom they blocked, too, if they ask about
-/// many.
+/// Prepared calls. Large ones include a subject that the viewer blocked.
 fn calls(kind: Kind, batch: usize, subjects: usize, random: &mut Random) -> Result<Vec<Call>> {
     let call = |place: usize| {
         let owner = random.below(population::PAIRS);

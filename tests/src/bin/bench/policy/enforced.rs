@@ -1,5 +1,4 @@
-//! How soon a block that is made on one host is in force on another: for whoever asks there, and for whoever watches
-//! there.
+//! How soon a block made on one host is in force on another, for queries and for watchers there.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,34 +15,34 @@ use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
 use crate::users::{self, Random};
 
-/// Blocks, each of which is then taken back.
+/// Blocks; each is lifted again.
 const BLOCKS: u64 = 300;
 
-/// Who blocks, and who is blocked.
+/// The blocking and the blocked user.
 const SUBJECT: u64 = 1;
 const VIEWER: u64 = 2;
 
-/// Changes come at no particular moment: after a pause of up to this.
+/// Longest random pause before a change.
 const PAUSE_MS: u64 = 20;
 
-/// How late is too late to be waited for.
+/// Deadline for a change to be in force.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What may be at the 99th percentile, in milliseconds.
+/// Target of the 99th percentile, in milliseconds.
 const TARGET_MS: f64 = 100.0;
 
-/// How a presence looks to whom it is hidden, and to whom it is not.
+/// A hidden and a visible presence.
 const HIDDEN: &[u8] = br#""state":null"#;
 const SEEN: &[u8] = br#""state":"online""#;
 
-/// How long one way of finding out took, and the answer to the change itself.
+/// Latencies of the observation, and of the answer to the change.
 #[derive(Default)]
 struct Lags {
     found_ms: Vec<f64>,
     answered_ms: Vec<f64>,
 }
 
-/// Measures whoever asks and whoever watches.
+/// Measures queries and watchers.
 pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
     let hosts = [super::host(Path::new("none"), &server.url(), 2)?, super::host(Path::new("none"), &server.url(), 2)?];
@@ -62,10 +61,10 @@ pub(crate) fn run() -> Result<Section> {
     let answered = [asking.answered_ms, watching.answered_ms].concat();
     row(&mut section, "the change itself is answered", all * 2, answered, Goal::None);
     section.note(&format!(
-        "{BLOCKS} blocks for each, and each taken back, by PUT and DELETE on one host, at random moments. All times \
-        are from when the request is sent. The query is asked again and again over one connection; the watcher has a \
-        stream of events. The change is answered when it is in force on all of the host that it was made on. Two \
-        hosts, Redis and the client share the cores.",
+        "{BLOCKS} blocks for each, each lifted again, by PUT and DELETE on one host, at random moments. All times \
+        start when the request is sent. The query is repeated over one connection; the watcher has an event stream. The \
+        change is answered once it is in force on the whole host that took it. Two hosts, Redis and the client share the \
+        cores.",
     ));
     Ok(section)
 }
@@ -76,7 +75,7 @@ fn row(section: &mut Section, what: &str, changes: u64, mut lags_ms: Vec<f64>, g
     section.row([what.to_owned(), changes.to_string(), number(p50), number(p99), number(max)], goal, p99);
 }
 
-/// The change, and how the subject then looks to the viewer.
+/// The change, and the presence that the viewer then sees.
 fn change(block: bool) -> (Vec<u8>, &'static [u8]) {
     let path = format!("/v1/blocks/{}", users::name(VIEWER));
     let (method, looks) = if block { ("PUT", HIDDEN) } else { ("DELETE", SEEN) };
@@ -91,7 +90,7 @@ async fn pause(random: &mut Random) {
     tokio::time::sleep(Duration::from_millis(random.below(PAUSE_MS))).await;
 }
 
-/// Somebody asks over and over until it is so.
+/// Queries again and again until the change is in force.
 async fn asks(here: &Host, there: &Host) -> Result<Lags> {
     let (mut changing, mut asking) =
         (Connection::open(here.address()).await?, Connection::open(there.address()).await?);
@@ -118,7 +117,7 @@ async fn asks(here: &Host, there: &Host) -> Result<Lags> {
     Ok(lags)
 }
 
-/// Somebody watches until they are told so.
+/// Waits for the event that reports the change.
 async fn watches(here: &Host, there: &Host) -> Result<Lags> {
     let mut changing = Connection::open(here.address()).await?;
     let mut watching = Watching::open(there).await?;
@@ -142,7 +141,7 @@ async fn watches(here: &Host, there: &Host) -> Result<Lags> {
     Ok(lags)
 }
 
-/// A stream of events about the subject.
+/// An event stream about the subject.
 struct Watching {
     stream: TcpStream,
     heard: Vec<u8>,
@@ -159,7 +158,7 @@ impl Watching {
         Ok(watching)
     }
 
-    /// Reads until something is said; what came with it is forgotten.
+    /// Reads until the text arrives, and drops what arrived with it.
     async fn until(&mut self, said: &[u8]) -> Result<()> {
         while !has(&self.heard, said) {
             let read = timeout(PATIENCE, self.stream.read_buf(&mut self.heard)).await;

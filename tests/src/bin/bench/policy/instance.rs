@@ -1,4 +1,4 @@
-//! One instance of `restriction-check` in this process, on whatever store of policy.
+//! One instance of `restriction-check` in this process, on any policy store.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use rollcall_host::runtime::{Catalog, Checker, Platform, Source, engine, tick};
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, Policies, SqliteArchive};
 
-/// What an instance may hold.
+/// Memory limit of the instance.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Changes taken in at once, as in the host.
+/// Changes per refresh, as in the host.
 const STRIDE: u32 = 1024;
 
-/// A cold instance on the current thread's local task set. It was called once, with no memory: what it takes to make it
-/// does not count as loading.
+/// A cold instance on the current thread's local task set. It was called once without memory, so that instantiation does not count
+/// as loading.
 pub(super) async fn cold(policies: Arc<dyn Policies>) -> Result<Checker> {
     let engine = engine().map_err(anyhow::Error::msg)?;
     tick(&engine)?;
@@ -43,7 +43,7 @@ pub(super) async fn cold(policies: Arc<dyn Policies>) -> Result<Checker> {
     Ok(checker)
 }
 
-/// Lets it take in everything.
+/// Loads everything.
 pub(super) async fn load(checker: &Checker) -> Result<Freshness> {
     loop {
         let freshness = checker.refresh(STRIDE, MEMORY_BYTES).await?;
@@ -54,7 +54,7 @@ pub(super) async fn load(checker: &Checker) -> Result<Freshness> {
     }
 }
 
-/// Makes changes, as many at once as the store takes.
+/// Makes changes, in the largest batches the store accepts.
 pub(super) async fn apply(policies: &dyn Policies, changes: impl Iterator<Item = Result<Change>>) -> Result<()> {
     let mut changes = changes.peekable();
     while changes.peek().is_some() {

@@ -1,4 +1,4 @@
-//! How long a cold instance takes to hold everything, and what the process then takes in truth.
+//! How long a cold instance takes to load all policy, and the memory of the process afterwards.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::{instance, population};
 use crate::process::resident_bytes;
 use crate::report::{Goal, Section, number};
 
-/// How many are restricted, in a row.
+/// Restricted numbers, consecutive.
 const RESTRICTED: [u64; 3] = [1_000_000, 100_000_000, BILLION];
 const BILLION: u64 = 1_000_000_000;
 
-/// What a billion may take.
+/// Target for a billion.
 const TARGET_MB: f64 = 130.0;
 
 /// Measures from SQLite and from Redis.
 pub(crate) fn run() -> Result<Section> {
     let columns = ["restricted, in a row", "from", "s", "instance says, MB", "host grows by, MB"];
-    let mut section = Section::new("policy-loading: a cold instance takes in everything", &columns);
-    // The store's own thread keeps its connection, as in the host.
+    let mut section = Section::new("policy-loading: a cold instance loads everything", &columns);
+    // The store keeps its connection in a thread, as in the host.
     let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let empty = resident(&Server::start()?)?;
     for count in RESTRICTED {
@@ -42,21 +42,20 @@ pub(crate) fn run() -> Result<Section> {
         row("Redis", measured, number((resident(&server)? - empty) / 1e6));
     }
     section.note(
-        "Through the component, page by page, as a host does that starts; the file of SQLite is in the system's cache, \
-        and Redis and the instance share the cores. What a host grows by is its resident memory with all of them less \
-        that of a host on an empty Redis, one instance each: with all that loading leaves behind in the hands of the \
-        allocators.",
+        "Through the component, page by page, like a starting host; the SQLite file is in the page cache, and Redis and \
+        the instance share the cores. The growth of a host is its resident memory with all of them minus that of a host \
+        on an empty Redis, one instance each; it includes what loading leaves in the allocators.",
     );
     Ok(section)
 }
 
-/// What a host with one instance on this Redis takes, in bytes, once it holds everything.
+/// Resident bytes of a host with one warm instance on this Redis.
 fn resident(server: &Server) -> Result<f64> {
     let host = super::host(Path::new("none"), &server.url(), 1)?;
     Ok(resident_bytes(host.pid())? as f64)
 }
 
-/// Takes in so many, and says how long it took and what it takes.
+/// Loads this many; returns the time and the memory.
 fn measure(count: u64, policies: Arc<dyn Policies>) -> Result<(f64, f64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {

@@ -1,4 +1,4 @@
-//! What restricted accounts take in memory, in a policy index linked natively.
+//! Memory of restricted accounts in a policy index, linked natively.
 
 use std::time::Instant;
 
@@ -9,28 +9,28 @@ use rollcall_policy::PolicyIndex;
 use super::population;
 use crate::report::{Goal, Section, number};
 
-/// How many are restricted.
+/// Restricted accounts.
 const RESTRICTED: [u64; 3] = [1_000_000, 100_000_000, BILLION];
 const BILLION: u64 = 1_000_000_000;
 
-/// What a billion in a row may take.
+/// Target for a billion consecutive ones.
 const TARGET_MB: f64 = 130.0;
 
-/// All pages that there are.
+/// All pages.
 const PAGES: u32 = 1 << 16;
 
-/// Measures both ways of lying.
+/// Measures consecutive and random numbers.
 pub(crate) fn run() -> Result<Section> {
     let columns = ["restricted numbers", "which", "MB", "bits each", "taken in, s"];
-    let mut section = Section::new("policy-memory: restricted accounts in a policy_index", &columns);
+    let mut section = Section::new("policy-memory: restricted accounts in a policy index", &columns);
     for count in RESTRICTED {
         let goal = if count == BILLION { Goal::AtMost(TARGET_MB) } else { Goal::None };
         row(&mut section, count, "in a row", population::in_a_row(count), goal)?;
         row(&mut section, count, "at random below 2^32", population::scattered(PAGES, count), Goal::None)?;
     }
     section.note(
-        "What the policy_index's structures take, as it says itself, taken in by pages of 65,536. A billion at random are 23 % \
-        of all numbers below 2^32: by then every page is bits, and 537 MB is what all of them take.",
+        "The size of the policy index's structures by its own count, loaded in pages of 65,536. A billion at random are 23 % of \
+        all numbers below 2^32: every page is a bitmap then, 537 MB in total.",
     );
     Ok(section)
 }

@@ -1,4 +1,4 @@
-//! What a blocked pair takes, and how often the filter in front of the pairs affirms in vain.
+//! Memory of a blocked pair, and the false positive rate of the filter in front of the pairs.
 
 use anyhow::{Result, ensure};
 use rollcall_policy::{BITS_PER_KEY, PolicyIndex, false_positive_rate};
@@ -6,10 +6,10 @@ use rollcall_policy::{BITS_PER_KEY, PolicyIndex, false_positive_rate};
 use super::{per_cent, plot, population};
 use crate::report::{Goal, Section, number};
 
-/// How many pairs there are, among how many people.
+/// Pairs, and the users among which they are.
 const PAIRS: [(u64, u64); 4] = [(100_000, 100_000), (100_000, 10_000), (1_000_000, 1_000_000), (1_000_000, 100_000)];
 
-/// The sizes of the curve, in bits for each key.
+/// Filter sizes of the curve, in bits per key.
 const CURVE: [f64; 11] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0, 24.0];
 
 /// Keys of the curve.
@@ -18,7 +18,7 @@ const KEYS: u32 = 1_000_000;
 /// Measures both.
 pub(crate) fn run() -> Result<Section> {
     let columns = ["pairs", "people", "MB", "bytes per pair", "filter, bits per pair", "affirmed in vain"];
-    let mut section = Section::new("policy-pairs: blocks in a policy_index, and the filter before them", &columns);
+    let mut section = Section::new("policy-pairs: blocks in a policy index, and the filter in front", &columns);
     let mut found = Vec::new();
     for (pairs, people) in PAIRS {
         let mut policy_index = PolicyIndex::new(0x5eed);
@@ -42,11 +42,10 @@ pub(crate) fn run() -> Result<Section> {
     plot::write(&curve, &found)?;
     let listed: Vec<String> = curve.iter().map(|(bits, rate)| format!("{bits}: {}", per_cent(*rate))).collect();
     section.note(&format!(
-        "Names of 36 bytes, which are most of what a pair takes where nobody is in two. A part of the filter has \
-        {BITS_PER_KEY} bits for each key when it is full, and half as many more after it grew. Affirmed in vain: \
-        measured with a filter of as many keys at as many bits, asked for four million others; what is affirmed is \
-        then looked up exactly, so it costs time and hides nobody. By bits for each of {} keys: {}. The plot is \
-        policy-filter.svg.",
+        "Names of 36 bytes, which are most of a pair's size where no user is in two pairs. A full part of the filter has \
+        {BITS_PER_KEY} bits per key, and half as many more after it grew. False positives: measured with a filter of as \
+        many keys and bits, queried for four million other keys; a hit is looked up exactly, so a false positive costs \
+        time and hides no user. By bits for each of {} keys: {}. The plot is policy-filter.svg.",
         number(f64::from(KEYS)),
         listed.join(", "),
     ));

@@ -1,4 +1,4 @@
-//! A plot of how often the filter affirms in vain, by its size.
+//! A plot of the filter's false positive rate by its size.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 24.0;
 
-/// The sizes shown, in bits for each key.
+/// The sizes shown, in bits per key.
 const MOST_BITS: f64 = 24.0;
 
 /// The rates shown, as powers of ten.
@@ -20,7 +20,7 @@ const MEASURED: &str = "#1d4ed8";
 const THEORY: &str = "#999999";
 const FOUND: &str = "#c2410c";
 
-/// Bits that a key sets: see `docs/adr/0014-bloom-filter-for-policy.md`.
+/// Bits set per key: see `docs/adr/0014-bloom-filter-for-policy.md`.
 const BITS_SET: i32 = 6;
 
 /// Writes `docs/bench/policy-filter.svg`: the curve, and where the filters of the policy indexes were.
@@ -85,7 +85,7 @@ fn drawn(curve: &[(f64, f64)], found: &[(f64, f64)]) -> String {
     svg
 }
 
-/// The rate of a filter whose bits may be anywhere.
+/// The rate of a classic Bloom filter, whose bits may be anywhere.
 fn unblocked(bits: f64) -> f64 {
     (1.0 - f64::exp(-f64::from(BITS_SET) / bits)).powi(BITS_SET)
 }

@@ -1,4 +1,4 @@
-//! The people of a large service and what they set: the same in every run.
+//! The users of a large service and their policy: the same in every run.
 
 use anyhow::{Context, Result};
 use rollcall_core::UserId;
@@ -6,21 +6,21 @@ use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, PAGE_NUMBERS,
 
 use crate::users::{self, Random};
 
-/// Accounts with numbers for ids, one in a hundred of which is restricted.
+/// Accounts with numeric ids; one in a hundred is restricted.
 pub(super) const NUMBERED: u64 = RESTRICTED_PAGES as u64 * PAGE_NUMBERS as u64;
 const RESTRICTED_PAGES: u32 = 1526;
 pub(super) const RESTRICTED: u64 = 1_000_000;
 
-/// People with names for ids, each of whom blocked one other.
+/// Users with names as ids; each blocks one other.
 pub(super) const PAIRS: u64 = 1_000_000;
 
-/// After them, people who show themselves to nobody.
+/// After them, users who show presence to nobody.
 pub(super) const SETTINGS: u64 = 100_000;
 
-/// After those, people who chose nothing and whom nobody blocked.
-const STRANGERS: u64 = 18_000_000;
+/// After those, users without settings and blocks.
+const UNRELATED: u64 = 18_000_000;
 
-/// Everything that the town set.
+/// The whole policy.
 pub(super) fn changes() -> Result<Vec<Change>> {
     let mut changes = scattered(RESTRICTED_PAGES, RESTRICTED).collect::<Result<Vec<_>>>()?;
     changes.extend(blocks(PAIRS, PAIRS)?);
@@ -28,23 +28,23 @@ pub(super) fn changes() -> Result<Vec<Change>> {
     Ok(changes)
 }
 
-/// So many people, from this one on, show themselves to nobody.
+/// Settings by which `count` users, from `first` on, show presence to nobody.
 pub(super) fn settings(first: u64, count: u64) -> Result<Vec<Change>> {
     let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody };
     (first..first + count).map(|person| Ok(Change::SetPrivacy(user(person)?, privacy))).collect()
 }
 
-/// So many blocks among so many people.
+/// Blocks among users.
 pub(super) fn blocks(pairs: u64, people: u64) -> Result<Vec<Change>> {
     (0..pairs).map(|index| block(index, people)).collect()
 }
 
-/// Owners take turns; whom they block is anybody.
+/// Owners take turns; the blocked user is random.
 fn block(index: u64, people: u64) -> Result<Change> {
     Ok(Change::Block(user(index % people)?, user(blocked_by(index, people))?))
 }
 
-/// Whom the owner of a block blocked.
+/// The user blocked by this block.
 pub(super) fn blocked_by(index: u64, people: u64) -> u64 {
     let other = Random::new(index + 1).below(people - 1);
     if other == index % people { people - 1 } else { other }
@@ -54,7 +54,7 @@ fn user(person: u64) -> Result<UserId> {
     Ok(UserId::parse(users::name(person))?)
 }
 
-/// So many restricted numbers at random over so many pages, each of which has the same share.
+/// Restricted numbers at random, spread evenly over the pages.
 pub(super) fn scattered(pages: u32, count: u64) -> impl Iterator<Item = Result<Change>> {
     let mut random = Random::new(count);
     let until = move |page: u32| count * u64::from(page) / u64::from(pages);
@@ -72,7 +72,7 @@ pub(super) fn scattered(pages: u32, count: u64) -> impl Iterator<Item = Result<C
     })
 }
 
-/// The first so many numbers, all restricted.
+/// The first `count` numbers, all restricted.
 pub(super) fn in_a_row(count: u64) -> impl Iterator<Item = Result<Change>> {
     let pages = count.div_ceil(u64::from(PAGE_NUMBERS)) as u32;
     (0..pages).map(move |page| {
@@ -85,7 +85,7 @@ pub(super) fn in_a_row(count: u64) -> impl Iterator<Item = Result<Change>> {
     })
 }
 
-/// Who is asked about.
+/// The ids of the subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Names and numbers in turn.
@@ -94,8 +94,8 @@ pub(super) enum Kind {
     Numbers,
 }
 
-/// Somebody of this kind: one in a hundred is hidden from everybody, and of the names one in twenty is in a block with
-/// somebody else than the viewer.
+/// A subject of this kind: one in a hundred is hidden from all viewers, and of the names one in twenty is in a block with a user
+/// other than the viewer.
 pub(super) fn subject(kind: Kind, place: usize, random: &mut Random) -> String {
     if kind == Kind::Numbers || (kind == Kind::Mixed && place % 2 == 1) {
         return random.below(NUMBERED).to_string();
@@ -103,7 +103,7 @@ pub(super) fn subject(kind: Kind, place: usize, random: &mut Random) -> String {
     users::name(match random.below(100) {
         0 => PAIRS + random.below(SETTINGS),
         1..=5 => random.below(PAIRS),
-        _ => PAIRS + SETTINGS + random.below(STRANGERS),
+        _ => PAIRS + SETTINGS + random.below(UNRELATED),
     })
 }
 

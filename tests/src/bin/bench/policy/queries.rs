@@ -1,4 +1,4 @@
-//! What it costs to ask who is here where people block and hide: against the same query where nobody did.
+//! The cost of a presence query with blocks and hidden users, compared with the same query without policy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::load::{Connection, Requests};
 use crate::report::{Goal, Section, number};
 use crate::users::{self, Random};
 
-/// How many people are online.
+/// Users online.
 const PEOPLE: u64 = 10_000;
 
-/// Blocks among them, and how many of them show themselves to nobody.
+/// Blocks among them, and users who show presence to nobody.
 const BLOCKS: u64 = 100_000;
 const SHY: u64 = 500;
 
-/// How many are asked for at once.
+/// Users per query.
 const ASKED: u64 = 200;
 
-/// Different queries, sent in turn.
+/// Distinct queries, sent in turn.
 const REQUESTS: usize = 256;
 
-/// Queries whose calls of the store are counted.
+/// Queries whose store calls are counted.
 const COUNTED: usize = 1000;
 
-/// How long a slice is, and how many each host gets.
+/// Length of a slice, and slices of each host.
 const SLICE: Duration = Duration::from_millis(400);
 const SLICES: usize = 15;
 
@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<Section> {
     let mut random = Random::new(PEOPLE);
     let requests: Requests = (0..REQUESTS).map(|_| query(&mut random)).collect();
     let columns = ["connections", "figure", "blocks and settings", "none", "with/without", "min–max"];
-    let mut section = Section::new("policy-queries: two hundred people on Redis, with blocks and without", &columns);
+    let mut section = Section::new("policy-queries: two hundred users on Redis, with blocks and without", &columns);
     let counted = runtime.block_on(count(&ours, &requests))?;
     let rivals = Rivals::of(ours, theirs, requests);
     rivals.compare(64, SLICE, 2)?;
@@ -66,12 +66,11 @@ pub(crate) fn run() -> Result<Section> {
         section.row(cells, Goal::AtMost(1.0), figure);
     }
     section.note(&format!(
-        "{} people online, {} blocks among them, {SHY} who show themselves to nobody; each query in the name of \
-        somebody else, for {ASKED} at random, of whom {:.1} % were hidden. Both hosts hold who may see whom in memory, \
-        each on a Redis of its own; client, hosts and Redis share the cores. Calls of the store are for each of \
-        {COUNTED} queries, by the host's own count; `relations`, by which a cold host asks who may see whom, was \
-        called {} times, and besides the queries the host looked {} times whether anything had changed, once a second \
-        for each instance.",
+        "{} users online, {} blocks among them, {SHY} who show presence to nobody; each query by another viewer, for \
+        {ASKED} random subjects, of which {:.1} % were hidden. Both hosts have all policy in memory, each on its own \
+        Redis; client, hosts and Redis share the cores. Store calls are per query over {COUNTED} queries, by the host's \
+        own count; `relations`, which a cold host uses for visibility, was called {} times, and besides the queries the \
+        host checked {} times for policy changes, once a second per instance.",
         number(PEOPLE as f64),
         number(BLOCKS as f64),
         counted.hidden * 100.0,
@@ -81,20 +80,20 @@ pub(crate) fn run() -> Result<Section> {
     Ok(section)
 }
 
-/// Somebody asks for people at random.
+/// A query of a user for random others.
 fn query(random: &mut Random) -> Vec<u8> {
     let names: Vec<String> = (0..ASKED).map(|_| format!(r#""{}""#, users::name(random.below(PEOPLE)))).collect();
     let body = format!(r#"{{"users":[{}]}}"#, names.join(","));
     users::request("POST", "/v1/presence", random.below(PEOPLE), &body)
 }
 
-/// What was counted of the queries.
+/// The counts.
 struct Counted {
-    /// For each query: those that load, and all.
+    /// Store calls per query: loads, and all.
     calls: [f64; 2],
     relations: f64,
     looks: f64,
-    /// The share that was hidden.
+    /// The share of hidden subjects.
     hidden: f64,
 }
 

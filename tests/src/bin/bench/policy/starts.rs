@@ -1,4 +1,4 @@
-//! What a host that starts asks of Redis before it holds everything: the first time, and with its copy on disk.
+//! The load of a starting host on Redis until its policy is in memory: the first time, and with a copy on disk.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,15 +12,15 @@ use rollcall_tests::Host;
 use super::{count, instance, population};
 use crate::report::{Goal, Section, number};
 
-/// What everybody set: restricted numbers at random over so many pages, and people who hide.
+/// The policy: restricted numbers at random over pages, and users who hide.
 const RESTRICTED: u64 = 1_000_000;
 const PAGES: u32 = 1526;
 const SETTINGS: u64 = 100_000;
 
-/// Commands that are named; the others are added up.
+/// Commands listed by name; the others are summed.
 const NAMED: usize = 5;
 
-/// What a start cost.
+/// The cost of a start.
 struct Cost {
     warm_s: f64,
     commands: BTreeMap<String, f64>,
@@ -28,7 +28,7 @@ struct Cost {
     server_ms: f64,
 }
 
-/// Measures a start without a copy, one with it, and one that loads nothing.
+/// Measures a start without a copy, with one, and without loading.
 pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<Section> {
         instance::apply(&store, population::scattered(PAGES, RESTRICTED).chain(settings)).await
     })?;
     let columns = ["start", "until warm, s", "commands", "Redis sends, MB", "Redis is busy, ms", "which"];
-    let mut section = Section::new("policy-starts: what a start asks of Redis", &columns);
+    let mut section = Section::new("policy-starts: load of a start on Redis", &columns);
     let folder = tempfile::tempdir()?;
     let warm = |data: &Path| measure(&server, || super::host(data, &server.url(), 2));
     let first = warm(folder.path())?;
@@ -60,12 +60,12 @@ pub(crate) fn run() -> Result<Section> {
         section.row(cells, Goal::None, 0.0);
     }
     section.note(&format!(
-        "{} restricted numbers on {PAGES} pages and {} people with settings, in Redis; two instances, the second of \
-        which loads from what the first left on disk ({} MB). A host begins to load at a random moment within five \
-        seconds of its start, so that hosts that start together do not ask all at once: most of the time until warm is \
-        that. All that the host asks meanwhile is counted, as Redis counts it (INFO commandstats, INFO stats); \
-        commands of scripts count too. Where it has zrangebyscore, the host looks for people whose time has come. The \
-        last row is what of it is not loading, but for the first page, which a host reads also if it loads nothing.",
+        "{} restricted numbers on {PAGES} pages and {} users with settings, in Redis; two instances, the second of which \
+        loads from the copy that the first left on disk ({} MB). A host begins to load at a random moment within five \
+        seconds of its start, so that hosts that start together do not load at once: most of the time until warm is \
+        that. Every command of the host meanwhile is counted by Redis (INFO commandstats, INFO stats), those of scripts \
+        included. zrangebyscore is the search for due users. The last row is what is not loading, except for the first \
+        page, which a host always reads.",
         number(RESTRICTED as f64),
         number(SETTINGS as f64),
         number(size as f64 / 1e6),
@@ -73,7 +73,7 @@ pub(crate) fn run() -> Result<Section> {
     Ok(section)
 }
 
-/// A host that holds nothing, so long after its start.
+/// A host that loads nothing, this long after its start.
 fn listening(server: &Server, after: Duration) -> Result<Host> {
     let arguments = ["--store", &server.url(), "--policy-memory", "0"];
     let host = Host::start_in(Path::new("none"), &[&super::QUIET[..], &arguments].concat());

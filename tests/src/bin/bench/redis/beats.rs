@@ -1,5 +1,5 @@
-//! Beats on Redis: in batches against the plainest thing that the same server can do, and one by one over HTTP against
-//! the embedded store.
+//! Beats on Redis: in batches compared with plain `SET`s on the same server, and one by one over HTTP compared with the embedded
+//! store.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,35 +22,34 @@ use crate::report::{Goal, Section, number, ratio};
 use crate::sample::Comparison;
 use crate::users::{self, Random};
 
-/// How many people beat, and over how many keys `redis-benchmark` spreads: as few as it takes by itself, so that
-/// everything is in the server's caches, and so many that hardly anything is.
+/// Users, and keys of `redis-benchmark`: so few that everything is in the server's caches, and so many that hardly anything is.
 const CROWDS: [u64; 2] = [FEW, 100_000];
 
-/// So few that everything about them is in the caches.
+/// Users that fit into the caches.
 const FEW: u64 = 1_000;
 
-/// Beats in one call.
+/// Beats per call.
 const BATCH: u64 = 256;
 
-/// Calls on their way at once: what one connection keeps a server busy with.
+/// Calls in flight, enough to keep the server busy over one connection.
 const IN_FLIGHT: u64 = 8;
 
-/// How many slices each contender gets, in turn.
+/// Slices of each contender, in turn.
 const SLICES: usize = 12;
 
-/// Beats of a slice: whole rounds of calls.
+/// Beats per slice: whole rounds of calls.
 const BEATS: u64 = 32 * BATCH * IN_FLIGHT;
 
-/// `SET`s of a slice.
+/// `SET`s per slice.
 const SETS: u64 = 400_000;
 
-/// People asked for at once.
+/// Users per query.
 const ASKED: u64 = 200;
 
 /// Measures batches, commands and round trips.
 pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
-    // The store's own thread keeps its connection, as in the host.
+    // The store keeps its connection in a thread, as in the host.
     let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let store = Arc::new(home.block_on(Redis::open(&server.url(), Options::default()))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -68,14 +67,14 @@ pub(crate) fn run() -> Result<Section> {
         costs(&mut section, &store, &functions).await
     })?;
     section.note(&format!(
-        "People at random, {IN_FLIGHT} calls of {BATCH} in flight on one connection, through the component. By itself \
-         redis-benchmark sets one key again and again; among many people it is told to spread over as many keys (`-r`). \
-         Everything shares the same cores, and the server uses one of them.",
+        "Random users, {IN_FLIGHT} calls of {BATCH} in flight on one connection, through the component. By default \
+         redis-benchmark sets one key; with many users it uses as many keys (`-r`). Everything shares the same cores, and \
+         the server uses one of them.",
     ));
     Ok(section)
 }
 
-/// Beats against `SET`s, in turn.
+/// Beats and `SET`s, in turn.
 async fn compare(section: &mut Section, functions: &Functions, server: &Server, people: u64, goal: Goal) -> Result<()> {
     let (mut comparison, mut by_cpu) = (Comparison::default(), Comparison::default());
     let mut random = Random::new(people);
@@ -114,8 +113,8 @@ async fn beat(functions: &Functions, people: impl Iterator<Item = u64>) -> Resul
     Ok(())
 }
 
-/// Beats per second in one slice. Who beats is made up before, as redis-benchmark does; and whenever a call is answered the
-/// next is made, so that the server does not wait for us.
+/// Beats per second in one slice. The users are chosen before, as redis-benchmark does, and each answered call is followed by the
+/// next, so that the server never waits for the client.
 async fn slice(functions: &Functions, random: &mut Random, people: u64) -> Result<f64> {
     let mut batch = || (0..BATCH).map(|_| users::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
     let batches = (0..BEATS / BATCH).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
@@ -160,7 +159,7 @@ async fn costs(section: &mut Section, store: &Redis, functions: &Functions) -> R
     Ok(())
 }
 
-/// Single beats over HTTP, on Redis against embedded.
+/// Single beats over HTTP, on Redis and embedded.
 pub(crate) fn over_http() -> Result<Section> {
     let server = Server::start()?;
     let requests: Requests = (0..10_000).map(users::heartbeat).collect();

@@ -1,5 +1,5 @@
-//! How much work hosts on one Redis do twice: people go silent, every host hears of all of them, and each should be looked
-//! at once.
+//! Duplicate work of hosts on one Redis: users fall silent, every host is notified of all of them, and each should be settled by
+//! one host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use rollcall_tests::Host;
 use super::lag::beat;
 use crate::report::{Goal, Section, number};
 
-/// How many go silent.
+/// Users who fall silent.
 const PEOPLE: u64 = 20_000;
 
-/// How many hosts share the Redis.
+/// Numbers of hosts on the Redis.
 const HOSTS: [usize; 3] = [1, 2, 4];
 
-/// How long after the deadline everybody is offline, or the hosts are broken.
+/// Time after the deadline within which all must be offline.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures with one host and with several.
 pub(crate) fn run() -> Result<Section> {
-    let columns = ["hosts", "told by", "people gone", "looked at", "in vain or too late", "wasted share"];
-    let mut section = Section::new("redis-hosts: work that several hosts do twice", &columns);
+    let columns = ["hosts", "notice", "users offline", "read", "in vain or too late", "wasted share"];
+    let mut section = Section::new("redis-hosts: duplicate work of several hosts", &columns);
     for hosts in HOSTS {
         for notice in ["sweep", "both"] {
             let [published, vain] = measure(hosts, notice)?;
@@ -40,14 +40,14 @@ pub(crate) fn run() -> Result<Section> {
         }
     }
     section.note(&format!(
-        "{} people beat once within a second or two and are then silent for 6 s. Looked at: sessions read because their \
-         time had come. In vain: somebody else had settled them before they were read; too late: before the commit.",
+        "{} users beat once within a second or two and are then silent for 6 s. Read: sessions read because they were due. In \
+         vain: another host settled them before they were read; too late: before the commit.",
         number(PEOPLE as f64),
     ));
     Ok(section)
 }
 
-/// How many were published as offline, and how many were read for nothing.
+/// Users published as offline, and sessions read in vain.
 fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
     let server = Server::start()?;
     let url = server.url();
@@ -67,11 +67,11 @@ fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
         if published >= PEOPLE as f64 {
             return Ok([published, counted("unchanged") + counted("stale")]);
         }
-        ensure!(std::time::Instant::now() < give_up, "only {published} of {PEOPLE} people were published as offline");
+        ensure!(std::time::Instant::now() < give_up, "only {published} of {PEOPLE} users were published as offline");
     }
 }
 
-/// People that this host looked at with this outcome, however it was told of them.
+/// Sessions that this host settled with this outcome, by any notice.
 fn settled(host: &Host, outcome: &str) -> f64 {
     let text = host.client("bench").get("/metrics").text;
     let ending = format!("outcome=\"{outcome}\"}} ");

@@ -1,9 +1,8 @@
-//! How late an offline event is among a million people online, by what tells the host: Redis's notifications alone, the
-//! sweep alone, and both.
+//! How late offline events are with a million users online, by `--notice`: notifications alone, the sweep alone, and both.
 //!
-//! A first host with long times brings a million people online, whose keys all have a time to live. Then, for each way of
-//! being told, a host with short times on the same Redis takes one beat each of ten thousand others, who are then silent.
-//! The lag is the store's time of publication less the deadline, both in the store's time.
+//! A first host with a long interval brings a million users online, whose keys all have a time to live. Then, for each notice, a
+//! host with a short interval on the same Redis takes one beat each of ten thousand others, who then fall silent. The lag is the
+//! time of publication minus the deadline, both in the store's time.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,22 +18,22 @@ use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
 use crate::users;
 
-/// How many are online all the while.
+/// Users online throughout.
 const ONLINE: u64 = 1_000_000;
 
-/// How many go silent.
+/// Users who fall silent.
 const SILENT: u64 = 10_000;
 
-/// Beats in one request, and people asked for in one.
+/// Beats per request, and users per query.
 const BATCH: u64 = 500;
 
-/// `d + ε` of the host that is measured.
+/// `d + ε` of the measured host.
 const ALIVE_FOR_MS: u64 = 6000;
 
-/// Whoever is not told of after so long counts as never told of.
+/// An event later than this counts as never.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The ways of being told.
+/// The values of `--notice`.
 const NOTICES: [&str; 3] = ["notifications", "sweep", "both"];
 
 /// Measures the three side by side.
@@ -83,8 +82,8 @@ pub(crate) fn run() -> Result<Section> {
     section.row([name, number(bytes), String::new(), String::new(), String::new()], Goal::AtMost(600.0), bytes);
     plot::write(&curves)?;
     section.note(&format!(
-        "One host, one Redis without persistence, all on the same cores. {} people stay online with keys that live for \
-         hours; {} beat once within a second and are then silent for {} s. A million people coming online took \
+        "One host, one Redis without persistence, all on the same cores. {} users stay online with keys that live for \
+         hours; {} beat once within a second and are then silent for {} s. Bringing a million users online took \
          {took:.0} s. The plot is offline-lag.svg.",
         number(ONLINE as f64),
         number(SILENT as f64),
@@ -106,7 +105,7 @@ pub(super) async fn beat(address: &str, people: std::ops::Range<u64>) -> Result<
     Ok(())
 }
 
-/// Everybody's lag in milliseconds; infinite for whoever was not told of in time.
+/// The lag of every user in milliseconds; infinite if the event did not come in time.
 async fn measure(server: &Server, notice: &str, silent: std::ops::Range<u64>) -> Result<Vec<f64>> {
     let url = server.url();
     let times = ["--interval", "4s", "--tolerance", "2s", "--evict-after", "10m", "--notice", notice];
@@ -135,8 +134,8 @@ async fn read(address: &str, people: std::ops::Range<u64>) -> Result<Vec<f64>> {
     Ok(lags_ms)
 }
 
-/// None for whoever is not published as offline: a query derives, so an offline state alone says nothing. What was
-/// published has a version that is later than the last beat by more than the beat lives.
+/// None for a user not published as offline. A query derives the state, so an offline state alone proves nothing; a published record
+/// has a version later than the last beat by more than `d + ε`.
 fn lag_ms(presence: &Value) -> Option<f64> {
     let number = |name: &str| presence.get(name).and_then(Value::as_f64);
     (presence.get("state")?.as_str()? == "offline").then_some(())?;

@@ -1,4 +1,4 @@
-//! The host on Redis: what a beat costs there, and how late an offline event is among a million people online.
+//! The host on Redis: the cost of a beat, and how late offline events are with a million users online.
 
 mod beats;
 mod hosts;
@@ -12,7 +12,7 @@ pub(crate) use beats::{over_http, run as beats};
 pub(crate) use hosts::run as hosts;
 pub(crate) use lag::run as lag;
 
-/// A number that the server tells about itself.
+/// A number of the server's INFO.
 fn info(server: &Redis, section: &str, name: &str) -> Result<f64> {
     let text = server.ask(&["INFO", section])?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -1,4 +1,4 @@
-//! A plot of how late events were: for each way of being told, the share of people told of by then.
+//! A plot of the lag: for each `--notice`, the share of users whose event was published by then.
 
 use std::fmt::Write as _;
 
@@ -69,7 +69,7 @@ fn drawn(curves: &[(&str, Vec<f64>)]) -> String {
     svg
 }
 
-/// A step for every hundredth of the people.
+/// One step per hundredth of the users.
 fn line(lags_ms: &[f64]) -> String {
     let mut path = format!("M{LEFT} {}", y(0.0));
     for hundredth in 1..=100 {
