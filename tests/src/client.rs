@@ -5,16 +5,16 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::Agent;
 
-/// A client of one host, asking as one person.
+/// A client of one service, asking as one user.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
-    /// Where each path is answered, by its beginning.
+    /// Base URLs by path prefix.
     routes: Vec<(&'static str, String)>,
     header: (String, String),
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The status.
@@ -35,12 +35,12 @@ impl Answer {
 }
 
 impl Client {
-    /// A client that names itself by word.
+    /// A client that names its user in a header, without a token.
     pub fn named(base: &str, user: &str) -> Self {
         Self::with_header(base, "Rollcall-User", user)
     }
 
-    /// A client that shows a token.
+    /// A client that sends a token.
     pub fn with_token(base: &str, token: &str) -> Self {
         Self::with_header(base, "Authorization", &format!("Bearer {token}"))
     }
@@ -56,39 +56,39 @@ impl Client {
         Self { agent, routes: vec![("/", base.to_owned())], header: (name.to_owned(), value.to_owned()) }
     }
 
-    /// The same client of a service whose paths are answered at different places.
+    /// The same client for a service whose paths have different base URLs.
     pub(crate) fn routed(self, routes: &[(&'static str, String)]) -> Self {
         Self { routes: routes.to_vec(), ..self }
     }
 
-    /// The same connection pool, asking as somebody else.
+    /// The same connection pool, asking as another user.
     pub fn as_user(&self, user: &str) -> Self {
         Self { header: ("Rollcall-User".to_owned(), user.to_owned()), ..self.clone() }
     }
 
-    /// Asks for a path.
+    /// Sends GET.
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, None)
     }
 
-    /// Sends JSON.
+    /// Sends POST with JSON.
     pub fn post(&self, path: &str, body: Value) -> Answer {
         self.send("POST", path, Some(body.to_string().as_bytes()))
     }
 
-    /// Sends JSON.
+    /// Sends PUT with JSON.
     pub fn put(&self, path: &str, body: Value) -> Answer {
         self.send("PUT", path, Some(body.to_string().as_bytes()))
     }
 
-    /// Sends whatever there is.
+    /// Sends any request; panics if the host does not answer.
     pub fn send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Answer {
         self.try_send(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// Sends whatever there is to a host that may be gone.
+    /// Sends any request to a host that may be down.
     pub fn try_send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, String> {
-        let base = base_of(&self.routes, path).ok_or_else(|| format!("nobody answers for {path}"))?;
+        let base = base_of(&self.routes, path).ok_or_else(|| format!("no route for {path}"))?;
         let request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{base}{path}"))
@@ -113,20 +113,20 @@ impl Client {
         self.post("/v1/heartbeat", serde_json::json!({ "device": device }))
     }
 
-    /// What this person sees of another.
+    /// The presence of another user, as this user sees it.
     pub fn presence(&self, user: &str) -> Value {
         let answer = self.get(&format!("/v1/presence/{user}"));
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer.json
     }
 
-    /// The state alone.
+    /// The state in it; `null` if it is hidden.
     pub fn state(&self, user: &str) -> String {
         self.presence(user)["state"].as_str().unwrap_or("null").to_owned()
     }
 }
 
-/// Where a path is answered: by whoever answers for the longest beginning of it.
+/// The base URL of the longest matching prefix.
 pub(crate) fn base_of<'a>(routes: &'a [(&'static str, String)], path: &str) -> Option<&'a str> {
     let fitting = routes.iter().filter(|(beginning, _)| path.starts_with(beginning));
     fitting.max_by_key(|(beginning, _)| beginning.len()).map(|(_, base)| base.as_str())

@@ -1,19 +1,19 @@
-//! What those who drive people know of them, and whether what was published agrees with it.
+//! What the load generator knows about each simulated user, and the check of published events against it.
 //!
-//! A driver knows no exact times: only that the store kept a beat at some instant between its request and the answer.
-//! Whoever drives and the store they drive are on one machine, so both read the same clock.
+//! The generator knows no exact times: the store kept a beat at some instant between request and answer. Generator and store run
+//! on one machine, so both read the same clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::recorder::{Event, Published};
 
-/// How far a host's idea of Redis's time may be off: by as much as one round trip takes on a busy machine.
+/// How far a host's estimate of Redis's time may be off: one round trip on a busy machine.
 const SKEW_MS: u64 = 150;
 
-/// An offline event may be so late, by the promise.
+/// How late an offline event may be by the promise.
 pub const OFFLINE_BOUND_MS: u64 = 1000;
 
-/// From a request to its answer, in Unix milliseconds.
+/// The time from a request to its answer, in Unix milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestSpan {
     /// When it was sent.
@@ -23,30 +23,30 @@ pub struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// Runs something and says when that was.
+    /// Measures a call.
     pub fn of<T>(call: impl FnOnce() -> T) -> (Self, T) {
         let sent = now_ms();
         let result = call();
         (Self { sent, answered: now_ms() }, result)
     }
 
-    /// Whether it may have been at this instant.
+    /// Whether the store may have done it at this instant.
     pub fn may_be(&self, at: u64) -> bool {
         self.sent <= at + SKEW_MS && at <= self.answered + SKEW_MS
     }
 
-    /// Whether it was after this instant, beyond any doubt.
+    /// Whether it was certainly after this instant.
     fn is_after(&self, at: u64) -> bool {
         self.sent > at + SKEW_MS
     }
 
-    /// Whether it was before this instant, beyond any doubt.
+    /// Whether it was certainly before this instant.
     fn is_before(&self, at: u64) -> bool {
         self.answered + SKEW_MS < at
     }
 }
 
-/// What a host answered to a beat.
+/// A beat with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcknowledgedBeat {
     /// When.
@@ -57,16 +57,16 @@ pub struct AcknowledgedBeat {
     pub version: u64,
 }
 
-/// One person, as their driver knows them.
+/// Everything that was sent for one user.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// Beats that were acknowledged.
+    /// Acknowledged beats.
     pub beats: Vec<AcknowledgedBeat>,
-    /// Beats that failed: they may have been kept or not.
+    /// Failed beats; the store may have kept them.
     pub unacknowledged: Vec<RequestSpan>,
-    /// Departures, acknowledged or not.
+    /// Logouts and drops, acknowledged or not.
     pub leaves: Vec<RequestSpan>,
-    /// Whether they ever chose how to be seen. Then only their end is known.
+    /// Whether the user ever made a choice. Then only the final state is checked.
     pub chooses: bool,
 }
 
@@ -75,25 +75,26 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as u64
 }
 
-/// Every transition is published exactly once: no version comes twice or falls, and nothing is said twice in a row.
-pub fn duplicate_events(heard: &Published) -> Vec<String> {
+/// Violations of "every transition is published exactly once": a version that does not rise, or an event that repeats the one
+/// before.
+pub fn duplicate_events(published: &Published) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (user, events) in heard {
+    for (user, events) in published {
         for (before, after) in events.iter().zip(events.iter().skip(1)) {
             if after.version <= before.version {
-                wrong.push(format!("{user}: the version falls: {before:?}, then {after:?}"));
+                wrong.push(format!("{user}: version falls: {before:?}, then {after:?}"));
             }
-            if after.line == before.line && after.repeats(before) {
-                wrong.push(format!("{user}: said twice: {before:?}, then {after:?}"));
+            if after.connection == before.connection && after.repeats(before) {
+                wrong.push(format!("{user}: published twice: {before:?}, then {after:?}"));
             }
         }
     }
     wrong
 }
 
-/// People who turned offline, each with how long after their beat that was decided, in milliseconds.
-pub fn offline_transitions(heard: &Published) -> impl Iterator<Item = (&str, &Event, u64)> {
-    heard.iter().flat_map(|(user, events)| {
+/// Transitions to offline, each with the milliseconds from the last beat to the decision.
+pub fn offline_transitions(published: &Published) -> impl Iterator<Item = (&str, &Event, u64)> {
+    published.iter().flat_map(|(user, events)| {
         let pairs = events.iter().zip(events.iter().skip(1));
         let ended = pairs.filter(|(before, after)| before.state != "offline" && after.state == "offline");
         ended.map(|(_, after)| {
@@ -102,15 +103,15 @@ pub fn offline_transitions(heard: &Published) -> impl Iterator<Item = (&str, &Ev
     })
 }
 
-/// Whoever was declared offline too late, for a life of `alive_ms`.
-pub fn late_offlines(heard: &Published, alive_ms: u64) -> Vec<String> {
-    let late = offline_transitions(heard).filter(|(.., after)| *after > alive_ms + OFFLINE_BOUND_MS);
-    late.map(|(user, event, after)| format!("{user}: a ghost, offline {after} ms after the last beat: {event:?}"))
+/// Users who went offline later than promised, if a beat lasts `alive_ms`.
+pub fn late_offlines(published: &Published, alive_ms: u64) -> Vec<String> {
+    let late = offline_transitions(published).filter(|(.., after)| *after > alive_ms + OFFLINE_BOUND_MS);
+    late.map(|(user, event, after)| format!("{user}: late, offline {after} ms after the last beat: {event:?}"))
         .collect()
 }
 
 impl History {
-    /// What is wrong with what was published about this person, who is silent by now. `complete`: everything was heard.
+    /// What is wrong with the events about this user, who is silent by now. `complete`: no event is missing.
     pub fn violations(&self, events: &[Event], alive_ms: u64, complete: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         if complete {
@@ -124,9 +125,9 @@ impl History {
         wrong
     }
 
-    /// The newest beat that was acknowledged, and those after it of which nobody knows.
+    /// The newest acknowledged beat, and the unacknowledged ones after it.
     fn last_beats(&self) -> impl Iterator<Item = RequestSpan> + '_ {
-        let newest = self.beats.last().map(|told| told.during);
+        let newest = self.beats.last().map(|beat| beat.during);
         let after = self
             .unacknowledged
             .iter()
@@ -135,22 +136,22 @@ impl History {
         newest.into_iter().chain(after)
     }
 
-    /// Whether this may be when the person was last seen.
+    /// Whether this is a possible last seen.
     pub fn last_seen_fits(&self, last_seen: u64) -> bool {
         self.last_beats().any(|beat| beat.may_be(last_seen))
     }
 
-    /// What was answered and never published.
+    /// Answers whose state was never published.
     fn unpublished(&self, events: &[Event]) -> Vec<String> {
-        let is_published = |told: &&AcknowledgedBeat| {
-            events.iter().any(|event| event.version == told.version && event.state == told.state)
-                || (self.chooses && told.version == 0)
+        let is_published = |beat: &&AcknowledgedBeat| {
+            events.iter().any(|event| event.version == beat.version && event.state == beat.state)
+                || (self.chooses && beat.version == 0)
         };
-        let lacking = self.beats.iter().filter(|told| !is_published(told));
-        lacking.map(|told| format!("told, and never published: {told:?}")).collect()
+        let lacking = self.beats.iter().filter(|beat| !is_published(beat));
+        lacking.map(|beat| format!("answered, and never published: {beat:?}")).collect()
     }
 
-    /// Silences that nobody noticed: whoever comes back after one must find that they were gone.
+    /// Silences without an offline event: a beat after one must start a new version.
     fn unnoticed(&self, alive_ms: u64) -> Vec<String> {
         let pairs = self.beats.iter().zip(self.beats.iter().skip(1));
         let silent = pairs.filter(|(before, after)| {
@@ -159,30 +160,30 @@ impl History {
             to.saturating_sub(from) > alive_ms + OFFLINE_BOUND_MS + SKEW_MS && !beat_between
         });
         let unnoticed = silent.filter(|(_, after)| after.version / 1000 + SKEW_MS < after.during.sent);
-        let lines =
-            unnoticed.map(|(before, after)| format!("a silence that nobody noticed: {before:?}, then {after:?}"));
-        let gone = self.beats.iter().filter(|told| told.state == "offline");
-        lines.chain(gone.map(|told| format!("offline in answer to a beat: {told:?}"))).collect()
+        let violations =
+            unnoticed.map(|(before, after)| format!("silence without an offline event: {before:?}, then {after:?}"));
+        let gone = self.beats.iter().filter(|beat| beat.state == "offline");
+        violations.chain(gone.map(|beat| format!("offline in answer to a beat: {beat:?}"))).collect()
     }
 
-    /// Offline events of which the driver knows better.
+    /// Offline events that contradict the history.
     fn false_offlines(&self, events: &[Event], alive_ms: u64) -> Vec<String> {
         let mut wrong = Vec::new();
         for event in events.iter().filter(|event| event.state == "offline") {
             let (at, last_seen) = (event.at_ms(), event.last_seen.unwrap_or(0));
-            let known = self.beats.iter().map(|told| told.during).chain(self.unacknowledged.iter().copied());
+            let known = self.beats.iter().map(|beat| beat.during).chain(self.unacknowledged.iter().copied());
             if !known.into_iter().any(|beat| beat.may_be(last_seen)) {
                 wrong.push(format!("last seen when there was no beat: {event:?}"));
             }
-            // A beat that found the record before this one was kept before this was decided, or the decision was stale.
+            // A beat answered with the record before this one was kept first, so the decision ignored it.
             let found_before =
-                |told: &AcknowledgedBeat| events.iter().find(|e| e.version > told.version) == Some(event);
+                |beat: &AcknowledgedBeat| events.iter().find(|e| e.version > beat.version) == Some(event);
             let ignored = self
                 .beats
                 .iter()
-                .find(|told| told.during.is_after(last_seen) && (told.during.is_before(at) || found_before(told)));
-            if let Some(told) = ignored {
-                wrong.push(format!("offline in spite of a beat: {event:?}, but {told:?}"));
+                .find(|beat| beat.during.is_after(last_seen) && (beat.during.is_before(at) || found_before(beat)));
+            if let Some(beat) = ignored {
+                wrong.push(format!("offline in spite of a beat: {event:?}, but {beat:?}"));
             }
             let left = self.leaves.iter().any(|left| left.answered + SKEW_MS >= last_seen && left.sent <= at + SKEW_MS);
             if at < last_seen + alive_ms && !left {
@@ -192,7 +193,7 @@ impl History {
         wrong
     }
 
-    /// The end: offline, since the last beat.
+    /// The last event must be offline, with the last beat as last seen.
     fn wrong_end(&self, last: Option<&Event>) -> Option<String> {
         if self.beats.is_empty() && self.unacknowledged.is_empty() {
             return last.map(|event| format!("published, and never beat: {event:?}"));
@@ -215,17 +216,17 @@ mod tests {
 
     fn event(state: &str, at_ms: u64, last_seen: u64) -> Event {
         let (state, last_seen) = (state.to_owned(), Some(last_seen));
-        Event { state, note: Value::Null, last_seen, version: at_ms * 1000, line: 1 }
+        Event { state, note: Value::Null, last_seen, version: at_ms * 1000, connection: 1 }
     }
 
-    fn told(at_ms: u64, version_ms: u64) -> AcknowledgedBeat {
+    fn acknowledged(at_ms: u64, version_ms: u64) -> AcknowledgedBeat {
         let during = RequestSpan { sent: at_ms, answered: at_ms + 10 };
         AcknowledgedBeat { during, state: "online".to_owned(), version: version_ms * 1000 }
     }
 
-    /// Came at 10,000, beat again at 11,000, and went.
+    /// Beats at 10,000 and 11,000, then silence.
     fn history() -> History {
-        History { beats: vec![told(10_000, 10_005), told(11_000, 10_005)], ..History::default() }
+        History { beats: vec![acknowledged(10_000, 10_005), acknowledged(11_000, 10_005)], ..History::default() }
     }
 
     fn published() -> Vec<Event> {
@@ -233,9 +234,9 @@ mod tests {
     }
 
     fn wrong(history: &History, events: &[Event]) -> Vec<String> {
-        let heard = Published::from([("bob".to_owned(), events.to_vec())]);
-        let mut wrong = duplicate_events(&heard);
-        wrong.extend(late_offlines(&heard, ALIVE_MS));
+        let published = Published::from([("bob".to_owned(), events.to_vec())]);
+        let mut wrong = duplicate_events(&published);
+        wrong.extend(late_offlines(&published, ALIVE_MS));
         wrong.extend(history.violations(events, ALIVE_MS, true));
         wrong
     }
@@ -249,9 +250,9 @@ mod tests {
     fn each_kind_of_violation_is_reported() {
         let online = || published().remove(0);
         let cases: [(&str, Vec<Event>); 8] = [
-            ("said twice", vec![online(), event("online", 10_006, 10_005), event("offline", 12_700, 11_005)]),
+            ("published twice", vec![online(), event("online", 10_006, 10_005), event("offline", 12_700, 11_005)]),
             ("version falls", vec![online(), online(), event("offline", 12_700, 11_005)]),
-            ("a ghost", vec![online(), event("offline", 13_600, 11_005)]),
+            ("late", vec![online(), event("offline", 13_600, 11_005)]),
             ("too early", vec![online(), event("offline", 12_400, 11_005)]),
             ("in spite of a beat", vec![online(), event("offline", 12_700, 10_005)]),
             ("no beat", vec![online(), event("offline", 13_000, 11_500)]),
@@ -260,25 +261,25 @@ mod tests {
         ];
         for (what, events) in cases {
             let wrong = wrong(&history(), &events);
-            assert!(wrong.iter().any(|line| line.contains(what)), "{what}: {wrong:?}");
+            assert!(wrong.iter().any(|violation| violation.contains(what)), "{what}: {wrong:?}");
         }
     }
 
     #[test]
     fn missing_offline_event_is_reported() {
         let mut history = history();
-        history.beats.push(told(15_000, 10_005));
+        history.beats.push(acknowledged(15_000, 10_005));
         let events = [event("online", 10_005, 10_005), event("offline", 16_600, 15_005)];
-        assert!(wrong(&history, &events).iter().any(|line| line.contains("nobody noticed")));
+        assert!(wrong(&history, &events).iter().any(|violation| violation.contains("silence without")));
     }
 
     #[test]
     fn beat_ignored_by_concurrent_offline_is_reported() {
         let mut history = history();
-        // It found the record of before, so it was kept before the offline record was.
-        history.beats.push(told(12_690, 10_005));
+        // Answered with the online record, so it was kept before the offline record was written.
+        history.beats.push(acknowledged(12_690, 10_005));
         let events = [published(), vec![event("offline", 14_300, 12_695)]].concat();
-        assert!(wrong(&history, &events).iter().any(|line| line.contains("in spite of a beat")));
+        assert!(wrong(&history, &events).iter().any(|violation| violation.contains("in spite of a beat")));
     }
 
     #[test]

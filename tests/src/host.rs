@@ -27,7 +27,7 @@ pub fn binary() -> PathBuf {
 }
 
 impl Host {
-    /// A host with these further arguments and a data directory of its own.
+    /// Starts a host with these arguments and its own data directory.
     pub fn start(arguments: &[&str]) -> Self {
         let owned = tempfile::tempdir().expect("a temporary directory");
         let data = owned.path().to_owned();
@@ -36,7 +36,7 @@ impl Host {
         host
     }
 
-    /// A host with beats every second and a tolerance of half a second.
+    /// Starts a host with an interval of one second and a tolerance of half a second.
     pub fn brisk(further: &[&str]) -> Self {
         let mut arguments = vec!["--interval", "1s", "--tolerance", "500ms"];
         if !further.contains(&"--evict-after") {
@@ -46,7 +46,7 @@ impl Host {
         Self::start(&arguments)
     }
 
-    /// A host on a data directory that outlives it.
+    /// Starts a host on a data directory that outlives it.
     pub fn start_in(data: &Path, arguments: &[&str]) -> Self {
         match Self::try_start_in(data, arguments) {
             Ok(host) => host,
@@ -54,12 +54,12 @@ impl Host {
         }
     }
 
-    /// A host that may refuse to start; then, what it said.
+    /// Starts a host; returns its log if it refuses to start.
     pub fn try_start_in(data: &Path, arguments: &[&str]) -> Result<Self, String> {
         Self::try_start_with(data, arguments, &[])
     }
 
-    /// The same, with these variables in its environment.
+    /// The same, with these environment variables.
     pub fn try_start_with(data: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
         let mut command = Command::new(binary());
         command.arg("serve").arg("--data").arg(data).args(arguments);
@@ -89,12 +89,12 @@ impl Host {
             child.wait().expect("the host ended");
             return Err(said);
         };
-        // Keep both pipes flowing, so that the host never waits for a reader.
+        // Read both pipes, so that the host never blocks on a full one.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         let said = Arc::default();
         std::thread::spawn({
             let said = Arc::clone(&said);
-            move || listen(stderr, &said)
+            move || keep_log(stderr, &said)
         });
         Ok(Self { child, base: base.to_owned(), data: data.to_owned(), said, _owned: None })
     }
@@ -114,7 +114,7 @@ impl Host {
         &self.data
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -124,19 +124,19 @@ impl Host {
         self.said.lock().expect("a lock").clone()
     }
 
-    /// One of its metrics, by its name with its labels; 0 if it is not there.
+    /// One of its metrics, by name with labels; 0 if it is missing.
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.client("ops").get("/metrics").text;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
-    /// A client asking as this person.
+    /// A client asking as this user.
     pub fn client(&self, user: &str) -> Client {
         Client::named(&self.base, user)
     }
 
-    /// Ends it in good order; it must exit with success.
+    /// Stops it with SIGTERM; it must exit with success.
     pub fn stop(mut self) {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
@@ -149,15 +149,15 @@ impl Host {
         assert!(exit.is_some_and(|exit| exit.success()), "the host ended with {exit:?}");
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it.
     pub fn kill(mut self) {
         self.child.kill().expect("the host can be killed");
         self.child.wait().expect("the host ended");
     }
 }
 
-/// Keeps what a host logs, and shows it.
-fn listen(stderr: ChildStderr, said: &Mutex<String>) {
+/// Keeps the log of a host, and prints it.
+fn keep_log(stderr: ChildStderr, said: &Mutex<String>) {
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         eprintln!("{line}");
         let mut said = said.lock().expect("a lock");

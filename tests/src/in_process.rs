@@ -1,4 +1,4 @@
-//! The functions in this very process: the built components in the host's own engine, on a store that a test can see.
+//! The functions in this process: the built components in the host's engine, on a store that the test can inspect.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use rollcall_host::runtime::{Catalog, Checker, Functions, Platform, Source, engi
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
 
-/// What an instance may remember of who may see whom.
+/// Policy memory of an instance.
 const POLICY_MEMORY: u64 = 1 << 30;
 
 /// Warm functions and their stores.
 pub struct InProcess {
     /// The functions.
     pub functions: Functions,
-    /// The store beneath them.
+    /// Their store.
     pub memory: Arc<Memory>,
-    /// The archive beneath them.
+    /// Their archive.
     pub archive: Arc<SqliteArchive>,
-    /// The store's clock, which moves only when told to.
+    /// The store's clock; a test moves it.
     pub clock: Clock,
 }
 

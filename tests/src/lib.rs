@@ -1,8 +1,8 @@
-//! What the tests share: where the built things are, a running host, an ordinary HTTP client, people by the thousand, and
-//! one who hears all that is published about them.
+//! Fixtures of the end-to-end tests and the benchmark: a running host, HTTP and WebSocket clients, a recorder of everything
+//! published, simulated users, pools of watchers, and scenarios built from them.
 //!
-//! Everything here is real: the host is the binary, on a free loopback port, with its own data directory, and it is
-//! killed when it goes out of scope.
+//! Everything is real: the host is the binary, on a free loopback port, with its own data directory, and it is killed when the
+//! value is dropped.
 
 #![allow(
     clippy::expect_used,
@@ -57,7 +57,7 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// Waits until something holds, with a deadline. Answers with how long it took.
+/// Waits until a condition holds, with a deadline. Returns how long it took.
 pub fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !holds() {

@@ -1,16 +1,16 @@
-//! A proxy to Redis on which messages can get lost without anybody noticing: connections stay open, commands are answered,
-//! and what is published does not arrive. So it is where a server drops what a slow subscriber does not take, or fails
-//! over between a publication and its delivery.
+//! A proxy in front of Redis that can drop published messages: connections stay open and commands are answered, but messages do
+//! not arrive. The same happens when a server drops the output of a slow subscriber, or fails over between publication and
+//! delivery.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What a server calls what was published.
+/// How the reply of a published message begins, after its length.
 const MESSAGES: [&[u8]; 3] = [b"$7\r\nmessage\r\n", b"$8\r\npmessage\r\n", b"$8\r\nsmessage\r\n"];
 
-/// The proxy.
+/// The proxy. It runs until the process ends.
 pub struct LossyProxy {
     port: u16,
     state: Arc<State>,
@@ -37,12 +37,12 @@ impl LossyProxy {
         proxy
     }
 
-    /// The address as a store takes it.
+    /// The URL for `--store`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on messages are lost, or no longer.
+    /// Drops published messages from now on, or passes them again.
     pub fn set_dropping(&self, is_dropping: bool) {
         self.state.is_dropping.store(is_dropping, Ordering::SeqCst);
     }
@@ -53,7 +53,7 @@ impl LossyProxy {
     }
 }
 
-/// Carries both ways, each in a thread of its own, until either side ends.
+/// Copies both directions, one thread each, until either side closes.
 fn carry(client: TcpStream, server: TcpStream, state: &Arc<State>) -> Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -87,7 +87,7 @@ fn pass_on(from: &mut BufReader<TcpStream>, to: &mut TcpStream, state: &State) -
     }
 }
 
-/// Reads one reply, of either version of the protocol, as it stands.
+/// Reads one reply, RESP2 or RESP3, byte for byte.
 fn read(from: &mut impl BufRead, reply: &mut Vec<u8>) -> Result<()> {
     let start = reply.len();
     if from.read_until(b'\n', reply)? == 0 {
@@ -115,7 +115,7 @@ mod tests {
     use rollcall_servers::redis::Redis;
 
     use super::*;
-    use crate::resp::{Reply, hear, say};
+    use crate::resp::{Reply, receive, send};
 
     #[test]
     fn proxy_drops_published_messages_only() {
@@ -125,8 +125,8 @@ mod tests {
         line.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a socket");
         let mut answers = BufReader::new(line.try_clone().expect("a socket"));
         let mut answer = |line: &mut TcpStream, words: &[&str]| {
-            say(line, words).expect("a connection");
-            hear(&mut answers).expect("an answer")
+            send(line, words).expect("a connection");
+            receive(&mut answers).expect("an answer")
         };
         assert!(matches!(answer(&mut line, &["SUBSCRIBE", "news"]), Reply::List(_)));
         proxy.set_dropping(true);
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(proxy.dropped(), 1);
         proxy.set_dropping(false);
         assert_eq!(redis.ask(&["PUBLISH", "news", "heard"]).expect("a number"), "1");
-        let Reply::List(message) = hear(&mut answers).expect("a message") else { panic!("no message") };
+        let Reply::List(message) = receive(&mut answers).expect("a message") else { panic!("no message") };
         assert_eq!(message.last().and_then(Reply::text), Some("heard"));
     }
 }

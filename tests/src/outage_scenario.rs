@@ -1,5 +1,5 @@
-//! Watching over people while the store is away: some who beat without pause, who must not be told to be gone, and some
-//! who fall silent just before, who must be, but not before they had their time to come back.
+//! An outage of the store with two groups of users: some beat throughout and must never be published as offline; the others fall
+//! silent just before and must go offline, but only after their time to beat again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,26 +11,26 @@ use serde_json::{Value, json};
 use crate::history::{OFFLINE_BOUND_MS, duplicate_events, late_offlines, now_ms};
 use crate::{Client, Event, Host, Published, Recorder, eventually};
 
-/// How often those who stay beat: six times in the life of a beat, so that a busy machine does not make them silent.
+/// Interval of the beating users: six beats in the time one lasts, so that a busy machine does not make them silent.
 const BEAT_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a beat keeps alive, by the arguments below.
+/// How long a beat lasts with the arguments below.
 const ALIVE_MS: u64 = 1500;
 
-/// A host notices that a hung store is away after one and a half seconds; a busy machine is given twice that.
+/// A host gives a hung store up after 1.5 s; a busy machine gets twice that.
 const NOTICED: Duration = Duration::from_secs(4);
 
-/// A host tries a lost store every 150 ms, and a Cluster needs a few seconds to promote a replica.
+/// A host retries a lost store every 150 ms; a Cluster needs a few seconds to promote a replica.
 const BACK: Duration = Duration::from_secs(20);
 
-/// What the hosts of a scenario are started with, beside the store.
+/// Arguments of the hosts, besides the store.
 pub const ARGUMENTS: [&str; 6] = ["--interval", "1s", "--tolerance", "500ms", "--workers", "1"];
 
-/// Two hosts, those who stay, those who go, and what is published about them.
+/// Two hosts, the beating and the silent users, and a recorder.
 pub struct OutageScenario {
-    /// The hosts.
+    /// The two hosts.
     pub hosts: Vec<Host>,
-    /// What is heard.
+    /// Records what is published.
     pub recorder: Recorder,
     beating_users: Vec<String>,
     silent_users: Vec<String>,
@@ -38,26 +38,26 @@ pub struct OutageScenario {
     beating: Option<JoinHandle<()>>,
 }
 
-/// When the store was away, in Unix milliseconds.
+/// When the store was down, in Unix milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Outage {
-    /// When that began.
+    /// When it went down.
     pub struck: u64,
-    /// It was not back before.
+    /// It was still down then.
     pub mended: u64,
-    /// Every host had it back by then.
+    /// Every host had reconnected by then.
     pub back: u64,
 }
 
-/// The names of those who stay, and of those who go.
+/// The names of the beating and of the silent users.
 pub fn names() -> (Vec<String>, Vec<String>) {
     let named = |what: &str, count: usize| (0..count).map(|index| format!("{what}-{index}")).collect();
     (named("stays", 60), named("goes", 30))
 }
 
 impl OutageScenario {
-    /// Two hosts on this store. Those who stay are here when this returns.
-    pub fn begin(store: &str, recorder: Recorder) -> Self {
+    /// Starts two hosts on this store. The beating users are online when this returns.
+    pub fn start(store: &str, recorder: Recorder) -> Self {
         let mut arguments = ARGUMENTS.to_vec();
         arguments.extend(["--store", store, "--log", "warn"]);
         let hosts: Vec<Host> = (0..2).map(|_| Host::start(&arguments)).collect();
@@ -80,23 +80,23 @@ impl OutageScenario {
         scenario
     }
 
-    /// Those who go beat for the last time.
+    /// The silent users beat for the last time.
     pub fn last_beats(&self) {
         let outcomes = beat(&self.hosts[0].client("edge"), &self.silent_users);
         let states: Vec<&Value> = outcomes.iter().map(|outcome| &outcome["state"]).collect();
         assert!(states.iter().all(|state| **state == "online"), "{states:?}");
     }
 
-    /// Waits until every host says that the store is away, as it must, to whomever asks for whatever.
+    /// Waits until every host answers that the store is unavailable, for writes and reads.
     pub fn until_refused(&self) {
         for host in &self.hosts {
             let client = host.client("probe");
             let mut answer = None;
-            eventually("the store is found to be away", NOTICED, || {
+            eventually("the host notices the outage", NOTICED, || {
                 answer = Some(client.beat("web")).filter(|answer| answer.status != 200);
                 answer.is_some()
             });
-            let presence = client.get("/v1/presence/somebody");
+            let presence = client.get("/v1/presence/anyone");
             for answer in [answer.unwrap(), presence] {
                 assert_eq!(answer.status, 503, "{}", answer.text);
                 assert_eq!(answer.header("content-type"), Some("application/problem+json"));
@@ -104,11 +104,11 @@ impl OutageScenario {
                 let retry_after: u64 = answer.header("retry-after").expect("Retry-After").parse().unwrap();
                 assert!((1..=5).contains(&retry_after), "{retry_after} s");
             }
-            assert_eq!(client.get("/healthz").status, 200, "the host itself is well");
+            assert_eq!(client.get("/healthz").status, 200, "the host itself is healthy");
         }
     }
 
-    /// Waits until every host takes everybody's beats again, and answers when that was.
+    /// Waits until every host accepts all beats again, and returns when that was.
     pub fn until_back(&self) -> u64 {
         for host in &self.hosts {
             let client = host.client("edge");
@@ -120,28 +120,28 @@ impl OutageScenario {
         now_ms()
     }
 
-    /// Those who went are declared offline; see [`OutageScenario::go_offline`].
+    /// The silent users go offline; see [`OutageScenario::go_offline`].
     pub fn silent_users_go_offline(&self, outage: Outage) {
         self.go_offline(&self.silent_users, outage);
     }
 
-    /// These are declared offline: not before they had their time after the store was back, and no later than the bound
-    /// after that. What was said of them before the outage does not count.
+    /// These users go offline: not before a full `d + ε` after the store was back, and at most the bound later. Events before the
+    /// outage do not count.
     pub fn go_offline<'a>(&self, users: impl IntoIterator<Item = &'a String>, outage: Outage) {
         let Outage { struck, mended, back } = outage;
         for user in users {
-            let mut said = None;
-            eventually(&format!("{user} is declared offline"), BACK, || {
-                said = self.recorder.of(user).pop().filter(|event| event.state == "offline" && event.at_ms() > struck);
-                said.is_some()
+            let mut last = None;
+            eventually(&format!("{user} goes offline"), BACK, || {
+                last = self.recorder.of(user).pop().filter(|event| event.state == "offline" && event.at_ms() > struck);
+                last.is_some()
             });
-            let at = said.unwrap().at_ms();
+            let at = last.unwrap().at_ms();
             assert!(at >= mended + ALIVE_MS, "{user}: too early, at {at}: {outage:?}");
             assert!(at <= back + ALIVE_MS + OFFLINE_BOUND_MS, "{user}: too late, at {at}: {outage:?}");
         }
     }
 
-    /// Nothing was published about those who went after this instant.
+    /// Nothing was published about the silent users after this instant.
     pub fn no_events_of_silent_users(&self, since: u64) {
         for user in &self.silent_users {
             let after: Vec<Event> = self.recorder.of(user).into_iter().filter(|event| event.at_ms() > since).collect();
@@ -149,10 +149,10 @@ impl OutageScenario {
         }
     }
 
-    /// Those who stayed were never declared offline; now they go, and are declared so in time. Nothing was said twice.
+    /// Checks that the beating users never went offline; then they stop, and go offline in time. Nothing is published twice.
     pub fn end(mut self) {
-        for (user, events) in self.recorder.heard().iter().filter(|(user, _)| self.beating_users.contains(user)) {
-            assert!(events.iter().all(|event| event.state == "online"), "{user} was here all the time: {events:?}");
+        for (user, events) in self.recorder.published().iter().filter(|(user, _)| self.beating_users.contains(user)) {
+            assert!(events.iter().all(|event| event.state == "online"), "{user} was online all the time: {events:?}");
         }
         self.ended.store(true, Ordering::SeqCst);
         self.beating.take().unwrap().join().unwrap();
@@ -160,16 +160,16 @@ impl OutageScenario {
         for user in &self.beating_users {
             self.recorder.until(user, "offline", Duration::from_millis(ALIVE_MS + OFFLINE_BOUND_MS + 2000));
         }
-        let heard = self.recorder.heard();
-        assert_eq!(duplicate_events(&heard), Vec::<String>::new());
-        let ends: Published = heard
+        let published = self.recorder.published();
+        assert_eq!(duplicate_events(&published), Vec::<String>::new());
+        let ends: Published = published
             .iter()
             .filter(|(user, _)| self.beating_users.contains(user))
             .map(|(user, events)| (user.clone(), events.clone()))
             .collect();
         assert_eq!(late_offlines(&ends, ALIVE_MS), Vec::<String>::new());
-        let late = ends.values().map(|events| events.last().unwrap().at_ms()).max().unwrap_or(ended);
-        println!("offline {} ms after the last beat was taken", late.saturating_sub(ended));
+        let last = ends.values().map(|events| events.last().unwrap().at_ms()).max().unwrap_or(ended);
+        println!("offline {} ms after the last beat was taken", last.saturating_sub(ended));
         for host in self.hosts.drain(..) {
             host.stop();
         }
@@ -182,7 +182,7 @@ impl Drop for OutageScenario {
     }
 }
 
-/// A beat of each; what became of them, nothing if the host is gone or its store away.
+/// One beat per user; returns the outcomes, none if the host or its store is down.
 fn beat(client: &Client, users: &[String]) -> Vec<Value> {
     let beats: Vec<Value> = users.iter().map(|user| json!({ "user": user, "device": "web" })).collect();
     let body = json!({ "beats": beats }).to_string();

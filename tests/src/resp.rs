@@ -1,5 +1,5 @@
-//! Just enough of Redis's protocol to listen: commands out, replies in. Apart from any client library, so that what a
-//! test hears is not filtered by the one under test.
+//! A minimal RESP client: commands out, replies in. No client library, so that a test does not see Redis through the one under
+//! test.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -7,13 +7,13 @@ use std::net::TcpStream;
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Text of any kind, errors included.
+    /// A string of any kind, or an error.
     Text(String),
     /// A number.
     Number(i64),
-    /// Several.
+    /// An array.
     List(Vec<Reply>),
-    /// Nothing.
+    /// Null.
     Nil,
 }
 
@@ -28,7 +28,7 @@ impl Reply {
 }
 
 /// Sends one command.
-pub(crate) fn say(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
+pub(crate) fn send(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
     let mut packed = format!("*{}\r\n", words.len());
     for word in words {
         packed.push_str(&format!("${}\r\n{word}\r\n", word.len()));
@@ -36,8 +36,8 @@ pub(crate) fn say(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
     stream.write_all(packed.as_bytes())
 }
 
-/// Waits for the next reply.
-pub(crate) fn hear(reader: &mut BufReader<TcpStream>) -> Result<Reply> {
+/// Reads the next reply.
+pub(crate) fn receive(reader: &mut BufReader<TcpStream>) -> Result<Reply> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Err(ErrorKind::UnexpectedEof.into());
@@ -51,8 +51,8 @@ pub(crate) fn hear(reader: &mut BufReader<TcpStream>) -> Result<Reply> {
             Ok(length) => bulk(reader, length),
             Err(_) => Ok(Reply::Nil),
         },
-        "*" => (0..number(rest)?).map(|_| hear(reader)).collect::<Result<_>>().map(Reply::List),
-        _ => Err(Error::new(ErrorKind::InvalidData, format!("a strange reply: {line}"))),
+        "*" => (0..number(rest)?).map(|_| receive(reader)).collect::<Result<_>>().map(Reply::List),
+        _ => Err(Error::new(ErrorKind::InvalidData, format!("unknown reply type: {line}"))),
     }
 }
 

@@ -1,6 +1,6 @@
-//! People by the thousand: they come, beat, fall silent, leave and choose, by whichever host is at hand, and keep a history.
+//! Simulated users by the thousand: they beat, fall silent, leave and choose, through any of the hosts, and each keeps a history.
 //!
-//! What each does comes from a seed, so that two runs differ only in what the machine makes of them.
+//! A seed decides what each user does, so that two runs differ only in timing.
 
 use std::time::{Duration, Instant};
 
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 use crate::history::{AcknowledgedBeat, History, RequestSpan};
 use crate::{Answer, Client};
 
-/// Beats sent together: what an edge would gather.
+/// Beats per batch request.
 const BATCH: usize = 64;
 
-/// How often a driver looks whose turn it is.
+/// How often a driver looks for users whose turn has come.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Drivers at once. Requests of one person never overlap, because one driver drives them.
+/// Threads. Requests of one user never overlap, because one driver sends them all.
 const DRIVERS: usize = 4;
 
-/// One of so many people chooses how to be seen.
+/// One in this many users makes choices.
 const CHOOSERS: usize = 8;
 
-/// A person.
-pub struct Person {
-    /// Their name.
+/// A simulated user.
+pub struct SimulatedUser {
+    /// The user id.
     pub name: String,
-    /// What is known of them.
+    /// What was sent for the user.
     pub history: History,
     dice: Dice,
     turn: Instant,
 }
 
-/// What a person does next.
+/// What a user does next.
 #[derive(Debug, Clone, PartialEq)]
 enum Act {
     Beat(&'static str),
@@ -39,7 +39,7 @@ enum Act {
     Choose(Value),
 }
 
-/// A generator of numbers that look random (xorshift).
+/// Pseudo-random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -55,23 +55,23 @@ impl Dice {
     }
 }
 
-/// So many people who have not come yet.
-pub fn people(count: usize, seed: u64) -> Vec<Person> {
-    let person = |index: usize| {
+/// Users who have not beaten yet.
+pub fn users(count: usize, seed: u64) -> Vec<SimulatedUser> {
+    let user = |index: usize| {
         let mut dice = Dice((seed << 32 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let turn = Instant::now() + dice.between(0, 1000);
         let history = History { chooses: index.is_multiple_of(CHOOSERS), ..History::default() };
-        Person { name: format!("p{index}"), history, dice, turn }
+        SimulatedUser { name: format!("p{index}"), history, dice, turn }
     };
-    (0..count).map(person).collect()
+    (0..count).map(user).collect()
 }
 
-/// Lets people flap for a while, made for beats every second and a tolerance of half a second.
-pub fn flap(people: &mut [Person], hosts: &[Client], lasting: Duration) {
+/// Runs the users for a while. Pauses fit an interval of one second and a tolerance of half a second.
+pub fn flap(users: &mut [SimulatedUser], hosts: &[Client], lasting: Duration) {
     let end = Instant::now() + lasting;
-    let share = people.len().div_ceil(DRIVERS).max(1);
+    let share = users.len().div_ceil(DRIVERS).max(1);
     std::thread::scope(|scope| {
-        for (index, share) in people.chunks_mut(share).enumerate() {
+        for (index, share) in users.chunks_mut(share).enumerate() {
             let mut driver = Driver { hosts: hosts.to_vec(), turn: index };
             scope.spawn(move || {
                 while Instant::now() < end {
@@ -83,12 +83,12 @@ pub fn flap(people: &mut [Person], hosts: &[Client], lasting: Duration) {
     });
 }
 
-/// Whoever chose takes that back and beats once more: from then on their end is like anybody's.
-pub fn clear_choices(people: &mut [Person], host: &Client) {
+/// Users with a choice clear it and beat once more, so that they go offline like all others.
+pub fn clear_choices(users: &mut [SimulatedUser], host: &Client) {
     let mut driver = Driver { hosts: vec![host.clone()], turn: 0 };
-    let mut choosers: Vec<&mut Person> = people.iter_mut().filter(|person| person.history.chooses).collect();
-    for person in &choosers {
-        let answer = host.as_user(&person.name).send("DELETE", "/v1/status", None);
+    let mut choosers: Vec<&mut SimulatedUser> = users.iter_mut().filter(|user| user.history.chooses).collect();
+    for user in &choosers {
+        let answer = host.as_user(&user.name).send("DELETE", "/v1/status", None);
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
     for batch in choosers.chunks_mut(BATCH) {
@@ -102,20 +102,20 @@ struct Driver {
 }
 
 impl Driver {
-    /// Does what everybody whose turn it is does.
-    fn drive(&mut self, people: &mut [Person]) {
+    /// Acts for every user whose turn has come.
+    fn drive(&mut self, users: &mut [SimulatedUser]) {
         let now = Instant::now();
         let (mut web, mut phone) = (Vec::new(), Vec::new());
-        for person in people.iter_mut().filter(|person| person.turn <= now) {
-            match person.act(now) {
-                Act::Beat("web") => web.push(person),
-                Act::Beat(_) => phone.push(person),
-                Act::Leave(reason) => self.leave(person, reason),
-                Act::Choose(wish) => self.choose(person, &wish),
+        for user in users.iter_mut().filter(|user| user.turn <= now) {
+            match user.act(now) {
+                Act::Beat("web") => web.push(user),
+                Act::Beat(_) => phone.push(user),
+                Act::Leave(reason) => self.leave(user, reason),
+                Act::Choose(choice) => self.choose(user, &choice),
             }
         }
-        for (device, mut people) in [("web", web), ("phone", phone)] {
-            for batch in people.chunks_mut(BATCH) {
+        for (device, mut users) in [("web", web), ("phone", phone)] {
+            for batch in users.chunks_mut(BATCH) {
                 self.beat(batch, device);
             }
         }
@@ -126,67 +126,67 @@ impl Driver {
         &self.hosts[self.turn % self.hosts.len()]
     }
 
-    fn beat(&mut self, people: &mut [&mut Person], device: &str) {
-        let beats: Vec<Value> = people.iter().map(|p| json!({ "user": p.name, "device": device })).collect();
+    fn beat(&mut self, users: &mut [&mut SimulatedUser], device: &str) {
+        let beats: Vec<Value> = users.iter().map(|p| json!({ "user": p.name, "device": device })).collect();
         let body = json!({ "beats": beats }).to_string();
         let host = self.host();
         let (during, answer) = RequestSpan::of(|| host.try_send("POST", "/v1/heartbeats", Some(body.as_bytes())));
         let outcomes = answer.ok().map(|answer| answer.json["outcomes"].clone()).unwrap_or_default();
-        for (index, person) in people.iter_mut().enumerate() {
-            match told(during, &outcomes[index]) {
-                Some(told) => person.history.beats.push(told),
-                None => person.history.unacknowledged.push(during),
+        for (index, user) in users.iter_mut().enumerate() {
+            match acknowledged(during, &outcomes[index]) {
+                Some(beat) => user.history.beats.push(beat),
+                None => user.history.unacknowledged.push(during),
             }
         }
     }
 
-    fn leave(&mut self, person: &mut Person, reason: &str) {
+    fn leave(&mut self, user: &mut SimulatedUser, reason: &str) {
         let body = json!({ "device": "web", "reason": reason }).to_string();
-        let host = self.host().as_user(&person.name);
+        let host = self.host().as_user(&user.name);
         let (during, answer) = RequestSpan::of(|| host.try_send("POST", "/v1/leave", Some(body.as_bytes())));
         expected(answer);
-        person.history.leaves.push(during);
+        user.history.leaves.push(during);
     }
 
-    fn choose(&mut self, person: &Person, wish: &Value) {
-        let host = self.host().as_user(&person.name);
-        expected(host.try_send("PUT", "/v1/status", Some(wish.to_string().as_bytes())));
+    fn choose(&mut self, user: &SimulatedUser, choice: &Value) {
+        let host = self.host().as_user(&user.name);
+        expected(host.try_send("PUT", "/v1/status", Some(choice.to_string().as_bytes())));
     }
 }
 
-/// A host may be gone, or its store away; nothing else may happen.
+/// A host may be killed or its store down; any other failure is a bug.
 fn expected(answer: Result<Answer, String>) {
     if let Ok(answer) = answer {
         assert!(matches!(answer.status, 200 | 503), "{}: {}", answer.status, answer.text);
     }
 }
 
-fn told(during: RequestSpan, outcome: &Value) -> Option<AcknowledgedBeat> {
+fn acknowledged(during: RequestSpan, outcome: &Value) -> Option<AcknowledgedBeat> {
     let state = outcome["state"].as_str()?.to_owned();
     Some(AcknowledgedBeat { during, state, version: outcome["version"].as_u64()? })
 }
 
-impl Person {
-    /// What they do now; and it says when their next turn is.
+impl SimulatedUser {
+    /// Picks an action and sets the next turn.
     fn act(&mut self, now: Instant) -> Act {
         let (act, pause) = match self.dice.below(100) {
             0..65 => (Act::Beat("web"), self.dice.between(300, 1100)),
-            // About when the beat ends: who is quicker, the next beat or the sweep?
+            // About when the beat expires: the next beat races the sweep.
             65..75 => (Act::Beat("web"), self.dice.between(1400, 1700)),
             75..84 => (Act::Beat("web"), self.dice.between(2700, 4500)),
             84..88 => (Act::Beat("phone"), self.dice.between(100, 900)),
             88..92 => (Act::Leave("logout"), self.dice.between(50, 2500)),
             // About when the grace ends.
             92..95 => (Act::Leave("dropped"), self.dice.between(100, 600)),
-            _ if self.history.chooses => (Act::Choose(self.wish()), self.dice.between(50, 900)),
+            _ if self.history.chooses => (Act::Choose(self.choice()), self.dice.between(50, 900)),
             _ => (Act::Beat("phone"), self.dice.between(100, 900)),
         };
         self.turn = now + pause;
         act
     }
 
-    fn wish(&mut self) -> Value {
-        let wishes = [
+    fn choice(&mut self) -> Value {
+        let choices = [
             json!({ "choice": "busy" }),
             json!({ "choice": "away" }),
             json!({ "choice": "invisible" }),
@@ -194,7 +194,7 @@ impl Person {
             json!({ "choice": "busy", "text": "in a meeting", "for_s": 1 }),
             json!({ "choice": "auto", "text": "lunch", "emoji": "🍜" }),
         ];
-        let place = self.dice.below(wishes.len() as u64) as usize;
-        wishes[place].clone()
+        let place = self.dice.below(choices.len() as u64) as usize;
+        choices[place].clone()
     }
 }

@@ -1,4 +1,4 @@
-//! A client of WebSockets: blocking, with a thread that reads and answers pings.
+//! A blocking WebSocket client, with a thread that reads and answers pings.
 
 use std::net::{Shutdown, TcpStream};
 use std::ops::{Deref, DerefMut};
@@ -14,23 +14,23 @@ use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket};
 use crate::watcher::{Ending, EventQueue, Incoming, ResumePoint, WatchEvent};
 use crate::{Answer, Host};
 
-/// A socket. Dropping it breaks its connection without a closed.
+/// A socket. Dropping it breaks the connection without a close frame.
 #[derive(Debug)]
 pub struct Socket {
-    line: EventQueue,
-    /// Only writes; the thread has another that only reads and answers what the protocol wants answered.
+    events: EventQueue,
+    /// Only writes; the thread has a second one that reads, and answers pings and closes.
     writer: WebSocket<TcpStream>,
     references: u64,
 }
 
 impl Socket {
-    /// Opens a socket as this person: `device=tab&watch_only=true`, or nothing.
+    /// Opens a socket as this user, with a query such as `device=tab&watch_only=true`.
     pub fn open(host: &Host, user: &str, query: &str) -> Self {
         let opened = Self::get(host.address(), &format!("/v1/socket?{query}"), &[("Rollcall-User", user)]);
         opened.unwrap_or_else(|answer| panic!("{user} may not open a socket: {} {}", answer.status, answer.text))
     }
 
-    /// Opens a socket at a path with these headers, or says how that was refused.
+    /// Opens a socket at a path with these headers, or returns the refusal.
     pub fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> Result<Self, Answer> {
         let mut request = format!("ws://{address}{path}").into_client_request().expect("a request");
         for (name, value) in headers {
@@ -45,12 +45,12 @@ impl Socket {
             Err(error) => panic!("{path}: {error}"),
         };
         let stream = reader.get_ref().try_clone().expect("a socket");
-        let (sender, mark, line) = EventQueue::new();
+        let (sender, resume_point, events) = EventQueue::new();
         std::thread::spawn(move || {
-            let ending = follow(reader, &sender, &mark);
+            let ending = follow(reader, &sender, &resume_point);
             let _ = sender.send(Incoming::Ended(ending));
         });
-        Ok(Self { line, writer: WebSocket::from_raw_socket(stream, Role::Client, None), references: 0 })
+        Ok(Self { events, writer: WebSocket::from_raw_socket(stream, Role::Client, None), references: 0 })
     }
 
     /// Sends a message.
@@ -58,27 +58,27 @@ impl Socket {
         self.say(Message::text(message.to_string()));
     }
 
-    /// Sends whatever there is. A host that has closed the connection does not hear it.
+    /// Sends any frame. Errors are ignored: the host may have closed the connection.
     pub fn say(&mut self, message: Message) {
         let _ = self.writer.send(message);
     }
 
-    /// Sends a message and waits for the answer to it.
+    /// Sends a message and waits for its answer.
     pub fn ask(&mut self, message: &Value) -> WatchEvent {
         self.references += 1;
         let mut message = message.clone();
         message["ref"] = json!(self.references);
         self.send(&message);
-        self.line.answer(self.references)
+        self.events.answer(self.references)
     }
 
-    /// Sends a message that is taken without more words than that.
+    /// Sends a message that must be answered with `done`.
     pub fn done(&mut self, message: &Value) {
         let answer = self.ask(message);
         assert_eq!((answer.event.as_str(), &answer.data), ("done", &json!({})), "{message}");
     }
 
-    /// Sends a message that is refused, and answers how.
+    /// Sends a message that must be answered with `error`; returns the error.
     pub fn refused(&mut self, message: &Value) -> Value {
         let answer = self.ask(message);
         assert_eq!(answer.event, "error", "{message}: {answer:?}");
@@ -95,17 +95,17 @@ fn refused(refusal: tokio_tungstenite::tungstenite::http::Response<Option<Vec<u8
     Answer { status: refusal.status().as_u16(), json, text, headers }
 }
 
-fn follow(mut reader: WebSocket<TcpStream>, heard: &Sender<Incoming>, mark: &Mutex<ResumePoint>) -> Ending {
+fn follow(mut reader: WebSocket<TcpStream>, incoming: &Sender<Incoming>, resume_point: &Mutex<ResumePoint>) -> Ending {
     let mut ending = Ending::Broken;
     loop {
         match reader.read() {
             Ok(Message::Text(text)) => {
-                let told = told(&text);
-                if told.id.is_some() {
-                    mark.lock().expect("a lock").last_id.clone_from(&told.id);
+                let event = parse(&text);
+                if event.id.is_some() {
+                    resume_point.lock().expect("a lock").last_id.clone_from(&event.id);
                 }
-                // Nobody may be listening any more.
-                let _ = heard.send(Incoming::Event(told));
+                // The receiver may be gone.
+                let _ = incoming.send(Incoming::Event(event));
             }
             Ok(Message::Close(Some(frame))) => {
                 ending = Ending::Closed { code: frame.code.into(), reason: frame.reason.to_string() };
@@ -116,8 +116,8 @@ fn follow(mut reader: WebSocket<TcpStream>, heard: &Sender<Incoming>, mark: &Mut
     }
 }
 
-/// An event: its name, its id and the `ref` that it answers stand beside the fields of its object.
-fn told(text: &str) -> WatchEvent {
+/// Parses an event: its name, its id and the `ref` it answers are fields beside those of its object.
+fn parse(text: &str) -> WatchEvent {
     let mut data: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let fields = data.as_object_mut().unwrap_or_else(|| panic!("no object: {text}"));
     let event = fields.remove("event").unwrap_or_else(|| panic!("no event: {text}"));
@@ -130,13 +130,13 @@ impl Deref for Socket {
     type Target = EventQueue;
 
     fn deref(&self) -> &EventQueue {
-        &self.line
+        &self.events
     }
 }
 
 impl DerefMut for Socket {
     fn deref_mut(&mut self) -> &mut EventQueue {
-        &mut self.line
+        &mut self.events
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client of server-sent events, as a browser has one, on a plain TCP stream.
+//! A client of server-sent events on a plain TCP stream, like a browser's `EventSource`.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,29 +12,29 @@ use serde_json::Value;
 use crate::watcher::{Ending, EventQueue, Incoming, ResumePoint, WatchEvent};
 use crate::{Answer, Host};
 
-/// How long a host may take to answer.
+/// Deadline for the response head.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// A subscription. Dropping it breaks its connection.
 #[derive(Debug)]
 pub struct Stream {
-    line: EventQueue,
+    events: EventQueue,
     socket: TcpStream,
 }
 
 impl Stream {
-    /// Subscribes as this person: `users=bob,carol`.
+    /// Subscribes as this user, with a query such as `users=bob,carol`.
     pub fn subscribe(host: &Host, user: &str, query: &str) -> Self {
         Self::try_subscribe(host, user, query)
             .unwrap_or_else(|answer| panic!("{user} may not subscribe to {query}: {} {}", answer.status, answer.text))
     }
 
-    /// Subscribes as this person, or says how that was refused.
+    /// Subscribes as this user, or returns the refusal.
     pub fn try_subscribe(host: &Host, user: &str, query: &str) -> std::result::Result<Self, Answer> {
         Self::get(host.address(), &format!("/v1/subscribe?{query}"), &[("Rollcall-User", user)])
     }
 
-    /// Asks for a path with these headers; an answer that is no stream of events is a refusal.
+    /// Requests a path with these headers; an answer that is no event stream is a refusal.
     pub fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> std::result::Result<Self, Answer> {
         Self::ask(address, path, headers).unwrap_or_else(|error| panic!("GET {path}: {error}"))
     }
@@ -51,13 +51,12 @@ impl Stream {
         }
         assert_eq!(answer.status, 200, "{answer:?}");
         socket.set_read_timeout(None)?;
-        let (sender, mark, line) = EventQueue::new();
+        let (sender, resume_point, events) = EventQueue::new();
         std::thread::spawn(move || {
-            // How it broke does not matter.
-            let _ = follow(&mut reader, &sender, &mark);
+            let _ = follow(&mut reader, &sender, &resume_point);
             let _ = sender.send(Incoming::Ended(Ending::Broken));
         });
-        Ok(Ok(Self { line, socket }))
+        Ok(Ok(Self { events, socket }))
     }
 }
 
@@ -87,8 +86,8 @@ fn with_body(mut answer: Answer, reader: &mut impl Read) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Reads events as the standard has them, to the end of the stream.
-fn follow(reader: &mut impl BufRead, heard: &Sender<Incoming>, mark: &Mutex<ResumePoint>) -> Result<()> {
+/// Reads events as the HTML standard defines them, to the end of the stream.
+fn follow(reader: &mut impl BufRead, incoming: &Sender<Incoming>, resume_point: &Mutex<ResumePoint>) -> Result<()> {
     let (mut event, mut data) = (String::new(), String::new());
     for line in reader.lines() {
         let line = line?;
@@ -97,13 +96,13 @@ fn follow(reader: &mut impl BufRead, heard: &Sender<Incoming>, mark: &Mutex<Resu
         match field {
             "event" => value.clone_into(&mut event),
             "data" => data.push_str(value),
-            "id" => mark.lock().expect("a lock").last_id = Some(value.to_owned()),
-            "retry" => mark.lock().expect("a lock").retry_ms = value.parse().ok(),
+            "id" => resume_point.lock().expect("a lock").last_id = Some(value.to_owned()),
+            "retry" => resume_point.lock().expect("a lock").retry_ms = value.parse().ok(),
             "" if line.is_empty() && !data.is_empty() => {
-                let id = mark.lock().expect("a lock").last_id.clone();
+                let id = resume_point.lock().expect("a lock").last_id.clone();
                 let json = serde_json::from_str(&data).unwrap_or_else(|error| panic!("{error}: {data}"));
-                // Nobody may be listening any more.
-                let _ = heard.send(Incoming::Event(WatchEvent::new(&event, id.as_deref(), None, json)));
+                // The receiver may be gone.
+                let _ = incoming.send(Incoming::Event(WatchEvent::new(&event, id.as_deref(), None, json)));
                 event.clear();
                 data.clear();
             }
@@ -117,13 +116,13 @@ impl Deref for Stream {
     type Target = EventQueue;
 
     fn deref(&self) -> &EventQueue {
-        &self.line
+        &self.events
     }
 }
 
 impl DerefMut for Stream {
     fn deref_mut(&mut self) -> &mut EventQueue {
-        &mut self.line
+        &mut self.events
     }
 }
 

@@ -1,4 +1,4 @@
-//! A secret of one test, and tokens that it signs.
+//! A signing key, and tokens signed with it.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::binary;
 
 const SECRET: &str = "a secret that is surely long enough to sign with";
 
-/// Makes tokens, as an application's backend would.
+/// Issues tokens with `rollcall token`, like an application's backend.
 pub struct TokenIssuer {
     folder: TempDir,
 }
@@ -22,7 +22,7 @@ impl Default for TokenIssuer {
 }
 
 impl TokenIssuer {
-    /// The file with the secret.
+    /// The path of the key file.
     pub fn key(&self) -> String {
         self.folder.path().join("key").display().to_string()
     }
@@ -32,7 +32,7 @@ impl TokenIssuer {
         SECRET.to_owned()
     }
 
-    /// A token for this person with these scopes.
+    /// A token for this user with these scopes.
     pub fn token(&self, user: &str, scopes: &[&str]) -> String {
         let mut command = Command::new(binary());
         command.args(["token", "--key", &self.key(), "--user", user]);

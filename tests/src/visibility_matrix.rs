@@ -1,5 +1,4 @@
-//! People in every state of life, and every relation that keeps one of them from being seen: the rows and columns of the
-//! table of what is hidden.
+//! Subjects in every state, in every relation to the viewer: the rows and columns of the table of what is hidden.
 
 use std::time::Duration;
 
@@ -7,16 +6,16 @@ use serde_json::json;
 
 use crate::{Host, Service, eventually};
 
-/// Whoever looks.
+/// The user who asks.
 pub const VIEWER: &str = "alice";
 
-/// Short, so that somebody is archived while a test waits; long enough that somebody else is not yet.
+/// Short, so that a subject is archived while a test waits; long enough that the one who just went offline is not.
 pub const EVICT_AFTER: &str = "2s";
 
-/// How somebody stands to the viewer.
+/// How the subject is related to the viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// Strangers: everything shows.
+    /// None: everything shows.
     None,
     /// An administrator restricted the account.
     Restricted,
@@ -24,11 +23,11 @@ pub enum Relation {
     BlockedViewer,
     /// The viewer blocked the subject.
     BlockedByViewer,
-    /// The subject lets nobody see.
+    /// The subject shows presence to nobody.
     Nobody,
-    /// The subject lets contacts see, of whom the viewer is none.
+    /// The subject shows presence to contacts, and the viewer is none.
     NoContact,
-    /// The subject shows where they are, but not when they were last here.
+    /// The subject shows presence, but last seen to nobody.
     LastSeenHidden,
 }
 
@@ -44,55 +43,55 @@ impl Relation {
         Self::LastSeenHidden,
     ];
 
-    /// Those under which nothing shows.
+    /// Those that hide everything.
     pub fn hiding() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|relation| !matches!(relation, Self::None | Self::LastSeenHidden))
     }
 
-    /// Ties it between this person and the viewer.
+    /// Sets it up between this subject and the viewer.
     pub fn apply(self, host: &Host, subject: &str) {
-        let (viewer, subject_asks) = (host.client(VIEWER), host.client(subject));
+        let (viewer, subject_client) = (host.client(VIEWER), host.client(subject));
         match self {
             Self::None => {}
             Self::Restricted => host.client("admin").restrict(subject),
-            Self::BlockedViewer => subject_asks.block(VIEWER),
+            Self::BlockedViewer => subject_client.block(VIEWER),
             Self::BlockedByViewer => viewer.block(subject),
-            Self::Nobody => subject_asks.set_privacy("nobody", "nobody"),
-            Self::NoContact => subject_asks.set_privacy("contacts", "everyone"),
-            Self::LastSeenHidden => subject_asks.set_privacy("everyone", "nobody"),
+            Self::Nobody => subject_client.set_privacy("nobody", "nobody"),
+            Self::NoContact => subject_client.set_privacy("contacts", "everyone"),
+            Self::LastSeenHidden => subject_client.set_privacy("everyone", "nobody"),
         }
     }
 
-    /// Unties it again.
+    /// Takes it back.
     pub fn revoke(self, host: &Host, subject: &str) {
-        let (viewer, subject_asks) = (host.client(VIEWER), host.client(subject));
+        let (viewer, subject_client) = (host.client(VIEWER), host.client(subject));
         match self {
             Self::None => {}
             Self::Restricted => host.client("admin").unrestrict(subject),
-            Self::BlockedViewer => subject_asks.unblock(VIEWER),
+            Self::BlockedViewer => subject_client.unblock(VIEWER),
             Self::BlockedByViewer => viewer.unblock(subject),
-            Self::NoContact => subject_asks.add_contact(VIEWER),
-            Self::Nobody | Self::LastSeenHidden => subject_asks.set_privacy("everyone", "everyone"),
+            Self::NoContact => subject_client.add_contact(VIEWER),
+            Self::Nobody | Self::LastSeenHidden => subject_client.set_privacy("everyone", "everyone"),
         }
     }
 }
 
-/// What somebody does.
+/// What the subject did last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubjectState {
-    /// Here.
+    /// Online.
     Online,
-    /// Here, and away by choice.
+    /// Online, and away by choice.
     Away,
-    /// Here, and busy, with a note.
+    /// Online, and busy by choice, with a note.
     Busy,
-    /// Gone a moment ago.
+    /// Offline for a moment.
     JustOffline,
-    /// Gone so long ago that only the archive knows.
+    /// Offline for so long that only the archive has them.
     Archived,
-    /// Never was.
+    /// Never beat.
     Unknown,
-    /// Here, and invisible.
+    /// Online, and invisible by choice.
     Invisible,
 }
 
@@ -101,11 +100,11 @@ impl SubjectState {
     pub const ALL: [Self; 7] =
         [Self::Online, Self::Away, Self::Busy, Self::JustOffline, Self::Archived, Self::Unknown, Self::Invisible];
 
-    /// Those of whom others are shown that they are not here.
+    /// Those that others see as offline.
     pub const SHOWN_OFFLINE: [Self; 4] = [Self::JustOffline, Self::Archived, Self::Unknown, Self::Invisible];
 
-    fn live(self, host: &Host, name: &str) {
-        let choose = |wish| assert_eq!(host.client(name).put("/v1/status", wish).status, 200);
+    fn enter(self, host: &Host, name: &str) {
+        let choose = |choice| assert_eq!(host.client(name).put("/v1/status", choice).status, 200);
         if self == Self::Unknown {
             return;
         }
@@ -119,9 +118,9 @@ impl SubjectState {
         }
     }
 
-    /// Becomes something else, as anybody who may see would notice.
-    pub fn turn(self, host: &Host, name: &str) {
-        let choose = |wish| assert_eq!(host.client(name).put("/v1/status", wish).status, 200);
+    /// Changes to something that a viewer who may see it is notified of.
+    pub fn change(self, host: &Host, name: &str) {
+        let choose = |choice| assert_eq!(host.client(name).put("/v1/status", choice).status, 200);
         match self {
             Self::Online => choose(json!({ "choice": "busy", "text": "in a meeting" })),
             Self::Away | Self::Invisible => choose(json!({ "choice": "auto" })),
@@ -131,34 +130,35 @@ impl SubjectState {
     }
 }
 
-/// Ends a person's only device.
+/// Logs a user's only device out.
 pub fn leave(host: &Host, name: &str) {
     let left = host.client(name).post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
     assert_eq!(left.status, 200, "{}", left.text);
 }
 
-/// The person of this relation and this life. All names are of one length, so that answers can be compared byte by byte.
-pub fn name(relation: Relation, life: SubjectState) -> String {
+/// The subject in this relation and this state. All names have one length, so that answers can be compared byte by byte.
+pub fn name(relation: Relation, state: SubjectState) -> String {
     let place = |found: Option<usize>| found.expect("one of all");
     let relation = place(Relation::ALL.iter().position(|other| *other == relation));
-    format!("subject{relation}{}", place(SubjectState::ALL.iter().position(|other| *other == life)))
+    format!("subject{relation}{}", place(SubjectState::ALL.iter().position(|other| *other == state)))
 }
 
-/// Everybody of the table, as they are to be. The service has [`EVICT_AFTER`]; relations are in force where the viewer is.
+/// Brings every subject of the table into its state. The service runs with [`EVICT_AFTER`]; relations are in force on the
+/// first host.
 pub fn populate(service: &Service) {
-    for (relation, life) in everybody() {
-        relation.apply(service.first(), &name(relation, life));
+    for (relation, state) in subjects() {
+        relation.apply(service.first(), &name(relation, state));
     }
     let archived = || service.hosts.iter().map(|host| host.metric("rollcall_archived_total")).sum::<f64>();
     for relation in Relation::ALL {
-        SubjectState::Archived.live(service.last(), &name(relation, SubjectState::Archived));
+        SubjectState::Archived.enter(service.last(), &name(relation, SubjectState::Archived));
     }
-    eventually("they are long gone", Duration::from_secs(30), || archived() >= Relation::ALL.len() as f64);
-    for (relation, life) in everybody().filter(|(_, life)| *life != SubjectState::Archived) {
-        life.live(service.last(), &name(relation, life));
+    eventually("they are archived", Duration::from_secs(30), || archived() >= Relation::ALL.len() as f64);
+    for (relation, state) in subjects().filter(|(_, state)| *state != SubjectState::Archived) {
+        state.enter(service.last(), &name(relation, state));
     }
 }
 
-fn everybody() -> impl Iterator<Item = (Relation, SubjectState)> {
-    Relation::ALL.into_iter().flat_map(|relation| SubjectState::ALL.map(|life| (relation, life)))
+fn subjects() -> impl Iterator<Item = (Relation, SubjectState)> {
+    Relation::ALL.into_iter().flat_map(|relation| SubjectState::ALL.map(|state| (relation, state)))
 }

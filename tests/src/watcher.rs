@@ -1,4 +1,4 @@
-//! What a watcher hears, over either transport. A thread takes it in as it comes, so that nothing waits in the system's
+//! A watcher over either transport, and the queue of its events. A thread reads the connection, so that nothing waits in socket
 //! buffers and pings are answered while a test does something else.
 
 use std::collections::VecDeque;
@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 use crate::history::now_ms;
 use crate::{Host, Socket, Stream};
 
-/// Telling takes milliseconds; a busy machine is given more.
+/// An event takes milliseconds; a busy machine gets more.
 pub const DELIVERY: Duration = Duration::from_secs(10);
 
-/// Somebody whom a watcher watches beside those whom a test is about: see [`EventQueue::events_so_far`].
+/// A user that a watcher watches besides those under test: see [`EventQueue::events_so_far`].
 pub const FENCE: &str = "fence";
 
-/// Something that a watcher was told.
+/// An event that a watcher received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WatchEvent {
-    /// The event's name.
+    /// Its name.
     pub event: String,
-    /// From where to resume after it.
+    /// Its id, to resume from.
     pub id: Option<String>,
-    /// The message that it answers.
+    /// The `ref` of the message that it answers.
     pub reference: Option<u64>,
-    /// The object.
+    /// Its object.
     pub data: Value,
-    /// When it came, in Unix milliseconds.
+    /// When it arrived, in Unix milliseconds.
     pub at_ms: u64,
 }
 
@@ -38,33 +38,33 @@ impl WatchEvent {
         Self { event: event.to_owned(), id: id.map(str::to_owned), reference, data, at_ms: now_ms() }
     }
 
-    /// Whether it is about this person's presence.
+    /// Whether it is a presence event about this user.
     pub fn is_of(&self, user: &str) -> bool {
         self.event == "presence" && self.data["user"] == user
     }
 
-    /// The state that it tells of; empty if it tells of none.
+    /// The state in it; empty if there is none.
     pub fn state(&self) -> &str {
         self.data["state"].as_str().unwrap_or_default()
     }
 
-    /// The version of the presence.
+    /// The version in it.
     pub fn version(&self) -> u64 {
         self.data["version"].as_u64().unwrap_or_else(|| panic!("no version: {self:?}"))
     }
 }
 
-/// How a line ended.
+/// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// The host said why.
+    /// The host closed it with a reason.
     Closed {
-        /// The code of a socket; of a stream, which has none, zero.
+        /// The close code of a socket; zero for a stream.
         code: u16,
         /// The reason.
         reason: String,
     },
-    /// Without a word.
+    /// Without a reason.
     Broken,
 }
 
@@ -78,48 +78,48 @@ impl Ending {
     }
 }
 
-/// What comes to pass on a line.
+/// What the reading thread sends.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Event(WatchEvent),
     Ended(Ending),
 }
 
-/// What a client keeps beside the events.
+/// What a client keeps to reconnect.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResumePoint {
     pub(crate) last_id: Option<String>,
     pub(crate) retry_ms: Option<u64>,
 }
 
-/// The receiving end of a connection.
+/// The events received on one connection.
 #[derive(Debug)]
 pub struct EventQueue {
-    heard: Receiver<Incoming>,
-    mark: Arc<Mutex<ResumePoint>>,
-    /// Taken from the channel while something else was looked for.
+    incoming: Receiver<Incoming>,
+    resume_point: Arc<Mutex<ResumePoint>>,
+    /// Received while waiting for something else.
     passed: VecDeque<WatchEvent>,
     ending: Option<Ending>,
 }
 
 impl EventQueue {
     pub(crate) fn new() -> (Sender<Incoming>, Arc<Mutex<ResumePoint>>, Self) {
-        let (sender, heard) = channel();
-        let mark = Arc::<Mutex<ResumePoint>>::default();
-        (sender, Arc::clone(&mark), Self { heard, mark, passed: VecDeque::new(), ending: None })
+        let (sender, incoming) = channel();
+        let resume_point = Arc::<Mutex<ResumePoint>>::default();
+        (sender, Arc::clone(&resume_point), Self { incoming, resume_point, passed: VecDeque::new(), ending: None })
     }
 
-    /// From where a client would resume now.
+    /// The id a client would resume from now.
     pub fn last_id(&self) -> Option<String> {
-        self.mark.lock().expect("a lock").last_id.clone()
+        self.resume_point.lock().expect("a lock").last_id.clone()
     }
 
-    /// After how many milliseconds a browser would connect again.
+    /// The reconnect delay that a browser would use, in milliseconds.
     pub fn retry_ms(&self) -> Option<u64> {
-        self.mark.lock().expect("a lock").retry_ms
+        self.resume_point.lock().expect("a lock").retry_ms
     }
 
-    /// The next that is told; none if nothing comes in time, or if the line has ended.
+    /// The next event; none if nothing arrives in time or the connection has ended.
     pub fn try_next(&mut self, within: Duration) -> Option<WatchEvent> {
         self.passed.pop_front().or_else(|| self.receive(within))
     }
@@ -128,8 +128,8 @@ impl EventQueue {
         if self.ending.is_some() {
             return None;
         }
-        match self.heard.recv_timeout(within) {
-            Ok(Incoming::Event(told)) => Some(told),
+        match self.incoming.recv_timeout(within) {
+            Ok(Incoming::Event(event)) => Some(event),
             Ok(Incoming::Ended(ending)) => {
                 self.ending = Some(ending);
                 None
@@ -142,26 +142,26 @@ impl EventQueue {
         }
     }
 
-    /// The next that is told.
+    /// The next event; panics if none arrives in time.
     pub fn next_event(&mut self) -> WatchEvent {
-        let told = self.try_next(DELIVERY);
-        told.unwrap_or_else(|| panic!("nothing was told within {DELIVERY:?}; the line: {:?}", self.ending))
+        let event = self.try_next(DELIVERY);
+        event.unwrap_or_else(|| panic!("no event within {DELIVERY:?}; the connection: {:?}", self.ending))
     }
 
-    /// Waits until something is told, and leaves it to be taken.
+    /// Waits for an event and leaves it in the queue.
     fn wait(&mut self) {
-        let told = self.next_event();
-        self.passed.push_front(told);
+        let event = self.next_event();
+        self.passed.push_front(event);
     }
 
-    /// Everything up to the first that is as wanted, which is the last.
+    /// All events up to and including the first that matches.
     pub fn until(&mut self, what: &str, within: Duration, wanted: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
         let end = Instant::now() + within;
         let mut all = Vec::new();
         loop {
             match self.try_next(end.saturating_duration_since(Instant::now())) {
-                Some(told) => all.push(told),
-                None => panic!("{what}: not within {within:?}; the line: {:?}; told: {all:#?}", self.ending),
+                Some(event) => all.push(event),
+                None => panic!("{what}: not within {within:?}; the connection: {:?}; events: {all:#?}", self.ending),
             }
             if all.last().is_some_and(&wanted) {
                 return all;
@@ -169,61 +169,61 @@ impl EventQueue {
         }
     }
 
-    /// The snapshot, which comes first.
+    /// The snapshot, which is the first event.
     pub fn snapshot(&mut self) -> Value {
-        let told = self.next_event();
-        assert_eq!(told.event, "snapshot", "{told:?}");
-        told.data
+        let event = self.next_event();
+        assert_eq!(event.event, "snapshot", "{event:?}");
+        event.data
     }
 
-    /// Waits until this is told of somebody, whatever is told before.
+    /// Waits for a presence event with this state, skipping others.
     pub fn presence(&mut self, user: &str, state: &str) -> WatchEvent {
-        let what = format!("{user} is told to be {state}");
-        let all = self.until(&what, DELIVERY, |told| told.is_of(user) && told.state() == state);
-        all.into_iter().next_back().expect("at least the one that was wanted")
+        let what = format!("{user} is pushed as {state}");
+        let all = self.until(&what, DELIVERY, |event| event.is_of(user) && event.state() == state);
+        all.into_iter().next_back().expect("at least the matching one")
     }
 
-    /// Waits for the answer to a message; what comes before stays to be taken.
+    /// Waits for the answer to a message; other events stay in the queue.
     pub fn answer(&mut self, reference: u64) -> WatchEvent {
         let end = Instant::now() + DELIVERY;
-        while let Some(told) = self.receive(end.saturating_duration_since(Instant::now())) {
-            if told.reference == Some(reference) {
-                return told;
+        while let Some(event) = self.receive(end.saturating_duration_since(Instant::now())) {
+            if event.reference == Some(reference) {
+                return event;
             }
-            self.passed.push_back(told);
+            self.passed.push_back(event);
         }
-        panic!("no answer to {reference} within {DELIVERY:?}; the line: {:?}", self.ending)
+        panic!("no answer to {reference} within {DELIVERY:?}; the connection: {:?}", self.ending)
     }
 
-    /// Everything that was told of what happened before this call. Somebody whom the watcher watches, [`FENCE`], does
-    /// something, and whatever is told before that is all there is: so a claim that nothing was told needs no waiting.
+    /// All events caused before this call. The user [`FENCE`], whom the watcher watches too, changes; everything received before
+    /// that event is complete. So a claim that nothing was sent needs no fixed wait.
     pub fn events_so_far(&mut self, host: &Host) -> Vec<WatchEvent> {
         let fence = host.client(FENCE);
         let word = format!("now {}", now_ms());
         assert_eq!(fence.beat("web").status, 200);
         let answer = fence.put("/v1/status", json!({ "choice": "busy", "text": word }));
         assert_eq!(answer.status, 200, "{}", answer.text);
-        let is_fence = |told: &WatchEvent| told.is_of(FENCE) && told.data["note"]["text"] == *word;
-        let all = self.until("the fence is told", DELIVERY, is_fence);
-        all.into_iter().filter(|told| !told.is_of(FENCE)).collect()
+        let is_fence = |event: &WatchEvent| event.is_of(FENCE) && event.data["note"]["text"] == *word;
+        let all = self.until("the fence event arrives", DELIVERY, is_fence);
+        all.into_iter().filter(|event| !event.is_of(FENCE)).collect()
     }
 
-    /// Waits until the line has ended, and answers how; what was told before is let go.
+    /// Waits until the connection has ended and returns how; earlier events are dropped.
     pub fn ending(&mut self, within: Duration) -> Ending {
         let end = Instant::now() + within;
         while self.try_next(end.saturating_duration_since(Instant::now())).is_some() {}
-        self.ending.clone().unwrap_or_else(|| panic!("the line did not end within {within:?}"))
+        self.ending.clone().unwrap_or_else(|| panic!("the connection did not end within {within:?}"))
     }
 
-    /// Whether it is still there, as far as was taken from it.
+    /// Whether the connection is open, as far as events were read.
     pub fn is_open(&self) -> bool {
         self.ending.is_none()
     }
 }
 
-/// The states that were told of a person, in order.
-pub fn states<'a>(told: &'a [WatchEvent], user: &str) -> Vec<&'a str> {
-    told.iter().filter(|told| told.is_of(user)).map(WatchEvent::state).collect()
+/// The states pushed about a user, in order.
+pub fn states<'a>(events: &'a [WatchEvent], user: &str) -> Vec<&'a str> {
+    events.iter().filter(|event| event.is_of(user)).map(WatchEvent::state).collect()
 }
 
 /// The ways to watch.
@@ -239,17 +239,17 @@ impl Transport {
     /// All of them.
     pub const BOTH: [Self; 2] = [Self::Events, Self::Socket];
 
-    /// Watches these people, without being here oneself. The snapshot is the first that is told.
+    /// Watches these users with `watch_only`. The snapshot is the first event.
     pub fn watch(self, host: &Host, viewer: &str, users: &str) -> Watcher {
         self.watch_as(host, viewer, "watch_only=true", &[("users", users)])
     }
 
-    /// Watches these conversations, without being here oneself.
+    /// Watches these conversations with `watch_only`.
     pub fn listen(self, host: &Host, viewer: &str, conversations: &str) -> Watcher {
         self.watch_as(host, viewer, "watch_only=true", &[("conversations", conversations)])
     }
 
-    /// Watches, connected in this way: `device=tab`. What is watched are lists with commas.
+    /// Watches with a query such as `device=tab`. `watched` holds comma-separated lists.
     pub fn watch_as(self, host: &Host, viewer: &str, how: &str, watched: &[(&str, &str)]) -> Watcher {
         match self {
             Self::Events => {
@@ -264,7 +264,7 @@ impl Transport {
                     message[*name] = list;
                 }
                 socket.send(&message);
-                // Only then is anything watched that happens from now on.
+                // The subscription is in force once the snapshot is there.
                 socket.wait();
                 Watcher::Socket(Box::new(socket))
             }
@@ -272,7 +272,7 @@ impl Transport {
     }
 }
 
-/// A watcher, over either transport. Dropping it breaks its connection.
+/// A watcher over either transport. Dropping it breaks the connection.
 #[derive(Debug)]
 pub enum Watcher {
     /// By server-sent events.

@@ -1,5 +1,5 @@
-//! A live connection is a heartbeat: whoever is connected is here, whoever leaves is gone, and whoever breaks off or reloads
-//! has time to come back.
+//! An open connection is a heartbeat: a connected user is online, one who leaves is offline, and after a broken connection or
+//! a reload the grace leaves time to reconnect.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,10 +18,10 @@ use rollcall_tests::watcher_pool::{Plan, WatcherPool};
 use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::json;
 
-/// A host knows the time of the store no better than a round trip allows.
+/// A host knows the store's time only to within a round trip.
 const CLOCKS_DIFFER_MS: u64 = 50;
 
-/// What a busy machine may add to what is promised of an idle one.
+/// What a busy machine may add to the promised bound.
 const BUSY_MS: u64 = 1000;
 
 fn beats_taken(service: &Service) -> f64 {
@@ -38,9 +38,9 @@ fn connected_user_is_online_without_beats() {
             let before = beats_taken(service);
             let connected = transport.watch_as(service.last(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
             alice.presence(&bob, "online");
-            // As many as no single beat outlives.
+            // More beats than one beat lasts.
             eventually("the host beats for it", Duration::from_secs(10), || beats_taken(service) >= before + 4.0);
-            assert_eq!(states(&alice.events_so_far(service.last()), &bob), Vec::<&str>::new(), "here all the time");
+            assert_eq!(states(&alice.events_so_far(service.last()), &bob), Vec::<&str>::new(), "online all the time");
             drop(connected);
             alice.presence(&bob, "offline");
         }
@@ -75,13 +75,13 @@ fn leave_is_offline_at_once() {
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
         alice.presence("bob", "offline");
 
-        // The phone first: whoever is told that Bob is here then knows that it is the phone that keeps him so.
+        // The phone first, so that the online event is known to come from the phone.
         let phone = Socket::open(service.first(), "bob", "");
         alice.presence("bob", "online");
         let mut tab = Socket::open(service.last(), "bob", "device=tab");
         tab.send(&json!({ "op": "leave" }));
         assert_eq!(tab.ending(Duration::from_secs(5)).code(), 1000);
-        assert_eq!(alice.events_so_far(service.last()), [], "the phone is still here");
+        assert_eq!(alice.events_so_far(service.last()), [], "the phone is still connected");
         drop(phone);
     });
 }
@@ -89,8 +89,8 @@ fn leave_is_offline_at_once() {
 #[test]
 fn reload_causes_no_offline_event() {
     let arguments = ["--interval", "2s", "--tolerance", "1s", "--grace", "2500ms"];
-    Service::on_each_store(&arguments, |service| {
-        for transport in Transport::BOTH {
+    Service::on_both_stores_at_once(&arguments, |service| {
+        let pages = Transport::BOTH.map(|transport| {
             let bob = format!("bob-{transport:?}");
             let open = |host: &Host| transport.watch_as(host, &bob, "device=tab", &[("users", "alice")]);
             let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
@@ -101,7 +101,7 @@ fn reload_causes_no_offline_event() {
             for turn in 0..4 {
                 let host = &service.hosts[turn % service.hosts.len()];
                 if turn < 2 {
-                    // The new connection is there before the old one is known to be broken.
+                    // The new connection is open before the old one breaks.
                     let mut fresh = open(host);
                     fresh.snapshot();
                     drop(std::mem::replace(&mut page, fresh));
@@ -111,10 +111,13 @@ fn reload_causes_no_offline_event() {
                     page.snapshot();
                 }
             }
-            // Longer than any grace that was begun above.
-            let reloaded = now_ms();
-            eventually("every grace has ended", Duration::from_secs(5), || now_ms() > reloaded + 3200);
-            assert_eq!(alice.events_so_far(service.last()), [], "nobody noticed");
+            (bob, alice, page)
+        });
+        // Longer than any grace that began above.
+        let reloaded = now_ms();
+        eventually("every grace has ended", Duration::from_secs(5), || now_ms() > reloaded + 3200);
+        for (bob, mut alice, page) in pages {
+            assert_eq!(alice.events_so_far(service.last()), [], "a reload causes no event");
             drop(page);
             alice.presence(&bob, "offline");
         }
@@ -164,14 +167,18 @@ fn automatic_reconnect_keeps_idleness() {
             alice.presence(&bob, "away");
             let since = tab.last_id().unwrap();
             drop(tab);
-            // A stream that resumes was opened by a browser and not by a person; a socket says which it was.
+            // A browser reopens an event stream by itself, so a resumed one is no activity; a socket says so itself.
             let how = match transport {
                 Transport::Events => format!("device=tab&since={since}"),
                 Transport::Socket => "device=tab&active=false".to_owned(),
             };
             let mut tab = transport.watch_as(service.first(), &bob, &how, &[("users", "alice")]);
             tab.snapshot();
-            assert_eq!(states(&alice.events_so_far(service.last()), &bob), Vec::<&str>::new(), "nobody noticed");
+            assert_eq!(
+                states(&alice.events_so_far(service.last()), &bob),
+                Vec::<&str>::new(),
+                "the reconnect causes no event"
+            );
             let _tab = transport.watch_as(service.first(), &bob, "device=tab&active=true", &[("users", "alice")]);
             alice.presence(&bob, "online");
         }
@@ -189,8 +196,8 @@ fn open_connection_is_not_activity() {
     eventually("the host beats for it", Duration::from_secs(10), || {
         host.metric("rollcall_heartbeats_total") >= before + 4.0
     });
-    let told: Vec<WatchEvent> = alice.events_so_far(&host);
-    assert_eq!(states(&told, "bob"), Vec::<&str>::new(), "a beat of the host is not a use of the device");
+    let events: Vec<WatchEvent> = alice.events_so_far(&host);
+    assert_eq!(states(&events, "bob"), Vec::<&str>::new(), "the host's own beats are no activity");
     host.stop();
 }
 
@@ -210,10 +217,10 @@ fn leave_wins_over_earlier_messages() {
     });
 }
 
-/// Waits until all of these are gone, which no device is by itself so soon.
+/// Waits until all of these are offline, sooner than any device would expire.
 fn all_are_gone(service: &Service, users: &[String]) {
     let viewer = service.last().client("viewer");
-    eventually("everybody is gone", Duration::from_secs(3), || {
+    eventually("all users are offline", Duration::from_secs(3), || {
         let presences = viewer.post("/v1/presence", json!({ "users": users })).json["presences"].clone();
         presences.as_array().unwrap().iter().all(|presence| presence["state"] == "offline")
     });
@@ -231,7 +238,7 @@ fn connect_and_leave_at_once_ends_offline() {
             messages: vec![r#"{"op":"leave"}"#.to_owned(); users.len()],
         };
         let pool = WatcherPool::start(plan);
-        pool.until("everybody has left", Duration::from_secs(20), |tally| tally.closed.len() == users.len());
+        pool.until("all connections have closed", Duration::from_secs(20), |tally| tally.closed.len() == users.len());
         assert!(pool.tally().closed.iter().all(|closed| closed.code == Some(1000)));
         all_are_gone(service, &users);
     });

@@ -40,9 +40,9 @@ fn events_so_far(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<WatchEve
     let mate = host.client(MATE);
     assert_eq!(mate.beat("web").status, 200);
     assert_eq!(mate.put("/v1/status", json!({ "choice": "busy", "text": format!("round {round}") })).status, 200);
-    let is_fence = |told: &WatchEvent| told.is_of(MATE) && told.data["note"]["text"] == format!("round {round}");
-    let told = watcher.until("the mate is told of", Duration::from_secs(10), is_fence);
-    told.into_iter().filter(|told| !told.is_of(MATE)).collect()
+    let is_fence = |event: &WatchEvent| event.is_of(MATE) && event.data["note"]["text"] == format!("round {round}");
+    let events = watcher.until("the mate is told of", Duration::from_secs(10), is_fence);
+    events.into_iter().filter(|event| !event.is_of(MATE)).collect()
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn only_team_mates_get_each_others_events() {
             assert_eq!(host.client(name).beat("web").status, 200);
             assert_eq!(host.client(name).send("PUT", "/v1/typing/lunch", None).status, 200);
         }
-        let told = events_so_far(&mut alice, &host, round);
-        assert!(!told.is_empty() && told.iter().all(|told| told.data["user"] == *names[0]), "{told:#?}");
-        let mut events: Vec<&str> = told.iter().map(|told| told.event.as_str()).collect();
-        events.sort_unstable();
-        assert_eq!(events, ["presence", "typing"], "{told:#?}");
+        let events = events_so_far(&mut alice, &host, round);
+        assert!(!events.is_empty() && events.iter().all(|event| event.data["user"] == *names[0]), "{events:#?}");
+        let mut kinds: Vec<&str> = events.iter().map(|event| event.event.as_str()).collect();
+        kinds.sort_unstable();
+        assert_eq!(kinds, ["presence", "typing"], "{events:#?}");
         let typists = host.client("red/alice").get("/v1/typing/lunch").json["typists"].clone();
         assert!(typists.as_array().unwrap().iter().all(|typist| typist["user"].as_str().unwrap().starts_with("red/")));
         assert!(typists.as_array().unwrap().iter().any(|typist| typist["user"] == *names[0]), "{typists}");

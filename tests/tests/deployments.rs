@@ -1,5 +1,5 @@
-//! One scenario, wherever the functions are deployed: in our host, on Spin, under `wasmtime serve` and in another host of
-//! WASI. The components are the same, so the answers are.
+//! One scenario on every deployment: our host, Spin, `wasmtime serve` and an in-process WASI host. The components are the same, so
+//! the answers must be.
 
 #![allow(
     clippy::expect_used,
@@ -17,34 +17,34 @@ use rollcall_tests::deployment::{Deployment, Settings};
 use rollcall_tests::{Answer, Client, eventually};
 use serde_json::{Value, json};
 
-/// Whatever is noticed by itself is noticed within a second or two; a busy machine is given more.
+/// Expiry is noticed within a second or two; a busy machine gets more.
 const NOTICED: Duration = Duration::from_secs(15);
 
-/// What is to have gone wrong.
+/// No failures.
 const NOTHING: [&str; 0] = [];
 
-/// A Redis that tells of expired keys, which a host sees to by itself and Spin leaves to whoever runs Redis.
+/// A Redis with keyspace notifications. Our host turns them on itself; for Spin the operator has to.
 fn redis() -> Redis {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     Redis::with(Options { args, ..Options::default() }).unwrap()
 }
 
-/// A figure of Redis about itself.
+/// A field of INFO.
 fn info(server: &Redis, name: &str) -> String {
     let all = server.ask(&["INFO"]).unwrap();
     let found = all.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':').map(str::to_owned));
-    found.unwrap_or_else(|| panic!("Redis does not tell {name}"))
+    found.unwrap_or_else(|| panic!("no {name} in INFO"))
 }
 
-/// Does something while somebody sweeps, if the place needs that.
-fn swept<T>(place: &Deployment, claim: impl FnOnce() -> T) -> T {
-    if place.notices {
+/// Runs a claim while a thread sweeps, if the deployment needs that.
+fn swept<T>(deployment: &Deployment, claim: impl FnOnce() -> T) -> T {
+    if deployment.settles {
         return claim();
     }
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let schedule = place.client_with("schedule", &["service"]);
+            let schedule = deployment.client_with("schedule", &["service"]);
             while !over.load(Ordering::SeqCst) {
                 ok(&schedule.post("/v1/sweep", json!({})));
                 std::thread::sleep(Duration::from_millis(300));
@@ -65,11 +65,11 @@ fn hidden(user: &str) -> Value {
     json!({ "user": user, "state": null, "since": null, "last_seen": null, "version": null, "note": null })
 }
 
-/// A part of the scenario, by its name.
+/// A part of the scenario with its name.
 type Chapter = (&'static str, fn(&Deployment));
 
-/// Everything, one after the other, each with people of its own.
-fn scenario(place: &Deployment) {
+/// All parts, one after the other, each with its own users.
+fn scenario(deployment: &Deployment) {
     let chapters: [Chapter; 11] = [
         ("beats and devices", beats_and_devices),
         ("idleness and choices", idleness_and_choices),
@@ -84,13 +84,13 @@ fn scenario(place: &Deployment) {
         ("pages", pages),
     ];
     for (name, chapter) in chapters {
-        eprintln!("{}: {name}", place.name);
-        chapter(place);
+        eprintln!("{}: {name}", deployment.name);
+        chapter(deployment);
     }
 }
 
-fn beats_and_devices(place: &Deployment) {
-    let (bob, alice) = (place.client("beats-bob"), place.client("beats-alice"));
+fn beats_and_devices(deployment: &Deployment) {
+    let (bob, alice) = (deployment.client("beats-bob"), deployment.client("beats-alice"));
     let never = alice.presence("beats-bob");
     assert_eq!(
         never,
@@ -100,7 +100,7 @@ fn beats_and_devices(place: &Deployment) {
     assert_eq!((ok(&first)["state"].as_str(), ok(&first)["next_beat_ms"].as_u64()), (Some("online"), Some(1000)));
     assert_eq!(first.header("content-length"), Some(first.text.len().to_string().as_str()));
     let again = bob.post("/v1/heartbeat", json!({ "device": "phone", "kind": "mobile" }));
-    assert_eq!(ok(&again)["version"], first.json["version"], "a second device is nothing new");
+    assert_eq!(ok(&again)["version"], first.json["version"], "a second device changes nothing");
     let seen = alice.presence("beats-bob");
     assert_eq!((&seen["state"], &seen["version"]), (&json!("online"), &first.json["version"]));
     let left = bob.post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
@@ -113,10 +113,10 @@ fn beats_and_devices(place: &Deployment) {
     assert!(gone["last_seen"].as_u64() >= seen["since"].as_u64() && gone["last_seen"].is_u64(), "{gone}");
 }
 
-fn idleness_and_choices(place: &Deployment) {
-    let (bob, alice) = (place.client("choices-bob"), place.client("choices-alice"));
+fn idleness_and_choices(deployment: &Deployment) {
+    let (bob, alice) = (deployment.client("choices-bob"), deployment.client("choices-alice"));
     let idle = bob.post("/v1/heartbeat", json!({ "device": "web", "active": false }));
-    assert_eq!(ok(&idle)["state"], "away", "a device that was never used is idle");
+    assert_eq!(ok(&idle)["state"], "away", "a device without activity is idle");
     ok(&bob.beat("web"));
     let busy = bob.put("/v1/status", json!({ "choice": "busy", "text": "in a meeting", "emoji": "☕", "for_s": 3600 }));
     assert_eq!(ok(&busy)["state"], "busy");
@@ -129,8 +129,8 @@ fn idleness_and_choices(place: &Deployment) {
     assert_eq!(alice.state("choices-bob"), "online");
 }
 
-fn batches(place: &Deployment) {
-    let edge = place.client_with("batch-edge", &["service"]);
+fn batches(deployment: &Deployment) {
+    let edge = deployment.client_with("batch-edge", &["service"]);
     let beat = |user: &str| json!({ "user": user, "device": "web", "active": true });
     let beats = edge.post("/v1/heartbeats", json!({ "beats": [beat("batch-bob"), beat(""), beat("batch-eve")] }));
     let outcomes = ok(&beats)["outcomes"].as_array().unwrap();
@@ -148,8 +148,8 @@ fn batches(place: &Deployment) {
     assert_eq!(ok(&compact), &json!({ "batch-bob": "online", "batch-nobody": "offline" }));
 }
 
-fn privacy_contacts_and_blocks(place: &Deployment) {
-    let (bob, alice) = (place.client("policy-bob"), place.client("policy-alice"));
+fn privacy_contacts_and_blocks(deployment: &Deployment) {
+    let (bob, alice) = (deployment.client("policy-bob"), deployment.client("policy-alice"));
     ok(&bob.beat("web"));
     assert_eq!(alice.state("policy-bob"), "online");
     ok(&bob.put("/v1/privacy", json!({ "presence": "contacts", "last_seen": "nobody" })));
@@ -163,38 +163,38 @@ fn privacy_contacts_and_blocks(place: &Deployment) {
     ok(&bob.send("PUT", "/v1/blocks/policy-alice", None));
     assert_eq!(alice.presence("policy-bob"), hidden("policy-bob"));
     assert_eq!(bob.presence("policy-alice"), hidden("policy-alice"), "a block hides both");
-    assert_eq!(bob.state("policy-bob"), "online", "nobody is hidden from themselves");
+    assert_eq!(bob.state("policy-bob"), "online", "users see themselves");
     ok(&bob.send("DELETE", "/v1/blocks/policy-alice", None));
     assert_eq!(alice.state("policy-bob"), "online");
 }
 
-fn restrictions(place: &Deployment) {
-    let admin = place.client_with("restrictions-admin", &["admin"]);
-    let (bob, alice) = (place.client("4711"), place.client("restrictions-alice"));
+fn restrictions(deployment: &Deployment) {
+    let admin = deployment.client_with("restrictions-admin", &["admin"]);
+    let (bob, alice) = (deployment.client("4711"), deployment.client("restrictions-alice"));
     ok(&bob.beat("web"));
     ok(&admin.send("PUT", "/v1/restrictions/4711", None));
     assert_eq!(alice.presence("4711"), hidden("4711"));
     let asked = json!({ "viewer": "restrictions-alice", "subjects": ["4711", "restrictions-eve"] });
-    let verdicts = place.client_with("backend", &["service", "admin"]).post("/v1/restrictions/check", asked);
+    let verdicts = deployment.client_with("backend", &["service", "admin"]).post("/v1/restrictions/check", asked);
     assert_eq!(ok(&verdicts)["verdicts"], json!(["restricted", "allowed"]));
     ok(&admin.send("DELETE", "/v1/restrictions/4711", None));
     assert_eq!(alice.state("4711"), "online");
 }
 
-fn typing(place: &Deployment) {
-    let (bob, alice) = (place.client("typing-bob"), place.client("typing-alice"));
+fn typing(deployment: &Deployment) {
+    let (bob, alice) = (deployment.client("typing-bob"), deployment.client("typing-alice"));
     ok(&bob.beat("web"));
     let typists = |client: &Client| ok(&client.get("/v1/typing/typing-room"))["typists"].as_array().unwrap().len();
     ok(&bob.send("PUT", "/v1/typing/typing-room", None));
-    assert_eq!((typists(&alice), typists(&bob)), (1, 0), "nobody is told of themselves");
+    assert_eq!((typists(&alice), typists(&bob)), (1, 0), "a typist is not listed to themselves");
     ok(&bob.send("DELETE", "/v1/typing/typing-room", None));
     eventually("a stop counts", NOTICED, || typists(&alice) == 0);
 }
 
-fn snapshot_and_push(place: &Deployment) {
-    let (bob, eve) = (place.client("push-bob"), place.client("push-eve"));
+fn snapshot_and_push(deployment: &Deployment) {
+    let (bob, eve) = (deployment.client("push-bob"), deployment.client("push-eve"));
     ok(&bob.beat("web"));
-    let mut alice = place.subscribe("push-alice", "users=push-bob,push-eve&watch_only=true");
+    let mut alice = deployment.subscribe("push-alice", "users=push-bob,push-eve&watch_only=true");
     let snapshot = alice.snapshot();
     let states: Vec<&Value> = snapshot["presences"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
     assert_eq!(states, ["online", "offline"], "{snapshot}");
@@ -207,48 +207,49 @@ fn snapshot_and_push(place: &Deployment) {
     drop(alice);
     ok(&bob.beat("web"));
     ok(&bob.put("/v1/status", json!({ "choice": "away" })));
-    let mut alice = place.subscribe_from("push-alice", "users=push-bob,push-eve&watch_only=true", left_off.as_deref());
-    alice.until("what was missed is told", NOTICED, |told| {
-        told.is_of("push-bob") && told.state() == "away"
-            || told.data["presences"].as_array().is_some_and(|all| all.iter().any(|one| one["state"] == "away"))
+    let mut alice =
+        deployment.subscribe_from("push-alice", "users=push-bob,push-eve&watch_only=true", left_off.as_deref());
+    alice.until("the missed change arrives", NOTICED, |event| {
+        event.is_of("push-bob") && event.state() == "away"
+            || event.data["presences"].as_array().is_some_and(|all| all.iter().any(|one| one["state"] == "away"))
     });
     ok(&eve.post("/v1/leave", json!({ "device": "web", "reason": "logout" })));
     alice.presence("push-eve", "offline");
 }
 
-fn a_stream_is_a_heartbeat(place: &Deployment) {
-    let alice = place.client("stream-alice");
-    swept(place, || {
-        let bob = place.subscribe("stream-bob", "users=stream-alice&device=web");
-        eventually("whoever listens is here", NOTICED, || alice.state("stream-bob") == "online");
+fn a_stream_is_a_heartbeat(deployment: &Deployment) {
+    let alice = deployment.client("stream-alice");
+    swept(deployment, || {
+        let bob = deployment.subscribe("stream-bob", "users=stream-alice&device=web");
+        eventually("a connected user is online", NOTICED, || alice.state("stream-bob") == "online");
         std::thread::sleep(Duration::from_secs(4));
-        assert_eq!(alice.state("stream-bob"), "online", "for longer than one beat lasts");
+        assert_eq!(alice.state("stream-bob"), "online", "a stream beats for longer than one beat lasts");
         drop(bob);
-        eventually("whoever is gone is gone", NOTICED, || alice.state("stream-bob") == "offline");
+        eventually("a disconnected user goes offline", NOTICED, || alice.state("stream-bob") == "offline");
     });
 }
 
-fn silence(place: &Deployment) {
-    let bob = place.client("silence-bob");
-    let mut alice = place.subscribe("silence-alice", "users=silence-bob&watch_only=true");
+fn silence(deployment: &Deployment) {
+    let bob = deployment.client("silence-bob");
+    let mut alice = deployment.subscribe("silence-alice", "users=silence-bob&watch_only=true");
     alice.snapshot();
-    swept(place, || {
+    swept(deployment, || {
         ok(&bob.beat("web"));
         let online = alice.presence("silence-bob", "online");
         let offline = alice.presence("silence-bob", "offline");
-        assert_eq!(offline.data["last_seen"], online.data["last_seen"], "exactly when they beat last");
+        assert_eq!(offline.data["last_seen"], online.data["last_seen"], "last seen is the last beat");
         assert!(offline.version() > online.version());
     });
 }
 
-fn the_archive(place: &Deployment) {
-    let (bob, alice) = (place.client("archive-bob"), place.client("archive-alice"));
-    swept(place, || {
+fn the_archive(deployment: &Deployment) {
+    let (bob, alice) = (deployment.client("archive-bob"), deployment.client("archive-alice"));
+    swept(deployment, || {
         ok(&bob.beat("web"));
         let last_seen = alice.presence("archive-bob")["last_seen"].clone();
         assert!(last_seen.is_u64());
-        // Once the session is dropped, the version is gone and the last seen is not.
-        let sweeper = place.client_with("schedule", &["service"]);
+        // An evicted session has no version, but a last seen.
+        let sweeper = deployment.client_with("schedule", &["service"]);
         eventually("the session moves to the archive", NOTICED, || {
             ok(&sweeper.post("/v1/sweep", json!({})));
             alice.presence("archive-bob")["version"] == 0
@@ -258,13 +259,13 @@ fn the_archive(place: &Deployment) {
     });
 }
 
-fn pages(place: &Deployment) {
-    let anybody = place.named("anybody");
+fn pages(deployment: &Deployment) {
+    let anybody = deployment.named("anybody");
     assert_eq!((anybody.get("/healthz").status, anybody.get("/readyz").status), (200, 200));
     assert_eq!(ok(&anybody.get("/openapi.json"))["openapi"].as_str().map(|version| &version[..2]), Some("3."));
 }
 
-/// Requests that are refused, with what the host says to each.
+/// Requests that every deployment must reject.
 fn refused() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
     vec![
         ("POST", "/v1/heartbeat", Some("{")),
@@ -289,96 +290,99 @@ fn refused() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
     ]
 }
 
-/// Whatever is refused is refused in the same words as by our host.
-fn refuses_alike(place: &Deployment, host: &Deployment) {
+/// Rejections must equal those of our host, byte for byte.
+fn refuses_alike(deployment: &Deployment, host: &Deployment) {
     for (method, path, body) in refused() {
-        let ask = |place: &Deployment| {
-            let answer = place.client_with("somebody", &["service"]).send(method, path, body.map(str::as_bytes));
+        let ask = |deployment: &Deployment| {
+            let answer = deployment.client_with("somebody", &["service"]).send(method, path, body.map(str::as_bytes));
             let header = |name| answer.header(name).map(str::to_owned);
             (answer.status, header("content-type"), header("allow"), answer.text)
         };
-        let (ours, theirs) = (ask(host), ask(place));
+        let (ours, theirs) = (ask(host), ask(deployment));
         assert!(ours.0 >= 400, "{method} {path}: {ours:?}");
-        assert_eq!(theirs, ours, "{}: {method} {path}", place.name);
+        assert_eq!(theirs, ours, "{}: {method} {path}", deployment.name);
     }
     let long = vec!["x".repeat(100); 501];
-    let ask = |place: &Deployment| place.client("somebody").post("/v1/presence", json!({ "users": long })).status;
-    assert_eq!(ask(place), ask(host));
+    let ask =
+        |deployment: &Deployment| deployment.client("somebody").post("/v1/presence", json!({ "users": long })).status;
+    assert_eq!(ask(deployment), ask(host));
 }
 
-/// Without a valid token nothing is answered, and with one no more than it allows.
-fn guards_its_doors(place: &Deployment) {
+/// Requests need a valid token, and its scopes limit them.
+fn requires_tokens(deployment: &Deployment) {
     for (method, path, body) in
         [("POST", "/v1/heartbeat", Some(r#"{"device":"web"}"#)), ("GET", "/v1/presence/bob", None)]
     {
-        let answer = place.named("bob").send(method, path, body.map(str::as_bytes));
+        let answer = deployment.named("bob").send(method, path, body.map(str::as_bytes));
         assert_eq!((answer.status, answer.header("content-type")), (401, Some("application/problem+json")));
     }
-    ok(&place.client("bob").beat("web"));
-    assert_eq!(place.client("alice").state("bob"), "online");
+    ok(&deployment.client("bob").beat("web"));
+    assert_eq!(deployment.client("alice").state("bob"), "online");
     for (scopes, status) in [(&[][..], 403), (&["service"], 200)] {
-        assert_eq!(place.client_with("bob", scopes).post("/v1/sweep", json!({})).status, status, "{scopes:?}");
+        assert_eq!(deployment.client_with("bob", scopes).post("/v1/sweep", json!({})).status, status, "{scopes:?}");
     }
     for (scopes, status) in [(&[][..], 403), (&["admin"], 200)] {
-        let answer = place.client_with("bob", scopes).send("PUT", "/v1/restrictions/eve", None);
+        let answer = deployment.client_with("bob", scopes).send("PUT", "/v1/restrictions/eve", None);
         assert_eq!(answer.status, status, "{scopes:?}: {}", answer.text);
     }
-    let mut stream = place.subscribe("alice", "users=bob&watch_only=true");
+    let mut stream = deployment.subscribe("alice", "users=bob&watch_only=true");
     assert_eq!(stream.snapshot()["presences"][0]["user"], "bob");
-    assert_eq!(place.named("anybody").get("/healthz").status, 200);
+    assert_eq!(deployment.named("anybody").get("/healthz").status, 200);
 }
 
-/// A place and our host on one Redis are one service.
-fn is_one_service_with(place: &Deployment, host: &Deployment) {
-    let mut here = host.subscribe("fleet-alice", "users=fleet-bob&watch_only=true");
-    let mut there = place.subscribe("fleet-alice", "users=fleet-bob&watch_only=true");
+/// A deployment and our host on one Redis behave as one service.
+fn is_one_service_with(deployment: &Deployment, host: &Deployment) {
+    let mut here = host.subscribe("shared-alice", "users=shared-bob&watch_only=true");
+    let mut there = deployment.subscribe("shared-alice", "users=shared-bob&watch_only=true");
     here.snapshot();
     there.snapshot();
-    for (beats_at, asked_at) in [(place, host), (host, place)] {
-        let bob = beats_at.client("fleet-bob");
+    for (beats_at, asked_at) in [(deployment, host), (host, deployment)] {
+        let bob = beats_at.client("shared-bob");
         ok(&bob.beat("web"));
-        let told = [here.presence("fleet-bob", "online"), there.presence("fleet-bob", "online")];
-        assert_eq!(told[0].data, told[1].data, "the same event, wherever one listens");
-        let asked = [beats_at, asked_at].map(|at| at.client("fleet-alice").presence("fleet-bob"));
+        let events = [here.presence("shared-bob", "online"), there.presence("shared-bob", "online")];
+        assert_eq!(events[0].data, events[1].data, "both deliver the same event");
+        let asked = [beats_at, asked_at].map(|at| at.client("shared-alice").presence("shared-bob"));
         assert_eq!(asked[0]["version"], asked[1]["version"]);
         ok(&bob.put("/v1/status", json!({ "choice": "busy" })));
-        here.presence("fleet-bob", "busy");
-        there.presence("fleet-bob", "busy");
+        here.presence("shared-bob", "busy");
+        there.presence("shared-bob", "busy");
         ok(&bob.send("DELETE", "/v1/status", None));
-        ok(&asked_at.client("fleet-bob").post("/v1/leave", json!({ "device": "web", "reason": "logout" })));
-        let told = [here.presence("fleet-bob", "offline"), there.presence("fleet-bob", "offline")];
-        assert_eq!(told[0].data, told[1].data);
+        ok(&asked_at.client("shared-bob").post("/v1/leave", json!({ "device": "web", "reason": "logout" })));
+        let events = [here.presence("shared-bob", "offline"), there.presence("shared-bob", "offline")];
+        assert_eq!(events[0].data, events[1].data);
     }
-    ok(&place.client("fleet-bob").beat("web"));
-    here.presence("fleet-bob", "online");
-    ok(&place.client("fleet-bob").send("PUT", "/v1/blocks/fleet-alice", None));
-    here.until("a block made there is told here", NOTICED, |told| told.is_of("fleet-bob") && told.state().is_empty());
-    assert_eq!(host.client("fleet-alice").presence("fleet-bob"), hidden("fleet-bob"));
+    ok(&deployment.client("shared-bob").beat("web"));
+    here.presence("shared-bob", "online");
+    ok(&deployment.client("shared-bob").send("PUT", "/v1/blocks/shared-alice", None));
+    here.until("the block arrives at the other host", NOTICED, |event| {
+        event.is_of("shared-bob") && event.state().is_empty()
+    });
+    assert_eq!(host.client("shared-alice").presence("shared-bob"), hidden("shared-bob"));
 }
 
 #[test]
 fn our_host() {
     let server = redis();
     scenario(&Deployment::host(&server.url(), Settings::brisk()));
-    guards_its_doors(&Deployment::host(&server.url(), Settings::brisk().with_tokens()));
+    requires_tokens(&Deployment::host(&server.url(), Settings::brisk().with_tokens()));
 }
 
-/// All that is expected of a place that is not our host.
+/// All claims about a deployment other than our host.
 fn everything(server: &Redis, start: impl Fn(Settings) -> Deployment) {
-    let place = start(Settings::brisk());
-    scenario(&place);
+    let deployment = start(Settings::brisk());
+    scenario(&deployment);
     let host = Deployment::host(&server.url(), Settings::brisk());
-    refuses_alike(&place, &host);
-    is_one_service_with(&place, &host);
-    assert_eq!(place.failures(), NOTHING);
-    drop(place);
-    guards_its_doors(&start(Settings::brisk().with_tokens()));
+    refuses_alike(&deployment, &host);
+    is_one_service_with(&deployment, &host);
+    assert_eq!(deployment.failures(), NOTHING);
+    drop(deployment);
+    requires_tokens(&start(Settings::brisk().with_tokens()));
 }
 
 #[test]
 fn on_wasi() {
     let server = redis();
-    everything(&server, |setup| Deployment::wasi(&server.url(), setup));
+    everything(&server, |settings| Deployment::wasi(&server.url(), settings));
 }
 
 #[test]
@@ -386,27 +390,27 @@ fn concurrent_wasi_requests_share_instances_and_connections() {
     const PEOPLE: usize = 48;
     const BEATS: usize = 40;
     let server = redis();
-    let place = Deployment::wasi(&server.url(), Settings::brisk());
+    let deployment = Deployment::wasi(&server.url(), Settings::brisk());
     std::thread::scope(|scope| {
         for n in 0..PEOPLE {
-            let person = place.client(&format!("crowd-{n}"));
+            let person = deployment.client(&format!("crowd-{n}"));
             scope.spawn(move || {
                 for _ in 0..BEATS {
                     ok(&person.beat("web"));
                 }
             });
         }
-        // Some come to watch, and are gone before or after they were told anything.
+        // Some watchers disconnect before, some after their snapshot.
         scope.spawn(|| {
             for n in 0..BEATS {
-                let mut stream = place.subscribe("crowd-watcher", &format!("users=crowd-{n}&watch_only=true"));
+                let mut stream = deployment.subscribe("crowd-watcher", &format!("users=crowd-{n}&watch_only=true"));
                 if n % 2 == 0 {
                     stream.snapshot();
                 }
             }
         });
     });
-    assert_eq!(place.failures(), NOTHING);
+    assert_eq!(deployment.failures(), NOTHING);
     let connections: usize = info(&server, "total_connections_received").parse().unwrap();
     assert!(connections < PEOPLE * BEATS / 10, "{connections} connections for {} beats", PEOPLE * BEATS);
 }
@@ -415,11 +419,11 @@ fn concurrent_wasi_requests_share_instances_and_connections() {
 fn wasi_reports_lost_redis_and_reconnects() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
-    let place = Deployment::wasi(&server.url(), Settings::brisk());
+    let deployment = Deployment::wasi(&server.url(), Settings::brisk());
     let away = |what: &str| {
         std::thread::scope(|scope| {
             let ask = |n| {
-                let person = place.client(&format!("outage-{n}"));
+                let person = deployment.client(&format!("outage-{n}"));
                 scope.spawn(move || person.beat("web"))
             };
             for answer in (0..8).map(ask).collect::<Vec<_>>() {
@@ -432,32 +436,32 @@ fn wasi_reports_lost_redis_and_reconnects() {
             }
         });
     };
-    let bob = place.client("outage-bob");
+    let bob = deployment.client("outage-bob");
     ok(&bob.beat("web"));
     server.pause().unwrap();
-    away("one that does not answer");
+    away("hung Redis");
     server.resume().unwrap();
-    eventually("one that answers again", NOTICED, || bob.beat("web").status == 200);
+    eventually("Redis answers again", NOTICED, || bob.beat("web").status == 200);
     server.kill();
-    away("one that is not there");
+    away("killed Redis");
     server.restart().unwrap();
-    eventually("one that is there again", NOTICED, || bob.beat("web").status == 200);
-    assert_eq!(place.client("outage-alice").state("outage-bob"), "online");
-    assert_eq!(place.failures(), NOTHING);
+    eventually("Redis is back", NOTICED, || bob.beat("web").status == 200);
+    assert_eq!(deployment.client("outage-alice").state("outage-bob"), "online");
+    assert_eq!(deployment.failures(), NOTHING);
 }
 
 #[test]
 #[ignore = "it takes ten minutes to compile: cargo xtask test --wasmtime"]
 fn on_wasmtime_serve() {
     let server = redis();
-    everything(&server, |setup| Deployment::wasmtime(&server.url(), setup));
+    everything(&server, |settings| Deployment::wasmtime(&server.url(), settings));
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin() {
     let server = redis();
-    everything(&server, |setup| Deployment::spin(server.port(), setup));
+    everything(&server, |settings| Deployment::spin(server.port(), settings));
 }
 
 #[test]
@@ -472,8 +476,8 @@ fn on_spin_with_its_own_redis() {
 fn supervised_spin_recovers_from_lost_redis() {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
-    let place = Deployment::supervised_spin(server.port(), Settings::brisk());
-    let (bob, alice) = (place.client("bob"), place.client("alice"));
+    let deployment = Deployment::supervised_spin(server.port(), Settings::brisk());
+    let (bob, alice) = (deployment.client("bob"), deployment.client("alice"));
     ok(&bob.beat("web"));
     let before = alice.presence("bob");
     server.kill();
@@ -481,8 +485,8 @@ fn supervised_spin_recovers_from_lost_redis() {
     server.restart().unwrap();
     let is_back = || bob.try_send("GET", "/readyz", None).is_ok_and(|answer| answer.status == 200);
     eventually("the supervisor starts it again", Duration::from_secs(120), is_back);
-    eventually("whoever went meanwhile is gone, when they went", NOTICED, || {
-        ok(&place.client("schedule").post("/v1/sweep", json!({})));
+    eventually("bob is offline with the last seen of before", NOTICED, || {
+        ok(&deployment.client("schedule").post("/v1/sweep", json!({})));
         let now = alice.presence("bob");
         now["state"] == "offline" && now["last_seen"] == before["last_seen"]
     });

@@ -1,5 +1,5 @@
-//! Several hosts on one Redis, and two thousand people who flap: every transition is published exactly once, nobody is
-//! offline too early or too late, and the end is right, whatever becomes of the notifications and of a host.
+//! Several hosts on one Redis and two thousand flapping users: every transition is published exactly once, no user goes offline too
+//! early or too late, and the final states are right, with lost notifications and with a killed host.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use rollcall_servers::redis::Redis;
 use rollcall_tests::history::{duplicate_events, late_offlines, offline_transitions};
-use rollcall_tests::simulated_users::{Person, clear_choices, flap, people};
+use rollcall_tests::simulated_users::{SimulatedUser, clear_choices, flap, users};
 use rollcall_tests::{Client, Host, Published, Recorder, eventually};
 use serde_json::{Value, json};
 
-const PEOPLE: usize = 2000;
+const USERS: usize = 2000;
 
-/// Long enough for each person to do about fifteen things.
+/// Long enough for about fifteen actions per user.
 const LASTING: Duration = Duration::from_secs(15);
 
 /// How long a beat keeps alive, by the arguments below.
@@ -35,24 +35,24 @@ const ARGUMENTS: [&str; 10] = [
     "500ms",
     "--grace",
     "300ms",
-    // Short, so that people are also archived, dropped and made anew while they flap.
+    // Short, so that users are also archived, evicted and loaded again while they flap.
     "--evict-after",
     "1s",
     "--workers",
     "1",
 ];
 
-/// These tests take all that the machine has, so they take turns.
+/// Each of these tests uses the whole machine, so they run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Two or more hosts on one Redis, and what is published there.
-struct Scene {
+struct Scenario {
     server: Redis,
     hosts: Vec<Host>,
     recorder: Recorder,
 }
 
-impl Scene {
+impl Scenario {
     fn open(hosts: usize, notice: &str) -> Self {
         let server = Redis::start().unwrap();
         let recorder = Recorder::on(server.port());
@@ -61,7 +61,7 @@ impl Scene {
         arguments.extend(["--store", &url, "--notice", notice]);
         let hosts: Vec<Host> = (0..hosts).map(|_| Host::start(&arguments)).collect();
         let shared = hosts.len();
-        eventually("the hosts know of each other", Duration::from_secs(10), || {
+        eventually("every host is registered", Duration::from_secs(10), || {
             server.ask(&["ZCARD", "rc:{0}:hosts"]).unwrap() == shared.to_string()
         });
         Self { server, hosts, recorder }
@@ -75,62 +75,64 @@ impl Scene {
         self.hosts.iter().map(|host| host.metric(metric)).sum()
     }
 
-    /// Lets everybody flap and then fall silent, and holds everything that was published against what is known.
+    /// Lets all users flap and then fall silent, and checks everything published against their histories.
     fn play(&self, seed: u64) {
-        let mut people = people(PEOPLE, seed);
-        flap(&mut people, &self.clients(), LASTING);
-        clear_choices(&mut people, &self.hosts[0].client("edge"));
-        self.until_all_are_gone(&people);
-        let heard = self.recorder.heard();
-        assert_eq!(self.recorder.lines(), 1, "the recorder heard everything");
-        self.check(&people, &heard);
-        let lags: Vec<u64> = offline_transitions(&heard).map(|(.., after)| after.saturating_sub(ALIVE_MS)).collect();
-        let events: usize = heard.values().map(Vec::len).sum();
+        let mut users = users(USERS, seed);
+        flap(&mut users, &self.clients(), LASTING);
+        clear_choices(&mut users, &self.hosts[0].client("edge"));
+        self.until_all_are_gone(&users);
+        let published = self.recorder.published();
+        assert_eq!(self.recorder.connections(), 1, "the recorder published everything");
+        self.check(&users, &published);
+        let lags: Vec<u64> =
+            offline_transitions(&published).map(|(.., after)| after.saturating_sub(ALIVE_MS)).collect();
+        let events: usize = published.values().map(Vec::len).sum();
         println!(
-            "{events} events, {} offline_transitions, the latest by {} ms",
+            "{events} events, {} offline transitions, the latest by {} ms",
             lags.len(),
             lags.iter().max().unwrap()
         );
-        assert!(events > PEOPLE * 4, "they did flap");
+        assert!(events > USERS * 4, "too few events");
     }
 
-    fn until_all_are_gone(&self, people: &[Person]) {
+    fn until_all_are_gone(&self, users: &[SimulatedUser]) {
         let within = Duration::from_millis(ALIVE_MS) + Duration::from_secs(5);
-        eventually("everybody is offline", within, || {
-            let heard = self.recorder.heard();
-            let is_gone = |name: &str| heard.get(name).is_none_or(|events| events.last().unwrap().state == "offline");
-            people.iter().all(|person| is_gone(&person.name))
+        eventually("all users are offline", within, || {
+            let published = self.recorder.published();
+            let is_gone =
+                |name: &str| published.get(name).is_none_or(|events| events.last().unwrap().state == "offline");
+            users.iter().all(|user| is_gone(&user.name))
         });
     }
 
-    fn check(&self, people: &[Person], heard: &Published) {
-        let mut wrong = duplicate_events(heard);
-        wrong.extend(late_offlines(heard, ALIVE_MS));
+    fn check(&self, users: &[SimulatedUser], published: &Published) {
+        let mut wrong = duplicate_events(published);
+        wrong.extend(late_offlines(published, ALIVE_MS));
         let none = Vec::new();
-        for person in people {
-            let events = heard.get(&person.name).unwrap_or(&none);
-            let found = person.history.violations(events, ALIVE_MS, true);
-            wrong.extend(found.into_iter().map(|what| format!("{}: {what}", person.name)));
+        for user in users {
+            let events = published.get(&user.name).unwrap_or(&none);
+            let found = user.history.violations(events, ALIVE_MS, true);
+            wrong.extend(found.into_iter().map(|what| format!("{}: {what}", user.name)));
         }
         for host in &self.hosts {
-            let seen = everybody(&host.client("viewer"), people);
-            for person in people.iter().filter(|person| heard.contains_key(&person.name)) {
-                let (seen, last) = (&seen[&person.name], heard[&person.name].last().unwrap());
+            let seen = presences(&host.client("viewer"), users);
+            for user in users.iter().filter(|user| published.contains_key(&user.name)) {
+                let (seen, last) = (&seen[&user.name], published[&user.name].last().unwrap());
                 if seen["state"] != "offline" || seen["last_seen"] != json!(last.last_seen) {
-                    wrong.push(format!("{}: seen as {seen}, but last published as {last:?}", person.name));
+                    wrong.push(format!("{}: seen as {seen}, but last published as {last:?}", user.name));
                 }
             }
         }
         let shown: Vec<&String> = wrong.iter().take(10).collect();
-        assert!(wrong.is_empty(), "{} things are wrong, among them {shown:#?}", wrong.len());
+        assert!(wrong.is_empty(), "{} violations, among them {shown:#?}", wrong.len());
     }
 }
 
-/// What a host answers about everybody, by name.
-fn everybody(viewer: &Client, people: &[Person]) -> HashMap<String, Value> {
+/// What a host answers about all users, by name.
+fn presences(viewer: &Client, users: &[SimulatedUser]) -> HashMap<String, Value> {
     let mut seen = HashMap::new();
-    for some in people.chunks(500) {
-        let names: Vec<&str> = some.iter().map(|person| person.name.as_str()).collect();
+    for some in users.chunks(500) {
+        let names: Vec<&str> = some.iter().map(|user| user.name.as_str()).collect();
         let answer = viewer.post("/v1/presence", json!({ "users": names }));
         assert_eq!(answer.status, 200, "{}", answer.text);
         for presence in answer.json["presences"].as_array().unwrap() {
@@ -143,65 +145,65 @@ fn everybody(viewer: &Client, people: &[Person]) -> HashMap<String, Value> {
 #[test]
 fn two_hosts_publish_once_with_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let scene = Scene::open(2, "both");
-    scene.play(1);
-    assert!(scene.sum("rollcall_settled_total{of=\"notification\",outcome=\"published\"}") > 0.0);
-    scene.hosts.into_iter().for_each(Host::stop);
+    let scenario = Scenario::open(2, "both");
+    scenario.play(1);
+    assert!(scenario.sum("rollcall_settled_total{of=\"notification\",outcome=\"published\"}") > 0.0);
+    scenario.hosts.into_iter().for_each(Host::stop);
 }
 
 #[test]
 fn four_hosts_publish_once_without_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let scene = Scene::open(4, "sweep");
-    scene.play(2);
-    assert_eq!(scene.sum("rollcall_notifications_total"), 0.0);
-    for host in &scene.hosts {
+    let scenario = Scenario::open(4, "sweep");
+    scenario.play(2);
+    assert_eq!(scenario.sum("rollcall_notifications_total"), 0.0);
+    for host in &scenario.hosts {
         let published = host.metric("rollcall_settled_total{of=\"sweep\",outcome=\"published\"}");
-        assert!(published > 0.0, "each host does its share");
+        assert!(published > 0.0, "every host publishes a share");
     }
-    scene.hosts.into_iter().for_each(Host::stop);
+    scenario.hosts.into_iter().for_each(Host::stop);
 }
 
 #[test]
 fn two_hosts_publish_once_losing_half_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let scene = Scene::open(2, "both");
+    let scenario = Scenario::open(2, "both");
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let spoiler = scope.spawn(|| spoil(&scene.server, &ended));
-        scene.play(3);
+        let spoiler = scope.spawn(|| spoil(&scenario.server, &ended));
+        scenario.play(3);
         ended.store(true, Ordering::SeqCst);
         assert!(spoiler.join().unwrap() >= 5, "subscriptions were broken");
     });
     for cause in ["notification", "sweep"] {
         let published = format!("rollcall_settled_total{{of=\"{cause}\",outcome=\"published\"}}");
-        assert!(scene.sum(&published) > 100.0, "some were noticed by {cause}");
+        assert!(scenario.sum(&published) > 100.0, "too few were noticed by {cause}");
     }
-    scene.hosts.into_iter().for_each(Host::stop);
+    scenario.hosts.into_iter().for_each(Host::stop);
 }
 
 #[test]
 fn four_hosts_publish_once_with_one_killed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut scene = Scene::open(4, "both");
-    let victim = scene.hosts.pop().unwrap();
-    let clients: Vec<Client> = scene.clients().into_iter().chain([victim.client("edge")]).collect();
-    let mut people = people(PEOPLE, 4);
-    flap(&mut people, &clients, LASTING / 2);
+    let mut scenario = Scenario::open(4, "both");
+    let victim = scenario.hosts.pop().unwrap();
+    let clients: Vec<Client> = scenario.clients().into_iter().chain([victim.client("edge")]).collect();
+    let mut users = users(USERS, 4);
+    flap(&mut users, &clients, LASTING / 2);
     std::thread::scope(|scope| {
-        // In the middle of whatever it is doing for whomever.
+        // In the middle of its work.
         scope.spawn(|| victim.kill());
-        flap(&mut people, &clients, LASTING / 2);
+        flap(&mut users, &clients, LASTING / 2);
     });
-    clear_choices(&mut people, &scene.hosts[0].client("edge"));
-    scene.until_all_are_gone(&people);
-    let unacknowledged = people.iter().map(|person| person.history.unacknowledged.len()).sum::<usize>();
-    assert!(unacknowledged > 0, "somebody was cut off");
-    scene.check(&people, &scene.recorder.heard());
-    scene.hosts.into_iter().for_each(Host::stop);
+    clear_choices(&mut users, &scenario.hosts[0].client("edge"));
+    scenario.until_all_are_gone(&users);
+    let unacknowledged = users.iter().map(|user| user.history.unacknowledged.len()).sum::<usize>();
+    assert!(unacknowledged > 0, "no beat failed");
+    scenario.check(&users, &scenario.recorder.published());
+    scenario.hosts.into_iter().for_each(Host::stop);
 }
 
-/// Turns notifications off and on, and breaks the subscriptions of hosts. Answers how many it broke.
+/// Turns notifications off and on, and kills the subscriptions of hosts. Returns how many it killed.
 fn spoil(server: &Redis, ended: &AtomicBool) -> usize {
     let mut broken = 0;
     while !ended.load(Ordering::SeqCst) {
@@ -209,7 +211,7 @@ fn spoil(server: &Redis, ended: &AtomicBool) -> usize {
             server.ask(&["CONFIG", "SET", "notify-keyspace-events", flags]).unwrap();
             std::thread::sleep(Duration::from_millis(300));
         }
-        // The recorder, which is subscribed by a pattern, is spared.
+        // The recorder subscribes by pattern and is spared.
         let clients = server.ask(&["CLIENT", "LIST", "TYPE", "pubsub"]).unwrap();
         for client in clients.lines().filter(|client| client.contains(" psub=0 ")) {
             let id = client.strip_prefix("id=").and_then(|rest| rest.split(' ').next()).unwrap();

@@ -57,8 +57,8 @@ fn ten_thousand_watcher_fan_out_delays_no_request() {
     assert!(bob_told < last, "ten thousand went before one");
     for pool in &pools {
         let tally = pool.tally();
-        let told = tally.count(|delivery| delivery.kind == Kind::Presence);
-        assert!((pool.size()..=3 * pool.size()).contains(&told), "{told}: each once, or twice, or thrice");
+        let pushed = tally.count(|delivery| delivery.kind == Kind::Presence);
+        assert!((pool.size()..=3 * pool.size()).contains(&pushed), "{pushed}: one to three events each");
         assert!(tally.newest(pool.size()).iter().all(|newest| *newest == version), "the newest is the last");
         assert!(tally.closed.is_empty(), "nobody was sent away");
     }
@@ -87,10 +87,10 @@ fn crowd_gets_newest_state_only() {
         pool.until_all_received(newest, Duration::from_secs(10));
         let tally = pool.tally();
         assert!(tally.newest(pool.size()).iter().all(|version| *version == newest), "the newest is the last");
-        let told = tally.count(|delivery| delivery.kind == Kind::Presence);
+        let pushed = tally.count(|delivery| delivery.kind == Kind::Presence);
         // The first at once, then one a second, and the last.
         let most = pool.size() * (began.elapsed().as_secs() as usize + 2);
-        assert!((pool.size()..=most).contains(&told), "{told} of 60,000 were told; at most {most}");
+        assert!((pool.size()..=most).contains(&pushed), "{pushed} of 60,000 events were sent; at most {most}");
     }
     host.stop();
 }
@@ -173,11 +173,11 @@ fn deploy_moves_watchers_without_events() {
     let (from, to) = (service.first().address(), service.last().address());
     let pools = Transport::BOTH.map(|way| (way, WatcherPool::connect(circle(way, from, to, 1000), GATHERED)));
     pools.iter().for_each(|(way, pool)| all_are_here(*way, pool, &service.last().client("viewer")));
-    let told = Instant::now();
+    let stopped = Instant::now();
     service.hosts.remove(0).stop();
-    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
-    let told = told_so_far(&mut observer);
-    assert!(told.iter().all(|told| told.state() == "online"), "{told:#?}");
+    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, stopped));
+    let events = received_so_far(&mut observer);
+    assert!(events.iter().all(|event| event.state() == "online"), "{events:#?}");
     drop(pools);
     service.stop();
 }
@@ -192,15 +192,15 @@ fn embedded_restart_causes_no_events_for_returners() {
     let host = Host::start_in(data.path(), &arguments);
     let pools = Transport::BOTH.map(|way| (way, WatcherPool::connect(circle(way, &address, &address, 1000), GATHERED)));
     pools.iter().for_each(|(way, pool)| all_are_here(*way, pool, &host.client("viewer")));
-    let told = Instant::now();
+    let stopped = Instant::now();
     host.stop();
     let host = Host::start_in(data.path(), &arguments);
-    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, told));
+    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, stopped));
     drop(pools);
     host.stop();
 }
 
 /// What has come, without waiting for more.
-fn told_so_far(line: &mut rollcall_tests::watcher::EventQueue) -> Vec<WatchEvent> {
-    std::iter::from_fn(|| line.try_next(Duration::from_millis(1))).collect()
+fn received_so_far(events: &mut rollcall_tests::watcher::EventQueue) -> Vec<WatchEvent> {
+    std::iter::from_fn(|| events.try_next(Duration::from_millis(1))).collect()
 }

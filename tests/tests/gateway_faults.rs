@@ -48,14 +48,14 @@ impl Belief {
     }
 
     /// Listens until everybody is believed to say this, and never heard an older word after a newer one.
-    fn until(&mut self, line: &mut EventQueue, users: &[String], text: &str, within: Duration) {
+    fn until(&mut self, events: &mut EventQueue, users: &[String], text: &str, within: Duration) {
         let end = Instant::now() + within;
         while !users.iter().all(|user| self.0.get(user).is_some_and(|(_, note)| note == text)) {
-            let told = line.try_next(end.saturating_duration_since(Instant::now()));
-            let Some(told) = told else { panic!("not everybody says {text} within {within:?}: {:?}", self.0) };
-            match told.event.as_str() {
-                "snapshot" => told.data["presences"].as_array().unwrap().iter().for_each(|one| self.take(one)),
-                "presence" => self.take(&told.data),
+            let event = events.try_next(end.saturating_duration_since(Instant::now()));
+            let Some(event) = event else { panic!("not everybody says {text} within {within:?}: {:?}", self.0) };
+            match event.event.as_str() {
+                "snapshot" => event.data["presences"].as_array().unwrap().iter().for_each(|one| self.take(one)),
+                "presence" => self.take(&event.data),
                 _ => {}
             }
         }
@@ -115,10 +115,10 @@ fn killed_host_users_go_offline_elsewhere() {
         left.push("carol");
         let end = Instant::now() + GONE;
         while !left.is_empty() {
-            let told = alice.try_next(end.saturating_duration_since(Instant::now()));
-            let told = told.unwrap_or_else(|| panic!("not told to be gone: {left:?}"));
-            assert_eq!(told.state(), "offline", "{told:?}");
-            left.retain(|name| !told.is_of(name));
+            let event = alice.try_next(end.saturating_duration_since(Instant::now()));
+            let event = event.unwrap_or_else(|| panic!("not told to be gone: {left:?}"));
+            assert_eq!(event.state(), "offline", "{event:?}");
+            left.retain(|name| !event.is_of(name));
         }
     }
     println!("told to be gone {} ms after their host was killed", now_ms() - killed);
@@ -224,9 +224,9 @@ fn empty_redis_relearns_connected_users() {
         let mut left: Vec<&String> = names.iter().collect();
         let end = Instant::now() + REPAIRED;
         while !left.is_empty() {
-            let told = alice.try_next(end.saturating_duration_since(Instant::now()));
-            let told = told.unwrap_or_else(|| panic!("not told to be here again: {left:?}"));
-            left.retain(|bob| !told.is_of(bob) || !is_here(told.state()));
+            let event = alice.try_next(end.saturating_duration_since(Instant::now()));
+            let event = event.unwrap_or_else(|| panic!("not told to be here again: {left:?}"));
+            left.retain(|bob| !event.is_of(bob) || !is_here(event.state()));
         }
     }
     service.stop();
@@ -324,8 +324,8 @@ impl Slow {
     /// Reads until every person's newest version was told; true: they were, false: the connection ended before.
     fn catches_up(&mut self, newest: &BTreeMap<String, u64>, within: Duration) -> bool {
         self.stream.set_read_timeout(Some(within)).unwrap();
-        let (mut told, mut buffer) = (BTreeMap::new(), [0; 65536]);
-        while newest.iter().any(|(user, version)| told.get(user) != Some(version)) {
+        let (mut versions, mut buffer) = (BTreeMap::new(), [0; 65536]);
+        while newest.iter().any(|(user, version)| versions.get(user) != Some(version)) {
             match self.stream.read(&mut buffer) {
                 Ok(count) if count > 0 => self.reader.take(&buffer[..count], |piece| {
                     let Piece::Event(text) = piece else { return };
@@ -333,7 +333,7 @@ impl Slow {
                     let data = text.split_once("data: ").map_or(text, |(_, data)| data);
                     let data: serde_json::Value = serde_json::from_str(data).unwrap();
                     if let (Some(user), Some(version)) = (data["user"].as_str(), data["version"].as_u64()) {
-                        told.insert(user.to_owned(), version);
+                        versions.insert(user.to_owned(), version);
                     }
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came within {within:?}"),
@@ -382,9 +382,9 @@ fn slow_reader_is_bounded_and_gets_newest() {
     for _ in 0..8 {
         flap(&clients, 10);
         let newest = newest(&host, &users);
-        let is_newest = |told: &WatchEvent| told.is_of("p9") && told.version() == newest["p9"];
-        let told = quick.until("the quick one is told the newest", Duration::from_secs(5), is_newest).pop().unwrap();
-        latest = latest.max(told.at_ms.saturating_sub(told.version() / 1000));
+        let is_newest = |event: &WatchEvent| event.is_of("p9") && event.version() == newest["p9"];
+        let event = quick.until("the quick one is told the newest", Duration::from_secs(5), is_newest).pop().unwrap();
+        latest = latest.max(event.at_ms.saturating_sub(event.version() / 1000));
     }
     assert!(now_ms() - began < 18_000, "the slow ones are closed after 20 s, which would prove nothing");
     let grown = resident_kb(&host).saturating_sub(before);

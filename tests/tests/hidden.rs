@@ -1,5 +1,5 @@
-//! What is hidden: whoever may not see somebody is answered in the same bytes whatever that person is and does, by every
-//! route that could tell. And where only the last seen is hidden, nothing tells when it was.
+//! Hidden subjects: a viewer who may not see a subject gets the same bytes whatever the subject is and does, on every route. If
+//! only last seen is hidden, nothing reveals when it was.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 
 const SETTINGS: [&str; 4] = ["--evict-after", EVICT_AFTER, "--typing-ttl", "30s"];
 
-/// What a name is replaced by.
+/// What replaces the name in an answer.
 const ANYBODY: &str = "somebody0";
 
-/// A way to ask about somebody; the answer as it came, but for the name.
+/// A way to ask about a subject; the raw answer, without the name.
 type Way = fn(&Host, &str) -> String;
 
 const WAYS: [(&str, Way); 11] = [
@@ -36,8 +36,8 @@ const WAYS: [(&str, Way); 11] = [
     ("GET /presence/batch", |host, name| {
         said(&host.client(VIEWER).get(&format!("/presence/batch?user_ids={name}")), name)
     }),
-    ("a stream's snapshot", |host, name| told(&Transport::Events.watch(host, VIEWER, name).next_event(), name)),
-    ("a socket's snapshot", |host, name| told(&Transport::Socket.watch(host, VIEWER, name).next_event(), name)),
+    ("a stream's snapshot", |host, name| received(&Transport::Events.watch(host, VIEWER, name).next_event(), name)),
+    ("a socket's snapshot", |host, name| received(&Transport::Socket.watch(host, VIEWER, name).next_event(), name)),
     ("a stream's snapshot since ever", |host, name| since_by_stream(host, name, "1")),
     ("a stream's snapshot since a second ago", |host, name| since_by_stream(host, name, &ago(1_000))),
     ("a stream's snapshot since a minute ago", |host, name| since_by_stream(host, name, &ago(60_000))),
@@ -45,36 +45,39 @@ const WAYS: [(&str, Way); 11] = [
     ("a socket's snapshot since tomorrow", |host, name| since_by_socket(host, name, &format!("{}000", now_ms() * 2))),
 ];
 
-/// An instant to resume from, that a client made up.
+/// An instant to resume from that a client made up.
 fn ago(ms: u64) -> String {
     format!("{}000", now_ms() - ms)
 }
 
 fn since_by_stream(host: &Host, name: &str, since: &str) -> String {
-    told(&Stream::subscribe(host, VIEWER, &format!("watch_only=true&users={name}&since={since}")).next_event(), name)
+    received(
+        &Stream::subscribe(host, VIEWER, &format!("watch_only=true&users={name}&since={since}")).next_event(),
+        name,
+    )
 }
 
 fn since_by_socket(host: &Host, name: &str, since: &str) -> String {
     let mut socket = Socket::open(host, VIEWER, "watch_only=true");
-    told(&socket.ask(&json!({ "op": "watch", "users": [name], "since": since })), name)
+    received(&socket.ask(&json!({ "op": "watch", "users": [name], "since": since })), name)
 }
 
-/// Everything of an answer but the time of day.
+/// A whole answer, without the date.
 fn said(answer: &Answer, name: &str) -> String {
     let headers: BTreeMap<_, _> = answer.headers.iter().filter(|(name, _)| name != "date").cloned().collect();
     format!("{} {headers:?} {}", answer.status, answer.text).replace(name, ANYBODY)
 }
 
-/// Everything of an event but its id, which has the time of day in it: see [`event_ids_reveal_nothing_about_hidden_users`].
-fn told(told: &WatchEvent, name: &str) -> String {
-    format!("{} {}", told.event, told.data).replace(name, ANYBODY)
+/// A whole event, without its id, which contains the time: see [`event_ids_reveal_nothing_about_hidden_users`].
+fn received(event: &WatchEvent, name: &str) -> String {
+    format!("{} {}", event.event, event.data).replace(name, ANYBODY)
 }
 
-/// What is answered about each of them by one way, and about whom.
-fn answers(host: &Host, ask: Way, relation: Relation, lives: &[SubjectState]) -> BTreeMap<String, Vec<SubjectState>> {
+/// The answers about the subjects of one relation, each with the states it was given for.
+fn answers(host: &Host, ask: Way, relation: Relation, states: &[SubjectState]) -> BTreeMap<String, Vec<SubjectState>> {
     let mut answers = BTreeMap::<String, Vec<SubjectState>>::new();
-    for life in lives {
-        answers.entry(ask(host, &name(relation, *life))).or_default().push(*life);
+    for state in states {
+        answers.entry(ask(host, &name(relation, *state))).or_default().push(*state);
     }
     answers
 }
@@ -91,9 +94,9 @@ fn all_hidden_subjects_get_identical_answers() {
                 assert!(!answer.contains("deep work") && !answer.contains("line"), "{way}, {relation:?}: {answer}");
             }
             let seen = answers(service.first(), ask, Relation::None, &SubjectState::ALL);
-            // Nothing may have happened since then.
+            // Since then perhaps nothing happened.
             let late = ["second ago", "moment ago", "tomorrow"].iter().any(|late| way.ends_with(late));
-            assert!(late || seen.len() >= 2, "{way}: what shows does differ, or nothing is proven: {seen:#?}");
+            assert!(late || seen.len() >= 2, "{way}: visible subjects must differ, or nothing is proven: {seen:#?}");
         }
     });
 }
@@ -106,7 +109,7 @@ fn hidden_last_seen_leaks_no_time() {
             let gone = answers(service.first(), ask, Relation::LastSeenHidden, &SubjectState::SHOWN_OFFLINE);
             assert_eq!(gone.len(), 1, "{way}: {gone:#?}");
         }
-        let seen = |life| service.first().client(VIEWER).presence(&name(Relation::LastSeenHidden, life));
+        let seen = |state| service.first().client(VIEWER).presence(&name(Relation::LastSeenHidden, state));
         let gone = json!({ "user": name(Relation::LastSeenHidden, SubjectState::JustOffline), "state": "offline", "since": null,
             "last_seen": null, "version": 0, "note": null });
         assert_eq!(seen(SubjectState::JustOffline), gone);
@@ -114,22 +117,22 @@ fn hidden_last_seen_leaks_no_time() {
         assert_eq!((&busy["state"], &busy["note"]["text"]), (&json!("busy"), &json!("deep work")), "the rest shows");
         assert_eq!(busy["last_seen"], Value::Null);
         let known = service.first().client(VIEWER).presence(&name(Relation::None, SubjectState::JustOffline));
-        assert!(known["last_seen"].is_u64(), "of others it is told: {known}");
+        assert!(known["last_seen"].is_u64(), "without the setting it shows: {known}");
     });
 }
 
-/// Watches everybody of one relation, and the fence.
+/// Watches all subjects of one relation, and the fence.
 fn watch(transport: Transport, host: &Host, relation: Relation) -> Watcher {
-    let names: Vec<String> = SubjectState::ALL.iter().map(|life| name(relation, *life)).collect();
+    let names: Vec<String> = SubjectState::ALL.iter().map(|state| name(relation, *state)).collect();
     let mut watcher = transport.watch(host, VIEWER, &format!("{},{FENCE}", names.join(",")));
     watcher.snapshot();
     watcher
 }
 
-/// Longer than the time after which everybody who is watched is read again.
+/// Waits longer than `--recheck`, after which all watched users are read again.
 fn until_read_again() {
     let began = now_ms();
-    eventually("everybody was read again", Duration::from_secs(3), || now_ms() > began + 400);
+    eventually("the re-check ran", Duration::from_secs(3), || now_ms() > began + 400);
 }
 
 #[test]
@@ -144,22 +147,24 @@ fn hidden_users_cause_no_events() {
             })
             .collect();
         for relation in Relation::ALL {
-            SubjectState::ALL.iter().for_each(|life| life.turn(service.last(), &name(relation, *life)));
+            SubjectState::ALL.iter().for_each(|state| state.change(service.last(), &name(relation, *state)));
         }
         until_read_again();
         for (relation, transport, watcher) in &mut watchers {
-            let told = watcher.events_so_far(service.last());
+            let events = watcher.events_so_far(service.last());
             match relation {
-                Relation::None => assert_eq!(told.len(), SubjectState::ALL.len(), "what shows is told: {told:#?}"),
+                Relation::None => {
+                    assert_eq!(events.len(), SubjectState::ALL.len(), "visible changes arrive: {events:#?}")
+                }
                 Relation::LastSeenHidden => {
-                    assert_eq!(told.len(), SubjectState::ALL.len(), "{told:#?}");
-                    assert!(told.iter().all(|told| told.data["last_seen"].is_null()), "{told:#?}");
-                    let gone: Vec<_> = told.iter().filter(|told| told.state() == "offline").collect();
-                    assert!(!gone.is_empty(), "the busy one left: {told:#?}");
-                    let timeless = |told: &&WatchEvent| told.data["since"].is_null() && told.version() == 0;
+                    assert_eq!(events.len(), SubjectState::ALL.len(), "{events:#?}");
+                    assert!(events.iter().all(|event| event.data["last_seen"].is_null()), "{events:#?}");
+                    let gone: Vec<_> = events.iter().filter(|event| event.state() == "offline").collect();
+                    assert!(!gone.is_empty(), "the busy subject left: {events:#?}");
+                    let timeless = |event: &&WatchEvent| event.data["since"].is_null() && event.version() == 0;
                     assert!(gone.iter().all(timeless), "{gone:#?}");
                 }
-                _ => assert_eq!(*told, [], "{relation:?} by {transport:?}"),
+                _ => assert_eq!(*events, [], "{relation:?} by {transport:?}"),
             }
         }
     });
@@ -169,28 +174,28 @@ fn hidden_users_cause_no_events() {
 fn typing_of_hidden_user_is_hidden() {
     Service::on_each_store(&SETTINGS, |service| {
         populate(service);
-        let types = |life: &SubjectState| !matches!(life, SubjectState::Unknown | SubjectState::Invisible);
+        let types = |state: &SubjectState| !matches!(state, SubjectState::Unknown | SubjectState::Invisible);
         for relation in Relation::ALL {
-            let room = |life: SubjectState| format!("room-of-{}", name(relation, life));
-            let rooms: Vec<String> = SubjectState::ALL.iter().map(|life| room(*life)).collect();
+            let room = |state: SubjectState| format!("room-of-{}", name(relation, state));
+            let rooms: Vec<String> = SubjectState::ALL.iter().map(|state| room(*state)).collect();
             let rooms = [("users", FENCE), ("conversations", &*rooms.join(","))];
             let mut watchers = Transport::BOTH.map(|transport| {
                 let mut watcher = transport.watch_as(service.first(), VIEWER, "watch_only=true", &rooms);
                 watcher.snapshot();
                 watcher
             });
-            for life in SubjectState::ALL.iter().filter(|life| types(life)) {
-                let typist = service.last().client(&name(relation, *life));
-                assert_eq!(typist.send("PUT", &format!("/v1/typing/{}", room(*life)), None).status, 200);
+            for state in SubjectState::ALL.iter().filter(|state| types(state)) {
+                let typist = service.last().client(&name(relation, *state));
+                assert_eq!(typist.send("PUT", &format!("/v1/typing/{}", room(*state)), None).status, 200);
             }
             let ask: Way = |host, name| said(&host.client(VIEWER).get(&format!("/v1/typing/room-of-{name}")), name);
             let answers = answers(service.first(), ask, relation, &SubjectState::ALL);
             let shows = matches!(relation, Relation::None | Relation::LastSeenHidden);
             assert_eq!(answers.len() > 1, shows, "{relation:?}: {answers:#?}");
             for (watcher, transport) in watchers.iter_mut().zip(Transport::BOTH) {
-                let told = watcher.events_so_far(service.last());
-                let expected = if shows { SubjectState::ALL.iter().filter(|life| types(life)).count() } else { 0 };
-                assert_eq!(told.len(), expected, "{relation:?} by {transport:?}: {told:#?}");
+                let events = watcher.events_so_far(service.last());
+                let expected = if shows { SubjectState::ALL.iter().filter(|state| types(state)).count() } else { 0 };
+                assert_eq!(events.len(), expected, "{relation:?} by {transport:?}: {events:#?}");
                 let newcomer = transport.watch_as(service.first(), VIEWER, "watch_only=true", &rooms).snapshot();
                 assert_eq!(newcomer["typing"].as_array().unwrap().len(), expected, "{relation:?}: {newcomer}");
             }
@@ -198,9 +203,9 @@ fn typing_of_hidden_user_is_hidden() {
     });
 }
 
-/// The part of an id that stands for what was told. The rest is the time of day.
-fn digest(told: &WatchEvent) -> String {
-    let id = told.id.as_deref().unwrap();
+/// The digest in an event id. The rest is the time.
+fn digest(event: &WatchEvent) -> String {
+    let id = event.id.as_deref().unwrap();
     let (instant, digest) = id.split_once('-').unwrap();
     assert_eq!((instant.len(), digest.len()), (16, 16), "{id}");
     digest.to_owned()
@@ -233,9 +238,9 @@ fn event_ids_reveal_nothing_about_hidden_users() {
             });
             let [all, gone] = kinds.map(|ids| ids.len());
             match relation {
-                Relation::None => assert!(all > 3 && gone > 2, "what shows does differ: {ids:?}"),
+                Relation::None => assert!(all > 3 && gone > 2, "visible states differ: {ids:?}"),
                 Relation::LastSeenHidden => {
-                    assert_eq!((all > 2, gone), (true, 1), "one gone is like another: {gone_ids:?}")
+                    assert_eq!((all > 2, gone), (true, 1), "all offline ids are equal: {gone_ids:?}")
                 }
                 _ => assert_eq!(all, 1, "{relation:?}: {ids:?}"),
             }
@@ -250,7 +255,7 @@ fn resume_reveals_nothing_about_hidden_users() {
         let resume = |transport: Transport, relation: Relation, id: &str| {
             let names =
                 format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
-            let told = match transport {
+            let event = match transport {
                 Transport::Events => {
                     let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", id)];
                     let path = format!("/v1/subscribe?watch_only=true&users={names}");
@@ -262,8 +267,8 @@ fn resume_reveals_nothing_about_hidden_users() {
                     socket.ask(&json!({ "op": "watch", "users": users, "since": id }))
                 }
             };
-            assert_eq!(told.data["resumed"], true);
-            (told.data.to_string(), digest(&told))
+            assert_eq!(event.data["resumed"], true);
+            (event.data.to_string(), digest(&event))
         };
         for transport in Transport::BOTH {
             for relation in Relation::ALL {
@@ -271,8 +276,8 @@ fn resume_reveals_nothing_about_hidden_users() {
                     format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
                 let id = transport.watch(service.first(), VIEWER, &names).next_event().id.unwrap();
                 let idle = resume(transport, relation, &id);
-                SubjectState::Online.turn(service.last(), &name(relation, SubjectState::Online));
-                SubjectState::JustOffline.turn(service.last(), &name(relation, SubjectState::JustOffline));
+                SubjectState::Online.change(service.last(), &name(relation, SubjectState::Online));
+                SubjectState::JustOffline.change(service.last(), &name(relation, SubjectState::JustOffline));
                 let busy = resume(transport, relation, &id);
                 match relation {
                     Relation::None | Relation::LastSeenHidden => {
@@ -328,11 +333,11 @@ fn invisible_user_hiding_last_seen_is_undetectable() {
             leave(service.last(), "bob");
             until_read_again();
         }
-        assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200, "while he is not here");
+        assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200, "while offline");
         assert_eq!(bob.send("DELETE", "/v1/status", None).status, 200);
         until_read_again();
         for watcher in &mut watchers {
-            assert_eq!(watcher.events_so_far(service.last()), [], "an end that looks like the one before is none");
+            assert_eq!(watcher.events_so_far(service.last()), [], "an invisible session causes no events");
         }
         assert_eq!(digest(&Transport::Events.watch(service.first(), VIEWER, "bob").next_event()), before);
     });
@@ -357,5 +362,5 @@ fn archive_outage_does_not_reveal_hidden_users() {
     }
     let refused =
         service.first().client(VIEWER).get(&format!("/v1/presence/{}", name(Relation::None, SubjectState::Archived)));
-    assert_eq!(refused.status, 503, "it is away indeed: {}", refused.text);
+    assert_eq!(refused.status, 503, "the archive is down: {}", refused.text);
 }

@@ -179,8 +179,8 @@ fn change_with_lost_hint_is_enforced_shortly() {
         there.client(&bob).block(VIEWER);
         eventually("it is in force", EVERYWHERE, || here.client(VIEWER).state(&bob) == "null");
         for watcher in &mut watchers {
-            let told = watcher.until("hidden is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
-            assert_eq!(told.data["state"], Value::Null);
+            let event = watcher.until("hidden is told", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
+            assert_eq!(event.data["state"], Value::Null);
         }
         proxy.set_dropping(false);
     }
@@ -208,8 +208,8 @@ fn host_behind_the_trimmed_log_reloads() {
         service.last().client("backend").change(&changes);
     }
     signal("-CONT");
-    let told = alice.until("hidden is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
-    assert_eq!(told.data["state"], Value::Null);
+    let event = alice.until("hidden is told", LOADED, |event| event.is_of("bob")).pop().unwrap();
+    assert_eq!(event.data["state"], Value::Null);
     until_loaded(service.first());
     // Of the first load, when nobody had set anything, nothing was said.
     assert_eq!(service.first().log().matches("holds in memory").count(), 1, "{}", service.first().log());
@@ -255,8 +255,8 @@ fn hosts_agree_after_concurrent_policy_changes() {
     }
     for (watcher, seen) in watchers.iter_mut().zip(&mut seen) {
         eventually("so does every watcher", LOADED, || {
-            while let Some(told) = watcher.try_next(Duration::from_millis(50)) {
-                let presences = told.data["presences"].as_array().cloned().unwrap_or_else(|| vec![told.data.clone()]);
+            while let Some(event) = watcher.try_next(Duration::from_millis(50)) {
+                let presences = event.data["presences"].as_array().cloned().unwrap_or_else(|| vec![event.data.clone()]);
                 for presence in presences {
                     let place = people.iter().position(|person| presence["user"] == **person).unwrap();
                     seen[place] = presence["state"].clone();
@@ -290,11 +290,11 @@ fn emptied_redis_hides_no_user() {
                 answer.json["verdicts"] == json!(["allowed", "allowed", "allowed", "allowed", "allowed"])
             });
         }
-        let told = alice.until("who watches is told", LOADED, |told| told.is_of("bob")).pop().unwrap();
-        assert_ne!(told.data["state"], Value::Null, "round {round}: {told:?}");
+        let event = alice.until("who watches is told", LOADED, |event| event.is_of("bob")).pop().unwrap();
+        assert_ne!(event.data["state"], Value::Null, "round {round}: {event:?}");
         // At once: what is set while a host finds its feet again is not lost on those who watch.
         service.hosts[round % 2].client("bob").block(VIEWER);
-        alice.until("so is what is set anew", LOADED, |told| told.is_of("bob") && told.data["state"].is_null());
+        alice.until("so is what is set anew", LOADED, |event| event.is_of("bob") && event.data["state"].is_null());
     }
     service.stop();
 }
@@ -408,14 +408,14 @@ fn host_without_policy_memory_still_enforces() {
         host.client(&bob).block(VIEWER);
         assert_eq!(host.client(VIEWER).state(&bob), "null", "at once where it was set");
         for (watcher, host) in watchers.iter_mut().zip(hosts) {
-            let told = watcher.until("hidden is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
-            assert_eq!(told.data["state"], Value::Null);
+            let event = watcher.until("hidden is told", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
+            assert_eq!(event.data["state"], Value::Null);
             assert_eq!(host.client(VIEWER).state(&bob), "null");
         }
         host.client(&bob).unblock(VIEWER);
         for watcher in &mut watchers {
-            let told = watcher.until("shown is told", EVERYWHERE, |told| told.is_of(&bob)).pop().unwrap();
-            assert_eq!(told.data["state"], "online");
+            let event = watcher.until("shown is told", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
+            assert_eq!(event.data["state"], "online");
         }
     }
 }
@@ -485,8 +485,8 @@ fn running_hosts_enforce_import_and_export_returns_it() {
 
     let ids = write("ids.txt", b"# banned\n7\nmallory\n\n  4294967295  \n4294967296\n70000\n\xc3\xbcber\n007\n");
     done(&restrictions(&["import", &ids, "--store", &store]));
-    let told = alice.until("who watches is told", EVERYWHERE, |told| told.is_of("7")).pop().unwrap();
-    assert_eq!(told.data["state"], Value::Null);
+    let event = alice.until("who watches is told", EVERYWHERE, |event| event.is_of("7")).pop().unwrap();
+    assert_eq!(event.data["state"], Value::Null);
     let mut all: BTreeSet<String> =
         ["7", "mallory", "4294967295", "4294967296", "70000", "über", "007"].map(str::to_owned).into();
     let agree = |all: &BTreeSet<String>, others: &[&str]| {
@@ -521,8 +521,8 @@ fn running_hosts_enforce_import_and_export_returns_it() {
 
     let lifted = write("lifted.txt", b"7\nmallory\n12345\n");
     done(&restrictions(&["import", "--lift", &lifted, "--store", &store]));
-    let told = alice.until("who watches is told", EVERYWHERE, |told| told.is_of("7")).pop().unwrap();
-    assert_ne!(told.data["state"], Value::Null);
+    let event = alice.until("who watches is told", EVERYWHERE, |event| event.is_of("7")).pop().unwrap();
+    assert_ne!(event.data["state"], Value::Null);
     assert!(all.remove("7") && all.remove("mallory"));
     agree(&all, &["7", "mallory", "12345"]);
     service.stop();

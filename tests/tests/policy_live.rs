@@ -1,5 +1,5 @@
-//! Who watches while it changes who may see whom: they are told at once that somebody is hidden, hear nothing of them from
-//! then on, and are told how they stand as soon as they may be seen again, though nobody moved meanwhile.
+//! Watching while policy changes: the watcher is told at once that a subject is hidden, gets nothing more about them, and gets
+//! their current state as soon as they are visible again, even if they did nothing meanwhile.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,13 +17,13 @@ use rollcall_tests::watcher::{DELIVERY, EventQueue, FENCE, Transport, WatchEvent
 use rollcall_tests::{Client, Host, Service, Socket, Stream, TokenIssuer, eventually};
 use serde_json::{Value, json};
 
-/// On several workers that each ask their own instance of the policy, or all the same one, and from host to host.
+/// With one policy instance per worker, one for all, none in memory, with crowds, and from host to host.
 fn on_each_setup(claim: impl Fn(&Service)) {
     let setups: [fn() -> Service; 5] = [
         || Service::embedded(&["--workers", "4", "--typing-ttl", "30s"]),
         || Service::embedded(&["--workers", "4", "--policy-instances", "1", "--typing-ttl", "30s"]),
         || Service::embedded(&["--workers", "2", "--policy-memory", "0", "--typing-ttl", "30s"]),
-        // Everybody is a crowd: what is told of them waits a little, and is decided when it is told.
+        // Every user is a crowd: events are delayed a little, and visibility is decided when they are sent.
         || Service::embedded(&["--workers", "2", "--crowd", "1", "--crowd-interval", "200ms", "--typing-ttl", "30s"]),
         || Service::redis(&["--workers", "2", "--typing-ttl", "30s"]),
     ];
@@ -44,7 +44,7 @@ fn choose(host: &Host, user: &str, choice: &str) {
     assert_eq!(chosen.status, 200, "{}", chosen.text);
 }
 
-/// Two watchers by each transport: on more than one worker, most likely.
+/// Two watchers per transport, most likely on more than one worker.
 fn watch(host: &Host, user: &str) -> Vec<Watcher> {
     let watch = |transport: Transport| {
         let mut watcher = transport.watch(host, VIEWER, &format!("{user},{FENCE}"));
@@ -55,22 +55,22 @@ fn watch(host: &Host, user: &str) -> Vec<Watcher> {
     Transport::BOTH.into_iter().cycle().take(4).map(watch).collect()
 }
 
-/// The next that is told of somebody.
-fn next_of(line: &mut EventQueue, user: &str) -> Value {
-    line.until(&format!("{user} is told of"), DELIVERY, |told| told.is_of(user)).pop().unwrap().data
+/// The data of the next presence event about a user.
+fn next_of(events: &mut EventQueue, user: &str) -> Value {
+    events.until(&format!("an event about {user}"), DELIVERY, |event| event.is_of(user)).pop().unwrap().data
 }
 
-/// Waits until the line tells a person's state, or until it tells that they are hidden.
-fn until_seen(line: &mut EventQueue, user: &str, is_seen: bool) {
+/// Waits for a presence event that shows the user's state, or that hides it.
+fn until_seen(events: &mut EventQueue, user: &str, is_seen: bool) {
     let what = format!("{user} is {}", if is_seen { "seen" } else { "hidden" });
-    line.until(&what, DELIVERY, |told| told.is_of(user) && told.data["state"].is_null() != is_seen);
+    events.until(&what, DELIVERY, |event| event.is_of(user) && event.data["state"].is_null() != is_seen);
 }
 
 fn hidden(user: &str) -> Value {
     json!({ "user": user, "state": null, "since": null, "last_seen": null, "version": null, "note": null })
 }
 
-/// All of a presence but what a beat moves.
+/// A presence without what a beat moves.
 fn lasting(mut presence: Value) -> Value {
     presence.as_object_mut().unwrap().remove("last_seen");
     presence
@@ -85,7 +85,7 @@ fn watcher_losing_visibility_gets_hidden_then_silence() {
             let mut watchers = watch(service.first(), &bob);
             relation.apply(service.last(), &bob);
             for alice in &mut watchers {
-                assert_eq!(next_of(alice, &bob), hidden(&bob), "{relation:?}, though he did nothing");
+                assert_eq!(next_of(alice, &bob), hidden(&bob), "{relation:?}, though the subject did nothing");
             }
             assert_eq!(service.first().client(VIEWER).presence(&bob), hidden(&bob), "{relation:?}");
             choose(service.last(), &bob, "busy");
@@ -148,7 +148,7 @@ fn block_hides_both_sides_but_never_oneself() {
             blocker.block(VIEWER);
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
             assert_eq!(next_of(&mut bob_watches, VIEWER), hidden(VIEWER));
-            // Each blocked the other: one of them alone does not lift it.
+            // Each blocked the other: lifting one block is not enough.
             service.last().client(VIEWER).block(bob);
             blocker.unblock(VIEWER);
             assert_eq!(alice_watches.events_so_far(service.last()), []);
@@ -160,13 +160,13 @@ fn block_hides_both_sides_but_never_oneself() {
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
             service.last().client("admin").unrestrict(bob);
             for own in &mut own {
-                assert_eq!(own.events_so_far(service.last()), [], "what others may see is no news of oneself");
+                assert_eq!(own.events_so_far(service.last()), [], "policy for others causes no event about oneself");
             }
         }
     });
 }
 
-/// Comes back from where it left off.
+/// Resumes from an event id; returns the presence of the user.
 fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
     let snapshot = match transport {
         Transport::Events => {
@@ -179,7 +179,7 @@ fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
             socket.ask(&json!({ "op": "watch", "users": [user, FENCE], "since": since })).data
         }
     };
-    assert_eq!(snapshot["resumed"], false, "who sees more or less than before is told everything");
+    assert_eq!(snapshot["resumed"], false, "a change of visibility sends everything");
     snapshot["presences"].as_array().unwrap().iter().find(|presence| presence["user"] == user).cloned().unwrap()
 }
 
@@ -204,7 +204,7 @@ fn resuming_watcher_learns_of_policy_change() {
                 );
                 let (state, unseen) = watch();
                 assert_eq!(state, Value::Null);
-                // As if it had heard of everything until much later: whoever is shown again was as they are for long.
+                // An id far in the future: the subject shown again did not change since.
                 let unseen = unseen.split_once('-').map(|(_, digest)| format!("{}-{digest}", u64::MAX)).unwrap();
                 relation.revoke(service.first(), &bob);
                 let back = resume(transport, service.first(), &bob, &unseen);
@@ -220,25 +220,29 @@ fn contacts_gain_and_lose_visibility() {
         let bob = service.last().client("bob");
         beat(service.last(), "bob");
         let mut watchers = watch(service.first(), "bob");
-        let mut told = |expected: Value| {
+        let mut all_get = |expected: Value| {
             watchers.iter_mut().for_each(|alice| assert_eq!(next_of(alice, "bob")["state"], expected));
         };
         bob.set_privacy("contacts", "everyone");
-        told(Value::Null);
+        all_get(Value::Null);
         for _ in 0..3 {
             bob.add_contact(VIEWER);
-            told(json!("online"));
+            all_get(json!("online"));
             bob.remove_contact(VIEWER);
-            told(Value::Null);
+            all_get(Value::Null);
         }
         bob.set_privacy("everyone", "everyone");
-        told(json!("online"));
+        all_get(json!("online"));
         bob.add_contact(VIEWER);
         bob.remove_contact(VIEWER);
         bob.block("somebody-else");
         bob.set_privacy("everyone", "everyone");
         for alice in &mut watchers {
-            assert_eq!(alice.events_so_far(service.last()), [], "what changes nothing for her is no news");
+            assert_eq!(
+                alice.events_so_far(service.last()),
+                [],
+                "a change without effect for the viewer causes no event"
+            );
         }
     });
 }
@@ -296,11 +300,11 @@ fn offline_note_update_with_new_end_is_pushed() {
     });
 }
 
-/// Waits until somebody is told to type, or not to.
-fn typing(line: &mut EventQueue, user: &str, typing: bool) {
+/// Waits for the event that a user types, or stopped.
+fn typing(events: &mut EventQueue, user: &str, typing: bool) {
     let wanted =
-        |told: &WatchEvent| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
-    line.until(&format!("{user} types: {typing}"), DELIVERY, wanted);
+        |event: &WatchEvent| event.event == "typing" && event.data["user"] == user && event.data["typing"] == typing;
+    events.until(&format!("{user} types: {typing}"), DELIVERY, wanted);
 }
 
 #[test]
@@ -335,7 +339,7 @@ fn typing_follows_visibility() {
     });
 }
 
-/// Runs `claim` while somebody flips their status as fast as they can. Answers how often they did.
+/// Runs `claim` while a user changes their status as fast as possible. Returns how often.
 fn while_flipping<T>(host: &Host, user: &str, claim: impl FnOnce() -> T) -> (T, u32) {
     let (over, flips) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
@@ -361,7 +365,7 @@ fn no_event_follows_an_acknowledged_block() {
         beat(service.last(), "bob");
         let mut watchers = watch(service.first(), "bob");
         let alice = service.first().client(VIEWER);
-        // The host where she watches is the one that answers for her.
+        // On the host where the viewer watches, so that the block is in force there when it is answered.
         let blocker = service.first().client("bob");
         let (_, flips) = while_flipping(service.last(), "bob", || {
             for round in 0..8 {
@@ -371,11 +375,7 @@ fn no_event_follows_an_acknowledged_block() {
                 }
                 for watcher in &mut watchers {
                     until_seen(watcher, "bob", false);
-                    assert_eq!(
-                        watcher.events_so_far(service.first()),
-                        [],
-                        "round {round}: hidden is the last that is told"
-                    );
+                    assert_eq!(watcher.events_so_far(service.first()), [], "round {round}: hidden is the last event");
                 }
                 blocker.unblock(VIEWER);
                 for watcher in &mut watchers {
@@ -383,7 +383,7 @@ fn no_event_follows_an_acknowledged_block() {
                 }
             }
         });
-        assert!(flips > 20, "he did flip: {flips}");
+        assert!(flips > 20, "the status changed only {flips} times");
     });
 }
 
@@ -392,31 +392,36 @@ fn watcher_arriving_during_change_ends_correct() {
     on_each_setup(|service| {
         beat(service.last(), "bob");
         let blocker = service.first().client("bob");
-        while_flipping(service.last(), "bob", || {
+        let (_, flips) = while_flipping(service.last(), "bob", || {
             for round in 0..6 {
                 let is_blocked = round % 2 == 0;
                 let watchers: Vec<Watcher> = std::thread::scope(|scope| {
-                    let come = |transport: Transport| {
+                    let watch = |transport: Transport| {
                         scope.spawn(move || transport.watch(service.first(), VIEWER, &format!("bob,{FENCE}")))
                     };
-                    let coming: Vec<_> = Transport::BOTH.into_iter().cycle().take(8).map(come).collect();
+                    let opening: Vec<_> = Transport::BOTH.into_iter().cycle().take(8).map(watch).collect();
                     if is_blocked {
                         blocker.block(VIEWER)
                     } else {
                         blocker.unblock(VIEWER)
                     }
-                    coming.into_iter().map(|coming| coming.join().unwrap()).collect()
+                    opening.into_iter().map(|opening| opening.join().unwrap()).collect()
                 });
                 for mut watcher in watchers {
                     if watcher.snapshot()["presences"][0]["state"].is_null() != is_blocked {
                         until_seen(&mut watcher, "bob", !is_blocked);
                     }
-                    let told = watcher.events_so_far(service.first());
+                    let events = watcher.events_so_far(service.first());
                     let is_otherwise = |state: &&str| state.is_empty() != is_blocked;
-                    assert_eq!(states(&told, "bob").into_iter().find(is_otherwise), None, "round {round}: {told:?}");
+                    assert_eq!(
+                        states(&events, "bob").into_iter().find(is_otherwise),
+                        None,
+                        "round {round}: {events:?}"
+                    );
                 }
             }
         });
+        assert!(flips > 0, "the status did not change");
     });
 }
 
@@ -434,7 +439,7 @@ fn watching_service_sees_restrictions_only() {
     bob.block("backend");
     bob.set_privacy("nobody", "nobody");
     assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
-    assert_eq!(next_of(&mut backend, "bob")["state"], "busy", "the first that it is told");
+    assert_eq!(next_of(&mut backend, "bob")["state"], "busy", "the first event");
     client("root", &["admin"]).restrict("bob");
     assert_eq!(next_of(&mut backend, "bob"), hidden("bob"));
     client("root", &["admin"]).unrestrict("bob");
@@ -457,10 +462,10 @@ fn crowd_is_told_of_restriction() {
     service.last().client("admin").restrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob"), hidden("bob")));
     let mut own = Transport::Events.watch(service.first(), "bob", "bob");
-    assert_eq!(own.snapshot()["presences"][0]["state"], "online", "he himself sees nothing of it");
+    assert_eq!(own.snapshot()["presences"][0]["state"], "online", "bob sees himself");
     service.last().client("admin").unrestrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob")["state"], "online"));
     let checks = || service.first().metric("rollcall_policy_checks_total");
-    eventually("it was counted", Duration::from_secs(5), || checks() >= 120.0);
+    eventually("checks are counted", Duration::from_secs(5), || checks() >= 120.0);
     service.stop();
 }

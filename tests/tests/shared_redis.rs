@@ -20,10 +20,10 @@ use serde_json::json;
 
 const ALIVE_MS: u64 = 1500;
 
-/// The bound promised for beats every second with half a second of tolerance, and time for a busy machine to tell.
+/// The promised bound for an interval of one second and half a second of tolerance, plus time for a busy machine.
 const GONE: Duration = Duration::from_secs(5);
 
-/// The rights that the operations manual says are enough.
+/// The minimal ACL of the operations manual.
 fn least_rights() -> Vec<String> {
     let manual = std::fs::read_to_string(root().join("docs/OPERATIONS.md")).unwrap();
     let line = manual.lines().find(|line| line.starts_with("ACL SETUSER rollcall on ")).unwrap();
@@ -34,11 +34,11 @@ fn allow(server: &Redis, rights: &[String]) {
     assert_eq!(server.ask(&rights.iter().map(String::as_str).collect::<Vec<_>>()).unwrap(), "OK");
 }
 
-/// All that a person can do, on any two hosts of one store, and what is published about it.
+/// Everything a user can do, on any two hosts of one store, and what is published about it.
 fn works(hosts: [&Host; 2], recorder: &Recorder, user: &str) {
     let (one, other) = (hosts[0].client(user), hosts[1].client(user));
     assert_eq!(one.beat("web").json["state"], "online");
-    assert_eq!(hosts[1].client("viewer").state(user), "online", "one store, one truth");
+    assert_eq!(hosts[1].client("viewer").state(user), "online", "both hosts read one store");
     assert_eq!(other.put("/v1/status", json!({ "choice": "busy", "text": "deep work" })).json["state"], "busy");
     assert_eq!(one.send("DELETE", "/v1/status", None).json["state"], "online");
     assert_eq!(other.beat("phone").json["state"], "online");
@@ -51,16 +51,15 @@ fn works(hosts: [&Host; 2], recorder: &Recorder, user: &str) {
     let states: Vec<&str> = events.iter().map(|event| event.state.as_str()).collect();
     assert_eq!(states, ["online", "busy", "online", "offline", "online", "offline"]);
     assert_eq!(hosts[0].client("viewer").presence(user)["last_seen"], json!(events[5].last_seen));
-    let heard = recorder.heard();
-    assert_eq!((duplicate_events(&heard), late_offlines(&heard, ALIVE_MS)), (Vec::new(), Vec::new()));
+    let published = recorder.published();
+    assert_eq!((duplicate_events(&published), late_offlines(&published, ALIVE_MS)), (Vec::new(), Vec::new()));
 }
 
 fn archived_by(host: &Host) -> bool {
     host.metric("rollcall_archived_total") > 0.0
 }
 
-/// People beat on one host and are archived by either; then both know when they were last seen, and so does a third that
-/// was not there.
+/// Users beat on one host and are archived by either; then both answer their last seen, and so does a host started later.
 fn last_seen_is_known_everywhere(store: &str, archive: &str, sessions_left: impl Fn() -> bool) {
     let arguments = ["--store", store, "--archive", archive, "--evict-after", "100ms"];
     let hosts = [Host::brisk(&arguments), Host::brisk(&arguments)];
@@ -70,8 +69,8 @@ fn last_seen_is_known_everywhere(store: &str, archive: &str, sessions_left: impl
         assert_eq!(hosts[0].client(user).beat("web").status, 200);
         seen.push(hosts[1].client("viewer").presence(user)["last_seen"].clone());
     }
-    eventually("everybody is archived", Duration::from_secs(15), || !sessions_left());
-    assert!(hosts.iter().all(archived_by), "both have their share of the work");
+    eventually("all users are archived", Duration::from_secs(15), || !sessions_left());
+    assert!(hosts.iter().all(archived_by), "both hosts archive a share");
     let late = Host::brisk(&arguments);
     for (user, seen) in users.iter().zip(&seen) {
         for host in hosts.iter().chain([&late]) {
@@ -98,7 +97,7 @@ fn postgres_last_seen_is_shared_and_survives_redis() {
     server.restart().unwrap();
     let url = server.url();
     let host = Host::brisk(&["--store", &url, "--archive", &archive]);
-    assert!(host.client("viewer").presence("u0")["last_seen"].is_u64(), "Redis lost everything, the archive nothing");
+    assert!(host.client("viewer").presence("u0")["last_seen"].is_u64(), "last seen comes from PostgreSQL");
     host.stop();
 }
 
@@ -114,7 +113,7 @@ fn password_and_minimal_acl_suffice() {
     eventually("bob is archived", GONE, || hosts.iter().any(archived_by));
     assert!(hosts.iter().any(|host| host.metric("rollcall_notifications_total") > 0.0), "CONFIG is among the rights");
     for host in hosts {
-        assert_eq!(host.log(), "", "nothing to complain about");
+        assert_eq!(host.log(), "", "no warnings");
         host.stop();
     }
 }
@@ -131,7 +130,7 @@ fn sweep_suffices_without_config_permission() {
     works([&hosts[0], &hosts[1]], &recorder, "bob");
     for host in hosts {
         assert_eq!(host.metric("rollcall_notifications_total"), 0.0);
-        assert_eq!(host.log().matches("only the sweep").count(), 1, "said once: {}", host.log());
+        assert_eq!(host.log().matches("only the sweep").count(), 1, "logged once: {}", host.log());
         host.stop();
     }
 }
@@ -142,7 +141,7 @@ fn wrong_password_fails_start_without_leaking() {
     let folder = tempfile::tempdir().unwrap();
     let url = server.url();
     let host = Host::start_in(folder.path(), &["--store", &url]);
-    assert_eq!(host.client("bob").beat("web").status, 200, "with the right one all is well");
+    assert_eq!(host.client("bob").beat("web").status, 200, "the right password works");
     host.stop();
     for bad in [url.replace("right", "wrong"), url.replace(":right-s3cret@", "")] {
         let Err(said) = Host::try_start_in(folder.path(), &["--store", &bad]) else { panic!("must not start") };
@@ -164,25 +163,25 @@ fn metrics_show_notice_source_and_lag() {
     let text = host.client("ops").get("/metrics").text;
     let causes = ["notification", "sweep"].map(|cause| format!("rollcall_settle_lag_seconds_count{{of=\"{cause}\"}}"));
     let noticed: f64 = causes.iter().map(|metric| host.metric(metric)).sum();
-    assert_eq!(noticed, 1.0, "one silence, noticed once: {text}");
+    assert_eq!(noticed, 1.0, "one offline transition, counted once: {text}");
     assert!(host.metric("rollcall_notifications_total") >= 1.0, "{text}");
     assert!(host.metric("rollcall_redis_round_trips_total") > 10.0, "{text}");
     assert_eq!(host.metric("rollcall_redis_reconnects_total"), 0.0);
     assert_eq!((host.metric("rollcall_store_up"), host.metric("rollcall_outage_grace")), (1.0, 0.0));
     server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
-    eventually("the cut is counted", GONE, || host.metric("rollcall_redis_reconnects_total") == 1.0);
+    eventually("the reconnect is counted", GONE, || host.metric("rollcall_redis_reconnects_total") == 1.0);
     assert_eq!(host.metric("rollcall_outage_grace"), 1.0, "an outage grace is in force");
     eventually("the outage grace ends", GONE, || host.metric("rollcall_outage_grace") == 0.0);
     host.stop();
 }
 
-/// Compiles what makes a process believe that it is another time.
+/// Compiles the library that shifts the wall clock of a process.
 fn clock_shim(folder: &std::path::Path) -> String {
     let library = folder.join("clock.so");
     let source = root().join("tests/clock/shift.c");
     let status =
         Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
-    assert!(status.unwrap().success(), "a C compiler, which the build needs anyway");
+    assert!(status.unwrap().success(), "cc failed; the build needs a C compiler too");
     library.to_str().unwrap().to_owned()
 }
 
@@ -200,7 +199,7 @@ fn host_clock_an_hour_off_is_harmless() {
         let odd = Host::try_start_with(folder.path(), &arguments, &variables).unwrap();
         let dates =
             [&sane, &odd].map(|host| host.client("x").get("/healthz").header("date").unwrap()[17..22].to_owned());
-        assert_ne!(dates[0], dates[1], "the clock is off indeed");
+        assert_ne!(dates[0], dates[1], "the clock is not shifted");
         for (name, hosts) in [("bob", [&odd, &sane]), ("eve", [&sane, &odd])] {
             let user = format!("{name}{hours}");
             let before = now_ms();

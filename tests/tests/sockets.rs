@@ -51,14 +51,14 @@ fn exceeding_a_limit_changes_nothing() {
 
         service.last().client("u20").beat("web");
         service.last().client("u18").beat("web");
-        let told = alice.events_so_far(service.last());
-        assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec!["online"], vec![]));
+        let events = alice.events_so_far(service.last());
+        assert_eq!((states(&events, "u18"), states(&events, "u20")), (vec!["online"], vec![]));
         alice.done(&json!({ "op": "unwatch", "users": ["u18"] }));
         assert_eq!(alice.ask(&watch(&users[20..])).data["presences"][0]["state"], "online");
         service.last().client("u18").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
         service.last().client("u20").post("/v1/leave", json!({ "device": "web", "reason": "logout" }));
-        let told = alice.events_so_far(service.last());
-        assert_eq!((states(&told, "u18"), states(&told, "u20")), (vec![], vec!["offline"]));
+        let events = alice.events_so_far(service.last());
+        assert_eq!((states(&events, "u18"), states(&events, "u20")), (vec![], vec!["offline"]));
 
         let rooms = names(21);
         assert_eq!(alice.refused(&json!({ "op": "watch", "conversations": rooms }))["type"], too_many);
@@ -232,7 +232,8 @@ fn connection_ends_with_token_unless_renewed() {
     renewed.done(&json!({ "op": "token", "token": token(&key, "alice", &[]) }));
     // A second, the leeway of five for clocks that differ, and until the host looks.
     assert_eq!(ending.ending(Duration::from_secs(15)).code(), 4401);
-    let last = stream.until("the stream says why", Duration::from_secs(5), |told| told.event == "close").pop().unwrap();
+    let last =
+        stream.until("the stream says why", Duration::from_secs(5), |event| event.event == "close").pop().unwrap();
     assert_eq!(last.data["code"], 4401, "{last:?}");
     assert_eq!(stream.ending(CLOSED), Ending::Broken);
     renewed.done(&json!({ "op": "beat" }));

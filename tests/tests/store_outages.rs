@@ -17,19 +17,19 @@ use rollcall_tests::history::now_ms;
 use rollcall_tests::outage_scenario::{Outage, OutageScenario};
 use rollcall_tests::{Host, Recorder, eventually};
 
-/// Twice the life of a beat: whoever was here before would be dead for a store that knows no outage grace.
+/// Twice as long as a beat lasts: without outage grace every user would have expired.
 const AWAY: Duration = Duration::from_secs(3);
 
-/// How long a Redis hangs: longer than a beat lives and a host waits for an answer, together.
+/// How long Redis hangs: longer than a beat lasts plus a host waits for an answer.
 const ASLEEP_MS: u64 = 4000;
 
 fn begin(server: &Redis) -> OutageScenario {
-    OutageScenario::begin(&server.url(), Recorder::on(server.port()))
+    OutageScenario::start(&server.url(), Recorder::on(server.port()))
 }
 
-/// Waits until the store was away for as long as it should be.
+/// Waits until the store was down for [`AWAY`].
 fn until_away_since(struck: u64) {
-    eventually("the store was away for long", AWAY + Duration::from_secs(1), || {
+    eventually("the outage lasts long enough", AWAY + Duration::from_secs(1), || {
         now_ms() >= struck + AWAY.as_millis() as u64
     });
 }
@@ -46,12 +46,12 @@ fn killed_durable_redis_causes_no_presence_events() {
     let mended = now_ms();
     server.restart().unwrap();
     let back = scenario.until_back();
-    assert!(scenario.hosts.iter().all(|host| host.metric("rollcall_outage_grace") == 1.0), "everybody is pardoned");
+    assert!(scenario.hosts.iter().all(|host| host.metric("rollcall_outage_grace") == 1.0), "outage grace is in force");
     scenario.silent_users_go_offline(Outage { struck, mended, back });
     for host in &scenario.hosts {
         assert!(host.metric("rollcall_redis_reconnects_total") >= 1.0);
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0);
-        assert_eq!(host.log().matches("Redis is away").count(), 1, "said once: {}", host.log());
+        assert_eq!(host.log().matches("Redis is away").count(), 1, "logged once: {}", host.log());
     }
     scenario.end();
 }
@@ -63,7 +63,7 @@ fn old_redis_snapshot_gives_its_users_outage_grace() {
     scenario.last_beats();
     assert_eq!(server.ask(&["SAVE"]).unwrap(), "OK");
     let saved = now_ms();
-    // Older than the life of a beat: whoever is in it seems dead, though they beat ever since.
+    // Older than a beat lasts: every user in it looks expired, though they went on beating.
     eventually("the snapshot is old", Duration::from_secs(4), || now_ms() >= saved + 2500);
     server.kill();
     let struck = now_ms();
@@ -73,9 +73,9 @@ fn old_redis_snapshot_gives_its_users_outage_grace() {
     server.restart().unwrap();
     let back = scenario.until_back();
     for host in &scenario.hosts {
-        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "old is not lost");
+        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "an old snapshot is no data loss");
     }
-    // Those who went are alive in the snapshot, so they go once more.
+    // The silent users are alive in the snapshot, so they go offline once more.
     scenario.silent_users_go_offline(Outage { struck, mended, back });
     scenario.end();
 }
@@ -170,7 +170,7 @@ fn first_host_back_publishes_overdue_offline_in_time() {
     }
     hosts.into_iter().for_each(Host::kill);
     let expired = now_ms() + 1500;
-    eventually("everybody's time is over", Duration::from_secs(3), || now_ms() > expired);
+    eventually("every beat has expired", Duration::from_secs(3), || now_ms() > expired);
     let host = Host::start(&arguments);
     let started = now_ms();
     for user in &users {

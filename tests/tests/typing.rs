@@ -1,5 +1,5 @@
-//! Typing, end to end: told to those who watch the conversation and not to whoever types, ended by a word or by itself, and
-//! never told more often than anybody can read.
+//! Typing, end to end: watchers of the conversation get it and the typist does not; it ends on request or by expiry, and
+//! bursts are conflated.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use rollcall_tests::watcher::{EventQueue, FENCE, Transport, WatchEvent};
 use rollcall_tests::{Host, Service, Socket, eventually};
 use serde_json::{Value, json};
 
-/// Telling takes milliseconds, or a second where it has to wait; a busy machine is given more.
+/// An event takes milliseconds, or a second if it is delayed; a busy machine gets more.
 const DELIVERY: Duration = Duration::from_secs(5);
 
 /// Watches a conversation and the fence.
@@ -28,11 +28,11 @@ fn listen(transport: Transport, host: &Host, viewer: &str, conversation: &str) -
     watcher
 }
 
-/// Waits until somebody is told to type, or not to.
-fn until(line: &mut EventQueue, user: &str, typing: bool) -> WatchEvent {
+/// Waits for the event that a user types, or stopped.
+fn until(events: &mut EventQueue, user: &str, typing: bool) -> WatchEvent {
     let wanted =
-        |told: &WatchEvent| told.event == "typing" && told.data["user"] == user && told.data["typing"] == typing;
-    line.until(&format!("{user} types: {typing}"), DELIVERY, wanted).pop().unwrap()
+        |event: &WatchEvent| event.event == "typing" && event.data["user"] == user && event.data["typing"] == typing;
+    events.until(&format!("{user} types: {typing}"), DELIVERY, wanted).pop().unwrap()
 }
 
 fn put(host: &Host, user: &str, conversation: &str) -> Value {
@@ -65,21 +65,25 @@ fn typing_reaches_other_participants_until_stopped() {
             bob.ask(&json!({ "op": "watch", "users": [FENCE], "conversations": [room] }));
             let before = now_ms();
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": true }));
-            let told = until(&mut alice, "bob", true);
-            assert_eq!(told.data["conversation"], room.as_str());
-            let until_ms = told.data["until"].as_u64().unwrap();
+            let event = until(&mut alice, "bob", true);
+            assert_eq!(event.data["conversation"], room.as_str());
+            let until_ms = event.data["until"].as_u64().unwrap();
             assert!((29_900..=31_000).contains(&(until_ms - before)), "{until_ms}, {} ms from then", until_ms - before);
-            assert!(told.id.is_some());
+            assert!(event.id.is_some());
 
             let newcomer = transport.listen(service.first(), "carol", &room).snapshot();
-            assert_eq!(newcomer["typing"], json!([told.data]), "whoever comes later sees it");
+            assert_eq!(newcomer["typing"], json!([event.data]), "a later watcher sees it in the snapshot");
             assert_eq!(typists(service.first(), "alice", &room), ["bob"]);
-            assert_eq!(typists(service.first(), "bob", &room), Vec::<String>::new(), "nobody is told of themselves");
+            assert_eq!(
+                typists(service.first(), "bob", &room),
+                Vec::<String>::new(),
+                "a user gets no typing events about themselves"
+            );
 
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": false }));
             assert_eq!(until(&mut alice, "bob", false).data["until"], Value::Null);
             assert_eq!(typists(service.first(), "alice", &room), Vec::<String>::new());
-            assert_eq!(bob.events_so_far(service.last()), [], "nobody is told of themselves");
+            assert_eq!(bob.events_so_far(service.last()), [], "a user gets no typing events about themselves");
         }
     });
 }
@@ -115,10 +119,10 @@ fn typing_signal_expires_on_its_own() {
             let mut alice = listen(transport, service.first(), "alice", &room);
             put(service.last(), "bob", &room);
             let ends = until(&mut alice, "bob", true).data["until"].as_u64().unwrap();
-            let told = until(&mut alice, "bob", false);
-            assert!(told.at_ms + 50 >= ends, "{} ms too early", ends.saturating_sub(told.at_ms));
+            let event = until(&mut alice, "bob", false);
+            assert!(event.at_ms + 50 >= ends, "{} ms too early", ends.saturating_sub(event.at_ms));
             assert_eq!(typists(service.first(), "alice", &room), Vec::<String>::new());
-            assert_eq!(alice.events_so_far(service.last()), [], "once is enough");
+            assert_eq!(alice.events_so_far(service.last()), [], "one stop event");
 
             let mut bob = Socket::open(service.last(), "bob", "");
             bob.done(&json!({ "op": "typing", "conversation": room, "typing": true }));
@@ -132,26 +136,22 @@ fn typing_signal_expires_on_its_own() {
 #[test]
 fn continued_typing_is_extended_until_stopped() {
     Service::on_each_store(&["--typing-ttl", "2s"], |service| {
-        for transport in Transport::BOTH {
-            let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, service.first(), "alice", &room);
-            let began = now_ms();
-            let mut typing_updates = 0;
-            eventually("bob typed for longer than a sign lasts", Duration::from_secs(10), || {
-                typing_updates += 1;
-                put(service.last(), "bob", &room);
-                now_ms() > began + 3500
-            });
-            let told = alice.events_so_far(service.last());
-            assert!(told.iter().all(|told| told.data["typing"] == true), "without a pause: {told:#?}");
-            let ends: Vec<u64> = told.iter().map(|told| told.data["until"].as_u64().unwrap()).collect();
-            assert!(ends.len() >= 2 && ends.is_sorted_by(|one, other| one < other), "each later: {ends:?}");
-            assert!(
-                ends.len() <= 5,
-                "{typing_updates} typing_updates in 3.5 s are told once a second at most: {ends:?}"
-            );
-            let told = until(&mut alice, "bob", false);
-            assert!(told.at_ms + 50 >= *ends.last().unwrap(), "not before the last sign ends");
+        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
+        let began = now_ms();
+        let mut updates = 0;
+        eventually("bob typed for longer than a signal lasts", Duration::from_secs(10), || {
+            updates += 1;
+            put(service.last(), "bob", "c1");
+            now_ms() > began + 3500
+        });
+        for alice in &mut watchers {
+            let events = alice.events_so_far(service.last());
+            assert!(events.iter().all(|event| event.data["typing"] == true), "no pause: {events:#?}");
+            let ends: Vec<u64> = events.iter().map(|event| event.data["until"].as_u64().unwrap()).collect();
+            assert!(ends.len() >= 2 && ends.is_sorted_by(|one, other| one < other), "each ends later: {ends:?}");
+            assert!(ends.len() <= 5, "{updates} updates in 3.5 s give at most one event per second: {ends:?}");
+            let stopped = until(alice, "bob", false);
+            assert!(stopped.at_ms + 50 >= *ends.last().unwrap(), "stopped before the last signal ended");
         }
     });
 }
@@ -159,26 +159,27 @@ fn continued_typing_is_extended_until_stopped() {
 #[test]
 fn typing_bursts_are_conflated_to_the_last() {
     Service::on_each_store(&["--typing-ttl", "30s"], |service| {
-        for transport in Transport::BOTH {
-            for last in [true, false] {
-                let room = format!("room-{transport:?}-{last}");
-                let mut alice = listen(transport, service.first(), "alice", &room);
-                let mut bob = Socket::open(service.last(), "bob", "");
-                let began = now_ms();
-                for turn in 0..20 {
-                    let typing = (turn % 2 == 0) ^ last;
-                    bob.done(&json!({ "op": "typing", "conversation": room, "typing": typing }));
-                }
-                let took = now_ms() - began;
-                // Whatever waits is told within a second; then it is quiet.
-                let settled = now_ms();
-                eventually("what waited was told", Duration::from_secs(5), || now_ms() > settled + 1500);
-                let told = alice.events_so_far(service.last());
-                let most = took as usize / 1000 + 2;
-                assert!((1..=most).contains(&told.len()), "at most {most}: {told:#?}");
-                assert_eq!(told.last().unwrap().data["typing"], last, "{told:#?}");
-                assert_eq!(typists(service.first(), "alice", &room).is_empty(), !last);
+        let rooms = [true, false].map(|last| {
+            let room = format!("room-{last}");
+            let watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", &room));
+            let mut bob = Socket::open(service.last(), "bob", "");
+            let began = now_ms();
+            for turn in 0..20 {
+                let typing = (turn % 2 == 0) ^ last;
+                bob.done(&json!({ "op": "typing", "conversation": room, "typing": typing }));
             }
+            (room, last, watchers, (now_ms() - began) as usize / 1000 + 2)
+        });
+        // A delayed update is sent within a second.
+        let sent = now_ms();
+        eventually("delayed updates are sent", Duration::from_secs(5), || now_ms() > sent + 1500);
+        for (room, last, watchers, most) in rooms {
+            for mut alice in watchers {
+                let events = alice.events_so_far(service.last());
+                assert!((1..=most).contains(&events.len()), "at most {most}: {events:#?}");
+                assert_eq!(events.last().unwrap().data["typing"], last, "{events:#?}");
+            }
+            assert_eq!(typists(service.first(), "alice", &room).is_empty(), !last);
         }
     });
 }
@@ -201,7 +202,7 @@ fn typing_of_invisible_user_is_hidden() {
         assert_eq!(bob.beat("web").status, 200);
         let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        assert_eq!(put(service.last(), "bob", "c1")["typing"], true, "bob is told what anybody is told");
+        assert_eq!(put(service.last(), "bob", "c1")["typing"], true, "bob gets the usual answer");
         let mut socket = Socket::open(service.last(), "bob", "");
         socket.done(&json!({ "op": "typing", "conversation": "c1", "typing": true }));
         for watcher in &mut watchers {

@@ -1,5 +1,5 @@
-//! Watching, over both transports, on the embedded store and from host to host: what others do is told as it happens, in
-//! order, once, and nothing that may not be seen; and whoever comes back is told what changed.
+//! Watching, over both transports, on the embedded store and from host to host: changes are pushed at once, in order, once, and
+//! only if the viewer may see them; a resuming watcher gets what changed.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,14 +17,14 @@ use rollcall_tests::watcher::{EventQueue, FENCE, Transport, WatchEvent, states};
 use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::{Value, json};
 
-/// By the promise: a beat lives for 1.5 s, and the end of it is told at most a second later.
+/// The promise: a beat lasts 1.5 s, and its end is pushed at most a second later.
 const OFFLINE_BOUND_MS: u64 = 2500;
 
-/// What a busy machine may add to what is promised of an idle one.
+/// What a busy machine may add to the promised bound.
 const BUSY_MS: u64 = 1000;
 
-/// How far back a resume point lies at most behind what was heard, and a little more.
-const SURELY_HEARD_MS: u64 = 12_000;
+/// A resume point lies ten seconds before the last read, plus recheck and crowd interval; and some more.
+const RESUME_MARGIN_MS: u64 = 12_000;
 
 fn leave(host: &Host, user: &str, device: &str) {
     let left = host.client(user).post("/v1/leave", json!({ "device": device, "reason": "logout" }));
@@ -41,7 +41,7 @@ fn beat(host: &Host, user: &str) {
     assert_eq!(beaten.status, 200, "{}", beaten.text);
 }
 
-/// All of a presence but these.
+/// A presence without these fields.
 fn without(presence: &Value, names: &[&str]) -> Value {
     let mut presence = presence.clone();
     let fields = presence.as_object_mut().unwrap();
@@ -65,19 +65,19 @@ fn watcher_gets_changes_in_order_without_extras() {
             beat(service.last(), user);
             let online = alice.presence(user, "online");
             assert_eq!(without(&online.data, &["last_seen"]), without(&seen(service, user), &["last_seen"]));
-            assert!(online.id.is_some(), "every event says where to resume: {online:?}");
+            assert!(online.id.is_some(), "every event has an id: {online:?}");
 
             service.last().client(user).beat("phone");
             service.last().client(user).beat("web");
-            assert_eq!(alice.events_so_far(service.last()), [], "a second device, or another beat, is no news");
+            assert_eq!(alice.events_so_far(service.last()), [], "a second device or another beat causes no event");
             let note = json!({ "choice": "busy", "text": "data: \u{2028}id: 1", "emoji": "📅" });
             choose(service.last(), user, note);
             choose(service.last(), user, json!({ "choice": "auto" }));
             leave(service.last(), user, "web");
             leave(service.last(), user, "phone");
-            let told = alice.until("offline is told", Duration::from_secs(5), |told| told.state() == "offline");
-            assert_eq!(states(&told, user).last(), Some(&"offline"));
-            let mut versions: Vec<u64> = told.iter().map(WatchEvent::version).collect();
+            let events = alice.until("offline arrives", Duration::from_secs(5), |event| event.state() == "offline");
+            assert_eq!(states(&events, user).last(), Some(&"offline"));
+            let mut versions: Vec<u64> = events.iter().map(WatchEvent::version).collect();
             versions.insert(0, online.version());
             assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
             assert_eq!(alice.events_so_far(service.last()), []);
@@ -119,14 +119,14 @@ fn fast_watcher_gets_every_state() {
 #[test]
 fn missed_beats_push_offline_within_bound() {
     Service::on_each_store(&BRISK, |service| {
-        for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(service.first(), "alice", user);
-            beat(service.last(), user);
-            let last_beat = alice.presence(user, "online").data["last_seen"].as_u64().unwrap();
-            let offline = alice.presence(user, "offline");
-            assert_eq!(offline.data["last_seen"], last_beat, "the beat, not when it was noticed");
+        let mut watchers = Transport::BOTH.map(|transport| transport.watch(service.first(), "alice", "bob"));
+        beat(service.last(), "bob");
+        for alice in &mut watchers {
+            let last_beat = alice.presence("bob", "online").data["last_seen"].as_u64().unwrap();
+            let offline = alice.presence("bob", "offline");
+            assert_eq!(offline.data["last_seen"], last_beat, "last seen is the beat");
             let late = offline.at_ms - last_beat;
-            assert!((1500..=OFFLINE_BOUND_MS + BUSY_MS).contains(&late), "told {late} ms after the last beat");
+            assert!((1500..=OFFLINE_BOUND_MS + BUSY_MS).contains(&late), "pushed {late} ms after the last beat");
         }
     });
 }
@@ -152,7 +152,7 @@ fn invisible_user_looks_offline_to_watchers() {
             beat(service.last(), bob);
             service.last().client(bob).beat("phone");
             choose(service.last(), bob, json!({ "choice": "invisible" }));
-            assert_eq!(alice.events_so_far(service.last()), [], "nothing that an invisible person does shows");
+            assert_eq!(alice.events_so_far(service.last()), [], "an invisible user causes no events");
             let snapshot = transport.watch(service.first(), "dave", &format!("{bob},{carol}")).snapshot();
             let [hidden, gone] = [0, 1].map(|place| snapshot["presences"][place].clone());
             assert_eq!(without(&hidden, &times), without(&gone, &times));
@@ -163,7 +163,7 @@ fn invisible_user_looks_offline_to_watchers() {
             choose(service.last(), bob, json!({ "choice": "invisible" }));
             alice.presence(bob, "offline");
             choose(service.last(), bob, json!({ "choice": "busy" }));
-            assert_eq!(alice.presence(bob, "busy").data.get("choice"), None, "a choice is for one's own eyes");
+            assert_eq!(alice.presence(bob, "busy").data.get("choice"), None, "others never see the choice");
         }
     });
 }
@@ -180,8 +180,8 @@ fn users_see_their_own_choice() {
             choose(service.last(), &user, json!({ "choice": "busy" }));
             assert_eq!(own.presence(&user, "busy").data["choice"]["choice"], "busy");
             choose(service.last(), &user, json!({ "choice": "invisible" }));
-            let is_hidden = |told: &WatchEvent| told.data["choice"]["choice"] == "invisible";
-            own.until("one's own hiding is told", Duration::from_secs(5), is_hidden);
+            let is_hidden = |event: &WatchEvent| event.data["choice"]["choice"] == "invisible";
+            own.until("the own choice arrives", Duration::from_secs(5), is_hidden);
         }
     });
 }
@@ -199,8 +199,8 @@ fn cluster_watcher_gets_users_of_every_node() {
             alice.presence(user, "online");
         }
         assert_eq!(service.last().client("u0").send("PUT", "/v1/typing/c1", None).status, 200);
-        alice.until("typing is told", Duration::from_secs(5), |told| told.data["typing"] == true);
-        alice.until("its end is told", Duration::from_secs(5), |told| told.data["typing"] == false);
+        alice.until("typing arrives", Duration::from_secs(5), |event| event.data["typing"] == true);
+        alice.until("its end arrives", Duration::from_secs(5), |event| event.data["typing"] == false);
         for user in &users {
             leave(service.last(), user, "web");
             alice.presence(user, "offline");
@@ -230,12 +230,12 @@ fn event_stream_is_plain_http_with_named_errors() {
     let answer = Stream::get(host.address(), "/v1/subscribe?users=bob", &headers).unwrap_err();
     assert_eq!((answer.status, &answer.json["field"]), (400, &json!("Last-Event-ID")), "{}", answer.text);
     let head = host.client("alice").send("HEAD", "/v1/subscribe?users=bob", None);
-    assert_eq!(head.status, 405, "a head alone opens nothing");
+    assert_eq!(head.status, 405, "HEAD opens no subscription");
     assert_eq!(host.metric("rollcall_watchers"), 0.0);
     host.stop();
 }
 
-/// Comes back from where it left off.
+/// Resumes from an event id; returns the snapshot.
 fn resume(transport: Transport, host: &Host, users: &str, since: &str) -> Value {
     match transport {
         Transport::Events => {
@@ -253,12 +253,14 @@ fn resume(transport: Transport, host: &Host, users: &str, since: &str) -> Value 
 
 #[test]
 fn resume_delivers_only_differences() {
-    Service::on_each_store(&["--recheck", "200ms", "--crowd-interval", "0ms"], |service| {
+    Service::on_both_stores_at_once(&["--recheck", "200ms", "--crowd-interval", "0ms"], |service| {
         let users = ["ann", "ben", "cat", "dan"];
         let list = users.join(",");
         users.iter().for_each(|user| beat(service.last(), user));
         let known = now_ms();
-        eventually("what was told is surely published", Duration::from_secs(20), || now_ms() > known + SURELY_HEARD_MS);
+        eventually("the resume point passes the beats", Duration::from_secs(20), || {
+            now_ms() > known + RESUME_MARGIN_MS
+        });
         for (transport, word) in Transport::BOTH.into_iter().zip(["one", "two"]) {
             let mut alice = transport.watch(service.first(), "alice", &list);
             assert_eq!(shown(&alice.snapshot()).len(), users.len());
@@ -288,7 +290,7 @@ fn resume_delivers_only_differences() {
 fn version_works_as_resume_point() {
     Service::on_each_store(&[], |service| {
         let versions = ["ann", "ben", "cat"].map(|user| {
-            // Each in a millisecond of its own, or they would have the same version.
+            // A version is a time in milliseconds; two in the same one would be equal.
             let before = now_ms();
             eventually("time passes", Duration::from_secs(1), || now_ms() > before);
             service.last().client(user).beat("web").json["version"].as_u64()
@@ -297,11 +299,7 @@ fn version_works_as_resume_point() {
         let mut alice = Stream::subscribe(service.first(), "alice", &format!("users=ann,ben,cat&since={since}"));
         let snapshot = alice.snapshot();
         let expected = vec![("ben", "online"), ("cat", "online")];
-        assert_eq!(
-            (&snapshot["resumed"], shown(&snapshot)),
-            (&json!(true), expected),
-            "that version, and what came after"
-        );
+        assert_eq!((&snapshot["resumed"], shown(&snapshot)), (&json!(true), expected), "that version and later ones");
         choose(service.last(), "ann", json!({ "choice": "busy" }));
         alice.presence("ann", "busy");
     });
@@ -315,7 +313,7 @@ fn resume_includes_state_that_expired_unwatched() {
         assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
         let since = alice.last_id().unwrap();
         drop(alice);
-        eventually("bob is gone and archived", Duration::from_secs(10), || {
+        eventually("bob is offline and archived", Duration::from_secs(10), || {
             service.hosts.iter().any(|host| host.metric("rollcall_archived_total") > 0.0)
         });
         for host in &service.hosts {
@@ -370,13 +368,13 @@ fn changes_during_subscribe_are_delivered() {
     });
 }
 
-/// Whether a watcher, whose snapshot has not been taken, is told this version last, and versions in order before it.
-fn ends_at(line: &mut EventQueue, newest: u64) -> bool {
-    let mut told = line.snapshot()["presences"][0]["version"].as_u64().unwrap();
-    while told != newest {
-        let Some(next) = line.try_next(Duration::from_secs(5)) else { return false };
-        assert!(next.version() > told, "{} after {told}", next.version());
-        told = next.version();
+/// Whether a watcher, whose snapshot is not read yet, gets this version last, and versions in order before it.
+fn ends_at(events: &mut EventQueue, newest: u64) -> bool {
+    let mut version = events.snapshot()["presences"][0]["version"].as_u64().unwrap();
+    while version != newest {
+        let Some(next) = events.try_next(Duration::from_secs(5)) else { return false };
+        assert!(next.version() > version, "{} after {version}", next.version());
+        version = next.version();
     }
     true
 }
