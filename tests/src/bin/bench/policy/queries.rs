@@ -9,7 +9,7 @@ use rollcall_servers::redis::Redis as Server;
 use rollcall_tests::Host;
 
 use super::{instance, population};
-use crate::http::Rivals;
+use crate::http::Servers;
 use crate::load::{Connection, Requests};
 use crate::report::{Goal, Section, number};
 use crate::users::{self, Random};
@@ -54,10 +54,10 @@ pub(crate) fn run() -> Result<Section> {
     let columns = ["connections", "figure", "blocks and settings", "none", "with/without", "min–max"];
     let mut section = Section::new("policy-queries: two hundred users on Redis, with blocks and without", &columns);
     let counted = runtime.block_on(count(&ours, &requests))?;
-    let rivals = Rivals::of(ours, theirs, requests);
-    rivals.compare(64, SLICE, 2)?;
+    let hosts = Servers::of(ours, theirs, requests);
+    hosts.compare(64, SLICE, 2)?;
     for connections in [64, 1] {
-        rivals.compare(connections, SLICE, SLICES)?.report(&mut section, connections, Goal::None);
+        hosts.compare(connections, SLICE, SLICES)?.report(&mut section, connections, Goal::None);
     }
     for (name, figure) in
         ["calls of the store that load sessions", "all calls of the store"].into_iter().zip(counted.calls)

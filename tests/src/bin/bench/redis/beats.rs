@@ -15,7 +15,7 @@ use rollcall_servers::redis::Redis as Server;
 use rollcall_store::{SqliteArchive, Topics};
 use rollcall_tests::Host;
 
-use crate::http::Rivals;
+use crate::http::Servers;
 use crate::load::Requests;
 use crate::process::cpu_us;
 use crate::report::{Goal, Section, number, ratio};
@@ -166,14 +166,14 @@ pub(crate) fn over_http() -> Result<Section> {
     let nowhere = Path::new("none");
     let ours = Host::start_in(nowhere, &["--store", &server.url()]);
     let theirs = Host::start_in(nowhere, &[]);
-    let rivals = Rivals::of(ours, theirs, requests);
-    rivals.compare(64, Duration::from_millis(500), 4)?;
+    let servers = Servers::of(ours, theirs, requests);
+    servers.compare(64, Duration::from_millis(500), 4)?;
     let mut section = Section::new(
         "redis-http: single heartbeats, on Redis against the embedded store",
         &["connections", "figure", "redis", "embedded", "redis/embedded", "min–max"],
     );
     for (connections, span) in [(64, 500), (1, 200)] {
-        let comparisons = rivals.compare(connections, Duration::from_millis(span), SLICES)?;
+        let comparisons = servers.compare(connections, Duration::from_millis(span), SLICES)?;
         comparisons.report(&mut section, connections, Goal::None);
     }
     section.note("Both hosts with one worker per core; client, hosts and Redis share the cores.");
