@@ -162,13 +162,36 @@ pub(crate) fn components(
 ) -> Result<Vec<PathBuf>> {
     let names = packages.iter().map(|package| package.short_name()).collect::<Vec<_>>();
     announce(&format!("components: {}", names.join(", ")));
-    let mut cargo = workspace.cargo_for(target);
-    cargo.arg("build").args(selection(packages)).args(["--target", target, "--profile", WASM_PROFILE]);
-    process::run(&mut cargo)?;
-    packages.iter().map(|package| component(workspace, package, folder, target)).collect()
+    let (plain, varied): (Vec<_>, Vec<_>) = packages.iter().copied().partition(|package| package.variants.is_empty());
+    let mut built = Vec::new();
+    if !plain.is_empty() {
+        compile(workspace, &plain, target, None)?;
+        for package in plain {
+            built.push(component(workspace, package, &folder.join(package.short_name()), target)?);
+        }
+    }
+    // Cargo gives every variant the same file name, so each is taken away before the next is built. Only the package itself is
+    // compiled again: its dependencies are the same.
+    for package in varied {
+        for variant in &package.variants {
+            compile(workspace, &[package], target, Some(variant))?;
+            built.push(component(workspace, package, &folder.join(package.short_name()).join(variant), target)?);
+        }
+    }
+    Ok(built)
 }
 
-fn component(workspace: &Workspace, package: &Package, folder: &Path, target: &str) -> Result<PathBuf> {
+fn compile(workspace: &Workspace, packages: &[&Package], target: &str, feature: Option<&str>) -> Result<()> {
+    let mut cargo = workspace.cargo_for(target);
+    cargo.arg("build").args(selection(packages)).args(["--target", target, "--profile", WASM_PROFILE]);
+    if let Some(feature) = feature {
+        cargo.args(["--features", feature]);
+    }
+    process::run(&mut cargo)
+}
+
+/// Writes the component of a package that was compiled. `path` lacks the extension.
+fn component(workspace: &Workspace, package: &Package, path: &Path, target: &str) -> Result<PathBuf> {
     let library = package.cdylib.as_deref().with_context(|| {
         format!("{}/Cargo.toml: a component needs `crate-type = [\"cdylib\"]` under `[lib]`", package.folder.display())
     })?;
@@ -177,7 +200,7 @@ fn component(workspace: &Workspace, package: &Package, folder: &Path, target: &s
     // On this target the linker writes a component.
     let component = if target == WASI_TARGET { Ok(bytes) } else { encode(&bytes) };
     let component = component.with_context(|| format!("cannot make a component of {}", package.name))?;
-    let path = folder.join(package.short_name()).with_extension("wasm");
+    let path = path.with_extension("wasm");
     write_if_changed(&path, &component)?;
     Ok(path)
 }

@@ -30,6 +30,9 @@ const XTASK: &str = env!("CARGO_PKG_NAME");
 /// Where the functions live.
 const FUNCTIONS: &str = "components";
 
+/// Where the triggers live.
+const TRIGGERS: &str = "components/triggers";
+
 /// Where the hostile components live that the tests feed to the host.
 const GUESTS: &str = "tests/guests";
 
@@ -74,6 +77,8 @@ pub(crate) struct Package {
     dependencies: Vec<String>,
     /// Whether it has a library, which may have doc tests.
     pub(crate) has_library: bool,
+    /// A trigger's cargo features: it becomes one component with each of them.
+    pub(crate) variants: Vec<String>,
     /// Whether it goes on after it has answered, or one of its calls wakes another, which `wit-bindgen` has to be built for.
     /// Those that do not are built apart from it, since cargo turns a feature on for all that it builds together, and with these
     /// a component asks its host for more every time that it waits.
@@ -158,7 +163,11 @@ impl Workspace {
     /// selected together. So builds and tests select exactly these: any other selection has other features, and cargo would
     /// compile wasmtime a second time.
     pub(crate) fn natives(&self) -> Vec<&Package> {
-        self.select(|package| !package.is_wasm() && !package.is_other_host() && package.name != XTASK)
+        self.select(|package| {
+            // A trigger that becomes several components has its unit tests run natively.
+            let is_native = !package.is_wasm() || !package.variants.is_empty();
+            is_native && !package.is_other_host() && package.name != XTASK
+        })
     }
 
     /// xtask, by itself: it is built before everything else, and without the dependencies of the rest.
@@ -208,7 +217,10 @@ impl Package {
         let dependencies = dependencies.map(|it| text(it, "name").map(str::to_owned)).collect::<Result<_>>()?;
         let spawns = list(json, "dependencies")
             .any(|it| list(it, "features").any(|it| SPAWNING.iter().any(|feature| it == feature)));
-        Ok(Self { name, folder, cdylib, dependencies, has_library, spawns })
+        let features = json.get("features").and_then(Value::as_object);
+        let features = features.into_iter().flat_map(|features| features.keys().cloned());
+        let variants = if folder.starts_with(TRIGGERS) { features.collect() } else { Vec::new() };
+        Ok(Self { name, folder, cdylib, dependencies, has_library, variants, spawns })
     }
 
     /// The name of its folder: `offline-sweep`; of a connector, with where that is: `triggers/http/query`.
@@ -267,6 +279,9 @@ mod tests {
     }
 
     fn workspace() -> Result<Workspace> {
+        let mut trigger = package("rollcall-trigger-http", "components/triggers/http", "cdylib", &["wasip3"]);
+        let features = json!({ "query": [], "typing": [] });
+        trigger.as_object_mut().and_then(|fields| fields.insert("features".to_owned(), features));
         let metadata = json!({
             "workspace_root": "/repo",
             "target_directory": "/elsewhere",
@@ -278,8 +293,7 @@ mod tests {
                 package("rollcall-wasmtime", "tests/wasmtime", "bin", &["wasmtime"]),
                 package("xtask", "xtask", "bin", &["wit-component"]),
                 package("rollcall-offline-sweep", "components/offline-sweep", "cdylib", &["wit-bindgen"]),
-                package("rollcall-trigger-http", "components/triggers/http", "lib", &["wasip3"]),
-                package("rollcall-trigger-http-query", "components/triggers/http/query", "cdylib", &["rollcall-trigger-http"]),
+                trigger,
                 package("guest-loop", "tests/guests/loop", "cdylib", &["wit-bindgen"]),
                 package("example-policy", "examples/policy", "cdylib", &["wit-bindgen"]),
             ],
@@ -295,7 +309,7 @@ mod tests {
     fn packages_are_told_apart_by_their_folders() -> Result<()> {
         let workspace = workspace()?;
         assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
-        assert_eq!(names(&workspace.connectors()), ["rollcall-trigger-http-query"]);
+        assert_eq!(names(&workspace.connectors()), ["rollcall-trigger-http"]);
         assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
@@ -311,7 +325,9 @@ mod tests {
         let function = workspace.functions().first().map(|package| (package.short_name(), package.cdylib.as_deref()));
         assert_eq!(function, Some(("offline-sweep", Some("rollcall_offline_sweep"))));
         let trigger = workspace.connectors().first().map(|package| package.short_name());
-        assert_eq!(trigger, Some("triggers/http/query"));
+        assert_eq!(trigger, Some("triggers/http"));
+        let variants = workspace.connectors().first().map(|package| package.variants.clone());
+        assert_eq!(variants, Some(vec!["query".to_owned(), "typing".to_owned()]));
         Ok(())
     }
 

@@ -1,95 +1,50 @@
 //! The `heartbeat` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
-use rollcall_core::choose::{NewChoice, NoteContent, parse_for_s};
-use rollcall_core::{DeviceId, Error, Rules, UserId};
-use rollcall_functions::heartbeat::{self, BeatDetails};
-use rollcall_functions::{Standing, packed_beats};
-use rollcall_guest::{PlatformSessions, choice_out, error_out, kind_in, rules, stance_in, state_out};
+use rollcall_contract::guest::convert::each;
+use rollcall_contract::guest::exports::heartbeat::heartbeat as export;
+use rollcall_contract::guest::wit::types as wit;
+use rollcall_contract::guest::{PlatformSessions, rules};
+use rollcall_core::{Error, Rules};
+use rollcall_functions::{heartbeat, packed_beats};
 
-#[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
-mod bindings {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        world: "heartbeat-function",
-        with: {
-            "rollcall:presence/types@0.1.0": rollcall_guest::wit::types,
-            "rollcall:presence/settings@0.1.0": rollcall_guest::wit::settings,
-            "rollcall:presence/sessions@0.1.0": rollcall_guest::wit::sessions,
-        },
-    });
-    use super::Component;
-    export!(Component);
-}
-
-use bindings::exports::rollcall::presence::heartbeat as wit;
+/// An answer per item, for the caller.
+type Replies<W> = Result<Vec<Result<W, wit::Error>>, wit::Error>;
 
 struct Component;
 
-impl wit::Guest for Component {
-    async fn beat_many(beats: wit::Beats) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
+#[allow(unsafe_code, reason = "generated from wit/")]
+mod exports {
+    use super::Component;
+    rollcall_contract::guest::exports::heartbeat::export_heartbeat!(Component);
+}
+
+impl export::Guest for Component {
+    async fn beat_many(beats: wit::Beats) -> Replies<wit::Standing> {
         let rules = rules();
-        let wit::Beats { users, devices, signs } = beats;
-        let signs =
-            signs.into_iter().map(|sign| BeatDetails { kind: kind_in(sign.kind), active: sign.active }).collect();
+        let wit::Beats { users, devices, details } = beats;
         let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
-        let (beats, refused) = packed_beats::unpack(users, devices, signs).map_err(error_out)?;
-        let answers = heartbeat::beat_many(&PlatformSessions, &rules, beats).await;
-        answers_out(answers.map(|answers| refused.among(answers)), |standing| standing_out(standing, &rules))
+        let (beats, refused) = packed_beats::unpack(users, devices, each(details))?;
+        let answers = heartbeat::beat_many(&PlatformSessions, &rules, beats).await?;
+        Ok(replies(refused.among(answers), &rules))
     }
 
-    async fn leave_many(departures: Vec<wit::Departure>) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
+    async fn leave_many(departures: Vec<wit::Departure>) -> Replies<wit::Standing> {
         let rules = rules();
-        let departures = departures.into_iter().map(departure_in).collect();
-        let answers = heartbeat::leave_many(&PlatformSessions, &rules, departures).await;
-        answers_out(answers, |standing| standing_out(standing, &rules))
+        let departures = departures.into_iter().map(|departure| Ok(departure.try_into()?)).collect();
+        Ok(replies(heartbeat::leave_many(&PlatformSessions, &rules, departures).await?, &rules))
     }
 
-    async fn choose_many(
-        choice_requests: Vec<wit::ChoiceRequest>,
-    ) -> Result<Vec<Result<wit::Chosen, wit::Error>>, wit::Error> {
+    async fn choose_many(requests: Vec<wit::ChoiceRequest>) -> Replies<wit::ChoiceResult> {
         let rules = rules();
-        let choice_requests = choice_requests.into_iter().map(choice_request_in).collect();
-        let answers = heartbeat::choose_many(&PlatformSessions, &rules, choice_requests).await;
-        answers_out(answers, |chosen| wit::Chosen {
-            standing: standing_out(chosen.standing, &rules),
-            choice: choice_out(chosen.choice),
-        })
+        let requests = requests.into_iter().map(|request| Ok(request.try_into()?)).collect();
+        Ok(replies(heartbeat::choose_many(&PlatformSessions, &rules, requests).await?, &rules))
     }
 }
 
-fn departure_in(departure: wit::Departure) -> Result<heartbeat::Departure, Error> {
-    Ok(heartbeat::Departure {
-        user: UserId::parse(departure.user)?,
-        device: DeviceId::parse(departure.device)?,
-        reason: match departure.reason {
-            wit::Reason::Logout => heartbeat::Reason::Logout,
-            wit::Reason::Dropped => heartbeat::Reason::Dropped,
-        },
-    })
-}
-
-fn choice_request_in(choice_request: wit::ChoiceRequest) -> Result<heartbeat::ChoiceRequest, Error> {
-    let note = match choice_request.note {
-        Some(note) => Some(NoteContent::parse(note.text, note.emoji)?),
-        None => None,
-    };
-    let choice =
-        NewChoice { stance: stance_in(choice_request.stance), lasts: parse_for_s(choice_request.for_s)?, note };
-    Ok(heartbeat::ChoiceRequest { user: UserId::parse(choice_request.user)?, choice })
-}
-
-fn standing_out(standing: Standing, rules: &Rules) -> wit::Standing {
-    wit::Standing {
-        state: state_out(standing.state),
-        version: standing.version,
-        next_beat_ms: u32::try_from(rules.interval.0).unwrap_or(u32::MAX),
-    }
-}
-
-fn answers_out<T, W>(
-    answers: heartbeat::Answers<T>,
-    encode: impl Fn(T) -> W,
-) -> Result<Vec<Result<W, wit::Error>>, wit::Error> {
-    let answers = answers.map_err(error_out)?;
-    Ok(answers.into_iter().map(|answer| answer.map(&encode).map_err(error_out)).collect())
+/// The rules say when to beat again.
+fn replies<'r, T, W: From<(T, &'r Rules)>>(
+    answers: Vec<Result<T, Error>>,
+    rules: &'r Rules,
+) -> Vec<Result<W, wit::Error>> {
+    answers.into_iter().map(|answer| Ok((answer?, rules).into())).collect()
 }

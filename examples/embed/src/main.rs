@@ -1,15 +1,15 @@
-//! Somebody else's host: it loads two of the functions, gives them what they import, beats as bob and asks who is here.
+//! A host of your own: it loads two functions, provides what they import, sends heartbeats for bob and queries presence.
 //!
 //! ```sh
 //! embed heartbeat.wasm query.wasm
 //! ```
 //!
-//! Nothing of Rollcall is linked but its contract, `wit/`. What the functions need of a host is in `memory.rs`; a host with
-//! a database would differ there and nowhere else.
+//! Of Rollcall it uses only the contract, `wit/`. The capabilities are in `memory.rs`; a host with a database would differ
+//! only there.
 
 mod memory;
 
-/// The two functions, generated from the contract. `query` imports all that is provided here, and `heartbeat` less of it.
+/// The two functions, generated from the contract. `query` imports everything provided here, `heartbeat` less.
 mod functions {
     #![allow(missing_docs, unreachable_pub, reason = "generated from wit/, where every item is documented")]
     pub mod query {
@@ -27,9 +27,10 @@ mod functions {
 
 use anyhow::{Context, Result};
 use functions::heartbeat::HeartbeatFunction;
-use functions::heartbeat::exports::rollcall::presence::heartbeat::{Beats, Departure, Reason, Sign};
 use functions::query::QueryFunction;
-use functions::query::rollcall::presence::types::{DeviceKind, Ids, View};
+use functions::query::rollcall::presence::types::{
+    BeatDetails, Beats, Departure, DepartureReason, DeviceKind, Ids, View,
+};
 use memory::{Memory, word};
 use wasmtime::component::{Accessor, Component, HasSelf, Linker};
 use wasmtime::{Engine, Store};
@@ -42,26 +43,26 @@ async fn main() -> Result<()> {
     let (heartbeat, query) = (Component::from_file(&engine, file()?)?, Component::from_file(&engine, file()?)?);
     let mut linker = Linker::new(&engine);
     QueryFunction::add_to_linker::<_, HasSelf<Memory>>(&mut linker, |memory| memory)?;
-    // Both live in one store and share its memory. A host that must survive a trap gives each a store of its own.
+    // Both instances share one store. A host that must survive a trap gives each instance its own.
     let mut store = Store::new(&engine, Memory::default());
     let heartbeat = HeartbeatFunction::instantiate_async(&mut store, &heartbeat, &linker).await?;
     let query = QueryFunction::instantiate_async(&mut store, &query, &linker).await?;
     store.run_concurrent(async |instances| evening(instances, &heartbeat, &query).await).await?
 }
 
-/// Bob comes, stays and leaves, and alice looks twice.
+/// Bob sends two beats and leaves; alice queries before and after.
 async fn evening(instances: &Accessor<Memory>, heartbeat: &HeartbeatFunction, query: &QueryFunction) -> Result<()> {
     let heartbeat = heartbeat.rollcall_presence_heartbeat();
     let packed = |id: &str| Ids { text: id.to_owned(), lengths: vec![id.len() as u8] };
     for _ in 0..2 {
-        let sign = Sign { kind: DeviceKind::Desktop, active: true };
-        let beats = Beats { users: packed("bob"), devices: packed("laptop"), signs: vec![sign] };
+        let details = vec![BeatDetails { kind: DeviceKind::Desktop, active: true }];
+        let beats = Beats { users: packed("bob"), devices: packed("laptop"), details };
         for standing in heartbeat.call_beat_many(instances, beats).await?? {
             println!("bob beats, and should again in {} s", standing?.next_beat_ms / 1000);
         }
     }
     look(instances, query).await?;
-    let departure = Departure { user: "bob".to_owned(), device: "laptop".to_owned(), reason: Reason::Logout };
+    let departure = Departure { user: "bob".to_owned(), device: "laptop".to_owned(), reason: DepartureReason::Logout };
     for standing in heartbeat.call_leave_many(instances, vec![departure]).await?? {
         println!("bob leaves, and is {}", word(standing?.state));
     }

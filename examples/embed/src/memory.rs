@@ -1,6 +1,6 @@
-//! What `heartbeat` and `query` import, in memory, by the rules that `wit/sessions.wit` sets.
+//! The capabilities that `heartbeat` and `query` import, in memory, by the rules of `wit/sessions.wit`.
 //!
-//! Left out is what only `offline-sweep` asks for, and the bounds of batches, which the functions check themselves.
+//! Left out: what only `offline-sweep` calls, and the bounds of batches, which the functions check too.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,19 +8,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wasmtime::component::{Accessor, HasSelf};
 
-use crate::functions::query::rollcall::presence::{archive, restriction_check, sessions, settings, types};
-use restriction_check::{Ruling, Verdict};
-use sessions::{Commit, Committed, Device, Ending, Loaded, Look, Next, Revision, Session, Touched, Touches, Trace};
-use types::{Error, Ids, Invalid, Stance, State};
+use crate::functions::query::rollcall::presence::{
+    archive, policy_types, restriction_check, session_types, sessions, settings, types,
+};
+use policy_types::{Ruling, Verdict};
+use session_types::{
+    Commit, Committed, Device, DeviceEvent, Eviction, Loaded, Next, PriorState, Revision, Session, StanceEnd, Touched,
+    Touches,
+};
+use types::{Error, Ids, Invalid, LastSeenEntry, Rules, Stance, State};
 
-/// Everything that is kept.
+/// Everything stored.
 #[derive(Default)]
 pub(crate) struct Memory {
     people: HashMap<String, Session>,
     archive: HashMap<String, u64>,
-    /// The newest time that was told: the store's clock is the only one, and never goes back.
+    /// The newest time returned. The store's clock never goes back.
     now: u64,
-    /// Every write leaves the next number as the revision of its session, so that no revision comes back.
+    /// Counts writes. Each one gives its session a new revision, so that none is reused.
     writes: u64,
 }
 
@@ -32,45 +37,45 @@ impl Memory {
     }
 
     fn load(&self, user: &str) -> Session {
-        self.people.get(user).cloned().unwrap_or_else(nothing_kept)
+        self.people.get(user).cloned().unwrap_or_else(empty_session)
     }
 
-    /// A person's session, about to be changed, with the revision of that change.
+    /// A user's session, for a change, with its new revision.
     fn write(&mut self, user: &str) -> &mut Session {
         self.writes += 1;
-        let session = self.people.entry(user.to_owned()).or_insert_with(nothing_kept);
+        let session = self.people.entry(user.to_owned()).or_insert_with(empty_session);
         session.revision = Revision { commits: self.writes, touches: self.writes };
         session
     }
 
-    /// Leaves traces, and tells what each person looked like just before.
+    /// Records device events. Returns the state just before each.
     fn touch(&mut self, touches: Touches) -> Result<Touched, Error> {
         let (users, devices) = (unpacked(&touches.users)?, unpacked(&touches.devices)?);
-        if users.len() != touches.traces.len() || devices.len() != touches.traces.len() {
+        if users.len() != touches.events.len() || devices.len() != touches.events.len() {
             return Err(invalid("touches", "has columns of different lengths"));
         }
         let now = self.now();
-        let mut touched = Touched { now, versions: vec![], looks: vec![], endings: vec![], failures: vec![] };
-        for ((place, trace), (user, device)) in (0..).zip(touches.traces).zip(users.into_iter().zip(devices)) {
+        let mut touched = Touched { now, versions: vec![], states: vec![], stance_ends: vec![], failures: vec![] };
+        for ((index, event), (user, device)) in (0..).zip(touches.events).zip(users.into_iter().zip(devices)) {
             let session = self.write(user);
             let (state, version) = session.published.as_ref().map_or((State::Offline, 0), |it| (it.state, it.version));
             let (stance, until) = session.choice.as_ref().map_or((Stance::Auto, None), |it| (it.stance, it.until));
-            touched.looks.push(Look { state, stance });
+            touched.states.push(PriorState { state, stance });
             touched.versions.push(version);
-            touched.endings.extend(until.map(|at| Ending { place, at }));
-            leave_trace(session, device, trace, now);
+            touched.stance_ends.extend(until.map(|at| StanceEnd { index, at }));
+            record(session, device, event, now);
         }
         Ok(touched)
     }
 
-    /// Compare and swap: what was decided on a session that has moved since changes nothing.
+    /// Compare-and-swap: nothing changes if the session changed since it was loaded.
     fn commit(&mut self, commit: Commit) -> Committed {
         if self.load(&commit.user).revision != commit.expected {
             return Committed::Stale;
         }
         let session = self.write(&commit.user);
         if let Some(published) = commit.publish {
-            // There are no topics here: what would go out on the person's is printed.
+            // There are no topics here: the change is printed instead.
             println!("published: {} is {}", commit.user, word(published.state));
             session.published = Some(published);
         }
@@ -81,26 +86,26 @@ impl Memory {
     }
 }
 
-/// What happens to a device, and with it to its session, which is due no later than when that takes effect.
-fn leave_trace(session: &mut Session, id: &str, trace: Trace, now: u64) {
-    let place = session.devices.iter().position(|device| device.id == id);
-    let known = place.map(|place| session.devices.swap_remove(place));
-    let (device, due) = match (trace, known) {
-        (Trace::Beat(beat), known) => {
+/// Records an event of a device. The session is due no later than the event takes effect.
+fn record(session: &mut Session, id: &str, event: DeviceEvent, now: u64) {
+    let index = session.devices.iter().position(|device| device.id == id);
+    let known = index.map(|index| session.devices.swap_remove(index));
+    let (device, due) = match (event, known) {
+        (DeviceEvent::Beat(beat), known) => {
             let expires_at = now + u64::from(beat.alive_for_ms);
             let active_at = if beat.active { Some(now) } else { known.and_then(|known| known.active_at) };
             (Device { id: id.to_owned(), kind: beat.kind, beat_at: now, active_at, expires_at }, expires_at)
         }
-        (Trace::Dropped(grace_ms), Some(known)) => {
+        (DeviceEvent::Dropped(grace_ms), Some(known)) => {
             let expires_at = known.expires_at.min(now + u64::from(grace_ms));
             (Device { expires_at, ..known }, expires_at)
         }
-        // Dead at once; its last beat stays until a commit has accounted for it.
-        (Trace::Logout, Some(known)) => (Device { expires_at: 0, active_at: None, ..known }, now),
-        (Trace::Dropped(_) | Trace::Logout, None) => return,
+        // Dead at once; its last beat stays until a commit prunes it.
+        (DeviceEvent::Logout, Some(known)) => (Device { expires_at: 0, active_at: None, ..known }, now),
+        (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => return,
     };
     session.devices.push(device);
-    // A person has 64 devices at most: beyond that, those with the oldest beats go.
+    // At most 64 devices: those with the oldest beats are dropped.
     session.devices.sort_by_key(|device| Reverse(device.beat_at));
     session.devices.truncate(64);
     session.next = match session.next {
@@ -119,12 +124,12 @@ pub(crate) fn word(state: State) -> &'static str {
     }
 }
 
-fn nothing_kept() -> Session {
+fn empty_session() -> Session {
     let revision = Revision { commits: 0, touches: 0 };
     Session { devices: vec![], choice: None, published: None, next: Next::Nothing, revision }
 }
 
-/// The ids that one text carries, end to end.
+/// The ids concatenated in one string.
 fn unpacked(ids: &Ids) -> Result<Vec<&str>, Error> {
     let (mut rest, mut cut) = (ids.text.as_str(), Vec::new());
     for length in &ids.lengths {
@@ -141,13 +146,15 @@ fn invalid(field: &str, rule: &str) -> Error {
 }
 
 impl types::Host for Memory {}
+impl session_types::Host for Memory {}
+impl policy_types::Host for Memory {}
 impl sessions::Host for Memory {}
 impl archive::Host for Memory {}
 impl restriction_check::Host for Memory {}
 
 impl settings::Host for Memory {
-    fn current(&mut self) -> settings::Rules {
-        settings::Rules {
+    fn current(&mut self) -> Rules {
+        Rules {
             interval_ms: 30_000,
             tolerance_ms: 15_000,
             idle_after_ms: 300_000,
@@ -187,17 +194,17 @@ impl<T> sessions::HostWithStore<T> for HasSelf<Memory> {
         Err(Error::Denied)
     }
 
-    async fn evict_many(_: &Access<T>, _: Vec<sessions::Eviction>) -> Result<Outcomes, Error> {
+    async fn evict_many(_: &Access<T>, _: Vec<Eviction>) -> Result<Outcomes, Error> {
         Err(Error::Denied)
     }
 }
 
 impl<T> archive::HostWithStore<T> for HasSelf<Memory> {
-    async fn put_many(access: &Access<T>, last_seen_entries: Vec<archive::LastSeenEntry>) -> Result<(), Error> {
+    async fn put_many(access: &Access<T>, entries: Vec<LastSeenEntry>) -> Result<(), Error> {
         access.with(|mut access| {
-            for last_seen_entry in last_seen_entries {
-                let kept = access.get().archive.entry(last_seen_entry.user).or_default();
-                *kept = last_seen_entry.last_seen.max(*kept);
+            for entry in entries {
+                let last_seen = access.get().archive.entry(entry.user).or_default();
+                *last_seen = entry.last_seen.max(*last_seen);
             }
         });
         Ok(())
@@ -209,7 +216,7 @@ impl<T> archive::HostWithStore<T> for HasSelf<Memory> {
 }
 
 impl<T> restriction_check::HostWithStore<T> for HasSelf<Memory> {
-    /// Everybody may see everything.
+    /// Everyone may see everything.
     async fn check(_: &Access<T>, _viewer: Option<String>, subjects: Ids) -> Result<Vec<Verdict>, Error> {
         Ok(vec![Verdict { presence: Ruling::Allowed, last_seen: true }; subjects.lengths.len()])
     }

@@ -1,8 +1,7 @@
-//! A policy of one's own: people see each other if they are of the same team, and nobody else.
+//! A replacement for `restriction-check`: users of the same team see each other, and nobody else does.
 //!
-//! An id is `team/name`. There is nothing to look up and nothing to remember, so this needs nobody: not the store, not even
-//! the `policy` capability that its world offers. Put in place of the one in the binary, it decides for queries, watchers
-//! and typing alike:
+//! An id is `team/name`. There is nothing to look up or to cache, so it does not import the `policy` capability that its
+//! world offers. Loaded instead of the built-in one, it decides for queries, subscriptions and typing:
 //!
 //! ```sh
 //! rollcall serve --component restriction-check=policy-component.wasm
@@ -20,9 +19,10 @@ mod bindings {
 }
 
 use bindings::exports::rollcall::presence::{restriction_check, restrictions};
+use bindings::rollcall::presence::policy_types::{
+    CacheState, Freshness, OwnSettings, PolicyChange, Ruling, Verdict,
+};
 use bindings::rollcall::presence::types::{Error, Ids, Invalid};
-use restriction_check::{Ruling, Verdict};
-use restrictions::{Change, Freshness, OwnSettings, Standing};
 
 struct SameTeam;
 
@@ -31,10 +31,10 @@ impl restriction_check::Guest for SameTeam {
         let mut verdicts = Vec::with_capacity(subjects.lengths.len());
         let mut rest = subjects.text.as_str();
         for length in subjects.lengths {
-            // Many ids come as one text, end to end: it crosses the border of a component in one piece.
+            // The ids are concatenated in one string, which is copied into the component in one piece.
             let (subject, more) = rest.split_at_checked(usize::from(length)).ok_or_else(miscut)?;
             rest = more;
-            // A viewer of none is a service, which sees everybody.
+            // A viewer of none is a service, which sees everyone.
             let seen = viewer.as_deref().is_none_or(|viewer| viewer == subject || same_team(viewer, subject));
             let presence = if seen { Ruling::Allowed } else { Ruling::Private };
             verdicts.push(Verdict { presence, last_seen: seen });
@@ -44,16 +44,16 @@ impl restriction_check::Guest for SameTeam {
 }
 
 impl restrictions::Guest for SameTeam {
-    /// Teams are in the names: there is nothing here to be changed.
-    async fn apply(_changes: Vec<Change>) -> Result<Vec<Result<(), Error>>, Error> {
+    /// The id names the team: there is nothing to change.
+    async fn apply(_changes: Vec<PolicyChange>) -> Result<Vec<Result<(), Error>>, Error> {
         Err(Error::Denied)
     }
 
-    /// Nothing has to be loaded, and nothing ever changes.
+    /// There is nothing to load, and nothing changes.
     async fn refresh(_limit: u32, _memory_bytes: u64) -> Result<Freshness, Error> {
-        let (standing, invalidated) = (Standing::Warm, Vec::new());
+        let (state, invalidated) = (CacheState::Warm, Vec::new());
         let (applied, bytes, restricted, blocks) = (0, 0, 0, 0);
-        Ok(Freshness { standing, more: false, caught_up: true, applied, bytes, restricted, blocks, invalidated })
+        Ok(Freshness { state, more: false, caught_up: true, applied, bytes, restricted, blocks, invalidated })
     }
 
     async fn settings_of(_user: String) -> Result<OwnSettings, Error> {
@@ -61,7 +61,7 @@ impl restrictions::Guest for SameTeam {
     }
 }
 
-/// Whether both are of one team. Whoever has none is alone.
+/// Whether both are in one team. A user without a team sees only themselves.
 fn same_team(one: &str, other: &str) -> bool {
     let team = |id: &'_ str| id.split_once('/').map(|(team, _)| team.to_owned());
     team(one).is_some() && team(one) == team(other)

@@ -6,12 +6,12 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_adapter::{Adapter, Exports, Ready, ready, setting};
+use rollcall_contract::guest::adapter::{Adapter, Exports, Ready, setting};
 use rollcall_redis::resp::Address;
 use rollcall_redis::wasi::Socket;
 use rollcall_redis::{Probing, RedisStore};
 
-type Prepared = Ready<RedisStore<Probing<Socket>>>;
+type RedisReady = Ready<RedisStore<Probing<Socket>>>;
 
 /// Redis over a socket.
 struct RedisTcp;
@@ -19,17 +19,20 @@ struct RedisTcp;
 impl Adapter for RedisTcp {
     type Platform = RedisStore<Probing<Socket>>;
 
-    fn ready() -> Result<Rc<Prepared>, String> {
+    fn ready() -> Result<Rc<RedisReady>, String> {
         thread_local! {
-            static READY: OnceCell<Result<Rc<Prepared>, String>> = const { OnceCell::new() };
+            static READY: OnceCell<Result<Rc<RedisReady>, String>> = const { OnceCell::new() };
         }
-        READY.with(|known| known.get_or_init(|| prepare().map(Rc::new)).clone())
+        READY.with(|ready| ready.get_or_init(|| make().map(Rc::new)).clone())
     }
 }
 
-fn prepare() -> Result<Prepared, String> {
+/// Nothing is connected before the first call.
+fn make() -> Result<RedisReady, String> {
     let address = Address::parse(setting("redis_url").as_deref())?;
-    ready(|options| Ok(RedisStore::over(Socket::new(&address), options)))
+    let rules = rollcall_redis::rules(setting)?;
+    let options = rollcall_redis::options(&setting, &rules)?;
+    Ok(Ready { rules, platform: Rc::new(RedisStore::over(Socket::new(&address), options)) })
 }
 
 type Component = Exports<RedisTcp>;
@@ -37,5 +40,6 @@ type Component = Exports<RedisTcp>;
 #[allow(unsafe_code, reason = "generated from wit/")]
 mod export {
     use super::Component;
-    rollcall_adapter::bindings::export_platform!(Component);
+    rollcall_contract::guest::exports::archive::export_archive!(Component);
+    rollcall_contract::guest::exports::platform::export_platform!(Component);
 }

@@ -1,48 +1,66 @@
-//! The contract's `topics` on one Redis, over sockets of WASI 0.3: for any host that has those.
+//! The contract's `topics` on one Redis, over the sockets of WASI 0.3.
 //!
-//! An instance has one connection for questions, and another one that it listens to while somebody watches. Both are made
-//! when they are needed.
+//! An instance has one connection for commands, and a second one, in subscribe mode, while users are watched. Both are
+//! opened on first use.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_adapter::{Adapter, Exports, Ready, Watching, ready, setting};
+use rollcall_contract::guest::adapter::{Adapter, Exports, Ready, Watch, Watching, setting};
 use rollcall_core::{Error, UserId};
+use rollcall_functions::capabilities::Change;
 use rollcall_redis::resp::{Address, Ear, Listening};
 use rollcall_redis::wasi::{Socket, Tcp};
 use rollcall_redis::{Probing, RedisStore};
 
-type Prepared = Ready<RedisStore<Probing<Socket>>>;
+type RedisReady = Ready<RedisStore<Probing<Socket>>>;
 
-/// Redis by a socket, and one more to listen to.
+/// Redis over a socket, and one more for the subscriptions.
 struct RedisTopics;
 
 impl Adapter for RedisTopics {
     type Platform = RedisStore<Probing<Socket>>;
 
-    fn ready() -> Result<Rc<Prepared>, String> {
+    fn ready() -> Result<Rc<RedisReady>, String> {
         thread_local! {
-            static READY: OnceCell<Result<Rc<Prepared>, String>> = const { OnceCell::new() };
+            static READY: OnceCell<Result<Rc<RedisReady>, String>> = const { OnceCell::new() };
         }
-        READY.with(|known| known.get_or_init(|| prepare().map(Rc::new)).clone())
+        READY.with(|ready| ready.get_or_init(|| make().map(Rc::new)).clone())
     }
 }
 
-fn prepare() -> Result<Prepared, String> {
-    let address = address()?;
-    ready(|options| Ok(RedisStore::over(Socket::new(&address), options)))
+/// Nothing is connected before the first call.
+fn make() -> Result<RedisReady, String> {
+    let rules = rollcall_redis::rules(setting)?;
+    let options = rollcall_redis::options(&setting, &rules)?;
+    Ok(Ready { rules, platform: Rc::new(RedisStore::over(Socket::new(&address()?), options)) })
 }
 
 fn address() -> Result<Address, String> {
     Address::parse(setting("redis_url").as_deref())
 }
 
-impl Watching for RedisTopics {
-    type Watch = Listening<Tcp>;
+/// Users watched over the instance's subscriber.
+struct Subscribed(Listening<Tcp>);
 
-    async fn watch(users: Vec<UserId>) -> Result<Listening<Tcp>, Error> {
-        let (ready, ear) = (Self::ready().map_err(Error::Other)?, ear().map_err(Error::Other)?);
-        ear.watch(ready.platform.keys(), &users).await
+impl Watch for Subscribed {
+    const TWO_MINUTES: u32 = Listening::<Tcp>::TWO_MINUTES;
+
+    async fn next(&mut self) -> Result<Option<Change>, Error> {
+        self.0.next().await
+    }
+
+    async fn lost(&mut self) -> Error {
+        self.0.lost().await
+    }
+}
+
+impl Watching for RedisTopics {
+    type Watch = Subscribed;
+
+    async fn watch(users: Vec<UserId>) -> Result<Subscribed, Error> {
+        let (ready, subscriber) = (Self::ready().map_err(Error::Other)?, subscriber().map_err(Error::Other)?);
+        subscriber.watch(ready.platform.keys(), &users).await.map(Subscribed)
     }
 
     fn spawn(task: impl Future<Output = ()> + 'static) {
@@ -50,13 +68,13 @@ impl Watching for RedisTopics {
     }
 }
 
-/// This instance's.
-fn ear() -> Result<Rc<Ear<Tcp>>, String> {
+/// The subscriber of this instance.
+fn subscriber() -> Result<Rc<Ear<Tcp>>, String> {
     thread_local! {
-        static EAR: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
+        static SUBSCRIBER: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
     }
     let make = || address().map(|address| Rc::new(Ear::new(Tcp::new(&address), &address)));
-    EAR.with(|known| known.get_or_init(make).clone())
+    SUBSCRIBER.with(|subscriber| subscriber.get_or_init(make).clone())
 }
 
 type Component = Exports<RedisTopics>;
@@ -64,5 +82,5 @@ type Component = Exports<RedisTopics>;
 #[allow(unsafe_code, reason = "generated from wit/")]
 mod export {
     use super::Component;
-    rollcall_adapter::topic_bindings::export_topics!(Component);
+    rollcall_contract::guest::exports::topics::export_topics!(Component);
 }

@@ -6,7 +6,7 @@
 use std::pin::pin;
 
 use futures::future::{Either, join_all, select};
-use rollcall_adapter::Kept;
+use rollcall_contract::guest::adapter::SharedConnection;
 use rollcall_redis::resp::server_line;
 use rollcall_redis::{Command, Commands, Connection, ConnectionError, OwnedPiece, ReplyLine};
 use spin_sdk::redis::{Connection as SpinConnection, Error, RedisParameter, RedisResult};
@@ -22,12 +22,12 @@ const ANSWER_MS: u64 = 1500;
 /// One Redis, by its URL.
 pub(crate) struct SpinRedis {
     url: String,
-    connection: Kept<SpinConnection, ConnectionError>,
+    connection: SharedConnection<SpinConnection, ConnectionError>,
 }
 
 impl SpinRedis {
     pub(crate) fn new(url: String) -> Self {
-        Self { url, connection: Kept::new() }
+        Self { url, connection: SharedConnection::new() }
     }
 
     async fn open(&self) -> Result<SpinConnection, ConnectionError> {
@@ -45,7 +45,7 @@ impl Connection for SpinRedis {
         let connection = self.connection.get(self.open()).await?;
         let replies = within(ANSWER_MS, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
         let replies = replies.unwrap_or_else(|| vec![Err(ConnectionError("it does not answer in time".to_owned()))]);
-        replies.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.connection.let_go(&connection))
+        replies.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.connection.discard(&connection))
     }
 
     fn ticks_us(&self) -> u64 {

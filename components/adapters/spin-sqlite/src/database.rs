@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use rollcall_adapter::{Kept, RETRY_MS};
+use rollcall_contract::guest::adapter::{RETRY_MS, SharedConnection};
 use rollcall_core::{Error, Time, UserId};
 use rollcall_functions::capabilities::{Archive, LastSeenEntry};
 use serde_json::json;
@@ -27,7 +27,7 @@ const GET: &str = "SELECT asked.key, last_seen_at FROM json_each(?1) AS asked \
 
 thread_local! {
     /// With the table in it.
-    static CONNECTION: Rc<Kept<Connection, Error>> = Rc::default();
+    static CONNECTION: Rc<SharedConnection<Connection, Error>> = Rc::default();
 }
 
 /// The database of the component.
@@ -66,7 +66,7 @@ async fn run(statement: &str, about: Vec<serde_json::Value>) -> Result<Vec<RowRe
     let connection = kept.get(open()).await?;
     let about = Value::Text(serde_json::Value::Array(about).to_string());
     rows(&connection, statement, Some(about)).await.map_err(|error| {
-        kept.let_go(&connection);
+        kept.discard(&connection);
         refused(error)
     })
 }

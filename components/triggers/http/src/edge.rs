@@ -68,7 +68,7 @@ async fn dispatch<D: Trigger>(
 ) -> Result<Answer, Problem> {
     match route(&head.method, &head.path)? {
         Route::Page(page) => self::page::<D>(page).await,
-        Route::Function(function) if D::leads_to(function) => {
+        Route::Function(function) if D::serves(function) => {
             self::function::<D>(setup, function, head, around, read).await
         }
         Route::Function(Function::Stats | Function::Person(_)) => Err(no_figures()),
@@ -146,7 +146,7 @@ mod tests {
     struct Sample;
 
     impl Trigger for Sample {
-        fn leads_to(function: Function<'_>) -> bool {
+        fn serves(function: Function<'_>) -> bool {
             matches!(function, Function::Heartbeat | Function::Leave | Function::Subscribe)
         }
 

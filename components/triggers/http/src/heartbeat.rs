@@ -1,19 +1,19 @@
-//! The trigger to `heartbeat`: beats, departures, and what people choose for themselves.
+//! The trigger of `heartbeat`: beats, departures and choices.
 
 use rollcall_api::call::{Beat, Call, ChoiceRequest, ChoiceResult, Departure, Standing};
 use rollcall_api::{Function, responses};
+use rollcall_contract::guest::convert::{answers, each};
+use rollcall_contract::guest::wit::heartbeat as wit;
 use rollcall_core::Error;
 
-use crate::codec::{answers_in, beats_out, choice_request_out, chosen_in, departure_out, standing_in};
-use crate::wit::heartbeat as wit;
-use crate::{Answer, Setup, Trigger, astray, only};
+use crate::{Answer, Setup, Trigger, misrouted, only};
 
-/// The trigger to `heartbeat`.
+/// The trigger of `heartbeat`.
 #[derive(Debug)]
 pub enum Heartbeat {}
 
 impl Trigger for Heartbeat {
-    fn leads_to(function: Function<'_>) -> bool {
+    fn serves(function: Function<'_>) -> bool {
         matches!(
             function,
             Function::Heartbeat | Function::Heartbeats | Function::Leave | Function::PutStatus | Function::DeleteStatus
@@ -35,26 +35,24 @@ impl Trigger for Heartbeat {
                 let user = departure.user.clone();
                 responses::leave(&user, &only(leave_many(vec![departure]).await?)?)
             }
-            Call::Choose(choice_request) => {
-                let user = choice_request.user.clone();
-                responses::status(&user, &only(choose_many(vec![choice_request]).await?)?)
+            Call::Choose(request) => {
+                let user = request.user.clone();
+                responses::status(&user, &only(choose_many(vec![request]).await?)?)
             }
-            _ => return Err(astray()),
+            _ => return Err(misrouted()),
         };
         Ok(reply.into())
     }
 }
 
 pub(crate) async fn beat_many(beats: impl IntoIterator<Item = Beat>) -> Result<Vec<Result<Standing, Error>>, Error> {
-    answers_in(wit::beat_many(beats_out(beats)).await, |standing| Ok(standing_in(standing)))
+    answers(wit::beat_many(beats.into_iter().collect()).await)
 }
 
 pub(crate) async fn leave_many(departures: Vec<Departure>) -> Result<Vec<Result<Standing, Error>>, Error> {
-    let departures = departures.into_iter().map(departure_out).collect();
-    answers_in(wit::leave_many(departures).await, |standing| Ok(standing_in(standing)))
+    answers(wit::leave_many(each(departures)).await)
 }
 
-async fn choose_many(choice_requests: Vec<ChoiceRequest>) -> Result<Vec<Result<ChoiceResult, Error>>, Error> {
-    let choice_requests = choice_requests.into_iter().map(choice_request_out).collect();
-    answers_in(wit::choose_many(choice_requests).await, |chosen| Ok(chosen_in(chosen)))
+async fn choose_many(requests: Vec<ChoiceRequest>) -> Result<Vec<Result<ChoiceResult, Error>>, Error> {
+    answers(wit::choose_many(each(requests)).await)
 }

@@ -1,22 +1,22 @@
-//! The trigger to `query`: who is here, and how this service itself is.
+//! The trigger of `query`: presence, and the pages about the service.
 
 use rollcall_api::call::{Call, View};
 use rollcall_api::{Function, Page, Reply, openapi, pages, responses};
+use rollcall_contract::guest::convert::answers;
+use rollcall_contract::guest::wit::query as wit;
 use rollcall_core::{Error, UserId};
 
-use crate::codec::{answers_in, names_out, view_in, viewer_out};
-use crate::wit::query as wit;
-use crate::{Answer, Setup, Trigger, astray, only};
+use crate::{Answer, Setup, Trigger, misrouted, only, text, texts};
 
-/// Who is looked for to find out whether anybody can be.
+/// The user that the readiness check looks up.
 const CANARY: &str = "rollcall/canary";
 
-/// The trigger to `query`.
+/// The trigger of `query`.
 #[derive(Debug)]
 pub enum Query {}
 
 impl Trigger for Query {
-    fn leads_to(function: Function<'_>) -> bool {
+    fn serves(function: Function<'_>) -> bool {
         matches!(
             function,
             Function::PresenceOne(_) | Function::PresenceQuery | Function::PresencePost | Function::PresenceBatch
@@ -24,7 +24,7 @@ impl Trigger for Query {
     }
 
     async fn call(_setup: &Setup, call: Call) -> Result<Answer, Error> {
-        let Call::LookUp(asked) = call else { return Err(astray()) };
+        let Call::LookUp(asked) = call else { return Err(misrouted()) };
         let views = look_up(asked.viewer.as_ref(), &asked.users).await?;
         Ok(responses::look_up(&asked, &views).into())
     }
@@ -34,17 +34,17 @@ impl Trigger for Query {
             Page::Healthz => Some(Ok(pages::healthz())),
             Page::Readyz => Some(canary().await.map(|()| pages::readyz())),
             Page::OpenApi => Some(Ok(openapi())),
-            // Whoever runs the components counts what they do.
+            // The platform that runs the components counts calls.
             Page::Metrics => None,
         }
     }
 }
 
 async fn look_up(viewer: Option<&UserId>, users: &[UserId]) -> Result<Vec<Result<Option<View>, Error>>, Error> {
-    answers_in(wit::look_up(viewer_out(viewer), names_out(users)).await, |presence| Ok(view_in(presence.view)))
+    answers(wit::look_up(viewer.map(text), texts(users)).await)
 }
 
-/// Goes through the function, the store and the archive without changing anything.
+/// Reads through the function, the store and the archive.
 async fn canary() -> Result<(), Error> {
     only(look_up(None, &[UserId::parse(CANARY)?]).await?).map(|_| ())
 }

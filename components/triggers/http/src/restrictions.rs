@@ -1,21 +1,22 @@
-//! The trigger to `restriction-check`: what people let others see, whom they listed, whom an administrator restricted, and
-//! who may see whom. A change is in force wherever the store is asked when it is answered.
+//! The trigger of `restriction-check`: privacy, contacts, blocks, restrictions and checks. A change is in force for every
+//! reader of the store when it is answered.
 
 use rollcall_api::call::{Call, Changes, List};
 use rollcall_api::{Function, Reply, responses};
+use rollcall_contract::guest::convert::{answers, each};
+use rollcall_contract::guest::wit::{restriction_check, restrictions};
 use rollcall_core::policy::{Change, Privacy, Ruling, Verdict};
 use rollcall_core::{Error, Ids, UserId};
+use rollcall_functions::capabilities::OwnSettings;
 
-use crate::codec::{Own, answers_in, change_out, error_in, ids_out, own_in, verdict_in, viewer_out};
-use crate::wit::{restriction_check, restrictions};
-use crate::{Answer, Setup, Trigger, astray, only, short};
+use crate::{Answer, Setup, Trigger, misrouted, only, short, text};
 
-/// The trigger to `restriction-check`.
+/// The trigger of `restriction-check`.
 #[derive(Debug)]
 pub enum Restrictions {}
 
 impl Trigger for Restrictions {
-    fn leads_to(function: Function<'_>) -> bool {
+    fn serves(function: Function<'_>) -> bool {
         matches!(
             function,
             Function::Privacy
@@ -41,7 +42,7 @@ impl Trigger for Restrictions {
             Call::SetRestriction { user, restricted } => set_restriction(user, restricted).await?,
             Call::Check { viewer, subjects } => responses::check(&check(viewer.as_ref(), subjects).await?),
             Call::Changes(asked) => changes(&asked).await?,
-            _ => return Err(astray()),
+            _ => return Err(misrouted()),
         };
         Ok(reply.into())
     }
@@ -96,19 +97,18 @@ async fn change(change: Change) -> Result<(), Error> {
 }
 
 async fn apply(changes: Vec<Change>) -> Result<Vec<Result<(), Error>>, Error> {
-    answers_in(restrictions::apply(changes.into_iter().map(change_out).collect()).await, Ok)
+    answers(restrictions::apply(each(changes)).await)
 }
 
-async fn settings_of(user: &UserId) -> Result<Own, Error> {
-    let own = restrictions::settings_of(user.as_str().to_owned()).await.map_err(error_in)?;
-    Ok(own_in(own)?)
+async fn settings_of(user: &UserId) -> Result<OwnSettings, Error> {
+    Ok(restrictions::settings_of(text(user)).await?.try_into()?)
 }
 
 async fn check(viewer: Option<&UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
     let asked = subjects.len();
-    let verdicts = restriction_check::check(viewer_out(viewer), ids_out(subjects)).await.map_err(error_in)?;
+    let verdicts = restriction_check::check(viewer.map(text), subjects.into()).await?;
     if verdicts.len() != asked {
         return Err(short());
     }
-    Ok(verdicts.into_iter().map(verdict_in).collect())
+    Ok(each(verdicts))
 }

@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use http::{HeaderMap, HeaderValue};
 use rollcall_api::{Access, Expect, Keys, Kind, Limits, Origins, Problem};
+use rollcall_contract::guest::wit::config;
 use rollcall_core::Rules;
 
 use crate::log;
-use crate::wit::config;
 
 /// What a trigger was set up with.
 #[derive(Debug)]

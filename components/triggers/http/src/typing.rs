@@ -1,22 +1,23 @@
-//! The trigger to `typing`: who types where.
+//! The trigger of `typing`: typing updates, and who is typing.
 
 use rollcall_api::call::{Call, TypingUpdate};
 use rollcall_api::{Function, responses};
-use rollcall_core::{ConversationId, Error, Time, UserId};
+use rollcall_contract::guest::convert::{all, answers, each};
+use rollcall_contract::guest::wit::typing as wit;
+use rollcall_core::{ConversationId, Error, UserId};
+use rollcall_functions::capabilities::Typist;
 
-use crate::codec::{answers_in, names_out, typing_update_out, typists_in, viewer_out};
-use crate::wit::typing as wit;
-use crate::{Answer, Setup, Trigger, astray, only};
+use crate::{Answer, Setup, Trigger, misrouted, only, text, texts};
 
-/// The trigger to `typing`.
+/// The trigger of `typing`.
 #[derive(Debug)]
 pub enum Typing {}
 
-/// Who types in a conversation, each until an instant unless they go on; or why that is not known.
-pub(crate) type Room = Result<Vec<(UserId, Time)>, Error>;
+/// The users typing in a conversation, or why they could not be read.
+pub(crate) type Typists = Result<Vec<Typist>, Error>;
 
 impl Trigger for Typing {
-    fn leads_to(function: Function<'_>) -> bool {
+    fn serves(function: Function<'_>) -> bool {
         matches!(function, Function::Typists(_) | Function::PutTyping(_) | Function::DeleteTyping(_))
     }
 
@@ -28,19 +29,20 @@ impl Trigger for Typing {
             }
             Call::Typists { viewer, conversation } => {
                 let typists = only(typists(viewer.as_ref(), std::slice::from_ref(&conversation)).await?)?;
-                responses::typists(&conversation, typists.iter().map(|(user, until)| (user, *until)))
+                responses::typists(&conversation, typists.iter().map(|typist| (&typist.user, typist.until)))
             }
-            _ => return Err(astray()),
+            _ => return Err(misrouted()),
         };
         Ok(reply.into())
     }
 }
 
 async fn type_many(typing_updates: Vec<TypingUpdate>) -> Result<Vec<Result<(), Error>>, Error> {
-    answers_in(wit::type_many(typing_updates.into_iter().map(typing_update_out).collect()).await, Ok)
+    answers(wit::type_many(each(typing_updates)).await)
 }
 
-/// Whom the viewer may see typing in each conversation, in the order asked.
-pub(crate) async fn typists(viewer: Option<&UserId>, conversations: &[ConversationId]) -> Result<Vec<Room>, Error> {
-    answers_in(wit::typists(viewer_out(viewer), names_out(conversations)).await, typists_in)
+/// The users the viewer may see typing in each conversation, in the order asked.
+pub(crate) async fn typists(viewer: Option<&UserId>, conversations: &[ConversationId]) -> Result<Vec<Typists>, Error> {
+    let found = wit::typists(viewer.map(text), texts(conversations)).await?;
+    Ok(found.into_iter().map(|typists| Ok(all(typists?)?)).collect())
 }

@@ -12,6 +12,7 @@ mod hosts;
 mod options;
 mod policy;
 mod policy_log;
+pub mod polling;
 mod sessions;
 mod touch;
 mod typing;

@@ -1,28 +1,21 @@
-//! A `heartbeat` that misbehaves on request: what a device is called says how. Any other device beats as if all were
-//! well, so that a test can see who else suffers.
+//! A `heartbeat` that misbehaves on request: the device id says how. Every other device gets a normal answer, so that a test
+//! can see which other calls are affected.
 
-use rollcall_guest::wit::{settings, types};
+use rollcall_contract::guest::exports::heartbeat::heartbeat as export;
+use rollcall_contract::guest::rules;
+use rollcall_contract::guest::wit::types as wit;
+use rollcall_core::State;
+use rollcall_functions::Standing;
 
-#[allow(missing_docs, unsafe_code, reason = "generated from wit/, where every item is documented")]
-mod bindings {
-    wit_bindgen::generate!({
-        path: "../../../wit",
-        world: "heartbeat-function",
-        with: {
-            "rollcall:presence/types@0.1.0": rollcall_guest::wit::types,
-            "rollcall:presence/settings@0.1.0": rollcall_guest::wit::settings,
-            "rollcall:presence/sessions@0.1.0": rollcall_guest::wit::sessions,
-        },
-    });
+#[allow(unsafe_code, reason = "generated from wit/")]
+mod exports {
     use super::Component;
-    export!(Component);
+    rollcall_contract::guest::exports::heartbeat::export_heartbeat!(Component);
 }
-
-use bindings::exports::rollcall::presence::heartbeat as wit;
 
 struct Component;
 
-impl wit::Guest for Component {
+impl export::Guest for Component {
     async fn beat_many(beats: wit::Beats) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
         let mut devices = beats.devices.text.as_str();
         for &length in &beats.devices.lengths {
@@ -30,16 +23,16 @@ impl wit::Guest for Component {
             misbehave(device).await;
             devices = rest;
         }
-        let next_beat_ms = settings::current().interval_ms;
-        let standing = wit::Standing { state: types::State::Online, version: 1, next_beat_ms };
-        Ok(beats.signs.iter().map(|_| Ok(standing)).collect())
+        let standing = Standing { state: State::Online, version: 1 };
+        let standing = wit::Standing::from((standing, &rules()));
+        Ok(beats.details.iter().map(|_| Ok(standing)).collect())
     }
 
     async fn leave_many(_: Vec<wit::Departure>) -> Result<Vec<Result<wit::Standing, wit::Error>>, wit::Error> {
         Err(wit::Error::Denied)
     }
 
-    async fn choose_many(_: Vec<wit::ChoiceRequest>) -> Result<Vec<Result<wit::Chosen, wit::Error>>, wit::Error> {
+    async fn choose_many(_: Vec<wit::ChoiceRequest>) -> Result<Vec<Result<wit::ChoiceResult, wit::Error>>, wit::Error> {
         Err(wit::Error::Denied)
     }
 }
@@ -54,7 +47,7 @@ async fn misbehave(how: &str) {
     }
 }
 
-/// Computes for ever. The counter is volatile in effect: its value decides, so that the loop cannot be left out.
+/// Computes for ever. The value of the counter decides, so that the loop is not optimised away.
 fn spin() {
     let mut n = 1u64;
     while n != 0 {

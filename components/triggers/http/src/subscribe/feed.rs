@@ -1,44 +1,45 @@
-//! What changes of the people whom a stream watches, as `subscribe` feeds it.
+//! The changes of the watched users, from `subscribe.feed`.
 
 use std::time::Duration;
 
+use rollcall_contract::guest::convert::all;
+use rollcall_contract::guest::wit::{subscribe as wit, types};
 use rollcall_core::{Error, UserId};
-use wasip3::wit_bindgen::{FutureReader, StreamReader, StreamResult};
+use rollcall_functions::subscribe::Update;
+use wit_bindgen::{FutureReader, StreamReader, StreamResult};
 
 use crate::clock::wait;
-use crate::codec::{Update, error_in, names_out, update_in, viewer_out};
-use crate::wit::subscribe as wit;
-use crate::wit::types;
+use crate::{text, texts};
 
-/// How many changes are taken at once; a feed holds the newest of each person until they are.
+/// How many updates are read at once. Until then the feed holds the newest of each user.
 const MAX_TAKEN: usize = 64;
 
-/// How long before a feed that ended is begun again, whatever it says itself: not at once, or one that keeps ending would
-/// be all that is done; and not late, for what changes meanwhile is waited for.
+/// Bounds on the pause before a feed that ended is started again, whatever it asks for: not at once, so that a feed that keeps
+/// ending does not spin, and not late, because changes are delayed by it.
 const PAUSE_MS: (u32, u32) = (200, 2000);
 
-/// A feed. It is begun anew when it ends, and goes on from what was heard.
+/// A feed. When it ends it is started again from the newest version.
 pub(super) struct Feed {
     viewer: Option<String>,
     users: Vec<String>,
-    /// From where to be fed again.
-    heard: u64,
+    /// Where to resume.
+    version: u64,
     running: Option<Running>,
 }
 
 /// One call of the function.
 struct Running {
-    updates: StreamReader<wit::Update>,
+    updates: StreamReader<types::Update>,
     why: FutureReader<Result<(), types::Error>>,
 }
 
 impl Feed {
-    /// Begins to be fed; answers everybody as they stand, each once.
+    /// Starts the feed and reads the presence of every user, each once.
     pub(super) async fn begin(viewer: Option<&UserId>, users: &[UserId]) -> Result<(Self, Vec<Update>), Error> {
-        let mut feed = Self { viewer: viewer_out(viewer), users: names_out(users), heard: 0, running: None };
+        let mut feed = Self { viewer: viewer.map(text), users: texts(users), version: 0, running: None };
         feed.run(None).await?;
         let mut everybody = Vec::with_capacity(users.len());
-        // A feed from nowhere begins with everybody, in as many parts as it likes.
+        // A feed without `since` begins with every user, in any number of parts.
         while everybody.len() < users.len() {
             match feed.take(users.len() - everybody.len()).await? {
                 Some(updates) => everybody.extend(updates),
@@ -48,7 +49,7 @@ impl Feed {
         Ok((feed, everybody))
     }
 
-    /// What changed next. The error is why nothing can be had any more.
+    /// The next updates. An error: the feed cannot be started again.
     pub(super) async fn next(&mut self) -> Result<Vec<Update>, Error> {
         loop {
             if let Some(updates) = self.take(MAX_TAKEN).await? {
@@ -58,7 +59,7 @@ impl Feed {
                 Error::Unavailable(after_ms) => {
                     let (least, most) = PAUSE_MS;
                     wait(Duration::from_millis(after_ms.clamp(least, most).into())).await;
-                    self.run(Some(self.heard)).await?;
+                    self.run(Some(self.version)).await?;
                 }
                 error => return Err(error),
             }
@@ -66,29 +67,29 @@ impl Feed {
     }
 
     async fn run(&mut self, since: Option<u64>) -> Result<(), Error> {
-        let (updates, why) = wit::feed(self.viewer.clone(), self.users.clone(), since).await.map_err(error_in)?;
+        let (updates, why) = wit::feed(self.viewer.clone(), self.users.clone(), since).await?;
         self.running = Some(Running { updates, why });
         Ok(())
     }
 
-    /// At most so many updates; none: there are no more.
+    /// At most `most` updates; none: the stream ended.
     async fn take(&mut self, most: usize) -> Result<Option<Vec<Update>>, Error> {
         let Some(running) = &mut self.running else { return Ok(None) };
         let (status, updates) = running.updates.read(Vec::with_capacity(most)).await;
         if let StreamResult::Dropped | StreamResult::Cancelled = status {
             return Ok(None);
         }
-        let updates: Vec<Update> = updates.into_iter().map(update_in).collect::<Result<_, _>>()?;
-        self.heard = updates.iter().map(|update| update.version).fold(self.heard, u64::max);
+        let updates: Vec<Update> = all(updates)?;
+        self.version = updates.iter().map(|update| update.version).fold(self.version, u64::max);
         Ok(Some(updates))
     }
 
-    /// Why there are no more. One that ended without a reason may be begun again at once.
+    /// Why the stream ended. Without a reason it may be started again at once.
     async fn ended(&mut self) -> Error {
         match self.running.take() {
             Some(Running { updates, why }) => {
                 drop(updates);
-                why.await.err().map_or(Error::Unavailable(0), error_in)
+                why.await.err().map_or(Error::Unavailable(0), Error::from)
             }
             None => Error::Unavailable(0),
         }

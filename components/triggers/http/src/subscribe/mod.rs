@@ -1,15 +1,15 @@
-//! The trigger to `subscribe`: a stream of server-sent events, and a heartbeat for as long as somebody reads it.
+//! The trigger of `subscribe`: a stream of server-sent events, and heartbeats while it is read.
 //!
-//! It begins with a snapshot, which is what a feed begins with, so that nothing falls between the two. Then three things
-//! go on side by side until one of them ends the stream: what changes is told, the device is kept alive, and whoever types
-//! is looked for once a second, because no function feeds that.
+//! It begins with a snapshot, taken from the start of the feed, so that no change falls in between. Then three tasks run
+//! until one of them ends the stream: changes are sent, the device is kept alive, and typing is polled once a second,
+//! because no function streams it.
 //!
-//! Deliberately absent: renewing a token, since nothing can be said on such a stream, and asking anew what the viewer may
-//! see while nothing changes. A client that vanishes without a word is here until its host gives the connection up: what
-//! is sent to nobody is taken by the network for a while.
+//! Deliberately absent: renewing a token, because a client cannot send anything on this stream, and checking visibility
+//! again while nothing changes. A client that vanishes silently stays online until the platform gives up the connection:
+//! the network accepts writes for a while.
 
-mod attendance;
 mod feed;
+mod heartbeats;
 mod watcher;
 
 use std::pin::pin;
@@ -22,54 +22,54 @@ use http::{HeaderValue, Response, header};
 use rollcall_api::call::{self, Call, Connect, Reason};
 use rollcall_api::{Caller, Close, Function, LEEWAY_S, events};
 use rollcall_core::{ConversationId, Error, UserId};
+use rollcall_functions::subscribe::Update;
 use wasip3::wit_bindgen::StreamWriter;
 
 use crate::clock::{any_of, unix_now, wait};
-use crate::codec::Update;
-use crate::typing::{Room, typists};
+use crate::typing::{Typists, typists};
 use crate::wire::within;
-use crate::{Answer, Setup, Streaming, Trigger, astray, logged};
-use attendance::{Attending, attend};
+use crate::{Answer, Setup, Streaming, Trigger, misrouted, logged};
 use feed::Feed;
+use heartbeats::{ConnectedDevice, keep_alive};
 use watcher::Watcher;
 
-/// A browser keeps to the last such time that it was told, also when nobody answers: so never a very short one.
+/// The reconnect delay sent to browsers. They also use the last one while the service is down, so it is never very short.
 const RETRY_MS: std::ops::RangeInclusive<u64> = 1000..=3000;
 
-/// How often something is written, if only to find out that nobody reads any more.
+/// How often something is written at least, to notice a reader that went away.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// How often it is asked who types. A sign of typing lasts for several times that.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often typing is polled. A typing signal lasts several times longer.
+const TYPING_POLL: Duration = Duration::from_secs(1);
 
-/// No stream is given up sooner than this because its reader is slow, however short the beats.
-const MIN_PATIENCE: Duration = Duration::from_secs(5);
+/// The least time a slow reader has, however short the heartbeat interval.
+const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The trigger to `subscribe`.
+/// The trigger of `subscribe`.
 #[derive(Debug)]
 pub enum Subscribe {}
 
 impl Trigger for Subscribe {
-    fn leads_to(function: Function<'_>) -> bool {
+    fn serves(function: Function<'_>) -> bool {
         matches!(function, Function::Subscribe)
     }
 
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {
-        let Call::Subscribe(asked) = call else { return Err(astray()) };
+        let Call::Subscribe(asked) = call else { return Err(misrouted()) };
         open(setup, asked).await
     }
 }
 
-/// When a browser whose stream broke comes back: each at another moment, or all would come at once.
+/// When a browser should reconnect: random, so that not all come at once.
 pub(crate) fn retry_ms() -> u64 {
     any_of(RETRY_MS)
 }
 
-/// Lets in somebody who subscribes, or says why not.
+/// Opens a subscription.
 async fn open(setup: &Setup, asked: call::Subscribe) -> Result<Answer, Error> {
     let call::Subscribe { connect, users, conversations, since } = asked;
     let limit = setup.rules.watch_limit;
-    // Of people the function says so itself.
+    // The function checks the limit on users.
     if conversations.len() > usize::try_from(limit).unwrap_or(usize::MAX) {
         return Err(Error::TooMany(limit));
     }
@@ -80,21 +80,21 @@ async fn open(setup: &Setup, asked: call::Subscribe) -> Result<Answer, Error> {
             (Some(feed), people)
         }
     };
-    let rooms = Rooms { viewer: connect.viewer.clone(), conversations };
-    let typing = rooms.look().await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let conversations = Conversations { viewer: connect.viewer.clone(), ids: conversations };
+    let typing = conversations.typists().await?.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (watcher, snapshot) =
-        Watcher::new(people, rooms.conversations.iter().cloned().zip(typing), since, &setup.rules);
+        Watcher::new(people, conversations.ids.iter().cloned().zip(typing), since, &setup.rules);
     let interval = Duration::from_millis(setup.rules.interval.0);
     let Connect { caller, device, kind, beats, active, .. } = connect;
-    let attending = beats.then(|| Attending::new(caller.user.clone(), device, kind, active, interval)).flatten();
-    let telling = Telling {
+    let device = beats.then(|| ConnectedDevice::new(caller.user.clone(), device, kind, active, interval)).flatten();
+    let sender = EventSender {
         feed,
         watcher,
         caller,
         first: events::sse_retry(retry_ms()) + &snapshot,
-        patience: interval.max(MIN_PATIENCE),
+        write_timeout: interval.max(MIN_WRITE_TIMEOUT),
     };
-    Ok(Answer::Stream(response(Box::new(move |body| Box::pin(serve(telling, rooms, attending, body))))))
+    Ok(Answer::Stream(response(Box::new(move |body| Box::pin(serve(sender, conversations, device, body))))))
 }
 
 fn response(streaming: Streaming) -> Response<Streaming> {
@@ -102,111 +102,116 @@ fn response(streaming: Streaming) -> Response<Streaming> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // For nginx, which would otherwise keep events until there are enough of them.
+    // nginx would otherwise buffer events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// Resolves when the stream has ended, with how its device leaves; none: without a word.
+/// Resolves when the stream has ended, with the reason for the device's departure; none: no departure is sent.
 ///
-/// What goes on beside the telling ends by this and is not dropped, because a call that was made is waited for: a beat
-/// that is still on its way must not come after the farewell.
+/// The other tasks end by this instead of being dropped, so that a call in flight completes: a beat must not arrive after
+/// the departure.
 type Ending = Shared<oneshot::Receiver<Option<Reason>>>;
 
-async fn serve(telling: Telling, rooms: Rooms, attending: Option<Attending>, body: StreamWriter<u8>) {
+async fn serve(
+    sender: EventSender,
+    conversations: Conversations,
+    device: Option<ConnectedDevice>,
+    body: StreamWriter<u8>,
+) {
     let (ended, ending) = oneshot::channel();
     let ending: Ending = ending.shared();
-    let (heard, typing) = mpsc::channel(1);
-    let tell = async {
-        let farewell = telling.run(typing, body).await;
-        // Where nobody attends, nobody listens to it.
-        let _ = ended.send(farewell);
+    let (polled, typing) = mpsc::channel(1);
+    let send = async {
+        let departure = sender.run(typing, body).await;
+        // Without a device nobody receives it.
+        let _ = ended.send(departure);
     };
     let keep = async {
-        if let Some(attending) = attending {
-            attend(attending, ending.clone()).await;
+        if let Some(device) = device {
+            keep_alive(device, ending.clone()).await;
         }
     };
-    join3(tell, keep, rooms.follow(heard, ending.clone())).await;
+    join3(send, keep, conversations.poll(polled, ending.clone())).await;
 }
 
-/// The conversations of a stream, and through whose eyes they are seen.
-struct Rooms {
+/// The conversations of a stream, and their viewer.
+struct Conversations {
     viewer: Option<UserId>,
-    conversations: Vec<ConversationId>,
+    ids: Vec<ConversationId>,
 }
 
-impl Rooms {
-    /// Who types now, in the order of the conversations.
-    async fn look(&self) -> Result<Vec<Room>, Error> {
-        if self.conversations.is_empty() {
+impl Conversations {
+    /// The users typing now, in the order of the conversations.
+    async fn typists(&self) -> Result<Vec<Typists>, Error> {
+        if self.ids.is_empty() {
             return Ok(Vec::new());
         }
-        typists(self.viewer.as_ref(), &self.conversations).await
+        typists(self.viewer.as_ref(), &self.ids).await
     }
 
-    /// Looks again and again, until the stream ends.
-    async fn follow(&self, mut heard: mpsc::Sender<Vec<(ConversationId, Room)>>, mut ending: Ending) {
-        if self.conversations.is_empty() {
+    /// Polls until the stream ends.
+    async fn poll(&self, mut polled: mpsc::Sender<Vec<(ConversationId, Typists)>>, mut ending: Ending) {
+        if self.ids.is_empty() {
             return;
         }
-        while let Either::Right(_) = select(&mut ending, pin!(wait(LOOK))).await {
-            // What cannot be had now, or not be told yet, is asked again in a moment.
-            if let Ok(rooms) = self.look().await {
-                let _ = heard.try_send(self.conversations.iter().cloned().zip(rooms).collect());
+        while let Either::Right(_) = select(&mut ending, pin!(wait(TYPING_POLL))).await {
+            // After a failure, or while the last result was not sent yet, the next poll tries again.
+            if let Ok(typists) = self.typists().await {
+                let _ = polled.try_send(self.ids.iter().cloned().zip(typists).collect());
             }
         }
     }
 }
 
-/// The telling of one stream.
-struct Telling {
+/// Sends the events of one stream.
+struct EventSender {
     feed: Option<Feed>,
     watcher: Watcher,
     caller: Caller,
-    /// What it begins with.
+    /// The first events.
     first: String,
-    /// How long a reader may take for what was written.
-    patience: Duration,
+    /// How long the reader may take for one write.
+    write_timeout: Duration,
 }
 
-/// What a stream has to deal with.
-enum Happening {
-    /// People changed.
+/// An input of the stream.
+enum Input {
+    /// Users changed.
     Changed(Vec<Update>),
-    /// Who types now.
-    Typing(Vec<(ConversationId, Room)>),
-    /// The changes ended, and could not be had again.
+    /// The users typing now.
+    Typing(Vec<(ConversationId, Typists)>),
+    /// The feed ended and could not be started again.
     Failed(Error),
-    /// Nothing else happened, perhaps.
+    /// [`QUIET`] has passed.
     Quiet,
 }
 
 /// Why a stream ends.
 enum End {
-    /// Nobody reads it.
+    /// The reader went away.
     Gone,
-    /// The token did.
+    /// The token expired.
     TokenExpired,
-    /// The store is away: come back after so many milliseconds at the earliest.
+    /// The store cannot be reached: reconnect after this many milliseconds at the earliest.
     Away(u32),
 }
 
-impl Telling {
-    /// Tells until the end, and says it. Answers how the device leaves; none: without a word.
+impl EventSender {
+    /// Sends events until the end, then the closing event. Returns the reason for the departure; none: no departure.
     async fn run(
         mut self,
-        typing: mpsc::Receiver<Vec<(ConversationId, Room)>>,
+        typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>,
         mut body: StreamWriter<u8>,
     ) -> Option<Reason> {
-        match self.tell(typing, &mut body).await {
+        match self.send(typing, &mut body).await {
             End::Gone => Some(Reason::Dropped),
             End::TokenExpired => {
                 let close = events::sse(events::CLOSE, None, &events::close(Close::TokenExpired));
                 let _ = self.write(&mut body, close).await;
                 Some(Reason::Dropped)
             }
-            // It is not the client that went: its device has all its time to come back.
+            // The client did not leave: its device keeps its full lifetime to reconnect.
             End::Away(after_ms) => {
                 let after_ms = u64::from(after_ms).saturating_add(retry_ms());
                 let reconnect = events::sse(events::RECONNECT, None, &events::reconnect(after_ms));
@@ -216,21 +221,25 @@ impl Telling {
         }
     }
 
-    async fn tell(&mut self, typing: mpsc::Receiver<Vec<(ConversationId, Room)>>, body: &mut StreamWriter<u8>) -> End {
-        let mut happenings =
-            select_all([changes(self.feed.take()), typing.map(Happening::Typing).boxed_local(), quiet()]);
+    async fn send(
+        &mut self,
+        typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>,
+        body: &mut StreamWriter<u8>,
+    ) -> End {
+        let mut inputs =
+            select_all([changes(self.feed.take()), typing.map(Input::Typing).boxed_local(), quiet()]);
         let mut text = std::mem::take(&mut self.first);
         loop {
             if !text.is_empty() && self.write(body, text).await.is_err() {
                 return End::Gone;
             }
-            text = match happenings.next().await {
-                Some(Happening::Changed(updates)) => self.watcher.changed(updates),
-                Some(Happening::Typing(rooms)) => self.watcher.typing(rooms),
-                Some(Happening::Quiet) if self.is_expired() => return End::TokenExpired,
-                Some(Happening::Quiet) => events::SSE_COMMENT.to_owned(),
-                Some(Happening::Failed(Error::Unavailable(after_ms))) => return End::Away(after_ms),
-                Some(Happening::Failed(error)) => {
+            text = match inputs.next().await {
+                Some(Input::Changed(updates)) => self.watcher.changed(updates),
+                Some(Input::Typing(polled)) => self.watcher.typing(polled),
+                Some(Input::Quiet) if self.is_expired() => return End::TokenExpired,
+                Some(Input::Quiet) => events::SSE_COMMENT.to_owned(),
+                Some(Input::Failed(Error::Unavailable(after_ms))) => return End::Away(after_ms),
+                Some(Input::Failed(error)) => {
                     logged(error);
                     return End::Away(0);
                 }
@@ -243,34 +252,34 @@ impl Telling {
         self.caller.expires_at.is_some_and(|at| at.saturating_add(LEEWAY_S) <= unix_now())
     }
 
-    /// Whoever takes nothing for so long is as good as gone.
+    /// A reader that does not accept a write within the timeout counts as gone.
     async fn write(&self, body: &mut StreamWriter<u8>, text: String) -> Result<(), Gone> {
-        match within(self.patience, body.write_all(text.into_bytes())).await {
+        match within(self.write_timeout, body.write_all(text.into_bytes())).await {
             Some(unread) if unread.is_empty() => Ok(()),
             Some(_) | None => Err(Gone),
         }
     }
 }
 
-/// Nobody reads any more.
+/// The reader went away.
 struct Gone;
 
-/// What changes, until it cannot be had any more.
-fn changes(feed: Option<Feed>) -> LocalBoxStream<'static, Happening> {
+/// The changes, until the feed fails.
+fn changes(feed: Option<Feed>) -> LocalBoxStream<'static, Input> {
     let next = |feed: Option<Feed>| async move {
         let mut feed = feed?;
         match feed.next().await {
-            Ok(updates) => Some((Happening::Changed(updates), Some(feed))),
-            Err(error) => Some((Happening::Failed(error), None)),
+            Ok(updates) => Some((Input::Changed(updates), Some(feed))),
+            Err(error) => Some((Input::Failed(error), None)),
         }
     };
     stream::unfold(feed, next).boxed_local()
 }
 
-fn quiet() -> LocalBoxStream<'static, Happening> {
+fn quiet() -> LocalBoxStream<'static, Input> {
     let next = |()| async {
         wait(QUIET).await;
-        Some((Happening::Quiet, ()))
+        Some((Input::Quiet, ()))
     };
     stream::unfold((), next).boxed_local()
 }

@@ -1,5 +1,4 @@
-//! What the reader of a stream has been told, and the text of what is new to them. Pure: the time is the store's, and
-//! comes with what is told.
+//! What was sent on a stream, and the events that are new. Pure: the store's time comes with the updates.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,40 +6,43 @@ use rollcall_api::call::View;
 use rollcall_api::{EventId, events};
 use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{ConversationId, Rules, State, Time, UserId};
+use rollcall_functions::capabilities::Typist;
+use rollcall_functions::query::Presence;
+use rollcall_functions::subscribe::Update;
 
-use crate::codec::Update;
-use crate::typing::Room;
+use crate::typing::Typists;
 
-/// Those who type, each until an instant unless they go on.
-type Typists = BTreeMap<UserId, Time>;
+/// The users typing in a conversation, and when their signals end.
+type Typing = BTreeMap<UserId, Time>;
 
-/// The reader of a stream. It holds one entry for whomever and wherever they watch.
+/// The state of one stream: one entry per watched user and conversation.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    /// Up to where everything was told, but for what comes out late.
-    heard: u64,
+    /// The newest version sent.
+    version: u64,
     people: HashMap<UserId, Option<View>>,
-    rooms: BTreeMap<ConversationId, Typists>,
+    conversations: BTreeMap<ConversationId, Typing>,
 }
 
 impl Watcher {
-    /// Begins with everybody as they stand and whoever types, and with the event that tells it: all of it, or what may have
-    /// changed since.
+    /// Starts with everyone's presence and the users typing. Returns the snapshot event: everything, or what may have changed
+    /// since `since`.
     pub(super) fn new(
         everybody: Vec<Update>,
-        rooms: impl IntoIterator<Item = (ConversationId, Vec<(UserId, Time)>)>,
+        conversations: impl IntoIterator<Item = (ConversationId, Vec<Typist>)>,
         since: Option<EventId>,
         rules: &Rules,
     ) -> (Self, String) {
-        let heard = everybody.iter().map(|update| update.version).max().unwrap_or_default();
-        // A feed that has just begun resumes from the time at which it began.
-        let now = Time(heard / 1000);
-        let told = |update: &&Update| since.is_none_or(|since| is_since(update.view.as_ref(), &since, now, rules));
-        let presence = |update: &Update| events::presence(&update.user, update.view.as_ref());
-        let presences: Vec<String> = everybody.iter().filter(told).map(presence).collect();
-        let people = everybody.into_iter().map(|update| (update.user, update.view)).collect();
-        let rooms = rooms.into_iter().map(|(room, typists)| (room, typists.into_iter().collect())).collect();
-        let watcher = Self { heard, people, rooms };
+        let version = everybody.iter().map(|update| update.version).max().unwrap_or_default();
+        // The newest version of a new feed is the time at which it began.
+        let now = Time(version / 1000);
+        let is_new =
+            |update: &&Update| since.is_none_or(|since| is_since(update.presence.view.as_ref(), &since, now, rules));
+        let presence = |update: &Update| events::presence(&update.presence.user, update.presence.view.as_ref());
+        let presences: Vec<String> = everybody.iter().filter(is_new).map(presence).collect();
+        let people = everybody.into_iter().map(|update| (update.presence.user, update.presence.view)).collect();
+        let conversations = conversations.into_iter().map(|(id, typists)| (id, by_user(typists))).collect();
+        let watcher = Self { version, people, conversations };
         let typing: Vec<String> = watcher.typists().collect();
         let (presences, typing) = (presences.iter().map(String::as_str), typing.iter().map(String::as_str));
         let snapshot = events::snapshot(presences, typing, since.is_some());
@@ -48,12 +50,12 @@ impl Watcher {
         (watcher, text)
     }
 
-    /// The events that tell of people who changed; empty if that is nothing new.
+    /// The events for users who changed; empty if nothing is new.
     pub(super) fn changed(&mut self, updates: Vec<Update>) -> String {
         let mut text = String::new();
-        for Update { user, view, version } in updates {
-            self.heard = self.heard.max(version);
-            // A feed that was begun again tells once more what it may have told before.
+        for Update { presence: Presence { user, view }, version } in updates {
+            self.version = self.version.max(version);
+            // A feed that was started again may repeat updates.
             if self.people.get(&user).is_some_and(|told| is_alike(told.as_ref(), view.as_ref())) {
                 continue;
             }
@@ -64,14 +66,13 @@ impl Watcher {
         text
     }
 
-    /// The events that tell who began, goes on or stopped typing; empty if nobody did. Of a conversation of which it is not
-    /// known who types, nothing is told.
-    pub(super) fn typing(&mut self, rooms: Vec<(ConversationId, Room)>) -> String {
+    /// The events for users who started, continued or stopped typing. A conversation that could not be read is skipped.
+    pub(super) fn typing(&mut self, polled: Vec<(ConversationId, Typists)>) -> String {
         let (mut text, id) = (String::new(), self.id());
-        for (conversation, room) in rooms {
-            let Ok(typists) = room else { continue };
-            let now: Typists = typists.into_iter().collect();
-            let before = self.rooms.entry(conversation.clone()).or_default();
+        for (conversation, typists) in polled {
+            let Ok(typists) = typists else { continue };
+            let now = by_user(typists);
+            let before = self.conversations.entry(conversation.clone()).or_default();
             let stopped = before.keys().filter(|user| !now.contains_key(user)).map(|user| (user, None));
             let typing = now.iter().filter(|(user, until)| before.get(user) != Some(until));
             for (user, until) in stopped.chain(typing.map(|(user, until)| (user, Some(*until)))) {
@@ -84,26 +85,31 @@ impl Watcher {
     }
 
     fn typists(&self) -> impl Iterator<Item = String> {
-        let one = |room, (user, until): (&UserId, &Time)| events::typing(room, user, Some(*until));
-        self.rooms.iter().flat_map(move |(room, typists)| typists.iter().map(move |typist| one(room, typist)))
+        let one = |id, (user, until): (&UserId, &Time)| events::typing(id, user, Some(*until));
+        self.conversations.iter().flat_map(move |(id, typing)| typing.iter().map(move |typist| one(id, typist)))
     }
 
-    /// From where to resume, here or at any other host: surely nothing from before is yet to come out.
+    /// The id to resume from, on any host: no older change can still be published.
     fn id(&self) -> String {
-        let version = self.heard.saturating_sub(SURELY_PUBLISHED.0.saturating_mul(1000));
+        let version = self.version.saturating_sub(SURELY_PUBLISHED.0.saturating_mul(1000));
         EventId { version, digest: None }.to_string()
     }
 }
 
-/// Whether a reader who has heard that much may not know this.
+fn by_user(typists: Vec<Typist>) -> Typing {
+    typists.into_iter().map(|typist| (typist.user, typist.until)).collect()
+}
+
+/// Whether a reader that resumes from `since` may not know this.
 fn is_since(view: Option<&View>, since: &EventId, now: Time, rules: &Rules) -> bool {
-    // Of whoever is hidden, and of when somebody left who hides that, nothing tells when it came about: it is told always.
+    // A hidden user, and an offline user who hides last seen, have no time to compare: they are always sent.
     let Some(View { published, .. }) = view else { return true };
     let hides_when = published.state == State::Offline && published.last_seen.is_none();
     hides_when || may_be_since(published, since.version, now, rules)
 }
 
-/// Whether two views tell the same. Where a person is here their last seen moves with every beat, and that is not news.
+/// Whether two views are the same for a viewer. The last seen of a user who is not offline moves with every beat and does
+/// not count.
 fn is_alike(told: Option<&View>, now: Option<&View>) -> bool {
     let (told, now) = match (told, now) {
         (Some(told), Some(now)) => (told, now),

@@ -23,7 +23,11 @@ fn published(state: State, version: u64) -> Published {
 
 fn update(name: &str, published: Option<Published>, version: u64) -> Update {
     let view = published.map(|published| View { published, choice: None });
-    Update { user: user(name), view, version }
+    Update { presence: Presence { user: user(name), view }, version }
+}
+
+fn typist(name: &str, until: u64) -> Typist {
+    Typist { user: user(name), until: Time(until) }
 }
 
 fn begun(everybody: Vec<Update>, since: Option<u64>) -> (Watcher, String) {
@@ -39,7 +43,7 @@ fn id(heard_ms: u64) -> String {
 #[test]
 fn a_stream_begins_with_everybody_and_with_whoever_types() {
     let everybody = vec![update("bob", Some(published(State::Online, 7)), NOW_MS * 1000), update("eve", None, 5)];
-    let rooms = [(room("c1"), vec![(user("eve"), Time(9))])];
+    let rooms = [(room("c1"), vec![typist("eve", 9)])];
     let (_, text) = Watcher::new(everybody, rooms, None, &Rules::STANDARD);
     assert!(text.starts_with(&format!("event: snapshot\n{}data: ", id(NOW_MS))), "{text}");
     assert!(text.ends_with("\n\n"));
@@ -100,7 +104,7 @@ fn a_change_is_told_once_with_from_where_to_resume() {
 fn what_one_chose_is_news_to_oneself() {
     let (mut watcher, _) = begun(vec![update("bob", Some(published(State::Online, 7)), 8)], None);
     let mut chosen = update("bob", Some(published(State::Online, 7)), 9);
-    if let Some(view) = &mut chosen.view {
+    if let Some(view) = &mut chosen.presence.view {
         view.choice = Some(Choice { stance: Stance::Busy, at: Time(1), until: None, note: None });
     }
     assert!(watcher.changed(vec![chosen]).contains(r#""choice":{"choice":"busy""#));
@@ -110,7 +114,7 @@ fn what_one_chose_is_news_to_oneself() {
 fn typing_is_told_where_it_begins_goes_on_and_ends() {
     let (mut watcher, _) = begun(Vec::new(), None);
     let mut typed = |typists: &[(&str, u64)]| {
-        let typists = typists.iter().map(|(name, until)| (user(name), Time(*until))).collect();
+        let typists = typists.iter().map(|(name, until)| typist(name, *until)).collect();
         watcher.typing(vec![(room("c1"), Ok(typists))])
     };
     let begins = typed(&[("bob", 5)]);
@@ -125,7 +129,7 @@ fn typing_is_told_where_it_begins_goes_on_and_ends() {
 #[test]
 fn a_conversation_that_could_not_be_read_is_as_it_was() {
     let (mut watcher, _) = begun(Vec::new(), None);
-    let typing = |until| vec![(room("c1"), Ok(vec![(user("bob"), Time(until))]))];
+    let typing = |until| vec![(room("c1"), Ok(vec![typist("bob", until)]))];
     assert!(!watcher.typing(typing(5)).is_empty());
     assert_eq!(watcher.typing(vec![(room("c1"), Err(Error::Unavailable(1)))]), "");
     assert_eq!(watcher.typing(typing(5)), "");

@@ -1,0 +1,245 @@
+//! Sessions: touches, loads, commits and evictions.
+
+use rollcall_core::heartbeat::Found;
+use rollcall_core::settle::Decision;
+use rollcall_core::{Device, DeviceId, Invalid, Moment, Next, OutageGrace, Revision, Session, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Loaded, Touched, Touches};
+
+use super::wit::session_types as wit;
+use super::{each, ms, replies, span};
+
+impl From<Touches> for wit::Touches {
+    fn from(touches: Touches) -> Self {
+        Self { users: touches.users.into(), devices: touches.devices.into(), events: each(touches.events) }
+    }
+}
+
+/// Fails as a whole; `adapter::batch::touches` lets an invalid touch fail alone.
+impl TryFrom<wit::Touches> for Touches {
+    type Error = Invalid;
+
+    fn try_from(touches: wit::Touches) -> Result<Self, Invalid> {
+        let touches =
+            Self { users: touches.users.try_into()?, devices: touches.devices.try_into()?, events: each(touches.events) };
+        if touches.users.len() != touches.events.len() || touches.devices.len() != touches.events.len() {
+            return Err(Invalid::new("touches", "has columns of different lengths"));
+        }
+        Ok(touches)
+    }
+}
+
+impl From<DeviceEvent> for wit::DeviceEvent {
+    fn from(event: DeviceEvent) -> Self {
+        match event {
+            DeviceEvent::Beat { kind, active, alive_for } => {
+                Self::Beat(wit::BeatEvent { kind: kind.into(), active, alive_for_ms: ms(alive_for) })
+            }
+            DeviceEvent::Dropped(grace) => Self::Dropped(ms(grace)),
+            DeviceEvent::Logout => Self::Logout,
+        }
+    }
+}
+
+impl From<wit::DeviceEvent> for DeviceEvent {
+    fn from(event: wit::DeviceEvent) -> Self {
+        match event {
+            wit::DeviceEvent::Beat(beat) => {
+                Self::Beat { kind: beat.kind.into(), active: beat.active, alive_for: span(beat.alive_for_ms) }
+            }
+            wit::DeviceEvent::Dropped(grace_ms) => Self::Dropped(span(grace_ms)),
+            wit::DeviceEvent::Logout => Self::Logout,
+        }
+    }
+}
+
+impl From<wit::Touched> for Touched {
+    fn from(touched: wit::Touched) -> Self {
+        let prior = |(prior, version): (wit::PriorState, u64)| {
+            Ok(Found { state: prior.state.into(), version, stance: prior.stance.into(), stance_until: None })
+        };
+        let mut found: Vec<_> = touched.states.into_iter().zip(touched.versions).map(prior).collect();
+        for end in touched.stance_ends {
+            if let Some(Ok(found)) = found.get_mut(end.index as usize) {
+                found.stance_until = Some(Time(end.at));
+            }
+        }
+        for failure in touched.failures {
+            if let Some(item) = found.get_mut(failure.index as usize) {
+                *item = Err(failure.error.into());
+            }
+        }
+        Self { now: Time(touched.now), found }
+    }
+}
+
+impl From<Touched> for wit::Touched {
+    fn from(touched: Touched) -> Self {
+        let count = touched.found.len();
+        let mut out = Self {
+            now: touched.now.0,
+            versions: Vec::with_capacity(count),
+            states: Vec::with_capacity(count),
+            stance_ends: Vec::new(),
+            failures: Vec::new(),
+        };
+        for (index, found) in (0..).zip(touched.found) {
+            let found = found.unwrap_or_else(|error| {
+                out.failures.push(wit::Failure { index, error: error.into() });
+                Found::NOTHING
+            });
+            out.versions.push(found.version);
+            out.states.push(wit::PriorState { state: found.state.into(), stance: found.stance.into() });
+            out.stance_ends.extend(found.stance_until.map(|at| wit::StanceEnd { index, at: at.0 }));
+        }
+        out
+    }
+}
+
+impl TryFrom<wit::Device> for Device {
+    type Error = Invalid;
+
+    fn try_from(device: wit::Device) -> Result<Self, Invalid> {
+        Ok(Self {
+            id: DeviceId::parse(device.id)?,
+            kind: device.kind.into(),
+            beat_at: Time(device.beat_at),
+            active_at: device.active_at.map(Time),
+            expires_at: Time(device.expires_at),
+        })
+    }
+}
+
+impl From<Device> for wit::Device {
+    fn from(device: Device) -> Self {
+        Self {
+            id: device.id.into_string(),
+            kind: device.kind.into(),
+            beat_at: device.beat_at.0,
+            active_at: device.active_at.map(|at| at.0),
+            expires_at: device.expires_at.0,
+        }
+    }
+}
+
+impl TryFrom<wit::Session> for Session {
+    type Error = Invalid;
+
+    fn try_from(session: wit::Session) -> Result<Self, Invalid> {
+        Ok(Self {
+            devices: session.devices.into_iter().map(Device::try_from).collect::<Result<_, _>>()?,
+            choice: session.choice.map(Into::into),
+            published: session.published.map(Into::into),
+            next: session.next.into(),
+            revision: session.revision.into(),
+        })
+    }
+}
+
+impl From<Session> for wit::Session {
+    fn from(session: Session) -> Self {
+        Self {
+            devices: session.devices.into_iter().map(Into::into).collect(),
+            choice: session.choice.map(Into::into),
+            published: session.published.map(Into::into),
+            next: session.next.into(),
+            revision: session.revision.into(),
+        }
+    }
+}
+
+impl From<wit::Revision> for Revision {
+    fn from(revision: wit::Revision) -> Self {
+        Self { commits: revision.commits, touches: revision.touches }
+    }
+}
+
+impl From<Revision> for wit::Revision {
+    fn from(revision: Revision) -> Self {
+        Self { commits: revision.commits, touches: revision.touches }
+    }
+}
+
+impl From<wit::Next> for Next {
+    fn from(next: wit::Next) -> Self {
+        match next {
+            wit::Next::Nothing => Self::Nothing,
+            wit::Next::Settle(at) => Self::Settle(Time(at)),
+            wit::Next::Evict(at) => Self::Evict(Time(at)),
+        }
+    }
+}
+
+impl From<Next> for wit::Next {
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Nothing => Self::Nothing,
+            Next::Settle(at) => Self::Settle(at.0),
+            Next::Evict(at) => Self::Evict(at.0),
+        }
+    }
+}
+
+impl From<wit::Loaded> for Loaded {
+    fn from(loaded: wit::Loaded) -> Self {
+        let grace = |grace: wit::OutageGrace| OutageGrace { since: Time(grace.since), until: Time(grace.until) };
+        let moment = Moment { now: Time(loaded.now), outage_grace: loaded.outage_grace.map(grace) };
+        let sessions = loaded.sessions.into_iter().map(|session| Ok(session?.try_into()?)).collect();
+        Self { moment, sessions }
+    }
+}
+
+impl From<Loaded> for wit::Loaded {
+    fn from(loaded: Loaded) -> Self {
+        let grace = |grace: OutageGrace| wit::OutageGrace { since: grace.since.0, until: grace.until.0 };
+        Self {
+            now: loaded.moment.now.0,
+            outage_grace: loaded.moment.outage_grace.map(grace),
+            sessions: replies(loaded.sessions),
+        }
+    }
+}
+
+impl From<Commit> for wit::Commit {
+    fn from(commit: Commit) -> Self {
+        Self {
+            user: commit.user.into_string(),
+            expected: commit.expected.into(),
+            publish: commit.decision.publish.map(Into::into),
+            choice: commit.decision.choice.map(Into::into),
+            prune_expired_by: commit.decision.prune_expired_by.0,
+            next: commit.decision.next.into(),
+        }
+    }
+}
+
+/// The lag of a decision is for the function's own statistics; it does not travel.
+impl TryFrom<wit::Commit> for Commit {
+    type Error = Invalid;
+
+    fn try_from(commit: wit::Commit) -> Result<Self, Invalid> {
+        let decision = Decision {
+            publish: commit.publish.map(Into::into),
+            choice: commit.choice.map(Into::into),
+            prune_expired_by: Time(commit.prune_expired_by),
+            next: commit.next.into(),
+            lag: Span(0),
+        };
+        Ok(Self { user: UserId::parse(commit.user)?, expected: commit.expected.into(), decision })
+    }
+}
+
+same_cases!(wit::Committed, Committed, [Applied, Stale]);
+
+impl From<Eviction> for wit::Eviction {
+    fn from(eviction: Eviction) -> Self {
+        Self { user: eviction.user.into_string(), expected: eviction.expected.into() }
+    }
+}
+
+impl TryFrom<wit::Eviction> for Eviction {
+    type Error = Invalid;
+
+    fn try_from(eviction: wit::Eviction) -> Result<Self, Invalid> {
+        Ok(Self { user: UserId::parse(eviction.user)?, expected: eviction.expected.into() })
+    }
+}

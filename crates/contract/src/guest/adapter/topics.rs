@@ -1,0 +1,90 @@
+//! The contract's `topics`: streams of changes, and typing.
+
+use std::collections::BTreeSet;
+
+use rollcall_core::{ConversationId, Error, UserId};
+use rollcall_functions::capabilities::{Change, MAX_BATCH, Typing, Typist};
+use wit_bindgen::{FutureReader, StreamReader, StreamResult, StreamWriter};
+
+use super::super::convert::{each, replies};
+use super::super::exports::topics::{topics as wit, wit_future, wit_stream};
+use super::super::wit::types;
+use super::batch::{bounded, fit};
+use super::watch::{Gone, Reader, tell};
+use super::{Exports, Watching, ready};
+
+/// Changes, and why they ended.
+type Watched = (StreamReader<types::PresenceChange>, FutureReader<Result<(), types::Error>>);
+
+impl<A: Watching> wit::Guest for Exports<A> {
+    async fn watch(users: Vec<String>) -> Result<Watched, types::Error> {
+        let watch = A::watch(distinct(users)?).await?;
+        let (changes, reader) = wit_stream::new();
+        let (end, why) = wit_future::new(|| Ok(()));
+        A::spawn(async move {
+            let mut outlet = Outlet(changes);
+            let ended = tell(watch, &mut outlet).await.map_err(Into::into);
+            drop(outlet);
+            // A reader that went away does not need the reason.
+            let _ = end.write(ended).await;
+        });
+        Ok((reader, why))
+    }
+
+    async fn set_typing(signals: Vec<types::TypingSignal>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
+        let ready = ready::<A>()?;
+        bounded(signals.len(), MAX_BATCH)?;
+        let (signals, refused) = fit(signals, TryInto::try_into);
+        Ok(replies(refused.among(ready.platform.set_typing(signals).await?)))
+    }
+
+    async fn typists(
+        conversations: Vec<String>,
+    ) -> Result<Vec<Result<Vec<types::Typist>, types::Error>>, types::Error> {
+        let ready = ready::<A>()?;
+        bounded(conversations.len(), MAX_BATCH)?;
+        let (conversations, refused) = fit(conversations, ConversationId::parse);
+        let found = refused.among(ready.platform.typists(conversations).await?);
+        let typists = |typists: Vec<Typist>| each(typists);
+        Ok(found.into_iter().map(|found| found.map(typists).map_err(Into::into)).collect())
+    }
+}
+
+/// Where changes leave the instance.
+struct Outlet(StreamWriter<types::PresenceChange>);
+
+impl Reader for Outlet {
+    async fn wants_more(&mut self) -> Result<(), Gone> {
+        // Writing nothing waits for a reader.
+        match self.0.write(Vec::new()).await.0 {
+            StreamResult::Complete(_) | StreamResult::Cancelled => Ok(()),
+            StreamResult::Dropped => Err(Gone),
+        }
+    }
+
+    async fn tell(&mut self, change: Change) -> Result<(), Gone> {
+        self.0.write_one(change.into()).await.map_or(Ok(()), |_| Err(Gone))
+    }
+}
+
+/// The users to watch, each once.
+fn distinct(users: Vec<String>) -> Result<Vec<UserId>, Error> {
+    bounded(users.len(), MAX_BATCH)?;
+    let users: BTreeSet<UserId> = users.into_iter().map(UserId::parse).collect::<Result<_, _>>()?;
+    Ok(users.into_iter().collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_user_is_watched_once() {
+        let users = |users: &[&str]| users.iter().map(|user| (*user).to_owned()).collect::<Vec<_>>();
+        let watched = distinct(users(&["eve", "bob", "eve"])).unwrap();
+        assert_eq!(watched.iter().map(UserId::as_str).collect::<Vec<_>>(), ["bob", "eve"]);
+        assert!(matches!(distinct(users(&["bob", ""])), Err(Error::Invalid(_))));
+        assert_eq!(distinct(vec!["x".to_owned(); 1025]), Err(Error::TooMany(1024)));
+    }
+}
