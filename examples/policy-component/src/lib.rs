@@ -19,9 +19,7 @@ mod bindings {
 }
 
 use bindings::exports::rollcall::presence::{restriction_check, restrictions};
-use bindings::rollcall::presence::policy_types::{
-    CacheState, Freshness, OwnSettings, PolicyChange, Ruling, Verdict,
-};
+use bindings::rollcall::presence::policy_types::{CacheState, Freshness, OwnSettings, PolicyChange, Ruling, Verdict};
 use bindings::rollcall::presence::types::{Error, Ids, Invalid};
 
 struct SameTeam;

@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use rollcall_contract::host::functions::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
+use rollcall_contract::host::functions::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
+use rollcall_contract::host::functions::query::{QueryFunction, QueryFunctionPre};
+use rollcall_contract::host::functions::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
+use rollcall_contract::host::functions::subscribe::{SubscribeFunction, SubscribeFunctionPre};
+use rollcall_contract::host::functions::typing::{TypingFunction, TypingFunctionPre};
+use rollcall_contract::host::wit::policy;
 use thiserror::Error;
 use wasmtime::Engine;
 use wasmtime::component::{Component, Linker};
 
-use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
-use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
-use super::bindings::platform::rollcall::presence::policy;
-use super::bindings::query::{QueryFunction, QueryFunctionPre};
-use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
-use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
-use super::bindings::typing::{TypingFunction, TypingFunctionPre};
 use super::instance_queue::try_instantiate;
 use super::platform::{Capabilities, Platform, StoreData};
 

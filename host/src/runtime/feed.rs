@@ -5,14 +5,12 @@ use std::task::{Context, Poll};
 
 use futures::StreamExt;
 use futures::channel::{mpsc, oneshot};
+use rollcall_contract::host::wit::types;
 use rollcall_core::Error;
 use rollcall_functions::subscribe::Update;
 use wasmtime::component::{Accessor, FutureConsumer, FutureReader, Source, StreamConsumer, StreamReader, StreamResult};
 use wasmtime::{Result, StoreContextMut};
 
-use super::bindings::platform::rollcall::presence::types;
-use super::bindings::subscribe::exports::rollcall::presence::subscribe as wit;
-use super::codec;
 use super::platform::StoreData;
 
 /// The retry hint after the instance was lost. Replacing it takes a millisecond.
@@ -41,7 +39,7 @@ impl Feed {
 /// Carries a component's stream out of its instance. One update waits to be read; the rest stay in the conflating mailbox.
 pub(crate) fn fed(
     accessor: &Accessor<StoreData>,
-    updates: StreamReader<wit::Update>,
+    updates: StreamReader<types::Update>,
     end: FutureReader<Result<(), types::Error>>,
 ) -> Result<Feed> {
     let (sender, receiver) = mpsc::channel(0);
@@ -57,7 +55,7 @@ pub(crate) fn fed(
 struct Outlet(mpsc::Sender<Update>);
 
 impl<D: 'static> StreamConsumer<D> for Outlet {
-    type Item = wit::Update;
+    type Item = types::Update;
 
     fn poll_consume(
         mut self: Pin<&mut Self>,
@@ -77,7 +75,7 @@ impl<D: 'static> StreamConsumer<D> for Outlet {
         if source.remaining(&mut store) > 0 {
             source.read(&mut store, &mut update)?;
         }
-        let taken = update.map(codec::update_in).transpose();
+        let taken = update.map(Update::try_from).transpose();
         // An invalid id ends the feed: the component is faulty.
         let Ok(taken) = taken else { return Poll::Ready(Ok(StreamResult::Dropped)) };
         match taken.map(|update| self.0.start_send(update)) {
@@ -103,7 +101,7 @@ impl<D: 'static> FutureConsumer<D> for Ending {
         let mut reason = None;
         source.read(store, &mut reason)?;
         if let (Some(reason), Some(end)) = (reason, self.0.take()) {
-            let _ = end.send(reason.map_err(codec::error_in));
+            let _ = end.send(reason.map_err(Error::from));
         }
         Poll::Ready(Ok(()))
     }

@@ -1,20 +1,20 @@
 //! The functions: which calls each takes, and how a call is made.
 
 use rollcall_api::call::{Beat, ChoiceRequest, ChoiceResult, Departure, Standing, TypingUpdate, View};
-use rollcall_core::{ConversationId, Error, Invalid, UserId};
+use rollcall_contract::host::convert::{all, answers, each};
+use rollcall_contract::host::functions::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
+use rollcall_contract::host::functions::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
+use rollcall_contract::host::functions::query::{QueryFunction, QueryFunctionPre};
+use rollcall_contract::host::functions::subscribe::{SubscribeFunction, SubscribeFunctionPre};
+use rollcall_contract::host::functions::typing::{TypingFunction, TypingFunctionPre};
+use rollcall_contract::host::wit::types;
+use rollcall_core::{ConversationId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards, Typist};
 use rollcall_functions::subscribe::InitialPresence;
 use rollcall_functions::sweep;
 use wasmtime::component::Accessor;
 use wasmtime::{Result, Store};
 
-use super::bindings::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
-use super::bindings::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
-use super::bindings::platform::rollcall::presence::types;
-use super::bindings::query::{QueryFunction, QueryFunctionPre};
-use super::bindings::subscribe::{SubscribeFunction, SubscribeFunctionPre};
-use super::bindings::typing::{TypingFunction, TypingFunctionPre};
-use super::codec;
 use super::feed::{Feed, fed};
 use super::instance_queue::{Function, Reply};
 use super::platform::StoreData;
@@ -73,23 +73,21 @@ impl Function for HeartbeatFunction {
         let heartbeat = self.rollcall_presence_heartbeat();
         match call {
             HeartbeatCall::Beat(beat, reply) => {
-                let answer = heartbeat.call_beat_many(accessor, codec::beats_out([beat])).await?;
+                let answer = heartbeat.call_beat_many(accessor, [beat].into_iter().collect()).await?;
                 scatter(answer, vec![reply]);
             }
             HeartbeatCall::Gathered(beats, replies) => {
-                scatter(heartbeat.call_beat_many(accessor, codec::beats_out(beats)).await?, replies);
+                scatter(heartbeat.call_beat_many(accessor, beats.into_iter().collect()).await?, replies);
             }
             HeartbeatCall::Beats(beats, reply) => {
-                let batch = heartbeat.call_beat_many(accessor, codec::beats_out(beats)).await?;
-                answer(reply, batch, codec::standing_in);
+                let batch = heartbeat.call_beat_many(accessor, beats.into_iter().collect()).await?;
+                let _ = reply.send(answers(batch));
             }
             HeartbeatCall::Leave(departures, reply) => {
-                let departures = departures.into_iter().map(codec::departure_out).collect();
-                answer(reply, heartbeat.call_leave_many(accessor, departures).await?, codec::standing_in);
+                let _ = reply.send(answers(heartbeat.call_leave_many(accessor, each(departures)).await?));
             }
-            HeartbeatCall::Choose(choices, reply) => {
-                let choices = choices.into_iter().map(codec::choice_request_out).collect();
-                answer(reply, heartbeat.call_choose_many(accessor, choices).await?, codec::chosen_in);
+            HeartbeatCall::Choose(requests, reply) => {
+                let _ = reply.send(answers(heartbeat.call_choose_many(accessor, each(requests)).await?));
             }
         }
         Ok(())
@@ -102,28 +100,16 @@ fn close_batch(calls: &mut Vec<HeartbeatCall>, beats: &mut Vec<Beat>, replies: &
     }
 }
 
-pub(super) type Batch<W> = Result<Vec<Result<W, types::Error>>, types::Error>;
-
-/// One answer for the whole batch. The caller may have given up.
-pub(super) fn answer<W, T>(reply: Reply<Answers<T>>, batch: Batch<W>, decode: impl Fn(W) -> T) {
-    let batch = batch.map_err(codec::error_in);
-    let answers = batch.map(|items| items.into_iter().map(|i| i.map(&decode).map_err(codec::error_in)).collect());
-    let _ = reply.send(answers);
-}
-
 /// Each answer to the caller of its beat.
-fn scatter(
-    batch: Batch<super::bindings::heartbeat::exports::rollcall::presence::heartbeat::Standing>,
-    replies: Vec<Reply<Standing>>,
-) {
+fn scatter(batch: Result<Vec<Result<types::Standing, types::Error>>, types::Error>, replies: Vec<Reply<Standing>>) {
     match batch {
         Ok(items) => {
             for (reply, item) in replies.into_iter().zip(items) {
-                let _ = reply.send(item.map(codec::standing_in).map_err(codec::error_in));
+                let _ = reply.send(item.map(Into::into).map_err(Into::into));
             }
         }
         Err(error) => {
-            let error = codec::error_in(error);
+            let error = Error::from(error);
             for reply in replies {
                 let _ = reply.send(Err(error.clone()));
             }
@@ -152,7 +138,7 @@ impl Function for QueryFunction {
         let viewer = viewer.map(UserId::into_string);
         let users = users.into_iter().map(UserId::into_string).collect();
         let batch = self.rollcall_presence_query().call_look_up(accessor, viewer, users).await?;
-        answer(reply, batch, codec::view_in);
+        let _ = reply.send(answers(batch));
         Ok(())
     }
 }
@@ -182,14 +168,14 @@ impl Function for SubscribeFunction {
                 let viewer = viewer.map(UserId::into_string);
                 let users = users.into_iter().map(UserId::into_string).collect();
                 let batch = function.call_open(accessor, viewer, watching, users).await?;
-                answer(reply, batch, codec::place_in);
+                let _ = reply.send(answers(batch));
             }
             SubscribeCall::Feed(viewer, users, since, reply) => {
                 let viewer = viewer.map(UserId::into_string);
                 let users = users.into_iter().map(UserId::into_string).collect();
                 let feed = match function.call_feed(accessor, viewer, users, since).await? {
                     Ok((updates, end)) => Ok(fed(accessor, updates, end)?),
-                    Err(error) => Err(codec::error_in(error)),
+                    Err(error) => Err(error.into()),
                 };
                 let _ = reply.send(feed);
             }
@@ -220,13 +206,12 @@ impl Function for TypingFunction {
         let function = self.rollcall_presence_typing();
         match call {
             TypingCall::Type(updates, reply) => {
-                let updates = updates.into_iter().map(codec::typing_update_out).collect();
-                answer(reply, function.call_type_many(accessor, updates).await?, |()| ());
+                let _ = reply.send(answers(function.call_type_many(accessor, each(updates)).await?));
             }
             TypingCall::Typists(viewer, conversations, reply) => {
                 let viewer = viewer.map(UserId::into_string);
                 let conversations = conversations.into_iter().map(ConversationId::into_string).collect();
-                let batch = function.call_typists(accessor, viewer, conversations).await?.map_err(codec::error_in);
+                let batch = function.call_typists(accessor, viewer, conversations).await?.map_err(Error::from);
                 let _ = reply.send(batch.map(|items| items.into_iter().map(typists_in).collect()));
             }
         }
@@ -236,8 +221,7 @@ impl Function for TypingFunction {
 
 /// The typists of one conversation. The ids are checked, as everything a component returns.
 fn typists_in(typists: Result<Vec<types::Typist>, types::Error>) -> Result<Vec<Typist>, Error> {
-    let typists = typists.map_err(codec::error_in)?;
-    Ok(typists.into_iter().map(codec::typist_in).collect::<Result<_, Invalid>>()?)
+    Ok(all(typists?)?)
 }
 
 /// A call of `offline-sweep`.
@@ -266,16 +250,15 @@ impl Function for OfflineSweepFunction {
             SweepCall::Settle(users, reply) => {
                 let users = users.into_iter().map(UserId::into_string).collect();
                 let settled = function.call_settle(accessor, users).await?;
-                let _ = reply.send(settled.map(codec::settled_in).map_err(codec::error_in));
+                let _ = reply.send(settled.map(Into::into).map_err(Into::into));
             }
             SweepCall::Sweep(shards, limit, reply) => {
                 let settled = function.call_sweep(accessor, shards.first, shards.end, limit).await?;
-                let _ = reply.send(settled.map(codec::settled_in).map_err(codec::error_in));
+                let _ = reply.send(settled.map(Into::into).map_err(Into::into));
             }
             SweepCall::Archive(shards, limit, reply) => {
                 let archived = function.call_archive(accessor, shards.first, shards.end, limit).await?;
-                let archived = archived.map(|a| sweep::Archived { kept: a.kept, dropped: a.dropped });
-                let _ = reply.send(archived.map_err(codec::error_in));
+                let _ = reply.send(archived.map(Into::into).map_err(Into::into));
             }
         }
         Ok(())

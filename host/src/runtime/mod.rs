@@ -4,9 +4,7 @@
 //! A worker thread has one [`InstanceQueue`] per function. When the instance traps, the calls it held fail with
 //! `unavailable`, and a new instance continues with the queue.
 
-pub mod bindings;
 mod catalog;
-mod codec;
 mod feed;
 mod functions;
 mod instance_queue;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use rollcall_core::{Error, Rules};
-use rollcall_functions::capabilities::Shards;
+use rollcall_contract::host::convert::{all, each, replies};
+use rollcall_contract::host::wit;
+use rollcall_core::{Error, Ids, Invalid, Rules, UserId};
+use rollcall_functions::capabilities::{Commit, Shards};
 use rollcall_store::{LastSeen, Policies, Store, Topics};
 use wasmtime::component::{Accessor, HasData};
 use wasmtime::{StoreLimits, StoreLimitsBuilder};
 
-use super::bindings::platform::rollcall::presence as wit;
-use super::codec;
-use super::restriction_check::{Checker, verdict_out};
+use super::restriction_check::Checker;
 use crate::metrics::Metrics;
 
 /// Everything the functions need, shared by all instances of a worker.
@@ -82,48 +82,56 @@ pub(crate) async fn timed<T>(
     let began = Instant::now();
     let answer = answer.await;
     platform.metrics.store_call(operation, began.elapsed(), answer.is_ok());
-    answer.map_err(codec::error_out)
+    Ok(answer?)
+}
+
+/// Checks ids. One that is invalid fails the call: a component that sends it is broken.
+pub(crate) fn parsed(users: Vec<String>) -> Result<Vec<UserId>, Invalid> {
+    users.into_iter().map(UserId::parse).collect()
 }
 
 impl wit::types::Host for StoreData {}
+impl wit::session_types::Host for StoreData {}
+impl wit::policy_types::Host for StoreData {}
 impl wit::sessions::Host for StoreData {}
 impl wit::archive::Host for StoreData {}
 impl wit::restriction_check::Host for StoreData {}
 
 impl wit::settings::Host for StoreData {
-    fn current(&mut self) -> wit::settings::Rules {
-        codec::rules_out(&self.platform.rules)
+    fn current(&mut self) -> wit::types::Rules {
+        (&self.platform.rules).into()
     }
 }
 
 impl<T> wit::sessions::HostWithStore<T> for Capabilities {
     async fn touch_many(
         accessor: &Access<T>,
-        touches: wit::sessions::Touches,
-    ) -> Result<wit::sessions::Touched, wit::types::Error> {
+        touches: wit::session_types::Touches,
+    ) -> Result<wit::session_types::Touched, wit::types::Error> {
         let platform = platform(accessor);
-        let touches = codec::touches_in(touches).map_err(|invalid| codec::error_out(invalid.into()))?;
-        let touched = timed(&platform, "touch", platform.store.touch_many(touches)).await?;
-        Ok(codec::touched_out(touched))
+        let touched = timed(&platform, "touch", platform.store.touch_many(touches.try_into()?)).await?;
+        Ok(touched.into())
     }
 
-    async fn load_many(accessor: &Access<T>, users: Vec<String>) -> Result<wit::sessions::Loaded, wit::types::Error> {
+    async fn load_many(
+        accessor: &Access<T>,
+        users: Vec<String>,
+    ) -> Result<wit::session_types::Loaded, wit::types::Error> {
         let platform = platform(accessor);
-        let users = codec::all(users, codec::user_in)?;
-        let loaded = timed(&platform, "load", platform.store.load_many(users)).await?;
-        Ok(codec::loaded_out(loaded))
+        let loaded = timed(&platform, "load", platform.store.load_many(parsed(users)?)).await?;
+        Ok(loaded.into())
     }
 
     async fn commit_many(
         accessor: &Access<T>,
-        commits: Vec<wit::sessions::Commit>,
-    ) -> Result<Vec<Result<wit::sessions::Committed, wit::types::Error>>, wit::types::Error> {
+        commits: Vec<wit::session_types::Commit>,
+    ) -> Result<Vec<Result<wit::session_types::Committed, wit::types::Error>>, wit::types::Error> {
         let platform = platform(accessor);
-        let commits = codec::all(commits, codec::commit_in)?;
+        let commits: Vec<Commit> = all(commits)?;
         let published: Vec<_> = commits.iter().map(|c| c.decision.publish.as_ref().map(|p| p.state)).collect();
         let outcomes = timed(&platform, "commit", platform.store.commit_many(commits)).await?;
         platform.metrics.committed(&published, &outcomes);
-        Ok(codec::outcomes_out(outcomes))
+        Ok(replies(outcomes))
     }
 
     async fn due(accessor: &Access<T>, first: u32, end: u32, limit: u32) -> Result<Vec<String>, wit::types::Error> {
@@ -145,29 +153,23 @@ impl<T> wit::sessions::HostWithStore<T> for Capabilities {
 
     async fn evict_many(
         accessor: &Access<T>,
-        evictions: Vec<wit::sessions::Eviction>,
-    ) -> Result<Vec<Result<wit::sessions::Committed, wit::types::Error>>, wit::types::Error> {
+        evictions: Vec<wit::session_types::Eviction>,
+    ) -> Result<Vec<Result<wit::session_types::Committed, wit::types::Error>>, wit::types::Error> {
         let platform = platform(accessor);
-        let evictions = codec::all(evictions, codec::eviction_in)?;
-        let outcomes = timed(&platform, "evict", platform.store.evict_many(evictions)).await?;
-        Ok(codec::outcomes_out(outcomes))
+        let outcomes = timed(&platform, "evict", platform.store.evict_many(all(evictions)?)).await?;
+        Ok(replies(outcomes))
     }
 }
 
 impl<T> wit::archive::HostWithStore<T> for Capabilities {
-    async fn put_many(
-        accessor: &Access<T>,
-        last_seen_entries: Vec<wit::archive::LastSeenEntry>,
-    ) -> Result<(), wit::types::Error> {
+    async fn put_many(accessor: &Access<T>, entries: Vec<wit::types::LastSeenEntry>) -> Result<(), wit::types::Error> {
         let platform = platform(accessor);
-        let last_seen_entries = codec::all(last_seen_entries, codec::last_seen_entry_in)?;
-        timed(&platform, "archive_put", platform.archive.put_many(last_seen_entries)).await
+        timed(&platform, "archive_put", platform.archive.put_many(all(entries)?)).await
     }
 
     async fn get_many(accessor: &Access<T>, users: Vec<String>) -> Result<Vec<Option<u64>>, wit::types::Error> {
         let platform = platform(accessor);
-        let users = codec::all(users, codec::user_in)?;
-        let times = timed(&platform, "archive_get", platform.archive.get_many(users)).await?;
+        let times = timed(&platform, "archive_get", platform.archive.get_many(parsed(users)?)).await?;
         Ok(times.into_iter().map(|time| time.map(|time| time.0)).collect())
     }
 }
@@ -177,12 +179,11 @@ impl<T> wit::restriction_check::HostWithStore<T> for Capabilities {
         accessor: &Access<T>,
         viewer: Option<String>,
         subjects: wit::types::Ids,
-    ) -> Result<Vec<wit::restriction_check::Verdict>, wit::types::Error> {
+    ) -> Result<Vec<wit::policy_types::Verdict>, wit::types::Error> {
         let platform = platform(accessor);
-        let viewer = viewer.map(codec::user_in).transpose().map_err(|invalid| codec::error_out(invalid.into()))?;
-        let subjects = codec::ids_in(subjects).map_err(|invalid| codec::error_out(invalid.into()))?;
+        let viewer = viewer.map(UserId::parse).transpose()?;
+        let subjects: Ids<UserId> = subjects.try_into()?;
         platform.metrics.policy.checked(subjects.len());
-        let verdicts = platform.checker.check(viewer, subjects).await.map_err(codec::error_out)?;
-        Ok(verdicts.into_iter().map(verdict_out).collect())
+        Ok(each(platform.checker.check(viewer, subjects).await?))
     }
 }

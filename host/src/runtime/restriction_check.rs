@@ -1,22 +1,20 @@
 //! `restriction-check`, which holds policy in memory: its calls, and how a worker asks an instance on any thread.
 
-use rollcall_core::policy::{Change, Invalidation, Ruling, Verdict};
-use rollcall_core::{Error, Ids, Invalid, UserId};
+use rollcall_contract::host::convert::{answers, each};
+use rollcall_contract::host::functions::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
+use rollcall_contract::host::wit::policy_types::PolicyChange;
+use rollcall_core::policy::{Change, Verdict};
+use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::OwnSettings;
-use rollcall_functions::restrictions::{CacheState, Freshness};
+use rollcall_functions::restrictions::Freshness;
 use wasmtime::component::Accessor;
 use wasmtime::{Engine, Result, Store};
 
-use super::bindings::platform::rollcall::presence::restriction_check as import;
-use super::bindings::restriction_check::exports::rollcall::presence::{restriction_check, restrictions};
-use super::bindings::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
 use super::catalog::Catalog;
-use super::codec;
-use super::functions::{Answers, answer};
+use super::functions::Answers;
 use super::instance_queue::{Function, InstanceQueue, Queue, Reply};
 use super::limits::MEMORY_LIMIT_BYTES;
 use super::platform::{Platform, StoreData};
-use super::policy;
 
 /// A call of `restriction-check`.
 pub(crate) enum CheckCall {
@@ -100,75 +98,24 @@ impl Function for RestrictionCheckFunction {
         let function = self.rollcall_presence_restrictions();
         match call {
             CheckCall::Check(viewer, subjects, reply) => {
-                let (viewer, subjects) = (viewer.map(UserId::into_string), codec::ids_out(subjects));
+                let (viewer, subjects) = (viewer.map(UserId::into_string), subjects.into());
                 let check = self.rollcall_presence_restriction_check();
-                let verdicts = check.call_check(accessor, viewer, subjects).await?.map_err(codec::error_in);
-                let _ = reply.send(verdicts.map(|verdicts| verdicts.into_iter().map(verdict_in).collect()));
+                let verdicts = check.call_check(accessor, viewer, subjects).await?;
+                let _ = reply.send(verdicts.map(each).map_err(Error::from));
             }
             CheckCall::Apply(changes, reply) => {
-                let changes: Vec<_> = changes.into_iter().map(policy::change_out).collect();
-                answer(reply, function.call_apply(accessor, changes).await?, |()| ());
+                let changes: Vec<PolicyChange> = each(changes);
+                let _ = reply.send(answers(function.call_apply(accessor, changes).await?));
             }
             CheckCall::Refresh(limit, memory_bytes, reply) => {
                 let freshness = function.call_refresh(accessor, limit, memory_bytes).await?;
-                let freshness = freshness.map_err(codec::error_in);
-                let _ = reply.send(freshness.and_then(|freshness| Ok(freshness_in(freshness)?)));
+                let _ = reply.send(freshness.map_err(Error::from).and_then(|freshness| Ok(freshness.try_into()?)));
             }
             CheckCall::SettingsOf(user, reply) => {
-                let own = function.call_settings_of(accessor, user.into_string()).await?.map_err(codec::error_in);
-                let _ = reply.send(own.and_then(|own| Ok(policy::own_settings_in(own)?)));
+                let own = function.call_settings_of(accessor, user.into_string()).await?;
+                let _ = reply.send(own.map_err(Error::from).and_then(|own| Ok(own.try_into()?)));
             }
         }
         Ok(())
     }
-}
-
-fn verdict_in(verdict: restriction_check::Verdict) -> Verdict {
-    let presence = match verdict.presence {
-        restriction_check::Ruling::Allowed => Ruling::Allowed,
-        restriction_check::Ruling::Restricted => Ruling::Restricted,
-        restriction_check::Ruling::Blocked => Ruling::Blocked,
-        restriction_check::Ruling::Private => Ruling::Private,
-    };
-    Verdict { presence, last_seen: verdict.last_seen }
-}
-
-/// A verdict, for a function that imports the check.
-pub(super) fn verdict_out(verdict: Verdict) -> import::Verdict {
-    let presence = match verdict.presence {
-        Ruling::Allowed => import::Ruling::Allowed,
-        Ruling::Restricted => import::Ruling::Restricted,
-        Ruling::Blocked => import::Ruling::Blocked,
-        Ruling::Private => import::Ruling::Private,
-    };
-    import::Verdict { presence, last_seen: verdict.last_seen }
-}
-
-fn freshness_in(freshness: restrictions::Freshness) -> Result<Freshness, Invalid> {
-    Ok(Freshness {
-        state: match freshness.standing {
-            restrictions::Standing::Cold => CacheState::Cold,
-            restrictions::Standing::Loading => CacheState::Loading,
-            restrictions::Standing::Warm => CacheState::Warm,
-            restrictions::Standing::TooLarge => CacheState::TooLarge,
-        },
-        more: freshness.more,
-        caught_up: freshness.caught_up,
-        applied: freshness.applied,
-        bytes: freshness.bytes,
-        restricted: freshness.restricted,
-        blocks: freshness.blocks,
-        invalidated: freshness.invalidated.into_iter().map(invalidation_in).collect::<Result<_, _>>()?,
-    })
-}
-
-fn invalidation_in(invalidation: restrictions::Invalidation) -> Result<Invalidation, Invalid> {
-    Ok(match invalidation {
-        restrictions::Invalidation::Subject(user) => Invalidation::Subject(UserId::parse(user)?),
-        restrictions::Invalidation::Pair((one, other)) => {
-            Invalidation::Pair(UserId::parse(one)?, UserId::parse(other)?)
-        }
-        restrictions::Invalidation::Numbers(page) => Invalidation::Numbers(page),
-        restrictions::Invalidation::Everybody => Invalidation::Everybody,
-    })
 }

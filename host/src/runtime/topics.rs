@@ -5,22 +5,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rollcall_core::Error;
-use rollcall_functions::capabilities::MAX_BATCH;
+use rollcall_contract::host::convert::{all, each, replies};
+use rollcall_contract::host::wit;
+use rollcall_core::{ConversationId, Error};
+use rollcall_functions::capabilities::{Change, MAX_BATCH};
 use rollcall_store::{News, Tap, Topic};
 use tokio::sync::oneshot;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, FutureReader, StreamProducer, StreamReader, StreamResult, VecBuffer};
 
-use super::bindings::platform::rollcall::presence as wit;
-use super::codec;
-use super::platform::{Access, Capabilities, StoreData, platform, timed};
+use super::platform::{Access, Capabilities, StoreData, parsed, platform, timed};
 
 /// The retry hint after changes may have been lost. The subscription works again by then.
 const RETRY_MS: u32 = 100;
 
 /// Changes as they come, and why they ended.
-type Watched = (StreamReader<wit::topics::Change>, FutureReader<Result<(), wit::types::Error>>);
+type Watched = (StreamReader<wit::types::PresenceChange>, FutureReader<Result<(), wit::types::Error>>);
 
 impl wit::topics::Host for StoreData {}
 
@@ -30,7 +30,7 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
             return Err(wit::types::Error::TooMany(MAX_BATCH as u32));
         }
         let platform = platform(accessor);
-        let topics: Vec<Topic> = codec::all(users, codec::user_in)?.into_iter().map(Topic::Person).collect();
+        let topics: Vec<Topic> = parsed(users)?.into_iter().map(Topic::Person).collect();
         let tap = platform.topics.tap();
         timed(&platform, "watch", tap.watch(&topics)).await?;
         let (end, why) = oneshot::channel();
@@ -46,12 +46,10 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
 
     async fn set_typing(
         accessor: &Access<T>,
-        revisions: Vec<wit::topics::TypingSignal>,
+        signals: Vec<wit::types::TypingSignal>,
     ) -> Result<Vec<Result<(), wit::types::Error>>, wit::types::Error> {
         let platform = platform(accessor);
-        let signs = codec::all(revisions, codec::sign_in)?;
-        let marked = timed(&platform, "revision", platform.topics.set_typing(signs)).await?;
-        Ok(marked.into_iter().map(|marked| marked.map_err(codec::error_out)).collect())
+        Ok(replies(timed(&platform, "set_typing", platform.topics.set_typing(all(signals)?)).await?))
     }
 
     async fn typists(
@@ -59,10 +57,9 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
         conversations: Vec<String>,
     ) -> Result<Vec<Result<Vec<wit::types::Typist>, wit::types::Error>>, wit::types::Error> {
         let platform = platform(accessor);
-        let conversations = codec::all(conversations, codec::conversation_in)?;
+        let conversations = conversations.into_iter().map(ConversationId::parse).collect::<Result<_, _>>()?;
         let found = timed(&platform, "typists", platform.topics.typists(conversations)).await?;
-        let typists = |typists: Vec<_>| typists.into_iter().map(codec::typist_out).collect();
-        Ok(found.into_iter().map(|found| found.map(typists).map_err(codec::error_out)).collect())
+        Ok(found.into_iter().map(|typists| Ok(each(typists?))).collect())
     }
 }
 
@@ -72,7 +69,7 @@ struct Listener {
     tap: Arc<Tap>,
     /// Kept while a read is cancelled, so that its result is not lost.
     waiting: Option<Pin<Box<dyn Future<Output = News> + Send>>>,
-    arrived: Vec<wit::topics::Change>,
+    arrived: Vec<wit::types::PresenceChange>,
     end: Option<oneshot::Sender<Result<(), wit::types::Error>>>,
 }
 
@@ -90,15 +87,15 @@ impl Listener {
             if news.missed {
                 return Poll::Ready(false);
             }
-            self.arrived = news.changes.iter().map(|change| codec::change_out(change)).collect();
+            self.arrived = news.changes.iter().map(|change| Change::clone(change).into()).collect();
         }
         Poll::Ready(true)
     }
 }
 
 impl<D: 'static> StreamProducer<D> for Listener {
-    type Item = wit::topics::Change;
-    type Buffer = VecBuffer<wit::topics::Change>;
+    type Item = wit::types::PresenceChange;
+    type Buffer = VecBuffer<wit::types::PresenceChange>;
 
     fn poll_produce<'a>(
         mut self: Pin<&mut Self>,
@@ -112,7 +109,7 @@ impl<D: 'static> StreamProducer<D> for Listener {
             Poll::Pending => Poll::Pending,
             Poll::Ready(false) => {
                 if let Some(end) = self.end.take() {
-                    let _ = end.send(Err(codec::error_out(Error::Unavailable(RETRY_MS))));
+                    let _ = end.send(Err(Error::Unavailable(RETRY_MS).into()));
                 }
                 Poll::Ready(Ok(StreamResult::Dropped))
             }

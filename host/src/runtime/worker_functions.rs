@@ -1,6 +1,11 @@
 //! A worker's functions, called like plain async functions.
 
 use rollcall_api::call::{Beat, ChoiceRequest, ChoiceResult, Departure, Standing, TypingUpdate, View};
+use rollcall_contract::host::functions::heartbeat::HeartbeatFunction;
+use rollcall_contract::host::functions::offline_sweep::OfflineSweepFunction;
+use rollcall_contract::host::functions::query::QueryFunction;
+use rollcall_contract::host::functions::subscribe::SubscribeFunction;
+use rollcall_contract::host::functions::typing::TypingFunction;
 use rollcall_core::policy::{Change, Verdict};
 use rollcall_core::{ConversationId, Error, Ids, UserId};
 use rollcall_functions::capabilities::{OwnSettings, Shards, Typist, Visibility};
@@ -8,11 +13,6 @@ use rollcall_functions::subscribe::InitialPresence;
 use rollcall_functions::sweep::{Archived, Settled};
 use wasmtime::Engine;
 
-use super::bindings::heartbeat::HeartbeatFunction;
-use super::bindings::offline_sweep::OfflineSweepFunction;
-use super::bindings::query::QueryFunction;
-use super::bindings::subscribe::SubscribeFunction;
-use super::bindings::typing::TypingFunction;
 use super::catalog::Catalog;
 use super::feed::Feed;
 use super::functions::{Answers, HeartbeatCall, QueryCall, SubscribeCall, SweepCall, TypingCall};

@@ -5,7 +5,7 @@ use rollcall_api::{Function, MAX_SWEEP, responses};
 use rollcall_contract::guest::wit::offline_sweep as wit;
 use rollcall_core::Error;
 
-use crate::{Answer, Setup, Trigger, misrouted, log};
+use crate::{Answer, Setup, Trigger, log, misrouted};
 
 /// The trigger of `offline-sweep`.
 #[derive(Debug)]

@@ -19,8 +19,11 @@ impl TryFrom<wit::Touches> for Touches {
     type Error = Invalid;
 
     fn try_from(touches: wit::Touches) -> Result<Self, Invalid> {
-        let touches =
-            Self { users: touches.users.try_into()?, devices: touches.devices.try_into()?, events: each(touches.events) };
+        let touches = Self {
+            users: touches.users.try_into()?,
+            devices: touches.devices.try_into()?,
+            events: each(touches.events),
+        };
         if touches.users.len() != touches.events.len() || touches.devices.len() != touches.events.len() {
             return Err(Invalid::new("touches", "has columns of different lengths"));
         }

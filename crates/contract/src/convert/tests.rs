@@ -87,7 +87,8 @@ fn departure_survives_the_round_trip() {
 #[test]
 fn choice_request_goes_out_as_it_was_made() {
     let note = rollcall_core::choose::NoteContent::parse("out".to_owned(), String::new()).ok();
-    let request = rollcall_api::call::ChoiceRequest { user: user("bob"), stance: Stance::Invisible, for_s: Some(60), note };
+    let request =
+        rollcall_api::call::ChoiceRequest { user: user("bob"), stance: Stance::Invisible, for_s: Some(60), note };
     let request = types::ChoiceRequest::from(request);
     assert!(matches!(request.stance, types::Stance::Invisible));
     assert_eq!((request.for_s, request.note.map(|note| note.text)), (Some(60), Some("out".to_owned())));
@@ -127,10 +128,12 @@ fn update_keeps_its_user_and_where_to_resume() {
 
 #[test]
 fn typing_update_comes_in() {
-    let update =
-        types::TypingUpdate { user: "bob".to_owned(), conversation: "c1".to_owned(), typing: true };
+    let update = types::TypingUpdate { user: "bob".to_owned(), conversation: "c1".to_owned(), typing: true };
     let update = TypingUpdate::try_from(update).unwrap();
-    assert_eq!((update.user, update.conversation, update.typing), (user("bob"), ConversationId::parse("c1").unwrap(), true));
+    assert_eq!(
+        (update.user, update.conversation, update.typing),
+        (user("bob"), ConversationId::parse("c1").unwrap(), true)
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ use wasip3::wit_bindgen::StreamWriter;
 use crate::clock::{any_of, unix_now, wait};
 use crate::typing::{Typists, typists};
 use crate::wire::within;
-use crate::{Answer, Setup, Streaming, Trigger, misrouted, logged};
+use crate::{Answer, Setup, Streaming, Trigger, logged, misrouted};
 use feed::Feed;
 use heartbeats::{ConnectedDevice, keep_alive};
 use watcher::Watcher;
@@ -82,8 +82,7 @@ async fn open(setup: &Setup, asked: call::Subscribe) -> Result<Answer, Error> {
     };
     let conversations = Conversations { viewer: connect.viewer.clone(), ids: conversations };
     let typing = conversations.typists().await?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (watcher, snapshot) =
-        Watcher::new(people, conversations.ids.iter().cloned().zip(typing), since, &setup.rules);
+    let (watcher, snapshot) = Watcher::new(people, conversations.ids.iter().cloned().zip(typing), since, &setup.rules);
     let interval = Duration::from_millis(setup.rules.interval.0);
     let Connect { caller, device, kind, beats, active, .. } = connect;
     let device = beats.then(|| ConnectedDevice::new(caller.user.clone(), device, kind, active, interval)).flatten();
@@ -226,8 +225,7 @@ impl EventSender {
         typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>,
         body: &mut StreamWriter<u8>,
     ) -> End {
-        let mut inputs =
-            select_all([changes(self.feed.take()), typing.map(Input::Typing).boxed_local(), quiet()]);
+        let mut inputs = select_all([changes(self.feed.take()), typing.map(Input::Typing).boxed_local(), quiet()]);
         let mut text = std::mem::take(&mut self.first);
         loop {
             if !text.is_empty() && self.write(body, text).await.is_err() {

@@ -118,7 +118,10 @@ mod tests {
         let tried: Vec<_> = good.iter().collect();
         assert_eq!(tried, [("bob", "web", DeviceEvent::Logout), ("é", "名", DeviceEvent::Logout)]);
         let found = Found { state: State::Away, version: 7, stance: Stance::Busy, stance_until: Some(Time(9)) };
-        let out = wit::Touched::from(Touched { now: Time(5), found: refused.among(vec![Ok(found), Err(Error::Unavailable(1))]) });
+        let out = wit::Touched::from(Touched {
+            now: Time(5),
+            found: refused.among(vec![Ok(found), Err(Error::Unavailable(1))]),
+        });
         assert_eq!((out.now, out.versions), (5, vec![0, 7, 0, 0]));
         assert_eq!(out.failures.iter().map(|failure| failure.index).collect::<Vec<_>>(), [0, 2, 3]);
         assert_eq!(out.stance_ends.iter().map(|end| (end.index, end.at)).collect::<Vec<_>>(), [(1, 9)]);
