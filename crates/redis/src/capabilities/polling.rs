@@ -11,8 +11,8 @@ use rollcall_core::{Error, Published, UserId};
 use rollcall_functions::capabilities::Change;
 
 use super::RedisStore;
-use crate::transport::{Connection, Probing};
 use crate::resp::Inbox;
+use crate::transport::{Connection, Probing};
 
 /// Between two polls. A change is seen 250 ms late on average, well within the promised second.
 const POLL_MS: u64 = 500;
