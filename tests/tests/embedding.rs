@@ -31,7 +31,8 @@ fn table(heading: &str) -> Vec<Vec<BTreeSet<String>>> {
     rows.map(|row| row.trim_matches('|').split('|').map(quoted).collect()).collect()
 }
 
-/// The interfaces of the contract that a component imports and exports, besides the nouns; it may have no others.
+/// The interfaces of the contract that a component imports and exports, without those that hold only types. It may have
+/// no others.
 fn shape(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let bytes = std::fs::read(component(name)).unwrap();
     let DecodedWasm::Component(resolve, world) = decode(&bytes).unwrap() else { panic!("{name} is no component") };
@@ -41,7 +42,7 @@ fn shape(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         let short = whole.strip_prefix("rollcall:presence/").and_then(|name| name.strip_suffix("@0.1.0"));
         short.unwrap_or_else(|| panic!("{name} has {whole}, which is not of the contract")).to_owned()
     };
-    let imports = world.imports.keys().map(short).filter(|import| import != "types").collect();
+    let imports = world.imports.keys().map(short).filter(|import| !import.ends_with("types")).collect();
     (imports, world.exports.keys().map(short).collect())
 }
 
