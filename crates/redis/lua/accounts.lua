@@ -2,7 +2,7 @@
 -- KEYS:    1 numbers (the page), 2 operand, 3 pages, 4 log, 5 policy (the channel)
 -- ARGV:    1 the page; 2 the accounts, one bit each, without zeros at the end; 3 1 to restrict, 0 to lift; 4 now in us;
 --          5 how many changes the log keeps; 6 the command that publishes; 7 the change as it is logged
--- Reply:   1 changed, 0 it was so
+-- Reply:   1 changed, 0 nothing changed
 -- Race:    another account of the page at the same time: neither undoes what the other did.
 
 local before = redis.call('BITCOUNT', KEYS[1])

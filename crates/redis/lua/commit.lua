@@ -1,5 +1,5 @@
 -- Purpose: changes one session by compare-and-swap, all or nothing: record, choice, devices, deadline, publication.
--- KEYS:    1 user, 2 due, 3 cold, 4 alive, 5 gone, 6 t (the channel)
+-- KEYS:    1 user, 2 due, 3 archive, 4 alive, 5 evicted, 6 t (the channel)
 -- ARGV:    1 commits and 2 touches that the decision was made on, 0 for none; 3 now in ms; 4 now in us;
 --          5 a stamp that no touch has; 6 the user;
 --          7 what the session waits for (settle, evict or nothing) and 8 until when, in ms;
@@ -8,19 +8,19 @@
 --          13 its version; 14 the command that publishes; 15 the payload;
 --          16 when the choice was made, or nothing; 17 its `stance until`, or nothing for auto; 18 its note, or nothing
 -- Reply:   1 applied, 0 stale
--- Race:    a heartbeat or another commit between the load and this one: either moved the revision, so this changes nothing.
---          The revision of somebody absent says nothing of a life that came and went meanwhile; `gone` does.
+-- Race:    a heartbeat or another commit between the load and this one: it changed the revision, so this changes nothing.
+--          A user without a session has no revision to compare; `evicted` tells whether a session came and went meanwhile.
 
 local revision = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
 if (revision[1] or '0') ~= ARGV[1] or (revision[2] or '0') ~= ARGV[2] then return 0 end
 
 local publishes, chooses = ARGV[10] ~= '', ARGV[16] ~= ''
 if publishes and not revision[1] and not revision[2] then
-  local gone = redis.call('GET', KEYS[5])
-  if gone and tonumber(ARGV[13]) <= tonumber(gone) then return 0 end
+  local evicted = redis.call('GET', KEYS[5])
+  if evicted and tonumber(ARGV[13]) <= tonumber(evicted) then return 0 end
 end
 
--- A revision never comes back: time goes on, and one who never beat has a stamp all the same.
+-- A revision never repeats: time goes on, and a session without a beat gets a stamp too.
 local fields = {'c', string.format('%.0f', math.max(tonumber(revision[1] or '0') + 1, tonumber(ARGV[4])))}
 local function set(field, value)
   fields[#fields + 1] = field
@@ -70,7 +70,7 @@ else
     redis.call('ZADD', KEYS[3], ARGV[8], ARGV[6])
   else
     redis.call('ZREM', KEYS[3], ARGV[6])
-    -- What waits for nothing and says nothing is not worth a key.
+    -- A session with no record, no choice and no device is deleted.
     local idle = true
     for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
       if field == 'r' or field == 'h' or string.find(field, '^[ad]:') then idle = false end

@@ -1,11 +1,11 @@
--- Purpose: leaves the trace of a departure: the device lives on for its grace, or is dead at once.
+-- Purpose: records a departure: the device stays alive for its grace, or is dead at once.
 -- KEYS:    1 user, 2 due
 -- ARGV:    1 the user; 2 the device; 3 this touch's stamp; 4 now in ms; 5 the grace in ms, or - for a logout
 -- Reply:   what a touch finds (field f), or nothing
--- Race:    the device is pruned, or beats, between asking whether it is there and writing that it left.
+-- Race:    the device is pruned, or beats, between the read and the write.
 
 local kept = redis.call('HMGET', KEYS[1], 'f', 't', 'c', 'd:' .. ARGV[2], 'a:' .. ARGV[2])
--- A departure of somebody who is not here leaves nothing behind.
+-- Without a session nothing is stored.
 if not kept[2] and not kept[3] then return kept[1] end
 local beat, life, kind = newest(kept[4], kept[5])
 if not beat then
@@ -20,8 +20,8 @@ else
   if life ~= '-' then life = string.format('%.0f', math.max(math.min(tonumber(life), due - tonumber(beat)), 0)) end
 end
 redis.call('HSET', KEYS[1], 't', ARGV[3], 'd:' .. ARGV[2], beat .. ' ' .. life .. ' ' .. kind)
--- What it left as a beat with use is none any longer. After a logout its last use goes too, lest it pass to a device that
--- comes back under the same name.
+-- Its beat with activity no longer counts as one. After a logout the last activity is removed too, so that a device that
+-- comes back under the same id does not inherit it.
 if ARGV[5] == '-' then
   redis.call('HDEL', KEYS[1], 'a:' .. ARGV[2])
 elseif kept[5] then

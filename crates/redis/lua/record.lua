@@ -1,5 +1,5 @@
--- Logs a change and tells that there is one. Each entry says which was before it, so that a reader who is somewhere
--- in the log sees whether anything is missing there. Its number is the time unless the time went backwards; below
+-- Appends a change to the log and publishes its number. Each entry names the one before it, so that a reader notices
+-- missing entries. Its number is the time unless the time went backwards; below
 -- 2^53 for the next two centuries, so that a score is exact.
 local function record(log, channel, change)
   local last = redis.call('ZRANGE', log, -1, -1, 'WITHSCORES')

@@ -1,11 +1,10 @@
--- Purpose: sets or removes one thing that a person set, within the bound of how many there may be, and logs it.
+-- Purpose: sets or removes one setting of a user, within the bound of how many there may be, and logs it.
 -- KEYS:    1 policy (the bucket), 2 log, 3 policy (the channel)
 -- ARGV:    1 the field; 2 its value, or nothing to remove it; 3 the field that counts such fields, or nothing;
 --          4 how many there may be; 5 now in us; 6 how many changes the log keeps; 7 the command that publishes;
 --          8 the change as it is logged
--- Reply:   1 changed, 0 it was so, -1 there are too many
--- Race:    the same person on two hosts: whoever comes second counts what the first added, and what is so is logged
---          once.
+-- Reply:   1 changed, 0 nothing changed, -1 there are too many
+-- Race:    the same user on two hosts: the second counts what the first added, and a change is logged once.
 
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') == ARGV[2] then return 0 end
 local count = ARGV[3] ~= '' and tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or '0')

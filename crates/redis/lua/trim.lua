@@ -1,8 +1,8 @@
--- Purpose: keeps a session's devices within their bound after a new one came: the dead go first, then the silent.
+-- Purpose: keeps a session's devices within the bound after a new one came: expired ones are removed first, then the silent.
 -- KEYS:    1 user
 -- ARGV:    1 how many may stay; 2 devices that expired by this instant are dead, in ms; 3... the devices that came
--- Reply:   how many went
--- Race:    two newcomers at once: each is trimmed after it came, so whoever is trimmed last sees both.
+-- Reply:   how many were removed
+-- Race:    two new devices at once: each call trims after its device was written, so the last sees both.
 
 local most = tonumber(ARGV[1])
 if redis.call('HLEN', KEYS[1]) <= most then return 0 end
@@ -18,7 +18,7 @@ for field in pairs(kept) do
     local beat, life = newest(kept['d:' .. id], kept['a:' .. id])
     beat, life = beat or '0', life or '-'
     local dead = life == '-' or tonumber(beat) + tonumber(life) <= tonumber(ARGV[2])
-    -- In the order of going: whoever just came goes last.
+    -- The order of removal: devices that just came are removed last.
     local rank = came[id] and 2 or dead and 0 or 1
     devices[#devices + 1] = {id = id, rank = rank, beat = tonumber(beat)}
   end

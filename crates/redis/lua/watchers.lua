@@ -1,8 +1,8 @@
--- Purpose: keeps how many watchers a station has of a person, for a while, and adds up what all stations said.
+-- Purpose: stores how many watchers a station has of a user, for a while, and returns the sum over all stations.
 -- KEYS:    1 watchers
 -- ARGV:    1 the station; 2 how many it has; 3 now in ms; 4 for how long that holds, in ms
 -- Reply:   how many there are at all stations
--- Race:    two stations at once: each adds up after it has spoken, so whoever is second counts both.
+-- Race:    two stations at once: each adds up after its own write, so the second counts both.
 
 local now, sum = tonumber(ARGV[3]), tonumber(ARGV[2])
 local all = redis.call('HGETALL', KEYS[1])

@@ -15,7 +15,7 @@
     reason = "the suite is for all stores; this file tests what only this one can suffer"
 )]
 
-mod logbook;
+mod log_capture;
 mod remote;
 #[path = "../../store/tests/suite/mod.rs"]
 mod suite;
@@ -29,7 +29,7 @@ use rollcall_redis::{Keyspace, Script};
 use rollcall_servers::redis as servers;
 use rollcall_store::{LastSeen, Store, Topic, Topics};
 
-use logbook::Logbook;
+use log_capture::Logbook;
 use remote::PATIENCE;
 use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, traced, user, wait_for};
 
@@ -159,7 +159,7 @@ async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
 
 #[tokio::test]
 async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
-    let logbook = Logbook::open();
+    let log_capture = Logbook::open();
     let mut server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     works(&store, "bob").await;
@@ -168,7 +168,7 @@ async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
     until(&store, "it to come back", is_up).await;
     assert_eq!(load(&store, "bob").await.devices.len(), 0);
     assert_eq!(store.stats().data_losses.get(), 1);
-    assert_eq!(logbook.count("lost its data"), 1, "{logbook:?}");
+    assert_eq!(log_capture.count("lost its data"), 1, "{log_capture:?}");
     assert!(store.outage_grace().is_some());
     works(&store, "bob").await;
 }
@@ -238,7 +238,7 @@ async fn a_wrong_password_is_said_to_be_one() {
         assert!(!error.to_string().contains("wrong"), "a password is never shown: {error}");
     }
     // The password is changed while we run: said once, and mended without a restart.
-    let logbook = Logbook::open();
+    let log_capture = Logbook::open();
     let store = open(&server).await;
     works(&store, "bob").await;
     server.ask(&["CONFIG", "SET", "requirepass", "other"]).unwrap();
@@ -256,7 +256,7 @@ async fn a_wrong_password_is_said_to_be_one() {
     )
     .await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(logbook.count("refuses us"), 1, "{logbook:?}");
+    assert_eq!(log_capture.count("refuses us"), 1, "{log_capture:?}");
     asked(&["CONFIG", "SET", "requirepass", "right"]);
     until(&store, "it to come back", is_up).await;
     works(&store, "bob").await;
@@ -304,17 +304,17 @@ async fn the_least_rights_are_enough_for_everything() {
     assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
     assert_eq!(store.join_hosts("host-1").await.unwrap(), ["host-1"]);
     store.leave_hosts("host-1").await.unwrap();
-    let tap = store.tap();
+    let subscription = store.subscription();
     let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
-    tap.watch(&topics).await.unwrap();
+    subscription.watch(&topics).await.unwrap();
     let sign = TypingSignal { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
     assert_eq!(store.set_typing(vec![sign.clone(), sign]).await.unwrap(), [Ok(()), Ok(())]);
     assert_eq!(store.typists(vec![ConversationId::parse("c").unwrap()]).await.unwrap()[0].as_ref().unwrap().len(), 1);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 3)]).await.unwrap(), [3]);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 0)]).await.unwrap(), [0]);
-    assert_eq!(tokio::time::timeout(PATIENCE, tap.next()).await.unwrap().typed.len(), 1);
-    tap.unwatch(&topics);
-    tap.watch(&topics).await.unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().typed.len(), 1);
+    subscription.unwatch(&topics);
+    subscription.watch(&topics).await.unwrap();
     server.restart().unwrap();
     allow(&server, &least_rights());
     until_refused(&store).await;
@@ -333,7 +333,7 @@ async fn the_least_rights_are_enough_for_everything() {
 
 #[tokio::test]
 async fn each_of_the_least_rights_is_needed_and_its_lack_is_said() {
-    let logbook = Logbook::open();
+    let log_capture = Logbook::open();
     let server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis://rollcall:password@");
     allow(&server, &least_rights());
@@ -345,8 +345,8 @@ async fn each_of_the_least_rights_is_needed_and_its_lack_is_said() {
         let found = touch(&store, vec![beat(&format!("user-{index}"), "web-1")]).await.found.remove(0);
         assert!(matches!(found, Err(Error::Unavailable(_))), "{found:?}");
     }
-    assert_eq!(logbook.count("does not allow a command"), 1, "once, not five times: {logbook:?}");
-    assert_eq!(logbook.count("zadd"), 1, "and which: {logbook:?}");
+    assert_eq!(log_capture.count("does not allow a command"), 1, "once, not five times: {log_capture:?}");
+    assert_eq!(log_capture.count("zadd"), 1, "and which: {log_capture:?}");
     allow(&server, "ACL SETUSER rollcall +zadd");
     works(&store, "bob").await;
     // Without CONFIG the service runs, and says what is missing.
@@ -357,13 +357,13 @@ async fn each_of_the_least_rights_is_needed_and_its_lack_is_said() {
         assert!(Instant::now() < deadline, "it does not say so");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(logbook.count("only the sweep"), 1, "{logbook:?}");
+    assert_eq!(log_capture.count("only the sweep"), 1, "{log_capture:?}");
     works(&store, "bob").await;
 }
 
 #[tokio::test]
 async fn a_full_memory_is_an_outage_that_ends_by_itself() {
-    let logbook = Logbook::open();
+    let log_capture = Logbook::open();
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     works(&store, "bob").await;
@@ -377,7 +377,7 @@ async fn a_full_memory_is_an_outage_that_ends_by_itself() {
     )
     .await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(logbook.count("memory is full"), 1, "{logbook:?}");
+    assert_eq!(log_capture.count("memory is full"), 1, "{log_capture:?}");
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     until(&store, "it to come back", is_up).await;
     assert!(store.outage_grace().is_some(), "beats were lost, and it was not their fault");

@@ -301,7 +301,7 @@ async fn a_commit_that_leaves_nothing_keeps_no_key() {
     let revision = load(store, "bob").await.revision;
     assert_eq!(evict(store, "bob", revision).await, Committed::Applied);
     let (shard, keys) = (subject.keys.shard_of("bob"), &subject.keys);
-    for key in [keys.user("bob"), keys.alive("bob"), keys.due(shard), keys.cold(shard)] {
+    for key in [keys.user("bob"), keys.alive("bob"), keys.due(shard), keys.archive_queue(shard)] {
         assert_eq!(server().ask(&["EXISTS", &key.to_string()]).unwrap(), "0", "{key}");
     }
 }

@@ -23,10 +23,12 @@ use redis::Value;
 use rollcall_core::typing::{Next, TypingRecord};
 use rollcall_core::{Error, Span};
 use rollcall_redis::native::{Options, Redis};
-use rollcall_redis::{Commands, DEFAULT_SHARDS, Keyspace, Piece, Publishing, Script, Signing, decode_wait, slot_of};
+use rollcall_redis::{
+    Commands, DEFAULT_SHARDS, Keyspace, Piece, Publishing, Script, TypingWrite, decode_wait, slot_of,
+};
 use rollcall_servers::redis as servers;
 use rollcall_servers::wait_until;
-use rollcall_store::{Tap, Topics};
+use rollcall_store::{TopicSubscription, Topics};
 
 use topics_suite::{Heard, PATIENCE, START, conversation, person, publish, sign, until};
 
@@ -35,66 +37,66 @@ async fn open(url: &str) -> Redis {
 }
 
 /// Watches as soon as that is possible.
-async fn watch(tap: &Tap, name: &str) {
+async fn watch(subscription: &TopicSubscription, name: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = tap.watch(&[person(name)]).await {
+    while let Err(error) = subscription.watch(&[person(name)]).await {
         assert!(matches!(error, Error::Unavailable(ms) if ms > 0), "{error:?}");
         assert!(Instant::now() < deadline, "it is never heard again");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Waits until the tap owns up to a loss.
-async fn missed(tap: &Tap) {
-    Heard::default().until(tap, |heard| heard.missed).await;
+/// Waits until the subscription owns up to a loss.
+async fn missed(subscription: &TopicSubscription) {
+    Heard::default().until(subscription, |heard| heard.missed).await;
 }
 
-async fn hears(store: &Redis, tap: &Tap, name: &str, version: u64) {
+async fn hears(store: &Redis, subscription: &TopicSubscription, name: &str, version: u64) {
     publish(store, name, version).await;
-    Heard::default().until(tap, |heard| heard.versions.get(name) == Some(&version)).await;
+    Heard::default().until(subscription, |heard| heard.versions.get(name) == Some(&version)).await;
 }
 
-async fn moves(tap: &Tap) {
-    let before = tap.heard_until();
-    until("the time to go on", || tap.heard_until() > before).await;
+async fn moves(subscription: &TopicSubscription) {
+    let before = subscription.received_until();
+    until("the time to go on", || subscription.received_until() > before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_subscription_is_owned_up_to_and_made_anew() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
-    let (tap, idle) = (store.tap(), store.tap());
-    tap.watch(&[person("bob"), conversation("c")]).await.unwrap();
+    let (subscription, idle) = (store.subscription(), store.subscription());
+    subscription.watch(&[person("bob"), conversation("c")]).await.unwrap();
     for version in 1..=3 {
-        hears(&store, &tap, "bob", version * 10).await;
+        hears(&store, &subscription, "bob", version * 10).await;
         server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
-        missed(&tap).await;
-        hears(&store, &tap, "bob", version * 10 + 1).await;
+        missed(&subscription).await;
+        hears(&store, &subscription, "bob", version * 10 + 1).await;
         store.set_typing(vec![sign("c", &format!("user-{version}"), 5000)]).await.unwrap();
-        Heard::default().until(&tap, |heard| !heard.typed.is_empty()).await;
+        Heard::default().until(&subscription, |heard| !heard.typed.is_empty()).await;
     }
     assert!(idle.next().now_or_never().is_none(), "whoever watches nothing missed nothing");
-    moves(&tap).await;
+    moves(&subscription).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_restarts_is_listened_to_again() {
     let mut server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
-    let tap = store.tap();
-    tap.watch(&[person("bob")]).await.unwrap();
-    hears(&store, &tap, "bob", 1).await;
+    let subscription = store.subscription();
+    subscription.watch(&[person("bob")]).await.unwrap();
+    hears(&store, &subscription, "bob", 1).await;
     server.kill();
     // While it is away, whoever wants to watch is told at once, and watches nothing for it.
     let deadline = Instant::now() + PATIENCE;
     loop {
         let started = Instant::now();
-        match tap.watch(&[person("eve")]).await {
-            Ok(()) => tap.unwatch(&[person("eve")]),
+        match subscription.watch(&[person("eve")]).await {
+            Ok(()) => subscription.unwatch(&[person("eve")]),
             Err(error) => {
                 assert!(matches!(error, Error::Unavailable(ms) if ms > 0), "{error:?}");
                 let again = Instant::now();
-                assert!(tap.watch(&[person("eve")]).await.is_err());
+                assert!(subscription.watch(&[person("eve")]).await.is_err());
                 assert!(
                     again.elapsed() < Duration::from_millis(500),
                     "{:?} after {:?}",
@@ -106,39 +108,39 @@ async fn a_server_that_restarts_is_listened_to_again() {
         }
         assert!(Instant::now() < deadline, "nobody noticed");
     }
-    let heard_until = tap.heard_until();
-    assert!(tap.next().now_or_never().is_none(), "a loss is said when it can be mended");
+    let received_until = subscription.received_until();
+    assert!(subscription.next().now_or_never().is_none(), "a loss is said when it can be mended");
     server.restart().unwrap();
-    missed(&tap).await;
-    hears(&store, &tap, "bob", 2).await;
-    until("the time to go on", || tap.heard_until() > heard_until).await;
+    missed(&subscription).await;
+    hears(&store, &subscription, "bob", 2).await;
+    until("the time to go on", || subscription.received_until() > received_until).await;
     let channel = Keyspace::new("rc", DEFAULT_SHARDS).unwrap().topic("eve").to_string();
     let subscribed = server.ask(&["PUBSUB", "NUMSUB", &channel]).unwrap();
     assert_eq!(subscribed.lines().nth(1), Some("0"), "what could not be watched is not");
-    watch(&tap, "eve").await;
-    hears(&store, &tap, "eve", 3).await;
+    watch(&subscription, "eve").await;
+    hears(&store, &subscription, "eve", 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_heard_of_goes_on_and_stands_still_while_the_server_does() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
-    let tap = store.tap();
-    tap.watch(&[person("bob")]).await.unwrap();
-    moves(&tap).await;
-    moves(&tap).await;
-    assert!(tap.heard_until() <= store.now());
+    let subscription = store.subscription();
+    subscription.watch(&[person("bob")]).await.unwrap();
+    moves(&subscription).await;
+    moves(&subscription).await;
+    assert!(subscription.received_until() <= store.now());
     server.pause().unwrap();
     let stopped = store.now();
     until("the outage to be noticed", || {
-        tap.watch(&[person("eve")]).now_or_never().is_some_and(|ended| ended.is_err())
+        subscription.watch(&[person("eve")]).now_or_never().is_some_and(|ended| ended.is_err())
     })
     .await;
-    assert!(tap.heard_until() <= stopped, "nothing was heard since");
+    assert!(subscription.received_until() <= stopped, "nothing was heard since");
     server.resume().unwrap();
-    missed(&tap).await;
-    hears(&store, &tap, "bob", 1).await;
-    until("the time to catch up", || tap.heard_until() > stopped).await;
+    missed(&subscription).await;
+    hears(&store, &subscription, "bob", 1).await;
+    until("the time to catch up", || subscription.received_until() > stopped).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,12 +149,12 @@ async fn a_store_that_nobody_taps_has_no_further_connection_and_a_closed_one_non
     let store = open(&server.url()).await;
     let clients = || server.ask(&["CLIENT", "LIST"]).unwrap().lines().filter(|line| line.contains("resp=3")).count();
     assert_eq!(clients(), 0);
-    let tap = store.tap();
-    tap.watch(&[person("bob")]).await.unwrap();
+    let subscription = store.subscription();
+    subscription.watch(&[person("bob")]).await.unwrap();
     assert_eq!(clients(), 1);
     drop(store);
     wait_until("the connection to be closed", PATIENCE, || Ok(clients() == 0)).unwrap();
-    assert!(tap.watch(&[person("eve")]).await.is_err());
+    assert!(subscription.watch(&[person("eve")]).await.is_err());
 }
 
 /// Of a Cluster that is broken on purpose: slots that move, and a master that is lost.
@@ -161,15 +163,15 @@ async fn moved_slots_and_new_masters_are_followed_and_what_is_lost_is_said() {
     let mut cluster = servers::Cluster::start().unwrap();
     let store = open(&cluster.url()).await;
     let keys = Keyspace::new("rc", DEFAULT_SHARDS).unwrap();
-    let tap = store.tap();
+    let subscription = store.subscription();
     let names: Vec<String> = (0..60).map(|index| format!("user-{index}")).collect();
-    tap.watch(&names.iter().map(|name| person(name)).collect::<Vec<_>>()).await.unwrap();
+    subscription.watch(&names.iter().map(|name| person(name)).collect::<Vec<_>>()).await.unwrap();
     let slot = slot_of(keys.topic("user-0").to_string().as_bytes());
     let from = cluster.owner_of(slot).unwrap();
     let to = (from + 1) % 3;
     let ids = [from, to].map(|node| cluster.nodes()[node].ask(&["CLUSTER", "MYID"]).unwrap());
     let slot_text = slot.to_string();
-    hears(&store, &tap, "user-0", 1).await;
+    hears(&store, &subscription, "user-0", 1).await;
     // The slot has keys of ours by now: they move with it.
     let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
     target.ask(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &ids[0]]).unwrap();
@@ -181,17 +183,17 @@ async fn moved_slots_and_new_masters_are_followed_and_what_is_lost_is_said() {
     for node in [target, source] {
         assert_eq!(node.ask(&["CLUSTER", "SETSLOT", &slot_text, "NODE", &ids[1]]).unwrap(), "OK");
     }
-    missed(&tap).await;
-    hears(&store, &tap, "user-0", 2).await;
-    moves(&tap).await;
+    missed(&subscription).await;
+    hears(&store, &subscription, "user-0", 2).await;
+    moves(&subscription).await;
     cluster.kill(to).unwrap();
-    missed(&tap).await;
+    missed(&subscription).await;
     for name in &names {
-        hears(&store, &tap, name, 3).await;
+        hears(&store, &subscription, name, 3).await;
     }
-    moves(&tap).await;
-    watch(&tap, "bob").await;
-    hears(&store, &tap, "bob", 4).await;
+    moves(&subscription).await;
+    watch(&subscription, "bob").await;
+    hears(&store, &subscription, "bob", 4).await;
 }
 
 /// Xorshift: a history that can be told again by its seed.
@@ -208,23 +210,23 @@ async fn the_script_follows_the_rule_of_the_core() {
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let keys = Keyspace::new("rc", DEFAULT_SHARDS).unwrap();
-    redis::cmd("SCRIPT").arg("LOAD").arg(Script::Sign.source()).exec_async(&mut connection).await.unwrap();
+    redis::cmd("SCRIPT").arg("LOAD").arg(Script::Typing.source()).exec_async(&mut connection).await.unwrap();
     let (mut random, mut record, mut now) = (7_u64, None::<TypingRecord>, START);
     for step in 0..3000 {
         now = now + Span([0, 30, 400, 1000, 6000][below(&mut random, 5) as usize]);
         let signing = match below(&mut random, 4) {
-            0 => Signing::LookAgain,
-            1 => Signing::Lasts(Span(0)),
-            2 => Signing::Lasts(Span(1 + below(&mut random, 900))),
-            _ => Signing::Lasts(Span(5000)),
+            0 => TypingWrite::Recheck,
+            1 => TypingWrite::Lasts(Span(0)),
+            2 => TypingWrite::Lasts(Span(1 + below(&mut random, 900))),
+            _ => TypingWrite::Lasts(Span(5000)),
         };
         let expected = match (signing, &mut record) {
-            (Signing::LookAgain | Signing::Lasts(Span(0)), None) => Next::Nothing,
-            (Signing::LookAgain, Some(record)) => record.flush(now),
-            (Signing::Lasts(lasts), record) => record.get_or_insert_default().signal(now, lasts),
+            (TypingWrite::Recheck | TypingWrite::Lasts(Span(0)), None) => Next::Nothing,
+            (TypingWrite::Recheck, Some(record)) => record.flush(now),
+            (TypingWrite::Lasts(lasts), record) => record.get_or_insert_default().signal(now, lasts),
         };
         let mut commands = Commands::default();
-        keys.sign(&mut commands, ("c", "bob"), signing, now, Publishing::Plain);
+        keys.write_typing(&mut commands, ("c", "bob"), signing, now, Publishing::Plain);
         let mut command = redis::Cmd::new();
         commands.get(0).unwrap().args().for_each(|arg| {
             command.arg(arg);

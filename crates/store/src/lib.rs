@@ -29,7 +29,7 @@ pub use policies::{LocalCopy, Policies};
 pub use postgres::PostgresArchive;
 pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use sqlite::{SqliteArchive, SqlitePolicies};
-pub use topics::{NativeChanges, News, Tap, Topic, Topics, Typed, WATCHERS_TTL};
+pub use topics::{NativeChanges, News, Topic, TopicSubscription, Topics, Typed, WATCHERS_TTL};
 
 /// An answer that may have to wait for a network or a disk.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use rollcall_api::{Access, EventId, Limits};
 use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
 use rollcall_core::{Error, Published, Span, Time, UserId};
-use rollcall_store::{Tap, Topics};
+use rollcall_store::{TopicSubscription, Topics};
 use tokio::sync::Notify;
 
 use crate::runtime::Functions;
@@ -77,7 +77,7 @@ pub(crate) struct Hub {
     pub(crate) options: HubOptions,
     pub(crate) registry: RefCell<Registry>,
     pub(crate) topics: Arc<dyn Topics>,
-    pub(crate) tap: Tap,
+    pub(crate) topic_subscription: TopicSubscription,
     pub(crate) heartbeats: Rc<ConnectionHeartbeats>,
     /// Users to read again soon, because the state shown was not published yet.
     pub(crate) unpublished: RefCell<VecDeque<(Instant, UserId)>>,
@@ -105,7 +105,7 @@ impl Hub {
         let all_read_since = Cell::new(topics.now());
         let crowds = Crowds { above: options.crowd, every: options.crowd_interval };
         Rc::new(Self {
-            tap: topics.tap(),
+            topic_subscription: topics.subscription(),
             topics,
             functions,
             access,

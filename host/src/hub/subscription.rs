@@ -74,7 +74,7 @@ impl Subscription {
         let hub = &self.hub;
         // Subscribe first, then read: a change in between is received.
         if !added.topics.is_empty() {
-            hub.tap.watch(&added.topics).await?;
+            hub.topic_subscription.watch(&added.topics).await?;
             hub.registry.borrow_mut().subscribed(&added.topics);
         }
         let (mut entries, typing) = self.read_consistently(added, users_before, conversations).await?;
@@ -164,7 +164,7 @@ impl Subscription {
 
     fn unsubscribe(&self, idle: Vec<Topic>) {
         if !idle.is_empty() {
-            self.hub.tap.unwatch(&idle);
+            self.hub.topic_subscription.unwatch(&idle);
         }
     }
 

@@ -12,7 +12,7 @@ pub(super) async fn run(hub: Rc<Hub>) -> Exit {
         let fanning_out = hub.registry.borrow().is_fanning_out();
         tokio::select! {
             biased;
-            news = hub.tap.next() => {
+            news = hub.topic_subscription.next() => {
                 let (now, time) = (Instant::now(), hub.topics.now());
                 let metrics = &hub.functions.platform.metrics.hub;
                 for change in &news.changes {

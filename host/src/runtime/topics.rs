@@ -9,7 +9,7 @@ use rollcall_contract::host::convert::{all, each, replies};
 use rollcall_contract::host::wit;
 use rollcall_core::{ConversationId, Error};
 use rollcall_functions::capabilities::{Change, MAX_BATCH};
-use rollcall_store::{News, Tap, Topic};
+use rollcall_store::{News, Topic, TopicSubscription};
 use tokio::sync::oneshot;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, FutureReader, StreamProducer, StreamReader, StreamResult, VecBuffer};
@@ -31,12 +31,13 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
         }
         let platform = platform(accessor);
         let topics: Vec<Topic> = parsed(users)?.into_iter().map(Topic::Person).collect();
-        let tap = platform.topics.tap();
-        timed(&platform, "watch", tap.watch(&topics)).await?;
+        let subscription = platform.topics.subscription();
+        timed(&platform, "watch", subscription.watch(&topics)).await?;
         let (end, why) = oneshot::channel();
         // A stream that is dropped before it ended has no reason.
         let why = async { Ok::<_, wasmtime::Error>(why.await.unwrap_or(Ok(()))) };
-        let listener = Listener { tap: Arc::new(tap), waiting: None, arrived: Vec::new(), end: Some(end) };
+        let listener =
+            Listener { subscription: Arc::new(subscription), waiting: None, arrived: Vec::new(), end: Some(end) };
         let pair = accessor.with(|mut access| {
             let changes = StreamReader::new(&mut access, listener)?;
             Ok((changes, FutureReader::new(&mut access, why)?))
@@ -66,7 +67,7 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
 /// The source of a component's stream. While the component does not read, changes wait in the subscription's mailbox, which
 /// keeps the newest per user. Dropping the stream drops the subscription.
 struct Listener {
-    tap: Arc<Tap>,
+    subscription: Arc<TopicSubscription>,
     /// Kept while a read is cancelled, so that its result is not lost.
     waiting: Option<Pin<Box<dyn Future<Output = News> + Send>>>,
     arrived: Vec<wit::types::PresenceChange>,
@@ -77,10 +78,10 @@ impl Listener {
     /// Ready when changes arrived, or with `false` if some may have been lost.
     fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         while self.arrived.is_empty() {
-            let tap = &self.tap;
+            let subscription = &self.subscription;
             let waiting = self.waiting.get_or_insert_with(|| {
-                let tap = Arc::clone(tap);
-                Box::pin(async move { tap.next().await })
+                let subscription = Arc::clone(subscription);
+                Box::pin(async move { subscription.next().await })
             });
             let news = ready!(waiting.as_mut().poll(context));
             self.waiting = None;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rollcall_contract::guest::adapter::{Adapter, Exports, Ready, Watch, Watching, setting};
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::Change;
-use rollcall_redis::resp::{Address, Ear, Listening};
+use rollcall_redis::resp::{Address, Subscriber, Subscription};
 use rollcall_redis::wasi::{Socket, Tcp};
 use rollcall_redis::{Probing, RedisStore};
 
@@ -41,10 +41,10 @@ fn address() -> Result<Address, String> {
 }
 
 /// Users watched over the instance's subscriber.
-struct Subscribed(Listening<Tcp>);
+struct Subscribed(Subscription<Tcp>);
 
 impl Watch for Subscribed {
-    const TWO_MINUTES: u32 = Listening::<Tcp>::TWO_MINUTES;
+    const TWO_MINUTES: u32 = Subscription::<Tcp>::TWO_MINUTES;
 
     async fn next(&mut self) -> Result<Option<Change>, Error> {
         self.0.next().await
@@ -69,11 +69,11 @@ impl Watching for RedisTopics {
 }
 
 /// The subscriber of this instance.
-fn subscriber() -> Result<Rc<Ear<Tcp>>, String> {
+fn subscriber() -> Result<Rc<Subscriber<Tcp>>, String> {
     thread_local! {
-        static SUBSCRIBER: OnceCell<Result<Rc<Ear<Tcp>>, String>> = const { OnceCell::new() };
+        static SUBSCRIBER: OnceCell<Result<Rc<Subscriber<Tcp>>, String>> = const { OnceCell::new() };
     }
-    let make = || address().map(|address| Rc::new(Ear::new(Tcp::new(&address), &address)));
+    let make = || address().map(|address| Rc::new(Subscriber::new(Tcp::new(&address), &address)));
     SUBSCRIBER.with(|subscriber| subscriber.get_or_init(make).clone())
 }
 

@@ -19,7 +19,7 @@ impl<T: Transport> Archive for RedisStore<T> {
         let mut batch = Batch::with_capacity(last_seen_entries.len(), last_seen_entries.len());
         for LastSeenEntry { user, last_seen } in &last_seen_entries {
             let user = user.as_str();
-            batch.add(user, keys.shard_of(user), |to| keys.keep_seen(to, user, *last_seen));
+            batch.add(user, keys.shard_of(user), |to| keys.put_last_seen(to, user, *last_seen));
         }
         let replies = self.transport.run(batch).await;
         replies.items().try_for_each(|item| item.map(drop))
@@ -30,7 +30,7 @@ impl<T: Transport> Archive for RedisStore<T> {
         let keys = self.keys();
         let mut batch = Batch::with_capacity(users.len(), users.len());
         for user in users.iter().map(UserId::as_str) {
-            batch.add("", keys.shard_of(user), |to| keys.when_seen(to, user));
+            batch.add("", keys.shard_of(user), |to| keys.get_last_seen(to, user));
         }
         let replies = self.transport.run(batch).await;
         replies.items().map(|item| self.read(decode_score(piece(item?)))).collect()

@@ -4,7 +4,7 @@ use rollcall_core::{Error, Span, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 
 use super::RedisStore;
-use crate::keyspace::{Agenda, Overdue};
+use crate::keyspace::{DueScan, Queue};
 use crate::transport::{Batch, RETRY_MS, Transport, pieces};
 
 impl<T: Transport> RedisStore<T> {
@@ -12,23 +12,23 @@ impl<T: Transport> RedisStore<T> {
     /// not answer, the users of the others.
     pub(crate) async fn overdue(
         &self,
-        agenda: Agenda,
+        queue: Queue,
         shards: Shards,
         limit: u32,
         late_by: Span,
     ) -> Result<Vec<UserId>, Error> {
         let by = Time(self.transport.now().await?.time().0.saturating_sub(late_by.0));
-        let mut overdue = Overdue::new(self.keys(), agenda, shards, by, limit);
-        let (mut is_answered, mut failure) = (overdue.questions().next().is_none(), None);
+        let mut overdue = DueScan::new(self.keys(), queue, shards, by, limit);
+        let (mut is_answered, mut failure) = (overdue.requests().next().is_none(), None);
         loop {
-            let questions: Vec<_> = overdue.questions().collect();
-            if questions.is_empty() {
+            let requests: Vec<_> = overdue.requests().collect();
+            if requests.is_empty() {
                 break;
             }
             let now = self.transport.now().await?;
-            let mut batch = Batch::decided_at(now, questions.len(), questions.len());
-            for question in &questions {
-                batch.add("", question.shard(), |to| question.ask(self.keys(), to));
+            let mut batch = Batch::decided_at(now, requests.len(), requests.len());
+            for request in &requests {
+                batch.add("", request.shard(), |to| request.ask(self.keys(), to));
             }
             let replies = self.transport.run(batch).await;
             let mut answers = Vec::with_capacity(replies.items.len());

@@ -15,7 +15,7 @@ impl<T: Transport> RedisStore<T> {
     pub async fn join_hosts(&self, host: &str) -> Result<Vec<String>, Error> {
         let now = self.transport.now().await?;
         let mut batch = Batch::decided_at(now, 1, 3);
-        batch.add(host, HOME, |to| self.keys().answer_roll(to, host, now.time()));
+        batch.add(host, HOME, |to| self.keys().join_hosts(to, host, now.time()));
         let replies = self.transport.run(batch).await;
         let mut hosts = Vec::new();
         for item in replies.items() {
@@ -28,7 +28,7 @@ impl<T: Transport> RedisStore<T> {
     /// Removes this host from the membership list.
     pub async fn leave_hosts(&self, host: &str) -> Result<(), Error> {
         let mut batch = Batch::with_capacity(1, 1);
-        batch.add(host, HOME, |to| self.keys().leave_roll(to, host));
+        batch.add(host, HOME, |to| self.keys().leave_hosts(to, host));
         let replies = self.transport.run(batch).await;
         replies.items().try_for_each(|item| item.map(drop))
     }

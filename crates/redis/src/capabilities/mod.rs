@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rollcall_core::Error;
 use rollcall_functions::capabilities::MAX_BATCH;
 
-use crate::keyspace::{Garbled, Keyspace, Stamped};
+use crate::keyspace::{BadReply, Keyspace, Stamped};
 use crate::transport::{Connection, Probing, Transport};
 
 pub use options::{Options, options, rules};
@@ -73,7 +73,7 @@ impl<T: Transport> RedisStore<T> {
     }
 
     /// A decoded reply; one that cannot be read is logged.
-    fn read<R>(&self, decoded: Result<R, Garbled>) -> Result<R, Error> {
+    fn read<R>(&self, decoded: Result<R, BadReply>) -> Result<R, Error> {
         decoded.map_err(|error| {
             self.transport.warn(&error.to_string());
             Error::Other(error.to_string())

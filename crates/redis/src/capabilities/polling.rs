@@ -11,7 +11,7 @@ use rollcall_core::{Error, Published, UserId};
 use rollcall_functions::capabilities::Change;
 
 use super::RedisStore;
-use crate::resp::Inbox;
+use crate::resp::Mailbox;
 use crate::transport::{Connection, Probing};
 
 /// Between two polls. A change is seen 250 ms late on average, well within the promised second.
@@ -22,7 +22,7 @@ pub struct Polling<W> {
     platform: Rc<RedisStore<Probing<W>>>,
     users: Vec<UserId>,
     known: Known,
-    arrived: Inbox,
+    arrived: Mailbox,
     polled_at_us: u64,
 }
 
@@ -34,7 +34,7 @@ impl<W: Connection + 'static> Polling<W> {
         for (user, found) in users.iter().zip(platform.read_published(&users).await?) {
             known.note(user, readable(found)?.as_ref());
         }
-        Ok(Self { platform, users, known, arrived: Inbox::default(), polled_at_us })
+        Ok(Self { platform, users, known, arrived: Mailbox::default(), polled_at_us })
     }
 
     /// Waits for the next poll, and polls.

@@ -4,7 +4,7 @@ use rollcall_core::{Error, Published, Span, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches};
 
 use super::{RedisStore, bounded};
-use crate::keyspace::{Agenda, Garbled, Keyspace, decode_outcome, decode_published, decode_session};
+use crate::keyspace::{BadReply, Keyspace, Queue, decode_outcome, decode_published, decode_session};
 use crate::transport::{Batch, Reply, Transport, piece, pieces};
 
 type Outcomes = Vec<Result<Committed, Error>>;
@@ -20,10 +20,10 @@ impl<T: Transport> Sessions for RedisStore<T> {
         self.commit(&commits).await
     }
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Agenda::Settle, shards, limit, Span(0)).await
+        self.overdue(Queue::Due, shards, limit, Span(0)).await
     }
     async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Agenda::Evict, shards, limit, Span(0)).await
+        self.overdue(Queue::Archive, shards, limit, Span(0)).await
     }
     async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Outcomes, Error> {
         self.evict(&evictions).await
@@ -45,7 +45,7 @@ impl<T: Transport> RedisStore<T> {
 
     /// As [`Sessions::due`], but only users whose instant passed at least `by` ago.
     pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
-        self.overdue(Agenda::Settle, shards, limit, by).await
+        self.overdue(Queue::Due, shards, limit, by).await
     }
 
     /// Makes Redis look at these users' `alive` keys: one that is past its time expires on the spot, and its notification goes
@@ -71,7 +71,7 @@ impl<T: Transport> RedisStore<T> {
         let moment = replies.moment()?;
         let session = |values: &[T::Reply]| match values {
             [hash, due, cold] => decode_session(hash.pieces(), due.piece(), cold.piece()),
-            _ => Err(Garbled("a reply")),
+            _ => Err(BadReply("a reply")),
         };
         let sessions = replies.items().map(|item| self.read(session(item?))).collect();
         Ok(Loaded { moment, sessions })

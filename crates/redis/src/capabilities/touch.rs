@@ -8,7 +8,7 @@ use rollcall_core::{Error, Time};
 use rollcall_functions::capabilities::{DeviceEvent, Touched, Touches};
 
 use super::{RedisStore, bounded};
-use crate::keyspace::{Deadline, Finding, Garbled, Sent, Touching, decode_found};
+use crate::keyspace::{BadReply, Deadline, Finding, Sent, Touching, decode_found};
 use crate::transport::{Batch, Now, Reply, Transport};
 
 /// One touch on its way.
@@ -114,8 +114,8 @@ impl<T: Transport> RedisStore<T> {
     }
 }
 
-fn read<R: Reply>(touch: &Touch<'_>, values: &[R]) -> Result<Finding, Garbled> {
-    values.get(touch.sent.found_at()).map_or(Err(Garbled("a reply")), |value| decode_found(value.piece()))
+fn read<R: Reply>(touch: &Touch<'_>, values: &[R]) -> Result<Finding, BadReply> {
+    values.get(touch.sent.found_at()).map_or(Err(BadReply("a reply")), |value| decode_found(value.piece()))
 }
 
 impl<'a> After<'a> {

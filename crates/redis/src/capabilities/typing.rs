@@ -9,14 +9,14 @@ use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
 
 use super::{RedisStore, bounded};
-use crate::keyspace::{Signing, decode_typists, decode_wait};
+use crate::keyspace::{TypingWrite, decode_typists, decode_wait};
 use crate::transport::{Batch, Transport, piece, pieces};
 
 impl<T: Transport> Typing for RedisStore<T> {
     async fn set_typing(&self, signals: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
         bounded(&signals)?;
         let waits =
-            self.write_typing(signals.iter().map(|signal| (place(signal), Signing::Lasts(signal.lasts)))).await?;
+            self.write_typing(signals.iter().map(|signal| (place(signal), TypingWrite::Lasts(signal.lasts)))).await?;
         let unpublished = |(signal, wait): (&'_ TypingSignal, &Result<Option<Span>, Error>)| match wait {
             Ok(Some(wait)) if signal.lasts == Span(0) => Some(*wait),
             _ => None,
@@ -25,7 +25,7 @@ impl<T: Transport> Typing for RedisStore<T> {
             self.transport.sleep(wait.0).await;
             let stops = signals.iter().zip(&waits).filter(|pair| unpublished(*pair).is_some());
             // If this fails, what was published ends by itself.
-            let _ = self.write_typing(stops.map(|(signal, _)| (place(signal), Signing::LookAgain))).await;
+            let _ = self.write_typing(stops.map(|(signal, _)| (place(signal), TypingWrite::Recheck))).await;
         }
         Ok(waits.into_iter().map(|wait| wait.map(drop)).collect())
     }
@@ -51,14 +51,14 @@ impl<T: Transport> RedisStore<T> {
     /// Writes typing signals, or publishes stored ones; after how long each has to be looked at again.
     pub(crate) async fn write_typing<'a>(
         &self,
-        signals: impl Iterator<Item = ((&'a str, &'a str), Signing)>,
+        signals: impl Iterator<Item = ((&'a str, &'a str), TypingWrite)>,
     ) -> Result<Vec<Result<Option<Span>, Error>>, Error> {
         let (keys, now, publishing) = (self.keys(), self.transport.now().await?, self.transport.publishing());
         let (count, _) = signals.size_hint();
         let mut batch = Batch::decided_at(now, count, count);
         for (place, signing) in signals {
             let shard = keys.shard_of(place.0);
-            batch.add(place.0, shard, |to| keys.sign(to, place, signing, now.time(), publishing));
+            batch.add(place.0, shard, |to| keys.write_typing(to, place, signing, now.time(), publishing));
         }
         let replies = self.transport.run(batch).await;
         Ok(replies.items().map(|item| self.read(decode_wait(piece(item?)))).collect())

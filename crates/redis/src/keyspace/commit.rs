@@ -7,7 +7,7 @@ use crate::keyspace::command::Commands;
 use crate::keyspace::fields::{note_text, record_text, rest_text, stance_text};
 use crate::keyspace::keys::Keyspace;
 use crate::keyspace::payload::encode_payload;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 /// How what is published goes out.
@@ -50,8 +50,8 @@ impl Keyspace {
         let Commit { user, expected, decision } = commit;
         let user = user.as_str();
         let shard = self.shard_of(user);
-        self.evalsha(to, Script::Commit, 6).key(self.user(user)).key(self.due(shard)).key(self.cold(shard));
-        to.key(self.alive(user)).key(self.gone(shard)).key(self.topic(user));
+        self.evalsha(to, Script::Commit, 6).key(self.user(user)).key(self.due(shard)).key(self.archive_queue(shard));
+        to.key(self.alive(user)).key(self.evicted(shard)).key(self.topic(user));
         revision(to, *expected).number(at.now().0).number(at.now_us).number(at.stamp).text(user);
         let (waits_for, until) = match decision.next {
             Next::Nothing => ("nothing", 0),
@@ -84,8 +84,8 @@ impl Keyspace {
     pub fn evict(&self, to: &mut Commands, eviction: &Eviction, now_us: u64) {
         let user = eviction.user.as_str();
         let shard = self.shard_of(user);
-        self.evalsha(to, Script::Evict, 5).key(self.user(user)).key(self.due(shard)).key(self.cold(shard));
-        to.key(self.alive(user)).key(self.gone(shard));
+        self.evalsha(to, Script::Evict, 5).key(self.user(user)).key(self.due(shard)).key(self.archive_queue(shard));
+        to.key(self.alive(user)).key(self.evicted(shard));
         revision(to, eviction.expected).number(now_us).text(user);
     }
 }
@@ -95,11 +95,11 @@ fn revision(to: &mut Commands, revision: Revision) -> &mut Commands {
 }
 
 /// How a commit or a eviction ended.
-pub fn decode_outcome(reply: Piece<'_>) -> Result<Committed, Garbled> {
+pub fn decode_outcome(reply: Piece<'_>) -> Result<Committed, BadReply> {
     match reply.number("a script's answer")? {
         1 => Ok(Committed::Applied),
         0 => Ok(Committed::Stale),
-        _ => Err(Garbled("a script's answer")),
+        _ => Err(BadReply("a script's answer")),
     }
 }
 

@@ -9,7 +9,7 @@ use rollcall_core::heartbeat::Found;
 use rollcall_core::{Choice, Device, DeviceId, DeviceKind, Note, Published, Stance, State, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::keyspace::reply::Garbled;
+use crate::keyspace::reply::BadReply;
 use crate::keyspace::touch::Finding;
 
 /// Every field, as `docs/KEYSPACE.md` lists them.
@@ -93,7 +93,7 @@ pub(crate) fn rest_text(published: &Published) -> String {
     format!("{} {seen}", time_text(published.since))
 }
 
-pub(crate) fn found_of(text: &str) -> Result<Finding, Garbled> {
+pub(crate) fn found_of(text: &str) -> Result<Finding, BadReply> {
     let read = || {
         let mut words = text.split(' ');
         let (state, version) = (state_of(words.next()?)?, words.next()?.parse().ok()?);
@@ -112,11 +112,11 @@ pub(crate) fn found_of(text: &str) -> Result<Finding, Garbled> {
         let due_by = due_by.map(str::parse).transpose().ok()?.map(Time);
         Some(Finding { found, due_by })
     };
-    read().ok_or(Garbled("the field `f`"))
+    read().ok_or(BadReply("the field `f`"))
 }
 
 /// Since when, and when last seen.
-pub(crate) fn rest_of(text: &str) -> Result<(Option<Time>, Option<Time>), Garbled> {
+pub(crate) fn rest_of(text: &str) -> Result<(Option<Time>, Option<Time>), BadReply> {
     let read = || {
         let (since, seen) = text.split_once(' ')?;
         let since = time_of(since)?;
@@ -129,15 +129,15 @@ pub(crate) fn rest_of(text: &str) -> Result<(Option<Time>, Option<Time>), Garble
         };
         Some((since, seen))
     };
-    read().ok_or(Garbled("the field `r`"))
+    read().ok_or(BadReply("the field `r`"))
 }
 
-pub(crate) fn number_of(text: &str) -> Result<u64, Garbled> {
-    text.parse().map_err(|_| Garbled("a number"))
+pub(crate) fn number_of(text: &str) -> Result<u64, BadReply> {
+    text.parse().map_err(|_| BadReply("a number"))
 }
 
 /// A device without the time of its last use, which is in a field of its own.
-pub(crate) fn device_of(id: &str, text: &str) -> Result<Device, Garbled> {
+pub(crate) fn device_of(id: &str, text: &str) -> Result<Device, BadReply> {
     let read = || {
         let mut words = text.split(' ');
         let beat_at: u64 = words.next()?.parse().ok()?;
@@ -150,7 +150,7 @@ pub(crate) fn device_of(id: &str, text: &str) -> Result<Device, Garbled> {
         let device = Device { id, kind, beat_at: Time(beat_at), active_at: None, expires_at: Time(expires_at) };
         words.next().is_none().then_some(device)
     };
-    read().ok_or(Garbled("a device"))
+    read().ok_or(BadReply("a device"))
 }
 
 /// A [`Note`] in JSON, in the record, in a choice and in what is published.
@@ -179,8 +179,8 @@ pub(crate) fn note_text(note: Option<&Note>) -> String {
     note.and_then(|note| serde_json::to_string(&NoteJson::from(note)).ok()).unwrap_or_default()
 }
 
-pub(crate) fn note_of(text: &str) -> Result<Note, Garbled> {
-    serde_json::from_str::<NoteJson>(text).map(Note::from).map_err(|_| Garbled("a note"))
+pub(crate) fn note_of(text: &str) -> Result<Note, BadReply> {
+    serde_json::from_str::<NoteJson>(text).map(Note::from).map_err(|_| BadReply("a note"))
 }
 
 #[cfg(test)]

@@ -18,19 +18,19 @@ pub const KEYS: [&str; 21] = [
     "rc:{n}:typing:<conversation>",
     "rc:{n}:c:<conversation>",
     "rc:{n}:due",
-    "rc:{n}:cold",
-    "rc:{n}:gone",
-    "rc:{n}:seen",
+    "rc:{n}:archive",
+    "rc:{n}:evicted",
+    "rc:{n}:last_seen",
     "rc:{0}:outage_grace",
     "rc:{0}:epoch",
     "rc:{0}:hosts",
-    "rc:{0}:reached",
+    "rc:{0}:probed",
     "rc:{g}:policy:<bucket>",
     "rc:{g}:numbers:<page>",
     "rc:{g}:operand",
     "rc:{g}:pages",
     "rc:{g}:log",
-    "rc:{g}:witness",
+    "rc:{g}:replicated",
     "rc:{g}:policy",
 ];
 
@@ -145,18 +145,18 @@ impl Keyspace {
     }
 
     /// The sorted set of who is to be evicted when.
-    pub fn cold(&self, shard: u32) -> Key<'_> {
-        self.shared(shard, "cold")
+    pub fn archive_queue(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "archive")
     }
 
     /// The newest version among the sessions of the shard that were dropped.
-    pub fn gone(&self, shard: u32) -> Key<'_> {
-        self.shared(shard, "gone")
+    pub fn evicted(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "evicted")
     }
 
     /// The sorted set of when people were last seen, where Redis is the archive too.
-    pub fn seen(&self, shard: u32) -> Key<'_> {
-        self.shared(shard, "seen")
+    pub fn last_seen(&self, shard: u32) -> Key<'_> {
+        self.shared(shard, "last_seen")
     }
 
     /// The outage grace in force.
@@ -175,8 +175,8 @@ impl Keyspace {
     }
 
     /// When somebody who is no host last reached the server.
-    pub fn reached(&self) -> Key<'_> {
-        self.shared(0, "reached")
+    pub fn probed(&self) -> Key<'_> {
+        self.shared(0, "probed")
     }
 
     /// The hash of what the people of a bucket set.
@@ -205,8 +205,8 @@ impl Keyspace {
     }
 
     /// What is written before a replica is waited for.
-    pub fn witness(&self, group: u32) -> Key<'_> {
-        self.shared(group, "witness")
+    pub fn replicated(&self, group: u32) -> Key<'_> {
+        self.shared(group, "replicated")
     }
 
     /// The channel on which a group's changes of policy are told.
@@ -285,19 +285,19 @@ mod tests {
             keys.typing("bob"),
             keys.conversation("bob"),
             keys.due(111),
-            keys.cold(111),
-            keys.gone(111),
-            keys.seen(111),
+            keys.archive_queue(111),
+            keys.evicted(111),
+            keys.last_seen(111),
             keys.outage_grace(),
             keys.epoch(),
             keys.hosts(),
-            keys.reached(),
+            keys.probed(),
             keys.policy(4095),
             keys.numbers(31),
             keys.operand(15),
             keys.pages(15),
             keys.log(15),
-            keys.witness(15),
+            keys.replicated(15),
             keys.invalidation(15),
         ];
         assert_eq!(named.len(), KEYS.len());
@@ -314,7 +314,7 @@ mod tests {
         let keys = Keyspace::new("rc", 256).unwrap();
         for user in ["bob", "b{o}b", "}{", "名前@例.jp"] {
             let shard = keys.shard_of(user);
-            let slots = [keys.user(user), keys.alive(user), keys.topic(user), keys.due(shard), keys.gone(shard)]
+            let slots = [keys.user(user), keys.alive(user), keys.topic(user), keys.due(shard), keys.evicted(shard)]
                 .map(|key| slot_of(key.to_string().as_bytes()));
             assert_eq!(slots, [slot_of(shard.to_string().as_bytes()); 5], "{user}");
         }

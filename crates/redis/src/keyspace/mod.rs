@@ -4,44 +4,44 @@
 //! flattened to [`Piece`]s: nulls, integers and bytes, which every client library can produce. `docs/KEYSPACE.md` lists
 //! every key; a test compares it with this code.
 
-mod agenda;
 mod command;
 mod commit;
+mod due_scan;
 mod fields;
 mod keys;
-mod overdue;
+mod last_seen;
+mod membership;
 mod payload;
 mod policy;
-mod reach;
+mod queues;
 mod reply;
-mod roll;
 mod script;
-mod seen;
 mod session;
 mod slot;
+mod time_probe;
 mod touch;
 mod typing;
 mod watchers;
 
-pub use agenda::{decode_member_scores, decode_score};
 pub use command::{Command, Commands};
 pub use commit::{Publishing, Stamped, decode_outcome};
+pub use due_scan::{DueScan, PageRequest, Queue};
 pub use fields::FIELDS;
 pub use keys::{BadPrefix, Channel, KEYS, Key, Keyspace};
-pub use overdue::{Agenda, Overdue, Question};
+pub use membership::{MISSED_AFTER, decode_hosts};
 pub use payload::{decode_payload, encode_payload};
 pub use policy::{
     BUCKETS, Changed, Entry, Logging, POLICY_FIELDS, Part, Read, Slice, Whose, changes_of, decode_blocks,
     decode_bucket, decode_changed, decode_end, decode_log, decode_numbers, decode_pages, decode_restricted,
     decode_settings, decode_slice, decode_standing, pages_of,
 };
-pub use reach::{Reached, Reaching, decode_reached};
-pub use reply::{Garbled, Piece};
-pub use roll::{MISSED_AFTER, decode_hosts};
+pub use queues::{decode_member_scores, decode_score};
+pub use reply::{BadReply, Piece};
 pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use script::Script;
 pub use session::{RecordGrace, decode_outage_grace, decode_published, decode_session};
 pub use slot::{SLOTS, slot_of};
+pub use time_probe::{ProbeReply, TimeProbe, decode_probe};
 pub use touch::{Deadline, Finding, Sent, Touching, decode_found};
-pub use typing::{Signing, decode_typed, decode_typists, decode_wait};
+pub use typing::{TypingWrite, decode_typed, decode_typists, decode_wait};
 pub use watchers::decode_count;

@@ -5,7 +5,7 @@ use rollcall_core::{Note, Published, Time, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::keyspace::fields::{NoteJson, state_name, state_named};
-use crate::keyspace::reply::Garbled;
+use crate::keyspace::reply::BadReply;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct PayloadJson {
@@ -32,7 +32,7 @@ pub fn encode_payload(user: &str, published: &Published) -> Vec<u8> {
 }
 
 /// What a payload says, and about whom.
-pub fn decode_payload(payload: &[u8]) -> Result<(UserId, Published), Garbled> {
+pub fn decode_payload(payload: &[u8]) -> Result<(UserId, Published), BadReply> {
     let read = || {
         let payload: PayloadJson = serde_json::from_slice(payload).ok()?;
         let published = Published {
@@ -44,7 +44,7 @@ pub fn decode_payload(payload: &[u8]) -> Result<(UserId, Published), Garbled> {
         };
         Some((UserId::parse(payload.user).ok()?, published))
     };
-    read().ok_or(Garbled("a published payload"))
+    read().ok_or(BadReply("a published payload"))
 }
 
 #[cfg(test)]

@@ -16,24 +16,24 @@ pub enum Piece<'a> {
 /// A reply that is not what this code writes: somebody else's data under our keys, or a damaged one.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("Redis holds something that is not ours: {0}")]
-pub struct Garbled(pub &'static str);
+pub struct BadReply(pub &'static str);
 
 impl<'a> Piece<'a> {
     /// The text of bytes; none for nothing there.
-    pub(crate) fn text(self, what: &'static str) -> Result<Option<&'a str>, Garbled> {
+    pub(crate) fn text(self, what: &'static str) -> Result<Option<&'a str>, BadReply> {
         match self {
             Self::Nil => Ok(None),
-            Self::Int(_) => Err(Garbled(what)),
-            Self::Bytes(bytes) => std::str::from_utf8(bytes).map(Some).map_err(|_| Garbled(what)),
+            Self::Int(_) => Err(BadReply(what)),
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).map(Some).map_err(|_| BadReply(what)),
         }
     }
 
     /// An integer, however the client gives it.
-    pub(crate) fn number(self, what: &'static str) -> Result<i64, Garbled> {
+    pub(crate) fn number(self, what: &'static str) -> Result<i64, BadReply> {
         match self {
             Self::Int(number) => Ok(number),
-            Self::Bytes(_) => self.text(what)?.and_then(|text| text.parse().ok()).ok_or(Garbled(what)),
-            Self::Nil => Err(Garbled(what)),
+            Self::Bytes(_) => self.text(what)?.and_then(|text| text.parse().ok()).ok_or(BadReply(what)),
+            Self::Nil => Err(BadReply(what)),
         }
     }
 }

@@ -14,9 +14,9 @@ pub enum Script {
     /// Records that the store was away.
     OutageGrace,
     /// Says the time and the outage grace in force, to whoever has no host that watches over them.
-    Reach,
+    TimeProbe,
     /// Leaves a sign of typing, and tells it.
-    Sign,
+    Typing,
     /// Adds up who watches somebody.
     Watchers,
     /// Sets or removes one thing that a person set.
@@ -46,8 +46,8 @@ impl Script {
         Self::Depart,
         Self::Trim,
         Self::OutageGrace,
-        Self::Reach,
-        Self::Sign,
+        Self::TimeProbe,
+        Self::Typing,
         Self::Watchers,
         Self::Setting,
         Self::Account,
@@ -66,8 +66,8 @@ impl Script {
             Self::Depart => "depart",
             Self::Trim => "trim",
             Self::OutageGrace => "outage_grace",
-            Self::Reach => "reach",
-            Self::Sign => "sign",
+            Self::TimeProbe => "time_probe",
+            Self::Typing => "typing",
             Self::Watchers => "watchers",
             Self::Setting => "setting",
             Self::Account => "account",
@@ -83,8 +83,8 @@ impl Script {
             Self::Depart => with!("newest", "depart"),
             Self::Trim => with!("newest", "trim"),
             Self::OutageGrace => with!("merge", "outage_grace"),
-            Self::Reach => with!("merge", "reach"),
-            Self::Sign => include_str!("../../lua/sign.lua"),
+            Self::TimeProbe => with!("merge", "time_probe"),
+            Self::Typing => include_str!("../../lua/typing.lua"),
             Self::Watchers => include_str!("../../lua/watchers.lua"),
             Self::Setting => with!("record", "setting"),
             Self::Account => with!("record", "account"),
@@ -108,15 +108,16 @@ impl Digests {
     }
 
     pub(crate) fn of(&self, script: Script) -> &str {
-        let Self([commit, evict, depart, trim, outage_grace, reach, sign, watchers, setting, account, accounts]) = self;
+        let Self([commit, evict, depart, trim, outage_grace, time_probe, typing, watchers, setting, account, accounts]) =
+            self;
         match script {
             Script::Commit => commit,
             Script::Evict => evict,
             Script::Depart => depart,
             Script::Trim => trim,
             Script::OutageGrace => outage_grace,
-            Script::Reach => reach,
-            Script::Sign => sign,
+            Script::TimeProbe => time_probe,
+            Script::Typing => typing,
             Script::Watchers => watchers,
             Script::Setting => setting,
             Script::Account => account,

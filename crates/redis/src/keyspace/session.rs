@@ -2,14 +2,14 @@
 
 use rollcall_core::{Choice, Device, Next, OutageGrace, Published, Session, Time};
 
-use crate::keyspace::agenda::decode_score;
 use crate::keyspace::command::Commands;
 use crate::keyspace::fields::{
     ACTIVE, CHOSEN, COMMITS, DEVICE, FOUND, NOTE, NOTHING_FOUND, REST, TOUCHES, WORDS, device_of, found_of, note_of,
     number_of, rest_of,
 };
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::queues::decode_score;
+use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 /// An outage grace to be recorded.
@@ -31,7 +31,7 @@ impl Keyspace {
         let shard = self.shard_of(user);
         to.begin("HGETALL").key(self.user(user));
         to.begin("ZSCORE").key(self.due(shard)).text(user);
-        to.begin("ZSCORE").key(self.cold(shard)).text(user);
+        to.begin("ZSCORE").key(self.archive_queue(shard)).text(user);
     }
 
     /// Adds the command that reads what was last published about somebody; see [`decode_published`].
@@ -53,12 +53,12 @@ impl Keyspace {
 }
 
 /// The outage grace that was read or recorded: `since until` in one piece or in two; none if there is none.
-pub fn decode_outage_grace<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<OutageGrace>, Garbled> {
+pub fn decode_outage_grace<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<OutageGrace>, BadReply> {
     const WHAT: &str = "the key `outage_grace`";
     let Some(first) = reply.next().unwrap_or(Piece::Nil).text(WHAT)? else { return Ok(None) };
     let (since, until) = match reply.next() {
-        None => first.split_once(' ').ok_or(Garbled(WHAT))?,
-        Some(second) => (first, second.text(WHAT)?.ok_or(Garbled(WHAT))?),
+        None => first.split_once(' ').ok_or(BadReply(WHAT))?,
+        Some(second) => (first, second.text(WHAT)?.ok_or(BadReply(WHAT))?),
     };
     Ok(Some(OutageGrace { since: Time(number_of(since)?), until: Time(number_of(until)?) }))
 }
@@ -68,7 +68,7 @@ pub fn decode_session<'a>(
     hash: impl Iterator<Item = Piece<'a>>,
     due: Piece<'_>,
     cold: Piece<'_>,
-) -> Result<Session, Garbled> {
+) -> Result<Session, BadReply> {
     let mut parts = Parts::default();
     let mut pieces = hash;
     while let Some(field) = pieces.next() {
@@ -89,7 +89,7 @@ pub fn decode_session<'a>(
 }
 
 /// What was last published about somebody; none: nothing was, or nothing is kept of them.
-pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Published>, Garbled> {
+pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Published>, BadReply> {
     let mut parts = Parts::default();
     for (field, value) in [FOUND, REST, NOTE].into_iter().zip(reply) {
         if let Some(value) = value.text("a field of a person")? {
@@ -112,7 +112,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn read(&mut self, field: &'a str, value: &'a str) -> Result<(), Garbled> {
+    fn read(&mut self, field: &'a str, value: &'a str) -> Result<(), BadReply> {
         match field {
             FOUND => self.found = Some(value),
             REST => self.rest = Some(value),
@@ -133,7 +133,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    fn into_session(self, next: Next) -> Result<Session, Garbled> {
+    fn into_session(self, next: Next) -> Result<Session, BadReply> {
         let mut session = self.session;
         session.next = next;
         let found = self.found.map(found_of).transpose()?.map_or(NOTHING_FOUND, |finding| finding.found);
@@ -154,7 +154,7 @@ impl<'a> Parts<'a> {
 
 /// Adds what is known of a device's use. Of its two newest beats the newer counts; within a millisecond the one that
 /// lasts longer, as in the scripts.
-fn merge(devices: &mut Vec<Device>, id: &str, value: &str) -> Result<(), Garbled> {
+fn merge(devices: &mut Vec<Device>, id: &str, value: &str) -> Result<(), BadReply> {
     let known = devices.iter_mut().find(|device| device.id.as_str() == id);
     let Some((use_at, _)) = value.split_once(' ') else {
         let at = Time(number_of(value)?);

@@ -17,7 +17,7 @@ use crate::keyspace::command::Commands;
 use crate::keyspace::commit::Stamped;
 use crate::keyspace::fields::{ACTIVE, DEVICE, FOUND, NOTHING_FOUND, TOUCHES, found_of, kind_word};
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 /// How many fields a beat writes: its stamp, and one for its device.
@@ -150,7 +150,7 @@ impl Keyspace {
 }
 
 /// What a touch found.
-pub fn decode_found(reply: Piece<'_>) -> Result<Finding, Garbled> {
+pub fn decode_found(reply: Piece<'_>) -> Result<Finding, BadReply> {
     reply.text("the field `f`")?.map_or(Ok(Finding { found: NOTHING_FOUND, due_by: None }), found_of)
 }
 

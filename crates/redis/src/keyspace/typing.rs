@@ -9,16 +9,16 @@ use crate::keyspace::command::Commands;
 use crate::keyspace::commit::Publishing;
 use crate::keyspace::fields::number_of;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 /// What is to be done about somebody's typing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signing {
+pub enum TypingWrite {
     /// They type for so long; zero: they stopped.
     Lasts(Span),
     /// A sign came too fast, and it is time to look at it again.
-    LookAgain,
+    Recheck,
 }
 
 /// What goes out on a conversation's channel but for its end, which the script knows.
@@ -37,19 +37,19 @@ struct TypedJson {
 
 impl Keyspace {
     /// Adds the command of one sign; see [`decode_wait`].
-    pub fn sign(
+    pub fn write_typing(
         &self,
         to: &mut Commands,
         (conversation, user): (&str, &str),
-        signing: Signing,
+        signing: TypingWrite,
         now: Time,
         publishing: Publishing,
     ) {
-        self.evalsha(to, Script::Sign, 2).key(self.typing(conversation)).key(self.conversation(conversation));
+        self.evalsha(to, Script::Typing, 2).key(self.typing(conversation)).key(self.conversation(conversation));
         to.text(user).number(now.0);
         match signing {
-            Signing::Lasts(span) => to.number(span.0),
-            Signing::LookAgain => to.text("-"),
+            TypingWrite::Lasts(span) => to.number(span.0),
+            TypingWrite::Recheck => to.text("-"),
         };
         to.number(PUBLISH_INTERVAL.0).number(MAX_TYPISTS as u64);
         to.text(publishing.command()).text(&beginning(conversation, user));
@@ -70,20 +70,20 @@ fn beginning(conversation: &str, user: &str) -> String {
 }
 
 /// After how long a sign is to be looked at again; none: never.
-pub fn decode_wait(reply: Piece<'_>) -> Result<Option<Span>, Garbled> {
+pub fn decode_wait(reply: Piece<'_>) -> Result<Option<Span>, BadReply> {
     match reply.number("a script's answer")? {
         0 => Ok(None),
-        wait => u64::try_from(wait).map(|wait| Some(Span(wait))).map_err(|_| Garbled("a script's answer")),
+        wait => u64::try_from(wait).map(|wait| Some(Span(wait))).map_err(|_| BadReply("a script's answer")),
     }
 }
 
 /// Who types at this time, by name.
-pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time) -> Result<Vec<Typist>, Garbled> {
+pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time) -> Result<Vec<Typist>, BadReply> {
     const WHAT: &str = "a sign of typing";
     let mut typists = Vec::new();
     while let Some(user) = reply.next() {
         let user = user.text(WHAT)?.and_then(|user| UserId::parse(user).ok());
-        let value = reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(Garbled(WHAT))?;
+        let value = reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(BadReply(WHAT))?;
         let until = Time(number_of(value.split(' ').next().unwrap_or_default())?);
         if let Some(user) = user.filter(|_| until > now) {
             typists.push(Typist { user, until });
@@ -94,12 +94,12 @@ pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time)
 }
 
 /// What a payload on a conversation's channel says: where, who, and until when; none: they stopped.
-pub fn decode_typed(payload: &[u8]) -> Result<(ConversationId, UserId, Option<Time>), Garbled> {
+pub fn decode_typed(payload: &[u8]) -> Result<(ConversationId, UserId, Option<Time>), BadReply> {
     let read = || {
         let TypedJson { conversation, user, until } = serde_json::from_slice(payload).ok()?;
         Some((ConversationId::parse(conversation).ok()?, UserId::parse(user).ok()?, until.map(Time)))
     };
-    read().ok_or(Garbled("a payload about typing"))
+    read().ok_or(BadReply("a payload about typing"))
 }
 
 #[cfg(test)]
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn a_sign_has_as_many_arguments_as_its_script_takes() {
         let keys = Keyspace::new("rc", 256).unwrap();
-        for signing in [Signing::Lasts(Span(5000)), Signing::LookAgain] {
+        for signing in [TypingWrite::Lasts(Span(5000)), TypingWrite::Recheck] {
             let mut commands = Commands::default();
-            keys.sign(&mut commands, ("c", "bob"), signing, Time(1), Publishing::Sharded);
+            keys.write_typing(&mut commands, ("c", "bob"), signing, Time(1), Publishing::Sharded);
             // EVALSHA, digest, the number of keys, the keys and the seven arguments.
             assert_eq!(commands.get(0).map(|command| command.args().len()), Some(3 + 2 + 7));
         }

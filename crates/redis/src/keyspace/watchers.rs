@@ -4,7 +4,7 @@ use rollcall_core::{Span, Time};
 
 use crate::keyspace::command::Commands;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 impl Keyspace {
@@ -17,6 +17,6 @@ impl Keyspace {
 }
 
 /// How many there are at all stations.
-pub fn decode_count(reply: Piece<'_>) -> Result<u64, Garbled> {
-    u64::try_from(reply.number("a script's answer")?).map_err(|_| Garbled("a script's answer"))
+pub fn decode_count(reply: Piece<'_>) -> Result<u64, BadReply> {
+    u64::try_from(reply.number("a script's answer")?).map_err(|_| BadReply("a script's answer"))
 }

@@ -11,8 +11,8 @@ use rollcall_core::Error;
 
 use super::Native;
 use super::address::Kind;
-use super::link::{Away, Link, packed};
-use super::trouble::ErrorClass;
+use super::down_reason::ErrorClass;
+use super::server::{Server, ServerDown, packed};
 use crate::keyspace::Piece;
 use crate::transport::{Batch, RETRY_MS, Replies, Reply};
 
@@ -28,15 +28,15 @@ struct Unit {
     command: usize,
     item: usize,
     /// The server to ask although it is not the owner, while a slot moves.
-    ask: Option<Arc<Link>>,
+    ask: Option<Arc<Server>>,
 }
 
 /// What must happen before the next round.
 #[derive(Default)]
 struct Again {
     /// Commands to send again; with the server, if it is to be asked there.
-    commands: HashMap<usize, Option<Arc<Link>>>,
-    forgot_scripts: Vec<Arc<Link>>,
+    commands: HashMap<usize, Option<Arc<Server>>>,
+    forgot_scripts: Vec<Arc<Server>>,
     moved: bool,
 }
 
@@ -45,15 +45,15 @@ impl Native {
     pub(super) async fn send(&self, batch: Batch<'_>) -> Replies<Value> {
         // The time is taken before anything is read, so that no session is judged by a time later than its newest beat that
         // was read; the outage grace after it, because a server that came back in between recorded its own first.
-        let now = batch.wants_moment.then(|| self.around.time.now());
+        let now = batch.wants_moment.then(|| self.shared.time.now());
         // Writes are acknowledged by replicas of the masters they were sent to, not of one that took over in between.
-        let topology = batch.wants_replica.then(|| self.fleet.topology());
+        let topology = batch.wants_replica.then(|| self.servers.topology());
         let mut replies = Replies::to(&batch);
         self.send_rounds(&batch, &mut replies).await;
         replies.moment = now.map(|now| self.moment_at(now));
         if let Some(topology) = topology {
             let written = batch.items.iter().zip(&replies.items).filter(|(_, outcome)| outcome.is_ok());
-            self.bear_witness(&topology, &written.map(|(item, _)| item.shard).collect()).await;
+            self.await_replicas(&topology, &written.map(|(item, _)| item.shard).collect()).await;
         }
         replies
     }
@@ -81,17 +81,17 @@ impl Native {
     /// Sends these, and sorts the answers.
     async fn round(&self, batch: &Batch<'_>, units: Vec<Unit>, replies: &mut Replies<Value>) -> Again {
         let mut groups = self.grouped(batch, units, replies);
-        let calls = groups.iter().map(|(link, units)| link.call(together(batch, units)));
+        let calls = groups.iter().map(|(server, units)| server.call(together(batch, units)));
         // Of one server there is nothing to wait for side by side.
         let answers = match groups.len() {
             0 => Vec::new(),
             _ => join_all(calls).await,
         };
         let mut again = Again::default();
-        for ((link, units), answer) in groups.drain(..).zip(answers) {
+        for ((server, units), answer) in groups.drain(..).zip(answers) {
             match answer {
-                Ok(values) => self.sort(&link, units, values, replies, &mut again),
-                Err(Away) => units.iter().for_each(|unit| replies.fail(unit.item, Error::Unavailable(RETRY_MS))),
+                Ok(values) => self.sort(&server, units, values, replies, &mut again),
+                Err(ServerDown) => units.iter().for_each(|unit| replies.fail(unit.item, Error::Unavailable(RETRY_MS))),
             }
         }
         again
@@ -103,22 +103,22 @@ impl Native {
         batch: &Batch<'_>,
         units: Vec<Unit>,
         replies: &mut Replies<Value>,
-    ) -> Vec<(Arc<Link>, Vec<Unit>)> {
-        let topology = self.fleet.topology();
+    ) -> Vec<(Arc<Server>, Vec<Unit>)> {
+        let topology = self.servers.topology();
         // On a single server, which is most of them, there is nothing to be sorted.
-        if let ([link], Kind::Single) = (topology.links.as_slice(), self.fleet.kind()) {
-            return vec![(Arc::clone(link), units)];
+        if let ([server], Kind::Single) = (topology.servers.as_slice(), self.servers.kind()) {
+            return vec![(Arc::clone(server), units)];
         }
-        let mut groups: Vec<(Arc<Link>, Vec<Unit>)> = Vec::with_capacity(topology.links.len());
+        let mut groups: Vec<(Arc<Server>, Vec<Unit>)> = Vec::with_capacity(topology.servers.len());
         for unit in units {
             let owner = || topology.server(batch.items.get(unit.item)?.shard).cloned();
-            let Some(link) = unit.ask.clone().or_else(owner) else {
+            let Some(server) = unit.ask.clone().or_else(owner) else {
                 replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 continue;
             };
-            match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &link)) {
+            match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &server)) {
                 Some((_, units)) => units.push(unit),
-                None => groups.push((link, vec![unit])),
+                None => groups.push((server, vec![unit])),
             }
         }
         groups
@@ -127,7 +127,7 @@ impl Native {
     /// Keeps what one server answered, and notes what has to be said again.
     fn sort(
         &self,
-        link: &Arc<Link>,
+        server: &Arc<Server>,
         units: Vec<Unit>,
         values: Vec<Value>,
         replies: &mut Replies<Value>,
@@ -150,8 +150,8 @@ impl Native {
             match ErrorClass::of(error) {
                 ErrorClass::LoadScripts => {
                     say_again(again, unit.ask.clone());
-                    if !again.forgot_scripts.iter().any(|known| Arc::ptr_eq(known, link)) {
-                        again.forgot_scripts.push(Arc::clone(link));
+                    if !again.forgot_scripts.iter().any(|known| Arc::ptr_eq(known, server)) {
+                        again.forgot_scripts.push(Arc::clone(server));
                     }
                 }
                 ErrorClass::Moved => {
@@ -159,14 +159,14 @@ impl Native {
                     say_again(again, None);
                 }
                 ErrorClass::Ask(name) => {
-                    self.around.stats.redirections.add(1);
-                    let there = self.fleet.named(&name);
+                    self.shared.stats.redirections.add(1);
+                    let there = self.servers.named(&name);
                     again.moved |= there.is_none();
                     say_again(again, there);
                 }
                 ErrorClass::TryAgain => say_again(again, None),
-                ErrorClass::Server(trouble) => {
-                    link.fail(trouble);
+                ErrorClass::Server(reason) => {
+                    server.fail(reason);
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
                 ErrorClass::Denied(why) => {
@@ -183,15 +183,15 @@ impl Native {
 
     /// Does what must be done before the next round.
     async fn prepare(&self, again: Again) {
-        for link in &again.forgot_scripts {
-            self.around.stats.scripts_reloaded.add(1);
+        for server in &again.forgot_scripts {
+            self.shared.stats.scripts_reloaded.add(1);
             // A server that is away by now is found out by the next round.
-            let _ = link.call(self.scripts()).await;
+            let _ = server.call(self.scripts()).await;
         }
         if again.moved {
-            self.around.stats.redirections.add(1);
+            self.shared.stats.redirections.add(1);
             // Somebody may be busy with a server that hangs; then the map is learned without us.
-            let _ = tokio::time::timeout(self.around.connect_timeout, self.learn_anew()).await;
+            let _ = tokio::time::timeout(self.shared.connect_timeout, self.learn_anew()).await;
         }
         if again.forgot_scripts.is_empty() {
             tokio::time::sleep(PAUSE).await;

@@ -15,8 +15,8 @@ use redis::{Msg, Pipeline, Value, cmd};
 use rollcall_core::UserId;
 use tokio::sync::mpsc;
 
-use super::link::Link;
-use super::trouble::Trouble;
+use super::down_reason::DownReason;
+use super::server::Server;
 use super::{Native, Task};
 use crate::keyspace::Piece;
 use crate::transport::Reply;
@@ -82,16 +82,16 @@ struct Listener {
 impl Listener {
     /// Listens to every master, as they come and go: on a Cluster each tells of its own keys alone.
     async fn follow(self) {
-        let mut changes = self.inner.fleet.changes();
+        let mut changes = self.inner.servers.changes();
         let mut tasks: HashMap<String, Task> = HashMap::new();
         loop {
             changes.mark_unchanged();
-            let topology = self.inner.fleet.topology();
-            let links: HashMap<String, &Arc<Link>> =
-                topology.links.iter().map(|link| (link.endpoint.to_string(), link)).collect();
-            tasks.retain(|name, _| links.contains_key(name));
-            for (name, link) in links {
-                tasks.entry(name).or_insert_with(|| Task(tokio::spawn(self.clone().listen(Arc::clone(link)))));
+            let topology = self.inner.servers.topology();
+            let servers: HashMap<String, &Arc<Server>> =
+                topology.servers.iter().map(|server| (server.endpoint.to_string(), server)).collect();
+            tasks.retain(|name, _| servers.contains_key(name));
+            for (name, server) in servers {
+                tasks.entry(name).or_insert_with(|| Task(tokio::spawn(self.clone().listen(Arc::clone(server)))));
             }
             if changes.changed().await.is_err() {
                 return;
@@ -100,40 +100,40 @@ impl Listener {
     }
 
     /// Listens to one server, through any number of connections.
-    async fn listen(self, link: Arc<Link>) {
+    async fn listen(self, server: Arc<Server>) {
         loop {
             // Why it ended is of no interest: the store itself says what is wrong with the server.
-            let _ = self.listen_once(&link).await;
+            let _ = self.listen_once(&server).await;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn listen_once(&self, link: &Link) -> Result<(), Trouble> {
-        if link.down().is_some() {
+    async fn listen_once(&self, server: &Server) -> Result<(), DownReason> {
+        if server.down().is_some() {
             return Ok(());
         }
-        self.turn_on(link).await;
-        let limit = self.inner.around.connect_timeout;
+        self.turn_on(server).await;
+        let limit = self.inner.shared.connect_timeout;
         let connecting = async {
-            let mut subscription = link.endpoint.client()?.get_async_pubsub().await?;
-            subscription.subscribe(format!("__keyevent@{}__:expired", self.inner.fleet.database())).await?;
+            let mut subscription = server.endpoint.client()?.get_async_pubsub().await?;
+            subscription.subscribe(format!("__keyevent@{}__:expired", self.inner.servers.database())).await?;
             redis::RedisResult::Ok(subscription)
         };
-        let subscription = tokio::time::timeout(limit, connecting).await.map_err(|_| Trouble::Silent)?;
-        self.take(subscription.map_err(|error| Trouble::of(&error))?).await
+        let subscription = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::Silent)?;
+        self.take(subscription.map_err(|error| DownReason::of(&error))?).await
     }
 
     /// Takes messages until the connection is lost.
-    async fn take(&self, subscription: PubSub) -> Result<(), Trouble> {
+    async fn take(&self, subscription: PubSub) -> Result<(), DownReason> {
         let (mut sink, mut messages) = subscription.split();
         let mut ping = tokio::time::interval(PING);
         loop {
             let first = tokio::select! {
-                message = messages.next() => message.ok_or(Trouble::Silent)?,
+                message = messages.next() => message.ok_or(DownReason::Silent)?,
                 _ = ping.tick() => {
                     // A connection whose other end is gone without a word would stay silent for ever.
-                    let answer = tokio::time::timeout(self.inner.around.response_timeout, sink.ping::<Value>()).await;
-                    answer.map_err(|_| Trouble::Silent)?.map_err(|error| Trouble::of(&error))?;
+                    let answer = tokio::time::timeout(self.inner.shared.response_timeout, sink.ping::<Value>()).await;
+                    answer.map_err(|_| DownReason::Silent)?.map_err(|error| DownReason::of(&error))?;
                     continue;
                 }
             };
@@ -148,7 +148,7 @@ impl Listener {
     }
 
     fn hand_over(&self, people: Vec<UserId>) {
-        let stats = &self.inner.around.stats;
+        let stats = &self.inner.shared.stats;
         let count = people.len();
         if count == 0 {
             return;
@@ -166,24 +166,24 @@ impl Listener {
     }
 
     /// Turns the notifications on, beside whatever is on already.
-    async fn turn_on(&self, link: &Link) {
-        let asked = link.call(one(cmd("CONFIG").arg("GET").arg("notify-keyspace-events"))).await;
+    async fn turn_on(&self, server: &Server) {
+        let asked = server.call(one(cmd("CONFIG").arg("GET").arg("notify-keyspace-events"))).await;
         let Ok(replies) = asked else { return };
         let said: Vec<Piece<'_>> = replies.first().into_iter().flat_map(Reply::pieces).collect();
-        let [_, Piece::Bytes(flags)] = said.as_slice() else { return self.cannot_turn_on(link) };
+        let [_, Piece::Bytes(flags)] = said.as_slice() else { return self.cannot_turn_on(server) };
         let flags = String::from_utf8_lossy(flags);
         let Some(wanted) = with_needed(&flags) else { return };
-        let set = link.call(one(cmd("CONFIG").arg("SET").arg("notify-keyspace-events").arg(wanted))).await;
+        let set = server.call(one(cmd("CONFIG").arg("SET").arg("notify-keyspace-events").arg(wanted))).await;
         match set.as_ref().map(|replies| replies.first()) {
-            Ok(Some(Value::ServerError(_))) => self.cannot_turn_on(link),
+            Ok(Some(Value::ServerError(_))) => self.cannot_turn_on(server),
             _ => self.forbidden.store(false, Ordering::Relaxed),
         }
     }
 
-    fn cannot_turn_on(&self, link: &Link) {
+    fn cannot_turn_on(&self, server: &Server) {
         if !self.forbidden.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                server = %link.endpoint,
+                server = %server.endpoint,
                 "cannot turn on expiry notifications: set `notify-keyspace-events` to `Ex` on the server, or allow CONFIG; \
                  until then only the sweep finds whose time has come"
             );

@@ -11,16 +11,17 @@
 
 mod address;
 mod batch;
-mod dues;
+mod deadline_cache;
+mod down_reason;
 mod expiries;
-mod fleet;
-mod link;
-mod policy;
+mod policy_hints;
+mod replica_ack;
+mod sampled_time;
+mod server;
 mod stats;
-mod tending;
-mod time;
+mod supervisor;
 mod topics;
-mod trouble;
+mod topology;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -45,13 +46,14 @@ use crate::keyspace::{BadPrefix, DEFAULT_SHARDS, Keyspace, Publishing};
 use crate::transport::{Batch, Now, Replies, Transport};
 
 use address::{Address, Kind};
-use dues::Dues;
-use fleet::Fleet;
-use link::Surroundings;
-use policy::{Stirring, Witnesses};
-use tending::Tended;
-use time::RedisTime;
-use topics::Switchboard;
+use deadline_cache::DeadlineCache;
+use policy_hints::PolicyHints;
+use replica_ack::ReplicaAcks;
+use sampled_time::RedisTime;
+use server::Shared;
+use supervisor::SupervisorState;
+use topics::TopicTasks;
+use topology::Servers;
 
 pub use address::BadAddress;
 pub use expiries::{Expiries, Listening};
@@ -138,9 +140,9 @@ pub enum Health {
 pub struct Redis {
     native: Arc<Native>,
     store: Arc<RedisStore<Arc<Native>>>,
-    switchboard: Switchboard,
-    stirring: Stirring,
-    _tending: Task,
+    topic_tasks: TopicTasks,
+    policy_hints: PolicyHints,
+    _supervisor: Task,
 }
 
 /// A task that ends with this value.
@@ -156,21 +158,21 @@ impl Drop for Task {
 /// The native transport: connections to all servers, and what the background tasks learned about them.
 struct Native {
     keys: Keyspace,
-    fleet: Fleet,
-    around: Arc<Surroundings>,
+    servers: Servers,
+    shared: Arc<Shared>,
     /// How long an outage grace lasts.
     grace_span: Span,
     /// The outage grace as it was last read or recorded.
     outage_grace: Mutex<Option<OutageGrace>>,
-    tended: tokio::sync::Mutex<Tended>,
-    witnesses: Witnesses,
+    supervised: tokio::sync::Mutex<SupervisorState>,
+    replica_acks: ReplicaAcks,
     /// The last problem that was logged, so that not every call repeats it.
     warned: Mutex<String>,
 }
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("fleet", &self.native.fleet).finish_non_exhaustive()
+        f.debug_struct("Redis").field("servers", &self.native.servers).finish_non_exhaustive()
     }
 }
 
@@ -184,33 +186,39 @@ impl Redis {
     pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
         let address = Address::parse(url, options.ca.as_deref())?;
         let keys = Keyspace::new(&options.prefix, options.shards)?;
-        let around = Arc::new(Surroundings {
+        let shared = Arc::new(Shared {
             time: RedisTime::new(options.clock),
             stats: Stats::default(),
-            dues: Dues::new(options.evict_after, options.response_timeout),
+            deadlines: DeadlineCache::new(options.evict_after, options.response_timeout),
             wake: Notify::new(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
         });
         let native = Arc::new(Native {
-            fleet: Fleet::new(address, Arc::clone(&around), &keys),
+            servers: Servers::new(address, Arc::clone(&shared), &keys),
             keys,
-            around,
+            shared,
             grace_span: options.outage_grace,
             outage_grace: Mutex::new(None),
-            tended: tokio::sync::Mutex::default(),
-            witnesses: Witnesses::default(),
+            supervised: tokio::sync::Mutex::default(),
+            replica_acks: ReplicaAcks::default(),
             warned: Mutex::default(),
         });
         native.begin().await?;
-        let tending = Task(tokio::spawn(Arc::clone(&native).tend()));
+        let supervisor = Task(tokio::spawn(Arc::clone(&native).supervise()));
         let store = Arc::new(RedisStore::new(Arc::clone(&native), options.policy_log));
-        Ok(Self { native, store, switchboard: Switchboard::new(), stirring: Stirring::new(), _tending: tending })
+        Ok(Self {
+            native,
+            store,
+            topic_tasks: TopicTasks::new(),
+            policy_hints: PolicyHints::new(),
+            _supervisor: supervisor,
+        })
     }
 
     /// The store's time.
     pub fn now(&self) -> Time {
-        self.native.around.time.now()
+        self.native.shared.time.now()
     }
 
     /// Whether the store answers.
@@ -225,7 +233,7 @@ impl Redis {
 
     /// What was counted so far.
     pub fn stats(&self) -> &Stats {
-        &self.native.around.stats
+        &self.native.shared.stats
     }
 
     /// Begins to listen for expiries: see [`Expiries`].
@@ -261,22 +269,22 @@ impl Redis {
 
 impl Native {
     fn health(&self) -> Health {
-        let topology = self.fleet.topology();
+        let topology = self.servers.topology();
         let down: Vec<String> = topology
-            .links
+            .servers
             .iter()
-            .filter_map(|link| Some(format!("{}: {}", link.endpoint, link.down()?.trouble)))
+            .filter_map(|server| Some(format!("{}: {}", server.endpoint, server.down()?.reason)))
             .collect();
         match down.into_iter().next() {
-            None if topology.links.is_empty() => Health::Down { reason: "no master is known".to_owned() },
+            None if topology.servers.is_empty() => Health::Down { reason: "no master is known".to_owned() },
             None => Health::Up,
-            Some(reason) if topology.links.iter().all(|link| link.down().is_some()) => Health::Down { reason },
+            Some(reason) if topology.servers.iter().all(|server| server.down().is_some()) => Health::Down { reason },
             Some(reason) => Health::Partly { reason },
         }
     }
 
     fn moment(&self) -> Moment {
-        self.moment_at(self.around.time.now())
+        self.moment_at(self.shared.time.now())
     }
 
     fn moment_at(&self, now: Time) -> Moment {
@@ -302,14 +310,14 @@ impl Transport for Arc<Native> {
     }
 
     fn publishing(&self) -> Publishing {
-        match self.fleet.kind() {
+        match self.servers.kind() {
             Kind::Single => Publishing::Plain,
             Kind::Cluster => Publishing::Sharded,
         }
     }
 
     async fn now(&self) -> Result<Now, Error> {
-        Ok(Now { us: self.around.time.now_us(), ticks_us: 0 })
+        Ok(Now { us: self.shared.time.now_us(), ticks_us: 0 })
     }
 
     fn begin_read(&self, batch: &mut Batch<'_>) {
@@ -337,15 +345,15 @@ impl Transport for Arc<Native> {
     }
 
     fn knows_deadline(&self, user: &str, now: Time) -> bool {
-        self.around.dues.holds(user, now)
+        self.shared.deadlines.holds(user, now)
     }
 
     fn note_deadline(&self, user: &str, begun: Time) {
-        self.around.dues.note(user, begun);
+        self.shared.deadlines.note(user, begun);
     }
 
     fn forget_deadlines(&self) {
-        self.around.dues.forget(self.around.time.now());
+        self.shared.deadlines.forget(self.shared.time.now());
     }
 }
 
@@ -402,11 +410,11 @@ impl Policies for Redis {
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
             let outcomes = self.store.apply_many(changes).await?;
-            self.stirring.invalidation();
+            self.policy_hints.invalidation();
             Ok(outcomes)
         })
     }
     fn invalidated(&self) -> watch::Receiver<u64> {
-        self.stirring.listen(&self.native)
+        self.policy_hints.listen(&self.native)
     }
 }

@@ -1,26 +1,26 @@
 //! One Redis server over bytes: its protocol, a connection that many calls share, and one that is listened to.
 //!
-//! Where the bytes come from and go to is for the adapter to say ([`Dial`]). Tasks that outlive their calls would keep an
+//! Where the bytes come from and go to is for the adapter to say ([`Connector`]). Tasks that outlive their calls would keep an
 //! instance alive that nobody needs; so nothing runs in the background here, and whoever waits for something from a
 //! connection reads it for all others too.
 
 mod address;
-mod ear;
-mod inbox;
-mod line;
-mod link;
-mod pipe;
-mod resp;
-mod spoken;
+mod byte_stream;
+mod client;
+mod error_text;
+mod mailbox;
+mod multiplexed;
+mod protocol;
+mod subscriber;
 
 pub use address::Address;
-pub use ear::{Ear, Listening};
-pub use inbox::Inbox;
-pub use link::Link;
-pub use pipe::{Dial, Sink, Source};
-pub use spoken::server_line;
+pub use byte_stream::{Connector, Sink, Source};
+pub use client::Client;
+pub use error_text::server_line;
+pub use mailbox::Mailbox;
+pub use subscriber::{Subscriber, Subscription};
 
 #[cfg(test)]
-mod fake;
+mod fake_server;
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,8 @@ use futures::task::{LocalSpawnExt, noop_waker_ref};
 use rollcall_core::{Error, Published, State, UserId};
 use rollcall_functions::capabilities::Change;
 
-use super::fake::Fake;
-use super::{Address, Ear, Link, Listening};
+use super::fake_server::FakeServer;
+use super::{Address, Client, Subscriber, Subscription};
 
 /// What came of something that was begun.
 type Outcome<T> = Rc<RefCell<Option<T>>>;
@@ -47,14 +47,14 @@ fn echoed(words: &[&str]) -> Result<Vec<ReplyLine>, ConnectionError> {
 
 struct Calls {
     pool: LocalPool,
-    fake: Fake,
-    link: Rc<Link<Fake>>,
+    fake: FakeServer,
+    link: Rc<Client<FakeServer>>,
 }
 
 impl Calls {
     fn new(url: &str) -> Self {
-        let fake = Fake::default();
-        let link = Rc::new(Link::new(fake.clone(), &address(url)));
+        let fake = FakeServer::default();
+        let link = Rc::new(Client::new(fake.clone(), &address(url)));
         Self { pool: LocalPool::new(), fake, link }
     }
 
@@ -247,8 +247,8 @@ fn a_server_that_refuses_us_or_is_none_is_away() {
 
 struct Watching {
     pool: LocalPool,
-    fake: Fake,
-    ear: Rc<Ear<Fake>>,
+    fake: FakeServer,
+    subscriber: Rc<Subscriber<FakeServer>>,
     keys: Rc<Keyspace>,
 }
 
@@ -262,23 +262,23 @@ type Told = Rc<RefCell<Vec<Result<Option<Change>, Error>>>>;
 
 impl Watching {
     fn new() -> Self {
-        let fake = Fake::default();
+        let fake = FakeServer::default();
         // Long after the start of the clock, or the first moment would count as the last question.
         fake.advance(100_000);
-        let ear = Rc::new(Ear::new(fake.clone(), &address("redis://x")));
-        Self { pool: LocalPool::new(), fake, ear, keys: Rc::new(Keyspace::new("rc", 256).unwrap()) }
+        let subscriber = Rc::new(Subscriber::new(fake.clone(), &address("redis://x")));
+        Self { pool: LocalPool::new(), fake, subscriber, keys: Rc::new(Keyspace::new("rc", 256).unwrap()) }
     }
 
-    fn watch(&mut self, users: &[&str]) -> Listening<Fake> {
-        let (ear, keys) = (Rc::clone(&self.ear), Rc::clone(&self.keys));
+    fn watch(&mut self, users: &[&str]) -> Subscription<FakeServer> {
+        let (subscriber, keys) = (Rc::clone(&self.subscriber), Rc::clone(&self.keys));
         let users: Vec<_> = users.iter().map(|user| UserId::parse(*user).unwrap()).collect();
-        let (watch, _) = begin(&self.pool.spawner(), async move { ear.watch(&keys, &users).await });
+        let (watch, _) = begin(&self.pool.spawner(), async move { subscriber.watch(&keys, &users).await });
         self.pool.run_until_stalled();
         watch.take().unwrap().unwrap()
     }
 
     /// Reads until it ends.
-    fn read(&self, mut watch: Listening<Fake>) -> (Told, AbortHandle) {
+    fn read(&self, mut watch: Subscription<FakeServer>) -> (Told, AbortHandle) {
         let told = Told::default();
         let kept = Rc::clone(&told);
         let (_, handle) = begin(&self.pool.spawner(), async move {

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::keyspace::Reached;
+use crate::keyspace::ProbeReply;
 use rollcall_core::{Moment, OutageGrace, Time};
 
 /// A look that is older tells the time no longer: clocks drift, and instances are put to sleep.
@@ -95,7 +95,7 @@ impl ProbedTime {
 
     /// Takes what a look found, and answers with the time, which is not before what was told. What is known of the time
     /// stays as long as it agrees with the look: a look is only as good as its round trip was short.
-    pub(crate) fn take(&self, reached: Reached, asked: Asked, reported: Option<Failure>) -> u64 {
+    pub(crate) fn take(&self, reached: ProbeReply, asked: Asked, reported: Option<Failure>) -> u64 {
         let mut known = self.lock();
         let said = reached.now_us as i64;
         let earliest = said.saturating_sub_unsigned(asked.answered_us);
@@ -138,8 +138,8 @@ mod tests {
 
     const NOON_US: u64 = 1_700_000_000_000_000;
 
-    fn reached(now_us: u64) -> Reached {
-        Reached { now_us, outage_grace: None }
+    fn reached(now_us: u64) -> ProbeReply {
+        ProbeReply { now_us, outage_grace: None }
     }
 
     fn asked(sent_us: u64, answered_us: u64) -> Asked {
@@ -179,7 +179,7 @@ mod tests {
     fn a_outage_grace_counts_until_it_ends() {
         let time = ProbedTime::default();
         let outage_grace = Some(OutageGrace { since: Time(5), until: Time(NOON_US / 1000 + 1) });
-        time.take(Reached { now_us: NOON_US, outage_grace }, asked(0, 0), None);
+        time.take(ProbeReply { now_us: NOON_US, outage_grace }, asked(0, 0), None);
         assert_eq!(time.moment_at(Time(NOON_US / 1000)).outage_grace, outage_grace);
         assert_eq!(time.moment_at(Time(NOON_US / 1000 + 1)).outage_grace, None);
     }

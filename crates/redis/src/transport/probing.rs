@@ -12,7 +12,7 @@ use super::batch::{Batch, IN_ORDER, Now, RETRY_MS, Replies, Reply};
 use super::error_class::ErrorClass;
 use super::probed_time::{Age, Asked, ProbedTime};
 use super::{Connection, ConnectionError, OwnedPiece, ReplyLine, Transport};
-use crate::keyspace::{Commands, Garbled, Keyspace, Publishing, Reaching, Script, decode_reached};
+use crate::keyspace::{BadReply, Commands, Keyspace, Publishing, Script, TimeProbe, decode_probe};
 
 /// How often a command is sent before its caller is told to come back: once, again with the scripts, and once more in case
 /// another client made the server forget them just then.
@@ -58,7 +58,7 @@ impl<C: Connection> Probing<C> {
         batch.reported = self.time.failure();
         let failed = batch.reported.map(|failure| failure.since);
         batch.probe = Some(batch.items.len());
-        batch.add(IN_ORDER, 0, |to| self.keys.reach(to, Reaching { allowed, outage_grace, failed }));
+        batch.add(IN_ORDER, 0, |to| self.keys.probe_time(to, TimeProbe { allowed, outage_grace, failed }));
     }
 
     /// Sends what is open and sorts the replies. Returns what has to be sent again.
@@ -92,7 +92,7 @@ impl<C: Connection> Probing<C> {
                 Some(Ok(value)) => self.keep(sending, answered_us, command, value, replies),
                 Some(Err(Some(error))) => replies.fail(batch.item_of(command), error),
                 Some(Err(None)) => drop(failed.insert(command)),
-                None => replies.fail(batch.item_of(command), self.bad_reply(&Garbled("fewer replies than commands"))),
+                None => replies.fail(batch.item_of(command), self.bad_reply(&BadReply("fewer replies than commands"))),
             }
         }
         batch.repeat(|command| failed.contains(&command), replies).map(|(_, command)| command).collect()
@@ -128,7 +128,7 @@ impl<C: Connection> Probing<C> {
         replies: &mut Replies<Value>,
     ) {
         if let Some(probe) = sending.batch.probe.filter(|probe| sending.batch.item_of(command) == *probe) {
-            match decode_reached(value.pieces()) {
+            match decode_probe(value.pieces()) {
                 Ok(reached) => {
                     let asked = Asked { sent_us: sending.sent_us, answered_us };
                     let now = Time(self.time.take(reached, asked, sending.batch.reported) / 1000);
@@ -145,7 +145,7 @@ impl<C: Connection> Probing<C> {
         replies.keep(command, value);
     }
 
-    fn bad_reply(&self, garbled: &Garbled) -> Error {
+    fn bad_reply(&self, garbled: &BadReply) -> Error {
         self.warn(&garbled.to_string());
         Error::Other(garbled.to_string())
     }

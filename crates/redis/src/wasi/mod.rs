@@ -6,18 +6,18 @@ use wasip3::clocks::monotonic_clock;
 use wasip3::random::random::get_random_u64;
 
 use crate::keyspace::Commands;
-use crate::resp::{Address, Link};
+use crate::resp::{Address, Client};
 use crate::transport::{Connection, ConnectionError, ReplyLine};
 
 pub use tcp::Tcp;
 
 /// The connection on which an instance asks.
-pub struct Socket(Link<Tcp>);
+pub struct Socket(Client<Tcp>);
 
 impl Socket {
     /// Nothing is connected before the first command is sent.
     pub fn new(address: &Address) -> Self {
-        Self(Link::new(Tcp::new(address), address))
+        Self(Client::new(Tcp::new(address), address))
     }
 }
 

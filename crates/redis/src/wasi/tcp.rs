@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use crate::resp::{Address, Dial, Sink, Source};
+use crate::resp::{Address, Connector, Sink, Source};
 use wasip3::clocks::monotonic_clock;
 use wasip3::sockets::ip_name_lookup::resolve_addresses;
 use wasip3::sockets::types::{
@@ -42,7 +42,7 @@ impl Tcp {
     }
 }
 
-impl Dial for Tcp {
+impl Connector for Tcp {
     type Source = Incoming;
     type Sink = Outgoing;
     type Ringer = StreamWriter<u8>;

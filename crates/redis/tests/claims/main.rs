@@ -11,13 +11,13 @@
 #[path = "../../../store/tests/archive_suite/mod.rs"]
 #[allow(dead_code, reason = "the suite is for all archives, and has more for those of a database")]
 mod archive_suite;
+mod connection;
 mod mixed;
-mod on_platform;
 mod outages;
 #[path = "../../../store/tests/policy_suite/mod.rs"]
 #[allow(dead_code, reason = "as above")]
 mod policy_suite;
-mod reach;
+mod probed;
 #[path = "../remote/mod.rs"]
 #[allow(dead_code, reason = "as above")]
 mod remote;
@@ -25,8 +25,8 @@ mod remote;
 #[allow(dead_code, reason = "as above")]
 mod suite;
 mod suites;
+mod time_probe;
 #[path = "../../../store/tests/topics_suite/mod.rs"]
 #[allow(dead_code, unused_macros, reason = "what nobody can hear without listening is not claimed here")]
 mod topics_suite;
 mod typing;
-mod wire;

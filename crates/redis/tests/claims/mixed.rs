@@ -10,10 +10,10 @@ use rollcall_redis::native::{Options, Redis};
 use rollcall_store::{NativeSessions, Store, Topic, Topics};
 use tokio::task::JoinSet;
 
-use crate::reach::{EVERYWHERE, ago, beat_once, load, outage_grace, recorded, start};
+use crate::connection::platform;
 use crate::suite::{publish, user, wait_for};
+use crate::time_probe::{EVERYWHERE, ago, beat_once, load, outage_grace, recorded, start};
 use crate::topics_suite::until;
-use crate::wire::platform;
 
 /// Times so short that a test can wait for them.
 const QUICK: Rules = Rules { interval: Span(100), tolerance: Span(50), ..Rules::STANDARD };
@@ -24,8 +24,8 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
     let platform = platform(&server.url());
     let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
     let native = NativeSessions(Arc::clone(&host) as Arc<dyn Store>);
-    let tap = host.tap();
-    tap.watch(&[Topic::Person(user("bob"))]).await.unwrap();
+    let subscription = host.subscription();
+    subscription.watch(&[Topic::Person(user("bob"))]).await.unwrap();
     let mut versions = Vec::new();
     for turn in 0..3 {
         // One brings him online, the other declares him offline.
@@ -38,7 +38,7 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
         assert!(Span::seconds(1) > (there.moment.now - here.moment.now), "and they agree on the time");
         let online = here.sessions[0].as_ref().unwrap().published.clone().unwrap();
         assert_eq!(online.state, State::Online);
-        let news = tokio::time::timeout(Duration::from_secs(5), tap.next()).await.unwrap();
+        let news = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
         assert_eq!((news.changes.len(), &news.changes[0].published), (1, &online));
         let read = platform.read_published(&[user("bob"), user("nobody")]).await.unwrap();
         assert_eq!(read, [Ok(Some(online.clone())), Ok(None)]);
@@ -48,7 +48,7 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
             _ => sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap(),
         };
         assert_eq!(swept.published, 1);
-        let news = tokio::time::timeout(Duration::from_secs(5), tap.next()).await.unwrap();
+        let news = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
         assert_eq!(news.changes[0].published.state, State::Offline);
         versions.extend([online.version, news.changes[0].published.version]);
     }
@@ -59,7 +59,7 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
 async fn a_outage_grace_by_one_counts_for_the_other() {
     let server = start();
     let host = Redis::open(&server.url(), Options::default()).await.unwrap();
-    server.ask(&["SET", "rc:{0}:reached", &ago(&server, Span(70_000)).0.to_string()]).unwrap();
+    server.ask(&["SET", "rc:{0}:probed", &ago(&server, Span(70_000)).0.to_string()]).unwrap();
     let outage_grace = outage_grace(&platform(&server.url())).await;
     assert!(outage_grace.is_some());
     until("the host to learn of it", || host.outage_grace() == outage_grace).await;

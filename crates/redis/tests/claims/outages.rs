@@ -7,9 +7,9 @@ use rollcall_functions::capabilities::{Archive, LastSeenEntry, Policy, Sessions}
 use rollcall_functions::sweep::sweep;
 use rollcall_servers::redis as servers;
 
-use crate::reach::{BEAT, EVERYWHERE, ago, beat_once, load, outage_grace, recorded, start, traced};
+use crate::connection::platform;
 use crate::suite::user;
-use crate::wire::platform;
+use crate::time_probe::{BEAT, EVERYWHERE, ago, beat_once, load, outage_grace, recorded, start, traced};
 
 const AWAY: Error = Error::Unavailable(500);
 

@@ -10,9 +10,9 @@ use rollcall_redis::{Options, RedisStore};
 use rollcall_servers::redis as servers;
 use rollcall_store::{Clock, LastSeen, Policies, Store};
 
-use crate::on_platform::OnPlatform;
+use crate::connection::{Telling, TestConnection};
+use crate::probed::Probed;
 use crate::remote::{self, Remote, fresh_prefix};
-use crate::wire::{Telling, TestWire};
 use crate::{archive_suite, policy_suite, suite, topics_suite};
 
 /// One server for all that do not break it.
@@ -22,12 +22,12 @@ fn server() -> &'static servers::Redis {
 }
 
 /// The capabilities under this prefix, on the clock of the host.
-fn on_platform(host: Arc<Redis>, prefix: &str) -> OnPlatform {
+fn probed(host: Arc<Redis>, prefix: &str) -> Probed {
     let clock = Arc::clone(&host);
     let telling: Telling = Arc::new(move || clock.now());
-    let mut wire = TestWire::new(&server().url(), prefix, Some(telling));
+    let mut wire = TestConnection::new(&server().url(), prefix, Some(telling));
     wire.patience = remote::PATIENCE;
-    OnPlatform { platform: RedisStore::over(wire, Options::of(&Rules::STANDARD)), host }
+    Probed { platform: RedisStore::over(wire, Options::of(&Rules::STANDARD)), host }
 }
 
 async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {
@@ -38,7 +38,7 @@ async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {
 /// Sessions, with a host that hears what is published.
 struct Sessions {
     remote: Remote,
-    store: Arc<OnPlatform>,
+    store: Arc<Probed>,
 }
 
 impl suite::Subject for Sessions {
@@ -59,7 +59,7 @@ fn prefix_of(keys: &Keyspace) -> String {
 
 async fn sessions() -> Sessions {
     let remote = Remote::new(&server().url(), remote::Topics::Plain, |_| server().url()).await;
-    let store = Arc::new(on_platform(Arc::clone(&remote.store), &prefix_of(&remote.keys)));
+    let store = Arc::new(probed(Arc::clone(&remote.store), &prefix_of(&remote.keys)));
     Sessions { remote, store }
 }
 
@@ -73,7 +73,7 @@ struct Place(String);
 
 impl archive_suite::Subject for Place {
     async fn open(&self) -> Arc<dyn LastSeen> {
-        Arc::new(on_platform(open(&self.0, None).await, &self.0))
+        Arc::new(probed(open(&self.0, None).await, &self.0))
     }
 }
 
@@ -85,7 +85,7 @@ mod archive {
 /// Two on the same data: the capabilities, and a host.
 async fn policies() -> policy_suite::Subject {
     let prefix = fresh_prefix();
-    let policies: Arc<dyn Policies> = Arc::new(on_platform(open(&prefix, None).await, &prefix));
+    let policies: Arc<dyn Policies> = Arc::new(probed(open(&prefix, None).await, &prefix));
     policy_suite::Subject { policies, elsewhere: Some(open(&prefix, None).await) }
 }
 
@@ -97,7 +97,7 @@ mod policy {
 async fn topics() -> topics_suite::Subject {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(topics_suite::START));
     let store = open(&prefix, Some(clock.clone())).await;
-    let topics = Arc::new(on_platform(Arc::clone(&store), &prefix));
+    let topics = Arc::new(probed(Arc::clone(&store), &prefix));
     let elsewhere = Arc::clone(&topics) as Arc<dyn rollcall_store::Topics>;
     topics_suite::Subject { store, topics, elsewhere, clock, subscribed: None }
 }

@@ -1,17 +1,17 @@
 //! What changes, as it changes, and who types where: the contract's `topics`, natively.
 //!
-//! Whoever listens has a [`Tap`], says what it watches and takes the [`News`]. News are conflated where they wait: of a
+//! Whoever listens has a [`TopicSubscription`], says what it watches and takes the [`News`]. News are conflated where they wait: of a
 //! person only the newest, of somebody who types only what is true last. So a listener that is slow, or asks late, holds
 //! no more than what it watches, and nobody else waits for it.
 //!
 //! Delivery is at most once. What was lost on the way is owned up to: [`News::missed`] says that everything must be
-//! read anew, and [`Tap::heard_until`] up to when nothing can have been lost unnoticed.
+//! read anew, and [`TopicSubscription::received_until`] up to when nothing can have been lost unnoticed.
 
-pub mod exchange;
-pub mod flushes;
-mod inbox;
+pub mod debounce;
+pub mod dispatcher;
+mod mailbox;
 mod native;
-mod tap;
+mod subscription;
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use rollcall_functions::capabilities::{Change, TypingSignal, Typist};
 use crate::Answer;
 
 pub use native::NativeChanges;
-pub use tap::Tap;
+pub use subscription::TopicSubscription;
 
 /// How long a station's count of watchers is kept unless it is said again: three times as long as it takes a host to
 /// say it, if it does so every ten seconds.
@@ -65,7 +65,7 @@ pub struct News {
 /// Where what changes can be watched, and signs of typing are left.
 pub trait Topics: Send + Sync + 'static {
     /// A listener of its own: one for each worker's hub, or for each watch of a component.
-    fn tap(&self) -> Tap;
+    fn subscription(&self) -> TopicSubscription;
     /// Leaves signs of typing, or takes them away; how each ended, in the order asked. At most 1,024.
     fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>>;
     /// Who types in each conversation, by name, in the order asked. At most 1,024.
@@ -77,13 +77,13 @@ pub trait Topics: Send + Sync + 'static {
     fn now(&self) -> Time;
 }
 
-/// How topics reach this process: what a [`Tap`] asks of the store behind it.
-pub trait Wire: Send + Sync + 'static {
-    /// Answers once everything published on these from now on arrives at the exchange. Whoever asks is interested
+/// How topics reach this process: what a [`TopicSubscription`] asks of the store behind it.
+pub trait TopicSource: Send + Sync + 'static {
+    /// Answers once everything published on these from now on arrives at the dispatcher. Whoever asks is interested
     /// already.
     fn listen(&self, topics: Vec<Topic>) -> Answer<'_, ()>;
     /// Is told that these lost somebody interested, perhaps the last. It must not wait.
-    fn neglect(&self, topics: Vec<Topic>);
-    /// Everything published before this has arrived at the exchange.
-    fn heard_until(&self) -> Time;
+    fn release(&self, topics: Vec<Topic>);
+    /// Everything published before this has arrived at the dispatcher.
+    fn received_until(&self) -> Time;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rollcall_core::{Error, UserId};
 use rollcall_functions::capabilities::{Change, Changes, MAX_BATCH};
 
-use super::{Tap, Topic, Topics};
+use super::{Topic, TopicSubscription, Topics};
 
 /// When whoever lost the stream may open another: at once, because listening works again.
 const AGAIN_MS: u32 = 1;
@@ -13,7 +13,7 @@ const AGAIN_MS: u32 = 1;
 /// What changes about some people. It ends when something may have been lost: then whoever reads it must read them anew.
 #[derive(Debug)]
 pub struct NativeChanges {
-    tap: Tap,
+    subscription: TopicSubscription,
     waiting: Vec<Arc<Change>>,
     missed: bool,
 }
@@ -23,17 +23,17 @@ impl NativeChanges {
         if users.len() > MAX_BATCH {
             return Err(Error::TooMany(MAX_BATCH as u32));
         }
-        let tap = topics.tap();
+        let subscription = topics.subscription();
         let people: Vec<Topic> = users.into_iter().map(Topic::Person).collect();
-        tap.watch(&people).await?;
-        Ok(Self { tap, waiting: Vec::new(), missed: false })
+        subscription.watch(&people).await?;
+        Ok(Self { subscription, waiting: Vec::new(), missed: false })
     }
 }
 
 impl Changes for NativeChanges {
     async fn next(&mut self) -> Option<Change> {
         while self.waiting.is_empty() && !self.missed {
-            let news = self.tap.next().await;
+            let news = self.subscription.next().await;
             (self.waiting, self.missed) = (news.changes, news.missed);
         }
         let change = self.waiting.pop()?;

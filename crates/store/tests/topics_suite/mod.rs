@@ -13,7 +13,7 @@ use futures::FutureExt;
 use rollcall_core::settle::Decision;
 use rollcall_core::{ConversationId, Next, Published, Span, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, TypingSignal};
-use rollcall_store::{Clock, Store, Tap, Topic, Topics, Typed};
+use rollcall_store::{Clock, Store, Topic, TopicSubscription, Topics, Typed};
 
 /// Nothing that these tests wait for takes long; what takes longer has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -127,16 +127,16 @@ impl Subject {
     }
 
     /// Waits until everything published so far has arrived.
-    pub(crate) async fn settle(&self, tap: &Tap) {
+    pub(crate) async fn settle(&self, subscription: &TopicSubscription) {
         self.clock.advance(Span(1));
         let now = self.clock.now();
-        until("everything to be heard", || tap.heard_until() >= now).await;
+        until("everything to be heard", || subscription.received_until() >= now).await;
     }
 
     /// Waits until everything published so far has arrived, and sees that it is nothing.
-    pub(crate) async fn is_silent(&self, tap: &Tap) {
-        self.settle(tap).await;
-        let news = tap.next().now_or_never();
+    pub(crate) async fn is_silent(&self, subscription: &TopicSubscription) {
+        self.settle(subscription).await;
+        let news = subscription.next().now_or_never();
         assert!(news.is_none(), "{news:?}");
     }
 
@@ -156,7 +156,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Everything that came to a tap.
+/// Everything that came to a subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) versions: HashMap<String, u64>,
@@ -166,11 +166,13 @@ pub(crate) struct Heard {
 
 impl Heard {
     /// Takes what comes until this holds.
-    pub(crate) async fn until(mut self, tap: &Tap, holds: impl Fn(&Self) -> bool) -> Self {
+    pub(crate) async fn until(mut self, subscription: &TopicSubscription, holds: impl Fn(&Self) -> bool) -> Self {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(news) = tokio::time::timeout(left, tap.next()).await else { panic!("waited in vain: {self:?}") };
+            let Ok(news) = tokio::time::timeout(left, subscription.next()).await else {
+                panic!("waited in vain: {self:?}")
+            };
             for change in news.changes {
                 let before = self.versions.insert(change.user.as_str().to_owned(), change.published.version);
                 assert!(before.is_none_or(|before| before <= change.published.version), "an older one after a newer");
@@ -190,8 +192,9 @@ impl Heard {
 }
 
 /// The next news, and nothing missed.
-pub(crate) async fn heard(tap: &Tap) -> Heard {
-    let heard = Heard::default().until(tap, |heard| !heard.versions.is_empty() || !heard.typed.is_empty()).await;
+pub(crate) async fn heard(subscription: &TopicSubscription) -> Heard {
+    let heard =
+        Heard::default().until(subscription, |heard| !heard.versions.is_empty() || !heard.typed.is_empty()).await;
     assert!(!heard.missed, "{heard:?}");
     heard
 }

@@ -6,77 +6,77 @@ use rollcall_core::{Error, Span};
 use super::{Heard, Subject, conversation, heard, place, sign};
 
 pub(crate) async fn a_start_is_told_and_ends_by_itself(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[conversation("c")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[conversation("c")]).await.unwrap();
     subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(5000))]);
+    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(5000))]);
     assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5000)]);
     subject.clock.advance(Span(4999));
     assert_eq!(subject.typists("c").await.len(), 1);
     subject.clock.advance(Span(1));
     assert_eq!(subject.typists("c").await, []);
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
     subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&tap).await.typed.len(), 1, "and may begin again");
+    assert_eq!(heard(&subscription).await.typed.len(), 1, "and may begin again");
 }
 
 pub(crate) async fn a_refresh_is_told_no_sooner_than_a_second_later(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[conversation("c")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[conversation("c")]).await.unwrap();
     subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(5000))]);
+    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(5000))]);
     subject.clock.advance(Span(400));
     subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
     assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5400)], "it counts although it is not told");
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
     subject.clock.advance(Span(600));
-    assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(5400))]);
+    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(5400))]);
     subject.clock.advance(Span(1000));
     subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
     // The fence of the silence above took one millisecond.
-    assert_eq!(heard(&tap).await.told(), [("c", "bob", Some(7001))], "a slow one at once");
+    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(7001))], "a slow one at once");
 }
 
 pub(crate) async fn a_stop_is_told_and_a_needless_one_is_not(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[conversation("c")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[conversation("c")]).await.unwrap();
     subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
     subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&tap).await.typed.len(), 1);
+    assert_eq!(heard(&subscription).await.typed.len(), 1);
     subject.clock.advance(Span(2000));
     subject.revision(&*subject.elsewhere, sign("c", "bob", 0)).await;
-    assert_eq!(heard(&tap).await.told(), [("c", "bob", None)]);
+    assert_eq!(heard(&subscription).await.told(), [("c", "bob", None)]);
     assert_eq!(subject.typists("c").await, []);
     subject.clock.advance(Span(2000));
     subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
 }
 
 pub(crate) async fn of_many_quick_signs_the_last_truth_is_told(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[conversation("c"), conversation("d")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[conversation("c"), conversation("d")]).await.unwrap();
     for _ in 0..20 {
         let signs = vec![sign("c", "bob", 5000), sign("c", "bob", 0), sign("d", "bob", 0), sign("d", "bob", 5000)];
         assert!(subject.topics.set_typing(signs).await.unwrap().iter().all(Result::is_ok));
     }
     subject.clock.advance(Span(1000));
     let stopped = |heard: &Heard| heard.told().contains(&("c", "bob", None));
-    let heard = Heard::default().until(&tap, stopped).await;
+    let heard = Heard::default().until(&subscription, stopped).await;
     assert!(heard.told().len() <= 3, "{:?}", heard.told());
     let of_d: Vec<_> = heard.told().into_iter().filter(|told| told.0 == "d").collect();
     assert!(of_d.is_empty() || of_d == [("d", "bob", Some(5000))], "the same truth is not told twice: {of_d:?}");
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
     assert_eq!(subject.typists("c").await, []);
     assert_eq!(subject.typists("d").await, [("bob".to_owned(), 5000)]);
 }
 
 pub(crate) async fn conversations_and_people_are_told_apart(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[conversation("c")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[conversation("c")]).await.unwrap();
     let signs = vec![sign("c", "eve", 5000), sign("d", "bob", 4000), sign("c", "bob", 3000)];
     assert_eq!(subject.topics.set_typing(signs).await.unwrap(), [Ok(()), Ok(()), Ok(())]);
-    let heard = Heard::default().until(&tap, |heard| heard.typed.len() == 2).await;
+    let heard = Heard::default().until(&subscription, |heard| heard.typed.len() == 2).await;
     let mut told = heard.told();
     told.sort_unstable();
     assert_eq!(told, [("c", "bob", Some(3000)), ("c", "eve", Some(5000))]);

@@ -8,63 +8,63 @@ use rollcall_store::{NativeTopics, WATCHERS_TTL};
 use super::{Heard, Subject, heard, person, publish, user};
 
 pub(crate) async fn what_is_committed_reaches_whoever_watches(subject: Subject) {
-    let (here, there) = (subject.topics.tap(), subject.elsewhere.tap());
-    for tap in [&here, &there] {
-        tap.watch(&[person("bob")]).await.unwrap();
+    let (here, there) = (subject.topics.subscription(), subject.elsewhere.subscription());
+    for subscription in [&here, &there] {
+        subscription.watch(&[person("bob")]).await.unwrap();
     }
     for version in 1..=3 {
         publish(&*subject.store, "bob", version).await;
-        for tap in [&here, &there] {
-            assert_eq!(heard(tap).await.versions["bob"], version);
+        for subscription in [&here, &there] {
+            assert_eq!(heard(subscription).await.versions["bob"], version);
         }
     }
 }
 
 pub(crate) async fn nothing_from_before_the_watch_arrives(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[person("eve")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[person("eve")]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
-    tap.watch(&[person("bob")]).await.unwrap();
-    subject.is_silent(&tap).await;
+    subscription.watch(&[person("bob")]).await.unwrap();
+    subject.is_silent(&subscription).await;
     publish(&*subject.store, "bob", 2).await;
-    assert_eq!(heard(&tap).await.versions["bob"], 2);
+    assert_eq!(heard(&subscription).await.versions["bob"], 2);
 }
 
 pub(crate) async fn whoever_asks_late_gets_the_newest_of_each(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&["ann", "bob", "cid"].map(person)).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&["ann", "bob", "cid"].map(person)).await.unwrap();
     for version in 1..=20 {
         publish(&*subject.store, "ann", version).await;
         publish(&*subject.store, "bob", version * 2).await;
     }
-    subject.settle(&tap).await;
-    let news = tap.next().await;
+    subject.settle(&subscription).await;
+    let news = subscription.next().await;
     let mut versions: Vec<_> =
         news.changes.iter().map(|change| (change.user.as_str(), change.published.version)).collect();
     versions.sort_unstable();
     assert_eq!((versions, news.missed), (vec![("ann", 20), ("bob", 40)], false));
-    assert!(tap.next().now_or_never().is_none());
+    assert!(subscription.next().now_or_never().is_none());
 }
 
 pub(crate) async fn what_is_unwatched_is_silent(subject: Subject) {
-    let (tap, other) = (subject.topics.tap(), subject.topics.tap());
-    tap.watch(&["bob", "eve"].map(person)).await.unwrap();
+    let (subscription, other) = (subject.topics.subscription(), subject.topics.subscription());
+    subscription.watch(&["bob", "eve"].map(person)).await.unwrap();
     other.watch(&[person("bob")]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
-    subject.settle(&tap).await;
-    tap.unwatch(&["bob", "nobody"].map(person));
-    subject.is_silent(&tap).await;
+    subject.settle(&subscription).await;
+    subscription.unwatch(&["bob", "nobody"].map(person));
+    subject.is_silent(&subscription).await;
     publish(&*subject.store, "bob", 2).await;
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
     assert_eq!(heard(&other).await.versions["bob"], 2, "others go on");
     publish(&*subject.store, "eve", 1).await;
-    assert_eq!(heard(&tap).await.versions.len(), 1);
+    assert_eq!(heard(&subscription).await.versions.len(), 1);
 }
 
 pub(crate) async fn taps_share_one_subscription_which_ends_with_the_last(subject: Subject) {
-    let (one, other) = (subject.topics.tap(), subject.topics.tap());
-    for tap in [&one, &other] {
-        tap.watch(&["bob", "eve"].map(person)).await.unwrap();
+    let (one, other) = (subject.topics.subscription(), subject.topics.subscription());
+    for subscription in [&one, &other] {
+        subscription.watch(&["bob", "eve"].map(person)).await.unwrap();
     }
     subject.subscribed(&person("bob"), 1).await;
     drop(one);
@@ -75,81 +75,81 @@ pub(crate) async fn taps_share_one_subscription_which_ends_with_the_last(subject
     subject.subscribed(&person("bob"), 1).await;
     drop(other);
     subject.subscribed(&person("bob"), 0).await;
-    let again = subject.topics.tap();
+    let again = subject.topics.subscription();
     again.watch(&[person("bob")]).await.unwrap();
     publish(&*subject.store, "bob", 2).await;
     assert_eq!(heard(&again).await.versions["bob"], 2);
 }
 
 pub(crate) async fn watching_twice_is_watching_once(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&["bob", "bob"].map(person)).await.unwrap();
-    tap.watch(&[person("bob")]).await.unwrap();
-    tap.watch(&[]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&["bob", "bob"].map(person)).await.unwrap();
+    subscription.watch(&[person("bob")]).await.unwrap();
+    subscription.watch(&[]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
-    assert_eq!(heard(&tap).await.versions["bob"], 1);
-    subject.is_silent(&tap).await;
-    tap.unwatch(&[person("bob")]);
+    assert_eq!(heard(&subscription).await.versions["bob"], 1);
+    subject.is_silent(&subscription).await;
+    subscription.unwatch(&[person("bob")]);
     subject.subscribed(&person("bob"), 0).await;
     publish(&*subject.store, "bob", 2).await;
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
 }
 
 pub(crate) async fn a_watch_that_is_given_up_leaves_nothing(subject: Subject) {
-    let tap = subject.topics.tap();
-    tap.watch(&[person("eve")]).await.unwrap();
+    let subscription = subject.topics.subscription();
+    subscription.watch(&[person("eve")]).await.unwrap();
     for _ in 0..100 {
         // Polled once and dropped, wherever it was. One that is through by then, because bob was still subscribed to, watches.
-        if tap.watch(&["bob", "eve"].map(person)).now_or_never().is_some() {
-            tap.unwatch(&[person("bob")]);
+        if subscription.watch(&["bob", "eve"].map(person)).now_or_never().is_some() {
+            subscription.unwatch(&[person("bob")]);
         }
     }
     subject.subscribed(&person("bob"), 0).await;
     publish(&*subject.store, "bob", 1).await;
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
     publish(&*subject.store, "eve", 1).await;
-    assert_eq!(heard(&tap).await.versions["eve"], 1, "what was watched before still is");
+    assert_eq!(heard(&subscription).await.versions["eve"], 1, "what was watched before still is");
 }
 
 pub(crate) async fn thousands_are_watched_at_once_and_given_up_at_once(subject: Subject) {
-    let tap = subject.topics.tap();
+    let subscription = subject.topics.subscription();
     let names: Vec<String> = (0..3000).map(|index| format!("user-{index}")).collect();
     let topics: Vec<_> = names.iter().map(|name| person(name)).collect();
-    tap.watch(&topics).await.unwrap();
+    subscription.watch(&topics).await.unwrap();
     let some: Vec<&String> = names.iter().step_by(100).collect();
     for name in &some {
         publish(&*subject.store, name, 1).await;
     }
-    let heard = Heard::default().until(&tap, |heard| heard.versions.len() == some.len()).await;
+    let heard = Heard::default().until(&subscription, |heard| heard.versions.len() == some.len()).await;
     assert!(!heard.missed && some.iter().all(|name| heard.versions.contains_key(*name)));
-    tap.unwatch(&topics);
+    subscription.unwatch(&topics);
     for topic in topics.iter().step_by(300) {
         subject.subscribed(topic, 0).await;
     }
 }
 
 pub(crate) async fn coming_and_going_leaves_exactly_what_is_watched(subject: Subject) {
-    let tap = subject.topics.tap();
+    let subscription = subject.topics.subscription();
     let names: Vec<String> = (0..20).map(|index| format!("user-{index}")).collect();
     for round in 0..50 {
         let watched: Vec<_> = names.iter().skip(round % 7).step_by(2).map(|name| person(name)).collect();
         let unwatched: Vec<_> = names.iter().skip(round % 5).step_by(3).map(|name| person(name)).collect();
-        tap.unwatch(&unwatched);
-        tap.watch(&watched).await.unwrap();
+        subscription.unwatch(&unwatched);
+        subscription.watch(&watched).await.unwrap();
     }
-    tap.unwatch(&names.iter().step_by(2).map(|name| person(name)).collect::<Vec<_>>());
-    tap.watch(&[person("user-0"), person("user-1")]).await.unwrap();
+    subscription.unwatch(&names.iter().step_by(2).map(|name| person(name)).collect::<Vec<_>>());
+    subscription.watch(&[person("user-0"), person("user-1")]).await.unwrap();
     let kept = ["user-0", "user-1"];
-    tap.unwatch(
+    subscription.unwatch(
         &names.iter().filter(|name| !kept.contains(&name.as_str())).map(|name| person(name)).collect::<Vec<_>>(),
     );
     for name in &names {
         subject.subscribed(&person(name), usize::from(kept.contains(&name.as_str()))).await;
         publish(&*subject.store, name, 1).await;
     }
-    let heard = Heard::default().until(&tap, |heard| heard.versions.len() == 2).await;
+    let heard = Heard::default().until(&subscription, |heard| heard.versions.len() == 2).await;
     assert!(kept.iter().all(|name| heard.versions.contains_key(*name)), "{heard:?}");
-    subject.is_silent(&tap).await;
+    subject.is_silent(&subscription).await;
 }
 
 pub(crate) async fn watchers_add_up_over_stations_and_expire(subject: Subject) {

@@ -8,7 +8,7 @@ use super::{Kind, SO, field, privacy_text};
 use crate::keyspace::command::Commands;
 use crate::keyspace::commit::Publishing;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 /// How a change is logged and told.
@@ -151,12 +151,12 @@ fn logged(to: &mut Commands, logging: Logging) -> &mut Commands {
 }
 
 /// How a change ended.
-pub fn decode_changed(reply: Piece<'_>) -> Result<Changed, Garbled> {
+pub fn decode_changed(reply: Piece<'_>) -> Result<Changed, BadReply> {
     match reply.number("a script's answer")? {
         1 => Ok(Changed::Applied),
         0 => Ok(Changed::Already),
         -1 => Ok(Changed::TooMany),
-        _ => Err(Garbled("a script's answer")),
+        _ => Err(BadReply("a script's answer")),
     }
 }
 

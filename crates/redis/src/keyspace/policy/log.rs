@@ -9,7 +9,7 @@ use super::{privacy_of, privacy_text};
 use crate::keyspace::command::Commands;
 use crate::keyspace::fields::number_of;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 
 const WHAT: &str = "an entry of a log of changes";
 
@@ -65,8 +65,8 @@ pub(super) fn page_text(page: u32) -> String {
 }
 
 /// The reverse of [`entry_text`].
-fn entry_of(text: &str) -> Result<Entry, Garbled> {
-    let user = |name: &str| UserId::parse(name).map_err(|_| Garbled(WHAT));
+fn entry_of(text: &str) -> Result<Entry, BadReply> {
+    let user = |name: &str| UserId::parse(name).map_err(|_| BadReply(WHAT));
     let mut parts = text.split('\n');
     let change = match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some("R"), Some(name), None, None) => Change::Restrict(user(name)?),
@@ -78,24 +78,24 @@ fn entry_of(text: &str) -> Result<Entry, Garbled> {
         (Some("P"), Some(name), Some(privacy), None) => Change::SetPrivacy(user(name)?, privacy_of(privacy)?),
         (Some("N"), Some(page), None, None) => {
             let page = page.parse().ok().filter(|page| *page < PAGE_NUMBERS);
-            return page.map(Entry::Page).ok_or(Garbled(WHAT));
+            return page.map(Entry::Page).ok_or(BadReply(WHAT));
         }
-        _ => return Err(Garbled(WHAT)),
+        _ => return Err(BadReply(WHAT)),
     };
     Ok(Entry::Change(change))
 }
 
 /// A member of a log: the number before its own, its own, and what changed.
-fn member_of(text: &str) -> Result<(u64, u64, &str), Garbled> {
+fn member_of(text: &str) -> Result<(u64, u64, &str), BadReply> {
     let mut parts = text.splitn(3, ' ');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(before), Some(number), Some(entry)) => Ok((number_of(before)?, number_of(number)?, entry)),
-        _ => Err(Garbled(WHAT)),
+        _ => Err(BadReply(WHAT)),
     }
 }
 
 /// Where a log ends: the cursor of whoever has read all of it. 0: it is empty.
-pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64, Garbled> {
+pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64, BadReply> {
     match reply.next().unwrap_or(Piece::Nil).text(WHAT)? {
         Some(member) => Ok(member_of(member)?.1),
         None => Ok(0),
@@ -104,7 +104,7 @@ pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64,
 
 /// What came after this cursor. Every entry names the one before it, so a log that was trimmed too far, emptied, or
 /// lost its newest in a failover does not go on where the cursor is.
-pub fn decode_log<'a>(reply: impl Iterator<Item = Piece<'a>>, cursor: u64) -> Result<Read, Garbled> {
+pub fn decode_log<'a>(reply: impl Iterator<Item = Piece<'a>>, cursor: u64) -> Result<Read, BadReply> {
     let (mut entries, mut end) = (Vec::new(), 0);
     let mut is_found = cursor == 0;
     for piece in reply {

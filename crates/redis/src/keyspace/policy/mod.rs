@@ -19,7 +19,7 @@ use rollcall_functions::capabilities::OwnSettings;
 
 use crate::keyspace::command::Commands;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use rollcall_core::shard_of;
 
 pub use change::{Changed, Logging, Whose, decode_changed};
@@ -93,8 +93,8 @@ impl Keyspace {
 
     /// Adds the write after which a replica can be waited for, on whatever connection: replicas get everything in one
     /// order, so that one that has this has everything before it.
-    pub fn bear_witness(&self, to: &mut Commands, group: u32, now_us: u64) {
-        to.begin("SET").key(self.witness(group)).number(now_us);
+    pub fn write_replicated(&self, to: &mut Commands, group: u32, now_us: u64) {
+        to.begin("SET").key(self.replicated(group)).number(now_us);
     }
 }
 
@@ -105,19 +105,19 @@ fn field<'c>(to: &'c mut Commands, owner: &str, kind: Kind, other: &str) -> &'c 
 
 /// What the people of a bucket set: changes that make it of nothing. Fields of a later version, and of nobody who
 /// could be asked about, are left out.
-pub fn decode_bucket<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<Change>, Garbled> {
+pub fn decode_bucket<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<Change>, BadReply> {
     decode_some(reply, |_| true)
 }
 
 /// The same of a slice of a bucket: the reply is all of it.
-pub fn decode_slice<'a>(reply: impl Iterator<Item = Piece<'a>>, slice: Slice) -> Result<Vec<Change>, Garbled> {
+pub fn decode_slice<'a>(reply: impl Iterator<Item = Piece<'a>>, slice: Slice) -> Result<Vec<Change>, BadReply> {
     decode_some(reply, |field| slice.has(field))
 }
 
 fn decode_some<'a>(
     mut reply: impl Iterator<Item = Piece<'a>>,
     is_wanted: impl Fn(&[u8]) -> bool,
-) -> Result<Vec<Change>, Garbled> {
+) -> Result<Vec<Change>, BadReply> {
     let mut changes = Vec::new();
     let mut wanted = Vec::new();
     while let Some(name) = reply.next() {
@@ -141,7 +141,7 @@ fn decode_some<'a>(
 }
 
 /// What one person of a bucket set for themselves.
-pub fn decode_settings<'a>(reply: impl Iterator<Item = Piece<'a>>, user: &str) -> Result<OwnSettings, Garbled> {
+pub fn decode_settings<'a>(reply: impl Iterator<Item = Piece<'a>>, user: &str) -> Result<OwnSettings, BadReply> {
     let mut settings = OwnSettings::default();
     each_field(reply, |owner, kind, other, value| {
         if owner != user {
@@ -162,14 +162,14 @@ pub fn decode_settings<'a>(reply: impl Iterator<Item = Piece<'a>>, user: &str) -
 /// Takes a bucket apart: whose each field is, what it is about, whom it names, and its value.
 fn each_field<'a>(
     mut reply: impl Iterator<Item = Piece<'a>>,
-    mut take: impl FnMut(&'a str, Kind, &'a str, &'a str) -> Result<(), Garbled>,
-) -> Result<(), Garbled> {
+    mut take: impl FnMut(&'a str, Kind, &'a str, &'a str) -> Result<(), BadReply>,
+) -> Result<(), BadReply> {
     const WHAT: &str = "a field of policy";
     while let Some(name) = reply.next() {
         // A server that is asked for nothing answers with one nothing.
         let Some(name) = name.text(WHAT)? else { continue };
-        let value = reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(Garbled(WHAT))?;
-        let (owner, rest) = name.split_once('\n').ok_or(Garbled(WHAT))?;
+        let value = reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(BadReply(WHAT))?;
+        let (owner, rest) = name.split_once('\n').ok_or(BadReply(WHAT))?;
         let mut rest = rest.chars();
         // Counts are among those that are nothing here.
         if let Some(kind) = rest.next().and_then(Kind::of) {
@@ -188,12 +188,12 @@ fn privacy_text(privacy: Privacy) -> String {
 }
 
 /// The reverse of [`privacy_text`].
-fn privacy_of(text: &str) -> Result<Privacy, Garbled> {
+fn privacy_of(text: &str) -> Result<Privacy, BadReply> {
     let mut letters = text.chars().map(audience_of);
     match (letters.next(), letters.next(), letters.next()) {
         (None, None, None) => Ok(Privacy::default()),
         (Some(Some(presence)), Some(Some(last_seen)), None) => Ok(Privacy { presence, last_seen }),
-        _ => Err(Garbled("what a person lets others see")),
+        _ => Err(BadReply("what a person lets others see")),
     }
 }
 

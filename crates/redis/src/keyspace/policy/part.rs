@@ -9,7 +9,7 @@ use rollcall_core::policy::{Numbers, PAGE_NUMBERS};
 use super::BUCKETS;
 use crate::keyspace::command::Commands;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 use rollcall_core::shard_of;
 
 /// How many buckets are looked at at once.
@@ -180,22 +180,22 @@ impl Keyspace {
 }
 
 /// The pages of numbers that a group has.
-pub fn decode_pages<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<u32>, Garbled> {
+pub fn decode_pages<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<u32>, BadReply> {
     const WHAT: &str = "a page of numbers";
     let pages = reply.filter(|piece| *piece != Piece::Nil).map(|piece| {
         let page = piece.number(WHAT)?;
-        u32::try_from(page).ok().filter(|page| *page < PAGE_NUMBERS).ok_or(Garbled(WHAT))
+        u32::try_from(page).ok().filter(|page| *page < PAGE_NUMBERS).ok_or(BadReply(WHAT))
     });
     pages.collect()
 }
 
 /// The restricted accounts of a page; none if there are none.
-pub fn decode_numbers(reply: Piece<'_>, page: u32) -> Result<Option<Numbers>, Garbled> {
+pub fn decode_numbers(reply: Piece<'_>, page: u32) -> Result<Option<Numbers>, BadReply> {
     const WHAT: &str = "a page of numbers";
     match reply {
         Piece::Nil => Ok(None),
-        Piece::Int(_) => Err(Garbled(WHAT)),
-        Piece::Bytes(bits) => Numbers::new(page, bits.to_vec()).map(Some).map_err(|_| Garbled(WHAT)),
+        Piece::Int(_) => Err(BadReply(WHAT)),
+        Piece::Bytes(bits) => Numbers::new(page, bits.to_vec()).map(Some).map_err(|_| BadReply(WHAT)),
     }
 }
 

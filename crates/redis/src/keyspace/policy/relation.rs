@@ -6,7 +6,7 @@ use rollcall_core::policy::Relation;
 use super::{Kind, field, privacy_of};
 use crate::keyspace::command::Commands;
 use crate::keyspace::keys::Keyspace;
-use crate::keyspace::reply::{Garbled, Piece};
+use crate::keyspace::reply::{BadReply, Piece};
 
 impl Keyspace {
     /// Adds the command that reads what a subject set and what was set about them, as far as it concerns this viewer;
@@ -36,7 +36,7 @@ impl Keyspace {
 }
 
 /// The subject's side of a relation.
-pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Relation, Garbled> {
+pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Relation, BadReply> {
     let privacy = match reply.next().unwrap_or(Piece::Nil).text("what a person lets others see")? {
         Some(text) => privacy_of(text)?,
         None => Default::default(),
@@ -46,7 +46,7 @@ pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result
 }
 
 /// Whether an account that is a number is restricted.
-pub fn decode_restricted(reply: Piece<'_>) -> Result<bool, Garbled> {
+pub fn decode_restricted(reply: Piece<'_>) -> Result<bool, BadReply> {
     Ok(reply.number("a bit of a page of numbers")? == 1)
 }
 

@@ -1,12 +1,12 @@
 //! Topics in Redis: what any host publishes arrives at every host that watches.
 //!
-//! Each master is listened to over one connection of its own ([`Ear`](ear::Ear)); a topic is subscribed to once, however
-//! many watch it here. The connections are made when the first tap is: a store that nobody taps has none.
+//! Each master is listened to over one connection of its own ([`Subscriber`](subscriber::Subscriber)); a topic is subscribed to once, however
+//! many watch it here. The connections are made with the first subscription; a store without subscriptions has none.
 
-mod ear;
-mod ears;
-mod hearing;
-mod typing;
+mod cluster_subscriber;
+mod push_handler;
+mod subscriber;
+mod typing_debounce;
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,53 +16,53 @@ use tokio::runtime::Handle;
 
 use super::{Native, Redis, Task};
 use rollcall_store::Answer;
-use rollcall_store::topics::{Tap, Topics, WATCHERS_TTL, Wire};
+use rollcall_store::topics::{TopicSource, TopicSubscription, Topics, WATCHERS_TTL};
 
-use ears::Ears;
-use typing::Afterthoughts;
+use cluster_subscriber::ClusterSubscriber;
+use typing_debounce::TypingDebounce;
 
 /// What a store in Redis has for its topics. Its tasks run on the runtime that the store was opened on.
-pub(super) struct Switchboard {
+pub(super) struct TopicTasks {
     runtime: Handle,
-    ears: OnceLock<(Arc<Ears>, Task)>,
-    afterthoughts: Arc<Afterthoughts>,
+    subscribers: OnceLock<(Arc<ClusterSubscriber>, Task)>,
+    debounce: Arc<TypingDebounce>,
     flushing: OnceLock<Task>,
 }
 
-impl Switchboard {
+impl TopicTasks {
     /// It takes the runtime that it is called on.
     pub(super) fn new() -> Self {
         Self {
             runtime: Handle::current(),
-            ears: OnceLock::new(),
-            afterthoughts: Arc::default(),
+            subscribers: OnceLock::new(),
+            debounce: Arc::default(),
             flushing: OnceLock::new(),
         }
     }
 
-    fn ears(&self, inner: &Arc<Native>) -> &Arc<Ears> {
-        let (ears, _) = self.ears.get_or_init(|| {
-            let ears = Ears::new(Arc::clone(inner), self.runtime.clone());
-            let following = Task(self.runtime.spawn(Arc::clone(&ears).follow()));
-            (ears, following)
+    fn subscribers(&self, inner: &Arc<Native>) -> &Arc<ClusterSubscriber> {
+        let (subscribers, _) = self.subscribers.get_or_init(|| {
+            let subscribers = ClusterSubscriber::new(Arc::clone(inner), self.runtime.clone());
+            let following = Task(self.runtime.spawn(Arc::clone(&subscribers).follow()));
+            (subscribers, following)
         });
-        ears
+        subscribers
     }
 }
 
-impl Drop for Switchboard {
+impl Drop for TopicTasks {
     fn drop(&mut self) {
-        // Taps may outlive the store; their ears do not.
-        if let Some((ears, _)) = self.ears.get() {
-            ears.close();
+        // Taps may outlive the store; their subscribers do not.
+        if let Some((subscribers, _)) = self.subscribers.get() {
+            subscribers.close();
         }
     }
 }
 
 impl Topics for Redis {
-    fn tap(&self) -> Tap {
-        let ears = self.switchboard.ears(&self.native);
-        Tap::new(Arc::clone(ears.exchange()), Arc::clone(ears) as Arc<dyn Wire>)
+    fn subscription(&self) -> TopicSubscription {
+        let subscribers = self.topic_tasks.subscribers(&self.native);
+        TopicSubscription::new(Arc::clone(subscribers.dispatcher()), Arc::clone(subscribers) as Arc<dyn TopicSource>)
     }
     fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move { self.revision(&signs).await })
@@ -75,6 +75,6 @@ impl Topics for Redis {
         Box::pin(async move { self.store.add_up_watchers(&station, &counts, WATCHERS_TTL).await })
     }
     fn now(&self) -> Time {
-        self.native.around.time.now()
+        self.native.shared.time.now()
     }
 }

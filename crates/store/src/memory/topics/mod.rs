@@ -17,9 +17,9 @@ use rollcall_functions::capabilities::{TypingSignal, Typist};
 use super::{PublishListener, bounded};
 use crate::Answer;
 use crate::clock::Clock;
-use crate::topics::exchange::Exchange;
-use crate::topics::flushes::{Flushes, Place};
-use crate::topics::{Tap, Topic, Topics, Wire};
+use crate::topics::debounce::{Debounce, Place};
+use crate::topics::dispatcher::Dispatcher;
+use crate::topics::{Topic, TopicSource, TopicSubscription, Topics};
 
 use typing::TypingRecords;
 use watchers::Watchers;
@@ -32,7 +32,7 @@ const MAX_FLUSH: usize = 1024;
 pub struct LocalTopics(Arc<Inner>);
 
 struct Inner {
-    exchange: Arc<Exchange>,
+    dispatcher: Arc<Dispatcher>,
     records: TypingRecords,
     watchers: Watchers,
     clock: Clock,
@@ -48,7 +48,7 @@ struct Timer {
 
 #[derive(Default)]
 struct TimerState {
-    flushes: Flushes,
+    flushes: Debounce,
     runs: bool,
     ended: bool,
 }
@@ -57,7 +57,7 @@ impl LocalTopics {
     /// Topics that nobody watches yet, on the store's clock.
     pub fn new(clock: Clock) -> Self {
         Self(Arc::new(Inner {
-            exchange: Arc::new(Exchange::new()),
+            dispatcher: Arc::new(Dispatcher::new()),
             records: TypingRecords::new(),
             watchers: Watchers::default(),
             clock,
@@ -67,21 +67,21 @@ impl LocalTopics {
 
     /// What the store is given to tell what it publishes.
     pub fn listener(&self) -> PublishListener {
-        let exchange = Arc::clone(&self.0.exchange);
-        Arc::new(move |user: &UserId, published: &Published| exchange.publish(user, published))
+        let dispatcher = Arc::clone(&self.0.dispatcher);
+        Arc::new(move |user: &UserId, published: &Published| dispatcher.publish(user, published))
     }
 }
 
 impl Inner {
     fn record(self: &Arc<Self>, sign: TypingSignal) {
         let place = (sign.conversation, sign.user);
-        if let Some(after) = self.records.sign(&place, sign.lasts, &self.clock, &self.exchange) {
+        if let Some(after) = self.records.sign(&place, sign.lasts, &self.clock, &self.dispatcher) {
             self.look_again(place, after);
         }
     }
 
     fn flush(self: &Arc<Self>, place: Place) {
-        if let Some(after) = self.records.flush(&place, &self.clock, &self.exchange) {
+        if let Some(after) = self.records.flush(&place, &self.clock, &self.dispatcher) {
             self.look_again(place, after);
         }
     }
@@ -139,19 +139,19 @@ impl Drop for Inner {
     }
 }
 
-impl Wire for Inner {
+impl TopicSource for Inner {
     fn listen(&self, _topics: Vec<Topic>) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
-    fn neglect(&self, _topics: Vec<Topic>) {}
-    fn heard_until(&self) -> Time {
+    fn release(&self, _topics: Vec<Topic>) {}
+    fn received_until(&self) -> Time {
         self.clock.now()
     }
 }
 
 impl Topics for LocalTopics {
-    fn tap(&self) -> Tap {
-        Tap::new(Arc::clone(&self.0.exchange), Arc::clone(&self.0) as Arc<dyn Wire>)
+    fn subscription(&self) -> TopicSubscription {
+        TopicSubscription::new(Arc::clone(&self.0.dispatcher), Arc::clone(&self.0) as Arc<dyn TopicSource>)
     }
     fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {

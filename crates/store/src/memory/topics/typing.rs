@@ -13,8 +13,8 @@ use rollcall_functions::capabilities::Typist;
 use super::Tidying;
 use crate::clock::Clock;
 use crate::topics::Typed;
-use crate::topics::exchange::Exchange;
-use crate::topics::flushes::Place;
+use crate::topics::debounce::Place;
+use crate::topics::dispatcher::Dispatcher;
 
 /// Several times as many as there are cores.
 const PARTS: usize = 64;
@@ -39,20 +39,20 @@ impl TypingRecords {
     }
 
     /// Leaves a sign, and tells it or answers after how long to flush.
-    pub(super) fn sign(&self, place: &Place, lasts: Span, clock: &Clock, exchange: &Exchange) -> Option<Span> {
+    pub(super) fn sign(&self, place: &Place, lasts: Span, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
         let mut part = self.part(&place.0).lock();
         // Under the lock: what comes later has the later time.
         let now = clock.now();
         part.tidy(now);
         let next = part.record(place, now, lasts)?.signal(now, lasts);
-        done(place, next, exchange)
+        done(place, next, dispatcher)
     }
 
     /// Looks again at a sign that came too fast.
-    pub(super) fn flush(&self, place: &Place, clock: &Clock, exchange: &Exchange) -> Option<Span> {
+    pub(super) fn flush(&self, place: &Place, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
         let mut part = self.part(&place.0).lock();
         let next = part.conversations.get_mut(&place.0)?.get_mut(&place.1)?.flush(clock.now());
-        done(place, next, exchange)
+        done(place, next, dispatcher)
     }
 
     /// Who types there, by name.
@@ -112,12 +112,12 @@ impl Part {
 }
 
 /// Does what is to be done; after how long to look again.
-fn done((conversation, user): &Place, next: Next, exchange: &Exchange) -> Option<Span> {
+fn done((conversation, user): &Place, next: Next, dispatcher: &Dispatcher) -> Option<Span> {
     match next {
         Next::Nothing => None,
         Next::Flush(after) => Some(after),
         Next::Publish(until) => {
-            exchange.publish_typed(Typed { conversation: conversation.clone(), user: user.clone(), until });
+            dispatcher.publish_typed(Typed { conversation: conversation.clone(), user: user.clone(), until });
             None
         }
     }
@@ -134,10 +134,15 @@ mod tests {
 
     #[test]
     fn what_is_over_takes_no_room() {
-        let (records, exchange) = (TypingRecords::new(), Exchange::new());
+        let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
         for index in 0..100_000 {
-            records.sign(&place(&format!("c-{}", index / 10), &format!("user-{index}")), Span(5000), &clock, &exchange);
+            records.sign(
+                &place(&format!("c-{}", index / 10), &format!("user-{index}")),
+                Span(5000),
+                &clock,
+                &dispatcher,
+            );
             clock.advance(Span(1));
         }
         // Five thousand of them are not over; each part has room for a few more.
@@ -149,9 +154,9 @@ mod tests {
 
     #[test]
     fn a_stop_of_somebody_who_never_typed_leaves_nothing() {
-        let (records, exchange) = (TypingRecords::new(), Exchange::new());
+        let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
-        assert_eq!(records.sign(&place("c", "bob"), Span(0), &clock, &exchange), None);
+        assert_eq!(records.sign(&place("c", "bob"), Span(0), &clock, &dispatcher), None);
         assert!(records.parts.iter().all(|part| part.lock().conversations.is_empty()));
     }
 }

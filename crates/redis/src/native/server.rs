@@ -1,0 +1,206 @@
+//! A connection to one server, which is up or down. While it is down every call fails at once; only whoever tends the
+//! store brings it up again, after it has done what must be done first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::keyspace::{Command, Commands};
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
+use rollcall_core::Time;
+use tokio::sync::Notify;
+
+use super::address::Endpoint;
+use super::deadline_cache::DeadlineCache;
+use super::down_reason::DownReason;
+use super::sampled_time::RedisTime;
+use super::stats::Stats;
+
+/// What all connections of a store have to do with.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) time: RedisTime,
+    pub(super) stats: Stats,
+    /// Whom this process left due; forgotten whenever the servers may have other data than they had.
+    pub(super) deadlines: DeadlineCache,
+    /// Wakes whoever tends the store.
+    pub(super) wake: Notify,
+    pub(super) connect_timeout: Duration,
+    pub(super) response_timeout: Duration,
+}
+
+/// A connection to one server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) endpoint: Endpoint,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    /// The last time that it answered, in milliseconds.
+    last_good_ms: AtomicU64,
+}
+
+enum State {
+    Up { connection: MultiplexedConnection, generation: u64 },
+    Down(Down),
+}
+
+/// A server that cannot be used, and why.
+#[derive(Debug, Clone)]
+pub(super) struct Down {
+    /// When it was last known to answer; none: it was not used before, so nobody can have missed it.
+    pub(super) since: Option<Time>,
+    pub(super) reason: DownReason,
+    generation: u64,
+}
+
+/// A connection connection that is not in use by calls.
+#[derive(Clone)]
+pub(super) struct NewConnection(MultiplexedConnection);
+
+/// A call that failed because the server is away. Whether it took effect is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ServerDown;
+
+impl Server {
+    /// A server that is not connected yet. `since`: it takes the place of one that was last known to answer then.
+    pub(super) fn new(endpoint: Endpoint, shared: Arc<Shared>, since: Option<Time>) -> Self {
+        let reason = DownReason::Unreachable("not connected yet".to_owned());
+        let state = Mutex::new(State::Down(Down { since, reason, generation: 0 }));
+        Self { endpoint, shared, state, last_good_ms: AtomicU64::new(0) }
+    }
+
+    /// None: it is up.
+    pub(super) fn down(&self) -> Option<Down> {
+        match &*self.state.lock() {
+            State::Up { .. } => None,
+            State::Down(down) => Some(down.clone()),
+        }
+    }
+
+    pub(super) fn last_good(&self) -> Time {
+        Time(self.last_good_ms.load(Ordering::SeqCst))
+    }
+
+    /// Sends commands in one go and waits for all replies, one for each.
+    pub(super) async fn call(&self, commands: Pipeline) -> Result<Vec<Value>, ServerDown> {
+        let (connection, generation) = match &*self.state.lock() {
+            State::Up { connection, generation } => (connection.clone(), *generation),
+            State::Down(_) => return Err(ServerDown),
+        };
+        match self.send(connection, commands).await {
+            Ok(replies) => {
+                self.last_good_ms.fetch_max(self.shared.time.now().0, Ordering::SeqCst);
+                Ok(replies)
+            }
+            Err(reason) => {
+                self.break_off(Some(generation), reason);
+                Err(ServerDown)
+            }
+        }
+    }
+
+    /// Takes the server out of use because of what it answered.
+    pub(super) fn fail(&self, reason: DownReason) {
+        self.break_off(None, reason);
+    }
+
+    /// Connects, without putting the connection to use.
+    pub(super) async fn connect(&self) -> Result<NewConnection, DownReason> {
+        let client = self.endpoint.client().map_err(|error| DownReason::of(&error))?;
+        let limit = self.shared.connect_timeout;
+        // Ours is the only time limit there is: theirs would leave the connection in use.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(connection) => connection.map(NewConnection).map_err(|error| DownReason::of(&error)),
+            Err(_) => Err(DownReason::Silent),
+        }
+    }
+
+    /// Uses a connection that is not in use yet.
+    pub(super) async fn try_out(
+        &self,
+        connection: &NewConnection,
+        commands: Pipeline,
+    ) -> Result<Vec<Value>, DownReason> {
+        self.send(connection.0.clone(), commands).await
+    }
+
+    /// Puts a connection to use.
+    pub(super) fn put_up(&self, connection: NewConnection) {
+        self.last_good_ms.fetch_max(self.shared.time.now().0, Ordering::SeqCst);
+        let mut state = self.state.lock();
+        let generation = match &*state {
+            State::Up { generation, .. } | State::Down(Down { generation, .. }) => generation + 1,
+        };
+        // Also what was sent to a server that took the place of another, until this one is used.
+        self.shared.deadlines.forget(self.shared.time.now());
+        *state = State::Up { connection: connection.0, generation };
+    }
+
+    /// Says why the server, which is down, could not be brought up. True: for another reason than was known.
+    pub(super) fn stays_down(&self, reason: DownReason) -> bool {
+        match &mut *self.state.lock() {
+            State::Up { .. } => false,
+            State::Down(down) => std::mem::replace(&mut down.reason, reason.clone()) != reason,
+        }
+    }
+
+    async fn send(&self, mut connection: MultiplexedConnection, commands: Pipeline) -> Result<Vec<Value>, DownReason> {
+        let count = commands.len();
+        self.shared.stats.round_trips.add(1);
+        self.shared.stats.commands.add(count);
+        let answer = connection.send_packed_commands(&commands, 0, count);
+        match tokio::time::timeout(self.shared.response_timeout, answer).await {
+            Ok(Ok(replies)) if replies.len() == count => Ok(replies),
+            Ok(Ok(_)) => Err(DownReason::Unreachable("it answered with the wrong number of replies".to_owned())),
+            Ok(Err(error)) => Err(DownReason::of(&error)),
+            Err(_) => Err(DownReason::Silent),
+        }
+    }
+
+    /// Takes the server out of use, if it is in use by this very connection.
+    fn break_off(&self, broken: Option<u64>, reason: DownReason) {
+        let mut state = self.state.lock();
+        let State::Up { generation, .. } = &*state else { return };
+        let generation = *generation;
+        if broken.is_some_and(|broken| broken != generation) {
+            return;
+        }
+        tracing::warn!(server = %self.endpoint, "Redis is away: {reason}");
+        self.shared.deadlines.forget(self.shared.time.now());
+        *state = State::Down(Down { since: Some(self.last_good()), reason, generation });
+        drop(state);
+        self.shared.stats.outages.add(1);
+        self.shared.wake.notify_one();
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Up { generation, .. } => f.debug_struct("Up").field("generation", generation).finish_non_exhaustive(),
+            Self::Down(down) => down.fmt(f),
+        }
+    }
+}
+
+/// A command as the client library takes it.
+pub(super) fn packed(command: Command<'_>) -> Cmd {
+    let mut packed = Cmd::with_capacity(command.args().len(), command.bytes());
+    command.args().for_each(|arg| {
+        packed.arg(arg);
+    });
+    packed
+}
+
+/// All of these as one pipeline.
+pub(super) fn pipeline(commands: &Commands) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    commands.iter().for_each(|command| {
+        pipeline.add_command(packed(command));
+    });
+    pipeline
+}

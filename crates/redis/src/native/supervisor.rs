@@ -1,0 +1,303 @@
+//! What goes on in the background: the time is sampled, the outage grace read, the Cluster's map learned, and servers that
+//! were lost are brought back, in that order of things that makes it safe.
+//!
+//! A server is put to use only after its time was sampled, its scripts loaded and an outage grace recorded that covers the
+//! time for which it was missed. Whoever reads from it then knows of the outage grace.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::keyspace::{Commands, Piece, RecordGrace, Script, decode_member_scores, decode_outage_grace};
+use futures::future::join_all;
+use redis::{Pipeline, Value, cmd};
+use rollcall_core::{OutageGrace, Span, Time};
+
+use super::address::Kind;
+use super::down_reason::DownReason;
+use super::sampled_time::Asked;
+use super::server::{Down, NewConnection, Server, pipeline};
+use super::{Native, OpenError};
+use crate::transport::Reply;
+
+/// How often time and outage grace are read while all is well.
+const CALM: Duration = Duration::from_secs(1);
+
+/// How often a lost server is tried.
+const PROBE: Duration = Duration::from_millis(150);
+
+/// How often the Cluster's map is learned although nothing seems to have changed.
+const LEARN: Duration = Duration::from_secs(5);
+
+/// Data that lack so much are old: hosts write every second, and a busy machine is late.
+const OLD: Span = Span::seconds(2);
+
+/// What the background remembers. Its lock keeps two from bringing back the same server.
+#[derive(Debug, Default)]
+pub(super) struct SupervisorState {
+    learned: Option<Instant>,
+    /// What the `epoch` key said; empty before it was read.
+    epoch: Vec<u8>,
+}
+
+impl Native {
+    /// Connects to everything for the first time.
+    pub(super) async fn begin(&self) -> Result<(), OpenError> {
+        let mut supervised = self.supervised.lock().await;
+        if !self.servers.learn().await {
+            let reason = "none of the servers named answers as a member of a Cluster".to_owned();
+            return Err(OpenError::Unusable { server: "any address".to_owned(), reason });
+        }
+        supervised.learned = Some(Instant::now());
+        self.bring_back(&mut supervised).await;
+        let topology = self.servers.topology();
+        let unusable = topology.servers.iter().find_map(|server| Some((server, server.down()?)));
+        unusable.map_or(Ok(()), |(server, down)| {
+            Err(OpenError::Unusable { server: server.endpoint.to_string(), reason: down.reason.to_string() })
+        })
+    }
+
+    /// Looks after the connections for ever.
+    pub(super) async fn supervise(self: Arc<Self>) {
+        loop {
+            let is_calm = self.servers.topology().servers.iter().all(|server| server.down().is_none());
+            let pause = tokio::time::sleep(if is_calm { CALM } else { PROBE });
+            if is_calm {
+                tokio::select! { () = pause => {}, () = self.shared.wake.notified() => {} }
+            } else {
+                pause.await;
+            }
+            self.supervise_once().await;
+        }
+    }
+
+    /// Learns anew which master has which slot, because one of them said so.
+    pub(super) async fn learn_anew(&self) {
+        let asked = Instant::now();
+        let mut supervised = self.supervised.lock().await;
+        // Of many who were sent elsewhere at once, one asks and the others find it done.
+        if supervised.learned.is_none_or(|learned| learned < asked) && self.servers.learn().await {
+            supervised.learned = Some(Instant::now());
+        }
+        self.bring_back(&mut supervised).await;
+    }
+
+    async fn supervise_once(&self) {
+        let mut supervised = self.supervised.lock().await;
+        let topology = self.servers.topology();
+        let is_missing = topology.servers.iter().any(|server| server.down().is_some());
+        let is_due = supervised.learned.is_none_or(|learned| learned.elapsed() >= LEARN);
+        if self.servers.kind() == Kind::Cluster && (is_missing || is_due) && self.servers.learn().await {
+            supervised.learned = Some(Instant::now());
+        }
+        self.bring_back(&mut supervised).await;
+        drop(supervised);
+        let topology = self.servers.topology();
+        join_all(topology.servers.iter().filter(|server| server.down().is_none()).map(|server| self.sample(server)))
+            .await;
+    }
+
+    /// Brings back every server that is down: first the one that keeps the outage grace, because the others need it.
+    async fn bring_back(&self, supervised: &mut SupervisorState) {
+        let topology = self.servers.topology();
+        let home = topology.home();
+        if let Some(home) = home {
+            self.bring_back_one(home, Some(supervised)).await;
+        }
+        let others = topology.servers.iter().filter(|server| home.is_none_or(|home| !Arc::ptr_eq(home, server)));
+        join_all(others.map(|server| self.bring_back_one(server, None))).await;
+    }
+
+    /// `home`: this is the server that keeps what concerns everybody.
+    async fn bring_back_one(&self, server: &Arc<Server>, home: Option<&mut SupervisorState>) {
+        let Some(down) = server.down() else { return };
+        match self.make_ready(server, &down, home).await {
+            Ok(connection) => {
+                server.put_up(connection);
+                self.warned.lock().clear();
+                if let Some(since) = down.since {
+                    self.shared.stats.reconnects.add(1);
+                    let away_ms = (self.shared.time.now() - since).0;
+                    tracing::info!(server = %server.endpoint, away_ms, "Redis is back");
+                }
+            }
+            Err(reason) => {
+                if server.stays_down(reason.clone()) {
+                    tracing::warn!(server = %server.endpoint, "Redis stays away: {reason}");
+                }
+            }
+        }
+    }
+
+    /// A connection with everything done that must be done before it is used.
+    async fn make_ready(
+        &self,
+        server: &Server,
+        down: &Down,
+        home: Option<&mut SupervisorState>,
+    ) -> Result<NewConnection, DownReason> {
+        let connection = server.connect().await?;
+        let sent_us = self.shared.time.ticks_us();
+        let replies = server.try_out(&connection, time_question()).await?;
+        let is_clock = home.is_some();
+        checked(&replies)?;
+        if is_clock {
+            self.take_time(replies.first(), sent_us);
+        }
+        checked(&server.try_out(&connection, self.scripts()).await?)?;
+        let outage_grace = |since: Time| {
+            let now = self.shared.time.now();
+            RecordGrace { outage_grace: OutageGrace { since: since.min(now), until: now + self.grace_span }, now }
+        };
+        let missed = down.since.map(outage_grace);
+        match home {
+            Some(supervised) => {
+                self.check_epoch(server, &connection, supervised).await?;
+                let restored = match down.since {
+                    Some(since) => self.restored(server, &connection, since).await?.map(outage_grace),
+                    None => None,
+                };
+                let replies =
+                    server.try_out(&connection, pipeline(&self.outage_grace_commands(restored.or(missed)))).await?;
+                checked(&replies)?;
+                self.take_outage_grace(replies.last());
+            }
+            None if missed.is_some() => self.record_grace_at_home(missed).await?,
+            None => {}
+        }
+        Ok(connection)
+    }
+
+    /// Records the outage grace with the server that keeps it, which is another one.
+    async fn record_grace_at_home(&self, outage_grace: Option<RecordGrace>) -> Result<(), DownReason> {
+        let away = || DownReason::Unwilling("the master that keeps the outage grace is away".to_owned());
+        let topology = self.servers.topology();
+        let home = topology.home().ok_or_else(away)?;
+        let replies = home.call(pipeline(&self.outage_grace_commands(outage_grace))).await.map_err(|_| away())?;
+        checked(&replies)?;
+        self.take_outage_grace(replies.last());
+        Ok(())
+    }
+
+    /// Records an outage grace, if there is one to record, and in any case reads the one in force.
+    fn outage_grace_commands(&self, outage_grace: Option<RecordGrace>) -> Commands {
+        let mut commands = Commands::default();
+        if let Some(outage_grace) = outage_grace {
+            self.keys.record_outage_grace(&mut commands, outage_grace);
+        }
+        self.keys.read_outage_grace(&mut commands);
+        commands
+    }
+
+    /// Finds out whether the server still has the data that it had.
+    async fn check_epoch(
+        &self,
+        server: &Server,
+        connection: &NewConnection,
+        supervised: &mut SupervisorState,
+    ) -> Result<(), DownReason> {
+        let key = self.keys.epoch().to_string();
+        let mut question = Pipeline::with_capacity(2);
+        let revision = format!("{:016x}", super::random());
+        question.add_command(cmd("SET").arg(&key).arg(revision).arg("NX").to_owned());
+        question.add_command(cmd("GET").arg(&key).to_owned());
+        let replies = server.try_out(connection, question).await?;
+        checked(&replies)?;
+        let Some(Value::BulkString(epoch)) = replies.into_iter().last() else { return Ok(()) };
+        if !supervised.epoch.is_empty() && supervised.epoch != epoch {
+            self.shared.stats.data_losses.add(1);
+            tracing::error!(server = %server.endpoint, "Redis lost its data: whoever is here comes back with the next beat");
+        }
+        supervised.epoch = epoch;
+        Ok(())
+    }
+
+    /// When the server's data are from, if they are older than they should be: it came back with an old snapshot, in which
+    /// everybody seems dead who beat ever since. Hosts write themselves on their list every second, so the newest of them
+    /// tells; and no host writes there before it has recorded its outage grace.
+    async fn restored(
+        &self,
+        server: &Server,
+        connection: &NewConnection,
+        since: Time,
+    ) -> Result<Option<Time>, DownReason> {
+        let mut question = Pipeline::with_capacity(1);
+        let hosts = self.keys.hosts().to_string();
+        question.add_command(cmd("ZRANGEBYSCORE").arg(hosts).arg("-inf").arg("+inf").arg("WITHSCORES").to_owned());
+        let replies = server.try_out(connection, question).await?;
+        checked(&replies)?;
+        let hosts = replies.first().and_then(|reply| decode_member_scores(reply.pieces()).ok()).unwrap_or_default();
+        let Some((newest, _)) = hosts.last() else { return Ok(None) };
+        if *newest + OLD >= since {
+            return Ok(None);
+        }
+        let age_ms = (since - *newest).0;
+        tracing::warn!(server = %server.endpoint, age_ms, "Redis came back with old data: whoever is here in them is pardoned");
+        Ok(Some(*newest))
+    }
+
+    /// Asks a server whether it is there, and the one that keeps them for the time and the outage grace.
+    async fn sample(&self, server: &Arc<Server>) {
+        let topology = self.servers.topology();
+        let is_home = topology.home().is_some_and(|home| Arc::ptr_eq(home, server));
+        let mut question = time_question();
+        if is_home {
+            question.add_command(cmd("GET").arg(self.keys.outage_grace().to_string()).to_owned());
+        }
+        let sent_us = self.shared.time.ticks_us();
+        // One that is away is noticed by the call itself.
+        let Ok(replies) = server.call(question).await else { return };
+        if let Err(reason) = checked(&replies) {
+            server.fail(reason);
+        } else if is_home {
+            self.take_time(replies.first(), sent_us);
+            self.take_outage_grace(replies.last());
+        }
+    }
+
+    fn take_time(&self, reply: Option<&Value>, sent_us: i64) {
+        let answered_us = self.shared.time.ticks_us();
+        let parts: Vec<i64> = reply.into_iter().flat_map(Reply::pieces).filter_map(number).collect();
+        if let [seconds, micros] = parts.as_slice() {
+            self.shared.time.sample(seconds * 1_000_000 + micros, Asked { sent_us, answered_us });
+        }
+    }
+
+    fn take_outage_grace(&self, reply: Option<&Value>) {
+        match reply.map(|reply| decode_outage_grace(reply.pieces())) {
+            Some(Ok(outage_grace)) => *self.outage_grace.lock() = outage_grace,
+            Some(Err(garbled)) => self.warn(&garbled.to_string()),
+            None => {}
+        }
+    }
+
+    /// Loads every script.
+    pub(super) fn scripts(&self) -> Pipeline {
+        let mut pipeline = Pipeline::with_capacity(Script::ALL.len());
+        for script in Script::ALL {
+            pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(script.source()).to_owned());
+        }
+        pipeline
+    }
+}
+
+fn time_question() -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(2);
+    pipeline.add_command(cmd("TIME"));
+    pipeline
+}
+
+fn number(piece: Piece<'_>) -> Option<i64> {
+    match piece {
+        Piece::Int(number) => Some(number),
+        Piece::Bytes(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        Piece::Nil => None,
+    }
+}
+
+/// An error in answer to any of these means that the server cannot be used.
+fn checked(replies: &[Value]) -> Result<(), DownReason> {
+    replies.iter().try_for_each(|reply| match reply {
+        Value::ServerError(error) => Err(DownReason::of(&error.clone().into())),
+        _ => Ok(()),
+    })
+}

@@ -1,0 +1,163 @@
+//! All masters, listened to: one subscriber each, as they come and go.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use rollcall_core::{Error, Time};
+use tokio::runtime::Handle;
+
+use super::super::server::Server;
+use super::super::{Native, Task};
+use super::subscriber::Subscriber;
+use crate::transport::RETRY_MS;
+use rollcall_store::Answer;
+use rollcall_store::topics::dispatcher::Dispatcher;
+use rollcall_store::topics::{Topic, TopicSource};
+
+/// ClusterSubscriber by the name of their server, each with the task that listens.
+type ByServer = HashMap<String, (Arc<Subscriber>, Task)>;
+
+/// All masters, listened to.
+pub(super) struct ClusterSubscriber {
+    me: Weak<Self>,
+    inner: Arc<Native>,
+    dispatcher: Arc<Dispatcher>,
+    runtime: Handle,
+    /// None once the store is closed.
+    subscribers: Mutex<Option<ByServer>>,
+    /// Everything published before this, in milliseconds, has arrived.
+    received_until_ms: AtomicU64,
+}
+
+impl ClusterSubscriber {
+    pub(super) fn new(inner: Arc<Native>, runtime: Handle) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            inner,
+            dispatcher: Arc::new(Dispatcher::new()),
+            runtime,
+            subscribers: Mutex::new(Some(ByServer::new())),
+            received_until_ms: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Native> {
+        &self.inner
+    }
+
+    pub(super) fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
+    }
+
+    /// Keeps an subscriber at every master, and none anywhere else.
+    pub(super) async fn follow(self: Arc<Self>) {
+        let mut changes = self.inner.servers.changes();
+        loop {
+            changes.mark_unchanged();
+            let topology = self.inner.servers.topology();
+            topology.servers.iter().for_each(|server| drop(self.at(server)));
+            if let Some(subscribers) = self.subscribers.lock().as_mut() {
+                subscribers.retain(|_, (subscriber, _)| {
+                    topology.servers.iter().any(|server| Arc::ptr_eq(server, subscriber.server()))
+                });
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends all listening: the store is gone.
+    pub(super) fn close(&self) {
+        *self.subscribers.lock() = None;
+    }
+
+    /// The server of this topic at present.
+    pub(super) fn server_of(&self, topic: &Topic) -> Option<Arc<Server>> {
+        let name = match topic {
+            Topic::Person(user) => user.as_str(),
+            Topic::Conversation(conversation) => conversation.as_str(),
+        };
+        self.inner.servers.topology().server(self.inner.keys.shard_of(name)).cloned()
+    }
+
+    /// The channel of this topic.
+    pub(super) fn channel_of(&self, topic: &Topic) -> String {
+        match topic {
+            Topic::Person(user) => self.inner.keys.topic(user.as_str()).to_string(),
+            Topic::Conversation(conversation) => self.inner.keys.conversation(conversation.as_str()).to_string(),
+        }
+    }
+
+    /// Works out anew up to when everything has arrived: as far as the subscriber that is furthest behind. While there is a
+    /// master without an subscriber, or one whose subscriber has not yet taken note of how the servers changed, nobody knows.
+    pub(super) fn heard(&self) {
+        let version = *self.inner.servers.changes().borrow();
+        let topology = self.inner.servers.topology();
+        let subscribers = self.subscribers.lock();
+        let Some(subscribers) = subscribers.as_ref() else { return };
+        let heard = |server: &Arc<Server>| subscribers.get(&server.endpoint.to_string())?.0.received_until(version);
+        let all: Option<Vec<Time>> = topology.servers.iter().map(heard).collect();
+        if let Some(least) = all.and_then(|all| all.into_iter().min()) {
+            self.received_until_ms.fetch_max(least.0, Ordering::SeqCst);
+        }
+    }
+
+    /// The subscriber at this server, which begins to listen if it is new.
+    fn at(&self, server: &Arc<Server>) -> Option<Arc<Subscriber>> {
+        let mut subscribers = self.subscribers.lock();
+        let subscribers = subscribers.as_mut()?;
+        let name = server.endpoint.to_string();
+        let known = subscribers.get(&name).filter(|(subscriber, _)| Arc::ptr_eq(subscriber.server(), server));
+        if let Some((subscriber, _)) = known {
+            return Some(Arc::clone(subscriber));
+        }
+        let subscriber = Arc::new(Subscriber::new(Arc::clone(server)));
+        let listening = Arc::clone(&subscriber).listen(Weak::clone(&self.me));
+        subscribers.insert(name, (Arc::clone(&subscriber), Task(self.runtime.spawn(listening))));
+        Some(subscriber)
+    }
+
+    /// The topics at each server that has any of them; none if nobody has one of them.
+    fn grouped(&self, topics: Vec<Topic>) -> Option<Vec<(Arc<Server>, Vec<Topic>)>> {
+        let mut groups: Vec<(Arc<Server>, Vec<Topic>)> = Vec::new();
+        for topic in topics {
+            let server = self.server_of(&topic)?;
+            match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &server)) {
+                Some((_, group)) => group.push(topic),
+                None => groups.push((server, vec![topic])),
+            }
+        }
+        Some(groups)
+    }
+}
+
+impl TopicSource for ClusterSubscriber {
+    fn listen(&self, topics: Vec<Topic>) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let away = || Error::Unavailable(RETRY_MS);
+            let mut answers = Vec::new();
+            for (server, topics) in self.grouped(topics).ok_or_else(away)? {
+                answers.push(self.at(&server).ok_or_else(away)?.ask(topics)?);
+            }
+            let confirmed = |answer: tokio::sync::oneshot::Receiver<_>| async { answer.await.map_err(|_| away()) };
+            try_join_all(answers.into_iter().map(confirmed)).await.map(drop)
+        })
+    }
+
+    fn release(&self, topics: Vec<Topic>) {
+        // Whom nobody serves is not subscribed to.
+        for topic in topics {
+            if let Some(subscriber) = self.server_of(&topic).and_then(|server| self.at(&server)) {
+                subscriber.release(topic);
+            }
+        }
+    }
+
+    fn received_until(&self) -> Time {
+        Time(self.received_until_ms.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,266 @@
+//! RESP2, the protocol of Redis: commands to bytes, and bytes to flat replies.
+//!
+//! Bytes come in pieces of any size. What was read of a reply is kept, so that a long one is not read again with every
+//! piece of it.
+
+use crate::keyspace::Commands;
+use crate::transport::{OwnedPiece, ReplyLine};
+use thiserror::Error as ThisError;
+
+/// The longest line: one with an error in it is far shorter.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// The longest single value: ours are below a megabyte, and an instance has to hold it.
+const MAX_VALUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes that no Redis sends.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("it does not speak RESP: {0}")]
+pub(crate) struct ProtocolError(&'static str);
+
+/// Commands as the server reads them, and how many answers they have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) answers: usize,
+}
+
+impl Question {
+    pub(crate) fn of(commands: &Commands) -> Self {
+        // A beat's commands have four to eight arguments, and each takes some six bytes besides itself.
+        let mut bytes = Vec::with_capacity(commands.iter().map(|command| command.bytes() + 48).sum());
+        for command in commands.iter() {
+            let args = command.args();
+            head(&mut bytes, b'*', args.len());
+            for arg in args {
+                head(&mut bytes, b'$', arg.len());
+                bytes.extend_from_slice(arg);
+                bytes.extend_from_slice(b"\r\n");
+            }
+        }
+        Self { bytes, answers: commands.len() }
+    }
+}
+
+fn head(bytes: &mut Vec<u8>, sort: u8, count: usize) {
+    bytes.push(sort);
+    bytes.extend_from_slice(count.to_string().as_bytes());
+    bytes.extend_from_slice(b"\r\n");
+}
+
+/// Reads replies out of bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Parser {
+    bytes: Vec<u8>,
+    /// How many of the bytes have been read.
+    read: usize,
+    reply: Option<Unfinished>,
+}
+
+/// A reply of which more is to come.
+#[derive(Debug)]
+struct Unfinished {
+    pieces: Vec<OwnedPiece>,
+    /// The first error in it, which then is all of it.
+    error: Option<String>,
+    /// How many values are missing.
+    missing: usize,
+}
+
+/// One value, or the announcement of several.
+enum Value<'a> {
+    Piece(OwnedPiece),
+    Error(&'a [u8]),
+    Several(usize),
+}
+
+impl Parser {
+    /// Takes more bytes.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.read);
+        self.read = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next reply; none: more bytes are needed. After an error nothing that follows can be read.
+    pub(crate) fn next(&mut self) -> Result<Option<ReplyLine>, ProtocolError> {
+        loop {
+            let rest = self.bytes.get(self.read..).unwrap_or_default();
+            let Some((value, length)) = value(rest)? else { return Ok(None) };
+            self.read += length;
+            let mut reply = self.reply.take().unwrap_or(Unfinished { pieces: Vec::new(), error: None, missing: 1 });
+            reply.missing = reply.missing.saturating_sub(1);
+            match value {
+                Value::Piece(piece) => reply.pieces.push(piece),
+                Value::Error(text) => {
+                    reply.error.get_or_insert_with(|| String::from_utf8_lossy(text).into_owned());
+                }
+                Value::Several(count) => {
+                    let missing = reply.missing.checked_add(count);
+                    reply.missing = missing.ok_or(ProtocolError("an array without end"))?;
+                }
+            }
+            if reply.missing == 0 {
+                return Ok(Some(reply.error.map_or(ReplyLine::Pieces(reply.pieces), ReplyLine::Error)));
+            }
+            self.reply = Some(reply);
+        }
+    }
+}
+
+/// What the bytes begin with, and how many of them it takes; none: it is not all there.
+fn value(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ProtocolError> {
+    let Some((line, after)) = line(bytes)? else { return Ok(None) };
+    let Some((sort, text)) = line.split_first() else { return Err(ProtocolError("an empty line")) };
+    let whole = |value| Ok(Some((value, after)));
+    match sort {
+        b'+' => whole(Value::Piece(OwnedPiece::Bytes(text.to_vec()))),
+        b'-' => whole(Value::Error(text)),
+        b':' => whole(Value::Piece(OwnedPiece::Int(number(text)?))),
+        b'*' => match number(text)? {
+            -1 => whole(Value::Piece(OwnedPiece::Nil)),
+            count => whole(Value::Several(usize::try_from(count).map_err(|_| ProtocolError("an array of no length"))?)),
+        },
+        b'$' => match number(text)? {
+            -1 => whole(Value::Piece(OwnedPiece::Nil)),
+            length => bulk(bytes, after, length),
+        },
+        _ => Err(ProtocolError("a value of an unknown sort")),
+    }
+}
+
+/// A value of so many bytes, of which the first is at this place.
+fn bulk(bytes: &[u8], start: usize, length: i64) -> Result<Option<(Value<'_>, usize)>, ProtocolError> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= MAX_VALUE_BYTES);
+    let end = start + length.ok_or(ProtocolError("a value of no length, or too long"))?;
+    let (Some(value), Some(ending)) = (bytes.get(start..end), bytes.get(end..end + 2)) else { return Ok(None) };
+    if ending != b"\r\n" {
+        return Err(ProtocolError("a value that does not end where it says"));
+    }
+    Ok(Some((Value::Piece(OwnedPiece::Bytes(value.to_vec())), end + 2)))
+}
+
+/// The line that the bytes begin with, and where the next one does; none: it has no end yet.
+fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ProtocolError> {
+    let near = bytes.get(..MAX_LINE_BYTES).unwrap_or(bytes);
+    match near.windows(2).position(|two| two == b"\r\n") {
+        Some(end) => Ok(near.get(..end).map(|line| (line, end + 2))),
+        None if near.len() == MAX_LINE_BYTES => Err(ProtocolError("a line without end")),
+        None => Ok(None),
+    }
+}
+
+fn number(text: &[u8]) -> Result<i64, ProtocolError> {
+    let text = std::str::from_utf8(text).ok();
+    text.and_then(|text| text.parse().ok()).ok_or(ProtocolError("a number that is none"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> OwnedPiece {
+        OwnedPiece::Bytes(text.as_bytes().to_vec())
+    }
+
+    /// One of everything, and what it means.
+    fn everything() -> (Vec<u8>, Vec<ReplyLine>) {
+        let sent = b"+OK\r\n:-7\r\n$-1\r\n$0\r\n\r\n$4\r\na\r\nb\r\n*-1\r\n*0\r\n-NOSCRIPT No matching script\r\n\
+            *3\r\n:1\r\n*2\r\n$1\r\nx\r\n$-1\r\n+y\r\n*2\r\n:1\r\n-ERR inside\r\n+end\r\n";
+        let pieces = |pieces: &[OwnedPiece]| ReplyLine::Pieces(pieces.to_vec());
+        let meant = vec![
+            pieces(&[bytes("OK")]),
+            pieces(&[OwnedPiece::Int(-7)]),
+            pieces(&[OwnedPiece::Nil]),
+            pieces(&[bytes("")]),
+            pieces(&[bytes("a\r\nb")]),
+            pieces(&[OwnedPiece::Nil]),
+            pieces(&[]),
+            ReplyLine::Error("NOSCRIPT No matching script".to_owned()),
+            pieces(&[OwnedPiece::Int(1), bytes("x"), OwnedPiece::Nil, bytes("y")]),
+            ReplyLine::Error("ERR inside".to_owned()),
+            pieces(&[bytes("end")]),
+        ];
+        (sent.to_vec(), meant)
+    }
+
+    fn read(parser: &mut Parser) -> Vec<ReplyLine> {
+        std::iter::from_fn(|| parser.next().unwrap()).collect()
+    }
+
+    #[test]
+    fn commands_are_arrays_of_bytes() {
+        let mut commands = Commands::default();
+        commands.begin("PING");
+        commands.begin("SET").text("k").arg(b"\r\n\0");
+        let question = Question::of(&commands);
+        assert_eq!(question.answers, 2);
+        assert_eq!(question.bytes, b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\r\n\0\r\n");
+    }
+
+    #[test]
+    fn replies_are_flat() {
+        let (sent, meant) = everything();
+        let mut parser = Parser::default();
+        parser.feed(&sent);
+        assert_eq!(read(&mut parser), meant);
+    }
+
+    #[test]
+    fn replies_are_the_same_however_they_are_cut() {
+        let (sent, meant) = everything();
+        for size in 1..sent.len() {
+            let mut parser = Parser::default();
+            let mut replies = Vec::new();
+            for part in sent.chunks(size) {
+                parser.feed(part);
+                replies.extend(read(&mut parser));
+            }
+            assert_eq!(replies, meant, "in parts of {size}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused_and_never_waited_for() {
+        let long = vec![b'+'; MAX_LINE_BYTES];
+        for bad in [
+            &b"\r\n"[..],
+            b"HTTP/1.1 400 Bad Request\r\n",
+            b":x\r\n",
+            b":99999999999999999999\r\n",
+            b"$-2\r\n",
+            b"$99999999999\r\n",
+            b"$1\r\nabc",
+            b"*-3\r\n",
+            b"*x\r\n",
+            b"%1\r\n",
+            b"*2\r\n*9223372036854775807\r\n*9223372036854775807\r\n*9223372036854775807\r\n",
+            &long,
+        ] {
+            let mut parser = Parser::default();
+            parser.feed(bad);
+            assert!(parser.next().is_err(), "{:?}", String::from_utf8_lossy(bad).get(..20));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        // A small generator of its own: what matters is that there are many, and the same ones each time.
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            let mut parser = Parser::default();
+            let noise: Vec<u8> = (0..24)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let pick = (state >> 33) as usize;
+                    *b"+-:$*\r\n\r\n0123-1x".get(pick % 16).unwrap()
+                })
+                .collect();
+            for part in noise.chunks(5) {
+                parser.feed(part);
+                while let Ok(Some(_)) = parser.next() {}
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What waits for one listener: a place per person and per typist, not a queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rollcall_core::{ConversationId, UserId};
+use rollcall_functions::capabilities::Change;
+use tokio::sync::Notify;
+
+use super::{News, Topic, Typed};
+
+/// The most typists who wait in one mailbox. Among those who watch nobody looks so late; whoever does is told to read
+/// anew instead.
+const MAX_WAITING: usize = 65_536;
+
+/// What waits for one listener.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    changes: HashMap<UserId, Arc<Change>, foldhash::fast::RandomState>,
+    typed: HashMap<ConversationId, HashMap<UserId, Arc<Typed>>, foldhash::fast::RandomState>,
+    /// How many typists wait, in all conversations.
+    typists: usize,
+    missed: bool,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.typed.is_empty() && !self.missed
+    }
+
+    fn put_typed(&mut self, typed: &Arc<Typed>) {
+        if self.typists >= MAX_WAITING {
+            self.typed.clear();
+            self.typists = 0;
+            self.missed = true;
+        }
+        let there = match self.typed.get_mut(&typed.conversation) {
+            Some(there) => there,
+            None => self.typed.entry(typed.conversation.clone()).or_default(),
+        };
+        if there.insert(typed.user.clone(), Arc::clone(typed)).is_none() {
+            self.typists += 1;
+        }
+    }
+
+    fn take(&mut self) -> News {
+        self.typists = 0;
+        News {
+            changes: self.changes.drain().map(|(_, change)| change).collect(),
+            typed: self.typed.drain().flat_map(|(_, there)| there.into_values()).collect(),
+            missed: std::mem::take(&mut self.missed),
+        }
+    }
+}
+
+impl Mailbox {
+    /// Keeps a change, unless a newer one waits.
+    pub(super) fn put_change(&self, change: &Arc<Change>) {
+        self.put(|waiting| match waiting.changes.get_mut(&change.user) {
+            Some(known) if known.published.version > change.published.version => {}
+            Some(known) => *known = Arc::clone(change),
+            None => {
+                waiting.changes.insert(change.user.clone(), Arc::clone(change));
+            }
+        });
+    }
+
+    /// Keeps a sign of typing in place of the one before.
+    pub(super) fn put_typed(&self, typed: &Arc<Typed>) {
+        self.put(|waiting| waiting.put_typed(typed));
+    }
+
+    /// Notes that something was lost.
+    pub(super) fn put_missed(&self) {
+        self.put(|waiting| waiting.missed = true);
+    }
+
+    /// Drops what waits about a topic that is watched no more.
+    pub(super) fn forget(&self, topic: &Topic) {
+        let mut waiting = self.waiting.lock();
+        match topic {
+            Topic::Person(user) => {
+                waiting.changes.remove(user);
+            }
+            Topic::Conversation(conversation) => {
+                let gone = waiting.typed.remove(conversation).map_or(0, |there| there.len());
+                waiting.typists -= gone;
+            }
+        }
+    }
+
+    /// Waits until there is something, and takes all of it.
+    pub(super) async fn next(&self) -> News {
+        loop {
+            {
+                let mut waiting = self.waiting.lock();
+                if !waiting.is_empty() {
+                    return waiting.take();
+                }
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Puts something in, and wakes the listener if it may sleep.
+    fn put(&self, put: impl FnOnce(&mut Waiting)) {
+        let mut waiting = self.waiting.lock();
+        let was_empty = waiting.is_empty();
+        put(&mut waiting);
+        drop(waiting);
+        if was_empty {
+            self.arrived.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use futures::FutureExt;
+    use rollcall_core::{Published, State, Time};
+
+    use super::*;
+
+    fn change(user: &str, version: u64) -> Arc<Change> {
+        let published = Published { state: State::Online, note: None, since: None, last_seen: None, version };
+        Arc::new(Change { user: UserId::parse(user).unwrap(), published })
+    }
+
+    fn typed(conversation: &str, user: &str, until: Option<u64>) -> Arc<Typed> {
+        let conversation = ConversationId::parse(conversation).unwrap();
+        Arc::new(Typed { conversation, user: UserId::parse(user).unwrap(), until: until.map(Time) })
+    }
+
+    #[test]
+    fn of_each_person_the_newest_waits_whatever_the_order() {
+        let mailbox = Mailbox::default();
+        for version in [3, 5, 4] {
+            mailbox.put_change(&change("bob", version));
+        }
+        mailbox.put_change(&change("eve", 1));
+        let mut news = mailbox.next().now_or_never().unwrap();
+        news.changes.sort_by_key(|change| change.published.version);
+        assert_eq!(news.changes, [change("eve", 1), change("bob", 5)]);
+        assert!(mailbox.next().now_or_never().is_none(), "it was taken");
+    }
+
+    #[test]
+    fn of_each_typist_the_last_sign_waits() {
+        let mailbox = Mailbox::default();
+        for until in [Some(5), Some(7), None] {
+            mailbox.put_typed(&typed("c", "bob", until));
+        }
+        mailbox.put_typed(&typed("d", "bob", Some(9)));
+        mailbox.forget(&Topic::Conversation(ConversationId::parse("d").unwrap()));
+        assert_eq!(mailbox.next().now_or_never().unwrap().typed, [typed("c", "bob", None)]);
+    }
+
+    #[test]
+    fn typists_beyond_the_bound_are_not_hoarded() {
+        let mailbox = Mailbox::default();
+        for index in 0..=MAX_WAITING {
+            mailbox.put_typed(&typed("c", &format!("user-{index}"), Some(1)));
+        }
+        let news = mailbox.next().now_or_never().unwrap();
+        assert!(news.missed && news.typed.len() == 1, "{}", news.typed.len());
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_arrive_and_wakes_nobody() {
+        let mailbox = Mailbox::default();
+        mailbox.put_change(&change("bob", 1));
+        mailbox.forget(&Topic::Person(UserId::parse("bob").unwrap()));
+        assert!(mailbox.next().now_or_never().is_none());
+        mailbox.put_missed();
+        assert!(mailbox.next().now_or_never().unwrap().missed);
+    }
+}

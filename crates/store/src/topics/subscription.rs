@@ -1,0 +1,139 @@
+//! A listener: what it watches, and what came.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rollcall_core::{Error, Time};
+
+use super::dispatcher::Dispatcher;
+use super::mailbox::Mailbox;
+use super::{News, Topic, TopicSource};
+
+/// A listener. Dropping it unwatches everything that it watched.
+pub struct TopicSubscription {
+    mailbox: Arc<Mailbox>,
+    dispatcher: Arc<Dispatcher>,
+    source: Arc<dyn TopicSource>,
+    watched: Mutex<HashMap<Topic, Watched>>,
+    received_until_ms: AtomicU64,
+}
+
+/// A topic that is watched, or is about to be.
+#[derive(Debug, Default)]
+struct Watched {
+    /// It was confirmed once that everything arrives.
+    confirmed: bool,
+    /// How many calls wait for that.
+    pending: u32,
+}
+
+/// Topics that a call of [`TopicSubscription::watch`] waits for. However the call ends, also if it is dropped, it ends here.
+struct Asked<'a> {
+    subscription: &'a TopicSubscription,
+    topics: &'a [Topic],
+    confirmed: bool,
+}
+
+impl TopicSubscription {
+    /// A listener of this store.
+    pub fn new(dispatcher: Arc<Dispatcher>, source: Arc<dyn TopicSource>) -> Self {
+        let (mailbox, watched) = (Arc::default(), Mutex::default());
+        Self { mailbox, dispatcher, source, watched, received_until_ms: AtomicU64::new(0) }
+    }
+
+    /// Watches these too. Returns once everything published from now on will arrive. What is watched already is
+    /// watched once. On an error none of the newly asked is watched.
+    pub async fn watch(&self, topics: &[Topic]) -> Result<(), Error> {
+        if topics.is_empty() {
+            return Ok(());
+        }
+        let mut asked = self.ask(topics);
+        self.source.listen(topics.to_vec()).await?;
+        asked.confirmed = true;
+        Ok(())
+    }
+
+    /// Watches these no more: nothing about them arrives from now on.
+    pub fn unwatch(&self, topics: &[Topic]) {
+        let mut watched = self.watched.lock();
+        let gone: Vec<Topic> = topics.iter().filter(|topic| watched.remove(topic).is_some()).cloned().collect();
+        gone.iter().for_each(|topic| self.dispatcher.leave(topic, &self.mailbox));
+        drop(watched);
+        self.release(gone);
+    }
+
+    /// Waits until there is news, and takes all of it. Conflated: the newest change of each person by its version, the
+    /// newest sign of each typist; so what waits is bounded by what is watched and typed, however late it is asked.
+    pub async fn next(&self) -> News {
+        self.mailbox.next().await
+    }
+
+    /// Everything that was published before this instant of the store's clock about what is watched has arrived here,
+    /// or [`News::missed`] has. It never goes back, and stands still during an outage.
+    ///
+    /// That is the instant of the publication. A version is as old as the decision was, made a round trip or more before:
+    /// one that is older than this may still come.
+    pub fn received_until(&self) -> Time {
+        let now = self.source.received_until();
+        Time(self.received_until_ms.fetch_max(now.0, Ordering::SeqCst).max(now.0))
+    }
+
+    /// Becomes interested in these.
+    fn ask<'a>(&'a self, topics: &'a [Topic]) -> Asked<'a> {
+        let mut watched = self.watched.lock();
+        for topic in topics {
+            let known = match watched.get_mut(topic) {
+                Some(known) => known,
+                None => {
+                    self.dispatcher.enter(topic, &self.mailbox);
+                    watched.entry(topic.clone()).or_default()
+                }
+            };
+            known.pending += 1;
+        }
+        Asked { subscription: self, topics, confirmed: false }
+    }
+
+    fn release(&self, topics: Vec<Topic>) {
+        if !topics.is_empty() {
+            self.source.release(topics);
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut watched = self.subscription.watched.lock();
+        let mut gone = Vec::new();
+        for topic in self.topics {
+            // One that was unwatched meanwhile is no longer ours to end.
+            let Some(known) = watched.get_mut(topic) else { continue };
+            known.pending = known.pending.saturating_sub(1);
+            known.confirmed |= self.confirmed;
+            if !known.confirmed && known.pending == 0 {
+                watched.remove(topic);
+                self.subscription.dispatcher.leave(topic, &self.subscription.mailbox);
+                gone.push(topic.clone());
+            }
+        }
+        drop(watched);
+        self.subscription.release(gone);
+    }
+}
+
+impl Drop for TopicSubscription {
+    fn drop(&mut self) {
+        let topics: Vec<Topic> = self.watched.get_mut().drain().map(|(topic, _)| topic).collect();
+        topics.iter().for_each(|topic| self.dispatcher.leave(topic, &self.mailbox));
+        self.release(topics);
+    }
+}
+
+impl fmt::Debug for TopicSubscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopicSubscription").field("watched", &self.watched.lock().len()).finish_non_exhaustive()
+    }
+}
