@@ -23,7 +23,7 @@ use crate::workspace::{Package, Workspace, selection};
 /// The target of functions. It has no operating system, so they can import nothing but the contract.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// The target of triggers and adapters, which are there to deal with an operating system.
+/// The target of triggers and adapters, which use WASI.
 pub(crate) const WASI_TARGET: &str = "wasm32-wasip2";
 
 /// The cargo profile of components.
@@ -81,8 +81,8 @@ pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
 }
 
 /// Builds triggers and adapters.
-pub(crate) fn connectors(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    by_features(workspace, workspace.connectors(), WASI_TARGET)
+pub(crate) fn triggers_and_adapters(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    by_features(workspace, workspace.triggers_and_adapters(), WASI_TARGET)
 }
 
 /// Builds the packages that spawn tasks and those that do not with one cargo call each: cargo unifies features within a call.

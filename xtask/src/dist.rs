@@ -1,7 +1,8 @@
-//! What is deployed to hosts that are not ours: `dist/spin` and its relatives for Spin, `dist/wasi` for any host of WASI 0.3.
+//! `cargo xtask dist`: the components for other hosts: `dist/spin`, `dist/spin-redis` and `dist/spin-sqlite` for Spin,
+//! `dist/wasi` for any host of WASI 0.3.
 //!
-//! Each file is a trigger, the function behind it with the functions that it asks, and the adapters that provide what they
-//! import, composed. The functions inside are the ones that the host embeds, byte for byte.
+//! Each file is composed of a trigger, its function with the functions that it imports, and the adapters that implement their
+//! capabilities. The functions are byte for byte those that our host embeds.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,8 +15,7 @@ use crate::compose::{Part, composed};
 use crate::process::announce;
 use crate::workspace::Workspace;
 
-/// The functions that are deployed, each with all that stands between its trigger and the adapters, in the order in which each
-/// needs those before it.
+/// The deployed functions, each with all functions in its file, importers after what they import.
 const DEPLOYED: [(&str, &[&str]); 6] = [
     ("heartbeat", &["heartbeat"]),
     ("query", &["restriction-check", "query"]),
@@ -25,43 +25,43 @@ const DEPLOYED: [(&str, &[&str]); 6] = [
     ("offline-sweep", &["offline-sweep"]),
 ];
 
-/// The functions that tell of changes.
-const TELLING: [&str; 2] = ["subscribe", "typing"];
+/// The functions that publish or subscribe.
+const USING_TOPICS: [&str; 2] = ["subscribe", "typing"];
 
-/// What provides for that, beside `adapters/redis-tcp`.
+/// The adapter for topics, beside `adapters/redis-tcp`.
 const TOPICS: &str = "adapters/redis-topics";
 
-/// The functions that ask the archive.
-const ARCHIVING: [&str; 3] = ["query", "subscribe", "offline-sweep"];
+/// The functions that use the archive.
+const USING_ARCHIVE: [&str; 3] = ["query", "subscribe", "offline-sweep"];
 
-/// The trigger of Spin's Redis trigger, and what is behind it.
+/// The component for Spin's Redis trigger, and its function.
 const EXPIRY: (&str, &[&str]) = ("triggers/redis-expiry", &["offline-sweep"]);
 
-/// On Spin, by a socket: all commands of a call go in one piece, which Spin's own connection takes one by one, and whoever
-/// watches is told at once: docs/adr/0016-triggers-and-adapters.md.
+/// On Spin, over a socket: all commands of a call are pipelined and changes are pushed; Spin's own connection takes one command
+/// at a time.
 const ON_SPIN: &[&str] = &["adapters/spin-variables", "adapters/redis-tcp"];
 
-/// On Spin, by Spin's own connection, which knows names and TLS.
+/// On Spin, over Spin's own connection, which resolves names and supports TLS.
 const BY_SPIN: &[&str] = &["adapters/spin-variables", "adapters/spin-redis"];
 
-/// What provides everything where there is nothing but WASI.
+/// On hosts with WASI only.
 const ON_WASI: &[&str] = &["adapters/environment", "adapters/redis-tcp"];
 
-/// An archive of the application's own.
+/// The archive in SQLite.
 const SQLITE: &str = "adapters/spin-sqlite";
 
 /// One file of `dist/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Deployment {
-    /// Where it goes, relative to `dist/`.
+    /// Its path, relative to `dist/`.
     file: PathBuf,
-    /// Its parts, each needing only those before it.
+    /// Its parts; each imports only from those before it.
     parts: Vec<String>,
 }
 
-/// Builds the triggers and the adapters, and writes all of `dist/`.
+/// Builds the triggers and adapters, and writes `dist/`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    build::connectors(workspace)?;
+    build::triggers_and_adapters(workspace)?;
     let deployments = deployments();
     announce(&format!("dist: {} files", deployments.len()));
     let mut read = HashMap::new();
@@ -88,21 +88,21 @@ fn component(workspace: &Workspace, name: &str) -> Result<Vec<u8>> {
     fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// All that is deployed.
+/// All files of `dist/`.
 fn deployments() -> Vec<Deployment> {
     let mut all = Vec::new();
     for (function, functions) in DEPLOYED {
         let trigger = format!("triggers/http/{function}");
-        let topics: &[&str] = if TELLING.contains(&function) { &[TOPICS] } else { &[] };
+        let topics: &[&str] = if USING_TOPICS.contains(&function) { &[TOPICS] } else { &[] };
         all.push(deployment("spin", function, &[ON_SPIN, topics], functions, &trigger));
         all.push(deployment("spin-redis", function, &[BY_SPIN], functions, &trigger));
         all.push(deployment("wasi", function, &[ON_WASI, topics], functions, &trigger));
-        if ARCHIVING.contains(&function) {
+        if USING_ARCHIVE.contains(&function) {
             all.push(deployment("spin-sqlite", function, &[ON_SPIN, topics, &[SQLITE]], functions, &trigger));
         }
     }
     let (trigger, functions) = EXPIRY;
-    // An instance lives for one message, so nothing is gained by a connection that is ours.
+    // An instance handles one message, so its own connection would gain nothing over Spin's.
     all.push(deployment("spin", "redis-expiry", &[BY_SPIN], functions, trigger));
     all
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_is_deployed_everywhere_with_the_adapters_that_it_needs() {
+    fn every_function_is_deployed_with_its_adapters() {
         let all = deployments();
         let parts = |file: &str| all.iter().find(|one| one.file == Path::new(file)).map(|one| one.parts.join(" "));
         for (function, _) in DEPLOYED {

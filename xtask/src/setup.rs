@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{announce, output, run as run_command};
 use crate::workspace::Workspace;
 
-/// Functions are built for the first, because they import nothing but the contract; triggers and adapters for the second.
+/// The first is for functions, which import nothing but the contract; the second for triggers and adapters.
 const TARGETS: [&str; 2] = ["wasm32-unknown-unknown", "wasm32-wasip2"];
 
 /// Tried in this order when `CC` is not set.

@@ -1,6 +1,6 @@
 //! The packages of the workspace, from `cargo metadata`, and how each is built.
 //!
-//! *Functions* (`components/*`), *connectors* (triggers and adapters, below `components/`), *guests* (`tests/guests/*`, hostile
+//! *Functions* (`components/*`), triggers and adapters (below `components/`), *guests* (`tests/guests/*`, hostile
 //! components for the tests) and *examples* (`examples/*`, if they are components) are built for wasm only. The rest is
 //! *native*. The folder of a package decides; no list of packages is kept here.
 
@@ -27,25 +27,25 @@ const CRATES: &str = "crates";
 /// The package of this program.
 const XTASK: &str = env!("CARGO_PKG_NAME");
 
-/// Where the functions live.
+/// The folder of the functions.
 const FUNCTIONS: &str = "components";
 
 /// Where the triggers live.
 const TRIGGERS: &str = "components/triggers";
 
-/// Where the hostile components live that the tests feed to the host.
+/// The folder of the hostile components for the tests.
 const GUESTS: &str = "tests/guests";
 
-/// Where the hosts are that are not ours.
+/// The folders of the other hosts.
 const OTHER_HOSTS: [&str; 1] = ["tests/wasmtime"];
 
-/// What the functions are measured against, on Spin.
+/// The component that the functions are measured against, on Spin.
 const BASELINE: &str = "tests/baseline";
 
-/// The features of `wit-bindgen` by which a component goes on after it has answered, and one of its calls wakes another.
+/// The features of `wit-bindgen` that let a call spawn tasks, and wake another call.
 const SPAWNING: [&str; 2] = ["async-spawn", "inter-task-wakeup"];
 
-/// Where the examples live.
+/// The folder of the examples.
 const EXAMPLES: &str = "examples";
 
 /// The workspace on this machine.
@@ -53,21 +53,21 @@ const EXAMPLES: &str = "examples";
 pub(crate) struct Workspace {
     /// The folder of the workspace's `Cargo.toml`.
     pub(crate) root: PathBuf,
-    /// Where cargo puts what it builds.
+    /// The target directory of cargo.
     pub(crate) target: PathBuf,
-    /// Where the built components go, and where the `rollcall` binary embeds them from.
+    /// The folder of the built components, which the `rollcall` binary embeds.
     pub(crate) components: PathBuf,
-    /// Where the console goes, for the `rollcall` binary to embed it.
+    /// The folder of the built console, which the `rollcall` binary embeds.
     pub(crate) console: PathBuf,
     packages: Vec<Package>,
-    /// Whether all but the functions is linted as it is compiled.
+    /// Whether everything except the functions is linted while it is compiled.
     is_linted: bool,
 }
 
 /// One package of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
-    /// As cargo knows it: `rollcall-offline-sweep`.
+    /// For example `rollcall-offline-sweep`.
     pub(crate) name: String,
     /// Relative to the root: `components/offline-sweep`.
     pub(crate) folder: PathBuf,
@@ -79,19 +79,18 @@ pub(crate) struct Package {
     pub(crate) has_library: bool,
     /// A trigger's cargo features: it becomes one component with each of them.
     pub(crate) variants: Vec<String>,
-    /// Whether it goes on after it has answered, or one of its calls wakes another, which `wit-bindgen` has to be built for.
-    /// Those that do not are built apart from it, since cargo turns a feature on for all that it builds together, and with these
-    /// a component asks its host for more every time that it waits.
+    /// Whether it uses the features [`SPAWNING`]. With them a component makes more calls to its host whenever it waits, and
+    /// cargo turns a feature on for all packages of a build. So packages without them are built separately.
     pub(crate) spawns: bool,
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace around the current folder.
+    /// Reads the workspace around the current folder from `cargo metadata`.
     pub(crate) fn load() -> Result<Self> {
         let mut command = process::cargo(Path::new("."));
         let json = process::output(command.args(["metadata", "--format-version", "1", "--no-deps"]))?;
-        let mut workspace = Self::parse(&json).context("`cargo metadata` answered something unexpected")?;
-        // `.cargo/config.toml` decides; it is absent only when the xtask binary is run without cargo.
+        let mut workspace = Self::parse(&json).context("unexpected output of `cargo metadata`")?;
+        // `.cargo/config.toml` sets them; they are absent only when the xtask binary runs without cargo.
         if let Some(folder) = env::var_os("ROLLCALL_COMPONENTS") {
             workspace.components = folder.into();
         }
@@ -111,37 +110,38 @@ impl Workspace {
         Ok(Self { components, console, root, target, packages, is_linted: false })
     }
 
-    /// The same workspace, where a lint is an error of the compiler in all but the functions.
+    /// The same workspace, with clippy as the compiler and lints as errors, except for the functions.
     pub(crate) fn linted(&self) -> Self {
         Self { is_linted: true, ..self.clone() }
     }
 
     /// The cargo that builds native packages and runs their tests.
     pub(crate) fn cargo(&self) -> Command {
-        self.as_wanted(process::cargo(&self.root))
+        self.with_lints(process::cargo(&self.root))
     }
 
-    /// The cargo that builds for this wasm target. The functions are what they are, byte for byte, whether anybody lints or not.
+    /// The cargo that builds for this wasm target. Functions are never linted while they are built, so that their bytes are the
+    /// same.
     pub(crate) fn cargo_for(&self, target: &str) -> Command {
         let cargo = process::cargo_for_wasm(&self.root);
-        if target == WASM_TARGET { cargo } else { self.as_wanted(cargo) }
+        if target == WASM_TARGET { cargo } else { self.with_lints(cargo) }
     }
 
-    fn as_wanted(&self, mut cargo: Command) -> Command {
+    fn with_lints(&self, mut cargo: Command) -> Command {
         if self.is_linted {
             process::lint(&mut cargo);
         }
         cargo
     }
 
-    /// The packages that become the functions.
+    /// The functions.
     pub(crate) fn functions(&self) -> Vec<&Package> {
         self.select(|package| package.folder.parent() == Some(Path::new(FUNCTIONS)))
     }
 
-    /// The packages that become triggers and adapters.
-    pub(crate) fn connectors(&self) -> Vec<&Package> {
-        self.select(|package| package.is_connector())
+    /// The triggers and adapters.
+    pub(crate) fn triggers_and_adapters(&self) -> Vec<&Package> {
+        self.select(|package| package.is_trigger_or_adapter())
     }
 
     /// The component that the functions are measured against.
@@ -149,7 +149,7 @@ impl Workspace {
         self.select(|package| package.folder == Path::new(BASELINE))
     }
 
-    /// The packages that become the hostile components; none if there is no such folder yet.
+    /// The hostile components.
     pub(crate) fn guests(&self) -> Vec<&Package> {
         self.select(|package| package.folder.parent() == Some(Path::new(GUESTS)))
     }
@@ -175,7 +175,7 @@ impl Workspace {
         self.select(|package| package.name == XTASK)
     }
 
-    /// The hosts that are not ours, for the tests.
+    /// The other hosts, for the tests.
     pub(crate) fn other_hosts(&self) -> Vec<&Package> {
         self.select(Package::is_other_host)
     }
@@ -223,10 +223,10 @@ impl Package {
         Ok(Self { name, folder, cdylib, dependencies, has_library, variants, spawns })
     }
 
-    /// The name of its folder: `offline-sweep`; of a connector, with where that is: `triggers/http/query`.
+    /// The name of its folder, `offline-sweep`; for triggers and adapters the path below `components/`, `triggers/http/query`.
     pub(crate) fn short_name(&self) -> &str {
-        let connector = self.folder.strip_prefix(FUNCTIONS).ok().filter(|_| self.is_connector());
-        let name = connector.and_then(Path::to_str).or_else(|| self.folder.file_name()?.to_str());
+        let path = self.folder.strip_prefix(FUNCTIONS).ok().filter(|_| self.is_trigger_or_adapter());
+        let name = path.and_then(Path::to_str).or_else(|| self.folder.file_name()?.to_str());
         name.unwrap_or(&self.name)
     }
 
@@ -239,7 +239,7 @@ impl Package {
         OTHER_HOSTS.iter().any(|folder| self.folder == Path::new(folder))
     }
 
-    fn is_connector(&self) -> bool {
+    fn is_trigger_or_adapter(&self) -> bool {
         self.folder.starts_with(FUNCTIONS)
             && self.folder.parent() != Some(Path::new(FUNCTIONS))
             && self.cdylib.is_some()
@@ -306,10 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_told_apart_by_their_folders() -> Result<()> {
+    fn folder_decides_how_package_is_built() -> Result<()> {
         let workspace = workspace()?;
         assert_eq!(names(&workspace.functions()), ["rollcall-offline-sweep"]);
-        assert_eq!(names(&workspace.connectors()), ["rollcall-trigger-http"]);
+        assert_eq!(names(&workspace.triggers_and_adapters()), ["rollcall-trigger-http"]);
         assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
@@ -320,19 +320,19 @@ mod tests {
     }
 
     #[test]
-    fn function_is_named_after_its_folder_and_its_file_after_its_library() -> Result<()> {
+    fn function_is_named_after_its_folder() -> Result<()> {
         let workspace = workspace()?;
         let function = workspace.functions().first().map(|package| (package.short_name(), package.cdylib.as_deref()));
         assert_eq!(function, Some(("offline-sweep", Some("rollcall_offline_sweep"))));
-        let trigger = workspace.connectors().first().map(|package| package.short_name());
+        let trigger = workspace.triggers_and_adapters().first().map(|package| package.short_name());
         assert_eq!(trigger, Some("triggers/http"));
-        let variants = workspace.connectors().first().map(|package| package.variants.clone());
+        let variants = workspace.triggers_and_adapters().first().map(|package| package.variants.clone());
         assert_eq!(variants, Some(vec!["query".to_owned(), "typing".to_owned()]));
         Ok(())
     }
 
     #[test]
-    fn whoever_goes_on_after_answering_says_so_in_its_manifest() -> Result<()> {
+    fn spawning_package_is_known_by_its_features() -> Result<()> {
         let root = Path::new("/repo");
         let mut subscribe = package("rollcall-subscribe", "components/subscribe", "cdylib", &[]);
         assert!(!Package::parse(&subscribe, root)?.spawns);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn components_stay_in_the_workspace_whatever_the_target_folder() -> Result<()> {
+    fn components_do_not_follow_target_folder() -> Result<()> {
         assert_eq!(workspace()?.components, Path::new("/repo/target/components"));
         assert_eq!(workspace()?.target, Path::new("/elsewhere"));
         Ok(())
