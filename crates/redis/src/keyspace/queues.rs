@@ -8,7 +8,7 @@ use crate::keyspace::reply::{BadReply, Piece};
 
 impl Keyspace {
     /// Adds the command that reads those of a sorted set whose time has come, the earliest first, a page at a time. The
-    /// set is one of [`Keyspace::due`] and [`Keyspace::cold`].
+    /// set is one of [`Keyspace::due`] and [`Keyspace::archive_queue`].
     pub fn passed(&self, to: &mut Commands, set: Key<'_>, now: Time, skip: usize, page: usize) {
         to.begin("ZRANGEBYSCORE").key(set).text("-inf").number(now.0).text("WITHSCORES");
         to.text("LIMIT").number(skip as u64).number(page as u64);

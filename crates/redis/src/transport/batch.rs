@@ -4,6 +4,8 @@
 //! moved, everything later about that user is sent again after it. Sending twice is safe: a touch overwrites itself, and a
 //! commit finds whether it was applied.
 
+#![cfg_attr(not(feature = "native"), allow(dead_code, reason = "only the native transport routes by shard"))]
+
 use std::collections::HashSet;
 use std::ops::Range;
 
