@@ -32,7 +32,7 @@ pub(super) struct Address {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
     /// Host and port, for people.
-    pub(super) place: String,
+    pub(super) endpoint: String,
     /// Who we are there.
     pub(super) role: String,
     /// The name of the database.
@@ -48,7 +48,7 @@ impl Address {
             return Err(bad("it has a second `@`: one in the password is written `%40`"));
         }
         let (url, security) = Security::take_from(url)?;
-        let mut config: Config = url.parse().map_err(|error| bad(super::open::tell(&error)))?;
+        let mut config: Config = url.parse().map_err(|error| bad(super::open::describe(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(bad("it names no host"));
         }
@@ -63,7 +63,7 @@ impl Address {
         }
         config.keepalives_idle(config.get_keepalives_idle().min(KEEPALIVE_IDLE));
         let tls = tls::connector(&security.trust).map_err(bad)?;
-        Ok(Self { tls, place: place(&config), role, database, config })
+        Ok(Self { tls, endpoint: endpoint(&config), role, database, config })
     }
 }
 
@@ -91,10 +91,10 @@ impl Security {
         let roots =
             roots.map(|roots| if roots == "system" { Trust::System } else { Trust::File(PathBuf::from(roots)) });
         let (mode, trust) = match mode {
-            Some("disable") => (SslMode::Disable, Trust::Anybody),
+            Some("disable") => (SslMode::Disable, Trust::AnyCertificate),
             // Whoever stands in between can answer that there is no TLS, so here a check would protect from nothing.
-            None | Some("prefer") => (SslMode::Prefer, Trust::Anybody),
-            Some("require") => (SslMode::Require, roots.unwrap_or(Trust::Anybody)),
+            None | Some("prefer") => (SslMode::Prefer, Trust::AnyCertificate),
+            Some("require") => (SslMode::Require, roots.unwrap_or(Trust::AnyCertificate)),
             Some("verify-full") => (SslMode::Require, roots.unwrap_or(Trust::System)),
             Some(_) => return Err(bad("its `sslmode` is not one of `disable`, `prefer`, `require`, `verify-full`")),
         };
@@ -107,7 +107,7 @@ fn bad(reason: impl ToString) -> OpenError {
     OpenError::BadUrl { reason: reason.to_string() }
 }
 
-fn place(config: &Config) -> String {
+fn endpoint(config: &Config) -> String {
     let ports = config.get_ports();
     let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(5432);
     let host = |(index, host): (usize, &Host)| match host {
@@ -133,14 +133,14 @@ mod tests {
     #[test]
     fn a_url_says_where_who_and_what() -> Result<(), OpenError> {
         let address = Address::parse("postgres://ann:secret@db.example:6432/people")?;
-        assert_eq!((&*address.place, &*address.role, &*address.database), ("db.example:6432", "ann", "people"));
+        assert_eq!((&*address.endpoint, &*address.role, &*address.database), ("db.example:6432", "ann", "people"));
         assert_eq!(address.config.get_ssl_mode(), SslMode::Prefer);
         let address = Address::parse("postgresql://ann@[::1],other:7/?sslmode=require&connect_timeout=9")?;
-        assert_eq!((&*address.place, &*address.database), ("[::1]:5432, other:7", "ann"));
+        assert_eq!((&*address.endpoint, &*address.database), ("[::1]:5432, other:7", "ann"));
         assert_eq!(address.config.get_ssl_mode(), SslMode::Require);
         assert_eq!(address.config.get_connect_timeout(), Some(&Duration::from_secs(9)));
         let address = Address::parse("postgres://ann@%2Frun%2Fpostgresql/people")?;
-        assert_eq!(address.place, "/run/postgresql");
+        assert_eq!(address.endpoint, "/run/postgresql");
         Ok(())
     }
 

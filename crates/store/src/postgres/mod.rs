@@ -8,7 +8,7 @@
 //! absent: client certificates, and a pool. One connection writes and one reads, which is a long way from their limits.
 
 mod address;
-mod line;
+mod connection;
 mod open;
 mod tls;
 
@@ -25,7 +25,7 @@ use crate::last_seen_entries::bounded;
 use crate::{Answer, LastSeen};
 
 use address::Address;
-use line::Lines;
+use connection::Connections;
 pub use open::OpenError;
 
 /// The last millisecond that `timestamptz` can write down: the end of the year 294276.
@@ -44,8 +44,8 @@ const GET: &str = "SELECT known.last_seen_at FROM unnest($1::text[]) WITH ORDINA
 
 /// The archive in a PostgreSQL database. Dropping it closes its connections.
 pub struct PostgresArchive {
-    lines: Lines,
-    place: String,
+    connections: Connections,
+    endpoint: String,
 }
 
 /// Whether this is the address of a PostgreSQL database, before anybody connects.
@@ -58,14 +58,14 @@ impl PostgresArchive {
     /// `disable`, `prefer` (as when left out), `require` or `verify-full`; `sslrootcert` names a file of authorities.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        let place = address.place.clone();
-        Ok(Self { lines: Lines::open(address).await?, place })
+        let endpoint = address.endpoint.clone();
+        Ok(Self { connections: Connections::open(address).await?, endpoint })
     }
 }
 
 impl fmt::Debug for PostgresArchive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresArchive").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("PostgresArchive").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -77,10 +77,10 @@ impl LastSeen for PostgresArchive {
             if users.is_empty() {
                 return Ok(());
             }
-            let put = self.lines.writer.ask(|link| async move {
+            let put = self.connections.writer.ask(|handle| async move {
                 let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
                 let values = [(&users as _, Type::TEXT_ARRAY), (&times as _, Type::TIMESTAMPTZ_ARRAY)];
-                link.client.execute_typed(PUT, &values).await
+                handle.client.execute_typed(PUT, &values).await
             });
             put.await.map(drop)
         })
@@ -92,9 +92,9 @@ impl LastSeen for PostgresArchive {
             if users.is_empty() {
                 return Ok(Vec::new());
             }
-            let get = self.lines.reader.ask(|link| async move {
+            let get = self.connections.reader.ask(|handle| async move {
                 let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
-                let rows = link.client.query_typed(GET, &[(&users, Type::TEXT_ARRAY)]).await?;
+                let rows = handle.client.query_typed(GET, &[(&users, Type::TEXT_ARRAY)]).await?;
                 rows.iter().map(time_in).collect()
             });
             get.await

@@ -17,15 +17,15 @@ use super::{GET, PUT};
 /// but the start: while there is no connection, calls are answered at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A second less than a caller waits (see `line.rs`), so that the server gives up before we do: a statement that waits
+/// A second less than a caller waits (see `connection.rs`), so that the server gives up before we do: a statement that waits
 /// for somebody's lock would go on waiting after we had left, and each repetition would leave one more of them there.
-const SET_UP: &str = "SET statement_timeout = 2000";
+const SESSION_SETTINGS: &str = "SET statement_timeout = 2000";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS user_presence \
                       (user_id text PRIMARY KEY, last_seen_at timestamptz NOT NULL)";
 
 /// The encoding, and the types of both columns; no type where there is no such column or no such table.
-const LOOK: &str = "SELECT current_setting('server_encoding'), to_regclass('user_presence') IS NOT NULL, \
+const INSPECT: &str = "SELECT current_setting('server_encoding'), to_regclass('user_presence') IS NOT NULL, \
                     (SELECT format_type(atttypid, NULL) FROM pg_attribute \
                      WHERE attrelid = to_regclass('user_presence') AND attname = 'user_id'), \
                     (SELECT format_type(atttypid, NULL) FROM pg_attribute \
@@ -41,18 +41,18 @@ pub enum OpenError {
         reason: String,
     },
     /// Nobody answers there, or not as PostgreSQL does.
-    #[error("cannot reach PostgreSQL at {place}: {reason}. Is it running, and is this its host and port?")]
+    #[error("cannot reach PostgreSQL at {endpoint}: {reason}. Is it running, and is this its host and port?")]
     Unreachable {
         /// Host and port.
-        place: String,
+        endpoint: String,
         /// What was tried last.
         reason: String,
     },
     /// It does not let us in.
-    #[error("PostgreSQL at {place} refuses the user `{role}`: {reason}. Check user and password in the URL")]
+    #[error("PostgreSQL at {endpoint} refuses the user `{role}`: {reason}. Check user and password in the URL")]
     Refused {
         /// Host and port.
-        place: String,
+        endpoint: String,
         /// The user of the URL.
         role: String,
         /// What the server says.
@@ -60,22 +60,22 @@ pub enum OpenError {
     },
     /// There is no such database.
     #[error(
-        "PostgreSQL at {place} has no database `{database}`. Create it: \
+        "PostgreSQL at {endpoint} has no database `{database}`. Create it: \
          CREATE DATABASE \"{database}\" OWNER \"{role}\" ENCODING 'UTF8'"
     )]
     NoDatabase {
         /// Host and port.
-        place: String,
+        endpoint: String,
         /// The database of the URL.
         database: String,
         /// The user of the URL.
         role: String,
     },
     /// The database is there, but not fit.
-    #[error("cannot keep last seen in the database `{database}` of PostgreSQL at {place}: {reason}")]
+    #[error("cannot keep last seen in the database `{database}` of PostgreSQL at {endpoint}: {reason}")]
     Unusable {
         /// Host and port.
-        place: String,
+        endpoint: String,
         /// The database of the URL.
         database: String,
         /// Why, and what to do.
@@ -87,7 +87,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub(super) enum Failure {
     /// What the client library says.
-    Said(Error),
+    Client(Error),
     /// Nothing was said for too long.
     TimedOut,
     /// The other side closed it.
@@ -96,14 +96,14 @@ pub(super) enum Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Said(error)
+        Self::Client(error)
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Said(error) => f.write_str(&tell(error)),
+            Self::Client(error) => f.write_str(&describe(error)),
             Self::TimedOut => f.write_str("it did not answer in time"),
             Self::Closed => f.write_str("the connection was closed"),
         }
@@ -112,7 +112,7 @@ impl std::fmt::Display for Failure {
 
 /// An error with its causes, which its own text leaves out. Of the server's errors the message alone: the details may
 /// name people.
-pub(super) fn tell(error: &Error) -> String {
+pub(super) fn describe(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         return format!("{} ({})", said.message(), said.code().code());
     }
@@ -140,7 +140,7 @@ impl Connected {
         let connect = async {
             let (client, driver) = address.config.connect(address.tls.clone()).await?;
             let mut driver: Driver = Box::pin(driver);
-            driving(&mut driver, client.batch_execute(SET_UP)).await??;
+            driving(&mut driver, client.batch_execute(SESSION_SETTINGS)).await??;
             Ok(Self { client, driver })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or(Err(Failure::TimedOut))
@@ -159,34 +159,34 @@ impl Connected {
 async fn driving<T>(driver: &mut Driver, work: impl Future<Output = T>) -> Result<T, Failure> {
     tokio::select! {
         done = work => Ok(done),
-        ended = driver => Err(ended.err().map_or(Failure::Closed, Failure::Said)),
+        ended = driver => Err(ended.err().map_or(Failure::Closed, Failure::Client)),
     }
 }
 
 fn explain(address: &Address, failure: Failure) -> OpenError {
-    let (place, role, database) = (address.place.clone(), address.role.clone(), address.database.clone());
+    let (endpoint, role, database) = (address.endpoint.clone(), address.role.clone(), address.database.clone());
     let reason = failure.to_string();
-    let Failure::Said(error) = failure else { return OpenError::Unreachable { place, reason } };
+    let Failure::Client(error) = failure else { return OpenError::Unreachable { endpoint, reason } };
     match error.code() {
-        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { place, database, role },
-        Some(code) if code.code().starts_with("28") => OpenError::Refused { place, role, reason },
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { endpoint, database, role },
+        Some(code) if code.code().starts_with("28") => OpenError::Refused { endpoint, role, reason },
         // The server answers with some error of its own: too many connections, or that it is just starting.
-        Some(_) => OpenError::Unreachable { place, reason },
+        Some(_) => OpenError::Unreachable { endpoint, reason },
         None if address.config.get_password().is_none() && reason.contains("password") => {
-            OpenError::Refused { place, role, reason: "it asks for a password, and the URL has none".to_owned() }
+            OpenError::Refused { endpoint, role, reason: "it asks for a password, and the URL has none".to_owned() }
         }
-        None => OpenError::Unreachable { place, reason },
+        None => OpenError::Unreachable { endpoint, reason },
     }
 }
 
 /// Makes the table if it is not there, and sees to it that it can be used.
 async fn prepare(client: &Client, address: &Address) -> Result<(), OpenError> {
     let unusable = |reason: String| {
-        let (place, database) = (address.place.clone(), address.database.clone());
-        OpenError::Unusable { place, database, reason }
+        let (endpoint, database) = (address.endpoint.clone(), address.database.clone());
+        OpenError::Unusable { endpoint, database, reason }
     };
     let failed = |error: Error| unusable(advise(&error, &address.role));
-    let row = client.query_typed_one(LOOK, &[]).await.map_err(failed)?;
+    let row = client.query_typed_one(INSPECT, &[]).await.map_err(failed)?;
     let encoding: String = row.try_get(0).map_err(failed)?;
     check_encoding(&encoding).map_err(unusable)?;
     if row.try_get(1).map_err(failed)? {
@@ -235,7 +235,7 @@ fn check_columns(columns: [Option<String>; 2]) -> Result<(), String> {
 
 /// What the server says, and what to do about it.
 fn advise(error: &Error, role: &str) -> String {
-    let said = tell(error);
+    let said = describe(error);
     let grant = format!("GRANT SELECT, INSERT, UPDATE ON user_presence TO \"{role}\"");
     match error.code().map(SqlState::code) {
         // About a schema: there is no table, and no right to make one.

@@ -18,7 +18,7 @@ const PROTOCOL: &[u8] = b"postgresql";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// Anybody's: what is sent is encrypted, but to whom is not known.
-    Anybody,
+    AnyCertificate,
     /// One for this host's name, by an authority that this system trusts.
     System,
     /// One for this host's name, by an authority in this file.
@@ -29,7 +29,7 @@ pub(super) enum Trust {
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
-        Trust::Anybody => Arc::new(Unverified(Arc::clone(&provider))),
+        Trust::AnyCertificate => Arc::new(Unverified(Arc::clone(&provider))),
         Trust::System => verified(system_roots()?, &provider)?,
         Trust::File(path) => verified(roots_in(path)?, &provider)?,
     };

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 use super::address::Address;
-use super::open::{Connected, Driver, Failure, OpenError, tell};
+use super::open::{Connected, Driver, Failure, OpenError, describe};
 
 /// When a caller may try again.
 pub(super) const RETRY_MS: u32 = 1000;
@@ -29,42 +29,43 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long the end waits for the server to be told.
-const FAREWELL: Duration = Duration::from_millis(250);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The most calls that wait for one connection at once; beyond, they are turned away instead of piling up.
 const MAX_CALLS: usize = 256;
 
 /// The two connections: a look never waits behind a write.
-pub(super) struct Lines {
-    pub(super) writer: Arc<Line>,
-    pub(super) reader: Arc<Line>,
+pub(super) struct Connections {
+    pub(super) writer: Arc<Connection>,
+    pub(super) reader: Arc<Connection>,
     /// None only while being dropped; when it is gone, the thread ends.
     open: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Lines {
+impl Connections {
     /// Connects, makes sure that the database is fit, and tends both connections from then on.
     pub(super) async fn open(address: Address) -> Result<Self, OpenError> {
-        let thread_failed = |place: &str, reason: String| OpenError::Unreachable { place: place.to_owned(), reason };
-        let place = address.place.clone();
-        let writer = Arc::new(Line::new("writing", &place));
-        let reader = Arc::new(Line::new("reading", &place));
+        let thread_failed =
+            |endpoint: &str, reason: String| OpenError::Unreachable { endpoint: endpoint.to_owned(), reason };
+        let endpoint = address.endpoint.clone();
+        let writer = Arc::new(Connection::new("writing", &endpoint));
+        let reader = Arc::new(Connection::new("reading", &endpoint));
         let (open, closed) = oneshot::channel();
         let (ready, opened) = oneshot::channel();
-        let mut tender = Tender { address, writer: Arc::clone(&writer), reader: Arc::clone(&reader), closed };
+        let mut supervisor = Supervisor { address, writer: Arc::clone(&writer), reader: Arc::clone(&reader), closed };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| thread_failed(&place, error.to_string()))?;
+        let runtime = runtime.map_err(|error| thread_failed(&endpoint, error.to_string()))?;
         let thread = std::thread::Builder::new()
             .name("archive-postgres".to_owned())
-            .spawn(move || runtime.block_on(tender.run(ready)))
-            .map_err(|error| thread_failed(&place, error.to_string()))?;
-        opened.await.map_err(|_| thread_failed(&place, "its thread ended".to_owned()))??;
+            .spawn(move || runtime.block_on(supervisor.run(ready)))
+            .map_err(|error| thread_failed(&endpoint, error.to_string()))?;
+        opened.await.map_err(|_| thread_failed(&endpoint, "its thread ended".to_owned()))??;
         Ok(Self { writer, reader, open: Some(open), thread: Some(thread) })
     }
 }
 
-impl Drop for Lines {
+impl Drop for Connections {
     fn drop(&mut self) {
         self.open = None;
         if let Some(thread) = self.thread.take() {
@@ -75,14 +76,14 @@ impl Drop for Lines {
 }
 
 /// What the thread does.
-struct Tender {
+struct Supervisor {
     address: Address,
-    writer: Arc<Line>,
-    reader: Arc<Line>,
+    writer: Arc<Connection>,
+    reader: Arc<Connection>,
     closed: oneshot::Receiver<()>,
 }
 
-impl Tender {
+impl Supervisor {
     async fn run(&mut self, ready: oneshot::Sender<Result<(), OpenError>>) {
         let (address, closed) = (&self.address, &mut self.closed);
         let opened = tokio::select! {
@@ -91,23 +92,24 @@ impl Tender {
             _ = &mut *closed => return,
         };
         let (writing, reading) = match opened {
-            Ok((writer, reader)) => (self.writer.up(writer), self.reader.up(reader)),
+            Ok((writer, reader)) => (self.writer.install(writer), self.reader.install(reader)),
             Err(error) => {
                 let _ = ready.send(Err(error));
                 return;
             }
         };
         let _ = ready.send(Ok(()));
-        let tended = async { tokio::join!(self.writer.tend(address, writing), self.reader.tend(address, reading)) };
-        tokio::pin!(tended);
+        let supervised =
+            async { tokio::join!(self.writer.supervise(address, writing), self.reader.supervise(address, reading)) };
+        tokio::pin!(supervised);
         tokio::select! {
-            _ = &mut tended => return,
+            _ = &mut supervised => return,
             _ = closed => {}
         }
-        self.writer.hang_up();
-        self.reader.hang_up();
+        self.writer.close();
+        self.reader.close();
         // A server that does not hear it finds the socket closed.
-        let _ = timeout(FAREWELL, tended).await;
+        let _ = timeout(CLOSE_TIMEOUT, supervised).await;
     }
 }
 
@@ -116,35 +118,35 @@ async fn connect_both(address: &Address) -> Result<(Connected, Connected), OpenE
 }
 
 /// A connection as callers hold it.
-pub(super) struct Link {
+pub(super) struct Handle {
     pub(super) client: Client,
     /// Called by whoever finds out that the other side is silent.
     broken: Arc<Notify>,
 }
 
 /// A connection as the thread holds it. It does not hold the client, whose end is the connection's.
-struct Held {
+struct Active {
     driver: Driver,
     broken: Arc<Notify>,
 }
 
 /// One connection, through all its lives.
-pub(super) struct Line {
+pub(super) struct Connection {
     purpose: &'static str,
-    place: String,
-    link: Mutex<Option<Arc<Link>>>,
+    endpoint: String,
+    handle: Mutex<Option<Arc<Handle>>>,
     calls: Semaphore,
     /// Whether it failed last: a server that stays away is worth one line in the log, not four a second.
     failing: AtomicBool,
     closing: AtomicBool,
 }
 
-impl Line {
-    fn new(purpose: &'static str, place: &str) -> Self {
+impl Connection {
+    fn new(purpose: &'static str, endpoint: &str) -> Self {
         Self {
             purpose,
-            place: place.to_owned(),
-            link: Mutex::new(None),
+            endpoint: endpoint.to_owned(),
+            handle: Mutex::new(None),
             calls: Semaphore::new(MAX_CALLS),
             failing: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -152,122 +154,122 @@ impl Line {
     }
 
     /// Asks the server something; the answer, or [`Error::Unavailable`], comes within [`CALL_TIMEOUT`].
-    pub(super) async fn ask<T, F>(&self, call: impl FnOnce(Arc<Link>) -> F) -> Result<T, Error>
+    pub(super) async fn ask<T, F>(&self, call: impl FnOnce(Arc<Handle>) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, tokio_postgres::Error>>,
     {
-        let away = || Error::Unavailable(RETRY_MS);
-        let link = self.link.lock().clone().ok_or_else(away)?;
-        let _permit = self.calls.try_acquire().map_err(|_| away())?;
-        match timeout(CALL_TIMEOUT, call(Arc::clone(&link))).await {
+        let unavailable = || Error::Unavailable(RETRY_MS);
+        let handle = self.handle.lock().clone().ok_or_else(unavailable)?;
+        let _permit = self.calls.try_acquire().map_err(|_| unavailable())?;
+        match timeout(CALL_TIMEOUT, call(Arc::clone(&handle))).await {
             Ok(Ok(answer)) => {
-                self.works();
+                self.report_recovery();
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                self.fails(&tell(&error));
-                let (answer, fate) = classify(&error);
-                if fate == Fate::GiveUp {
-                    self.give_up(&link);
+                self.report_failure(&describe(&error));
+                let (answer, action) = classify(&error);
+                if action == Action::Replace {
+                    self.discard(&handle);
                 }
                 Err(answer)
             }
             Err(_) => {
-                self.fails(&Failure::TimedOut.to_string());
-                self.give_up(&link);
-                Err(away())
+                self.report_failure(&Failure::TimedOut.to_string());
+                self.discard(&handle);
+                Err(unavailable())
             }
         }
     }
 
     /// Takes a connection out of use. Another caller may have done so already, and a new one may be there since.
-    fn give_up(&self, link: &Arc<Link>) {
-        let mut current = self.link.lock();
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+    fn discard(&self, handle: &Arc<Handle>) {
+        let mut current = self.handle.lock();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, handle)) {
             *current = None;
-            link.broken.notify_one();
+            handle.broken.notify_one();
         }
     }
 
-    fn up(&self, connected: Connected) -> Held {
+    fn install(&self, connected: Connected) -> Active {
         let broken = Arc::new(Notify::new());
-        let link = Link { client: connected.client, broken: Arc::clone(&broken) };
-        *self.link.lock() = Some(Arc::new(link));
-        self.works();
-        Held { driver: connected.driver, broken }
+        let handle = Handle { client: connected.client, broken: Arc::clone(&broken) };
+        *self.handle.lock() = Some(Arc::new(handle));
+        self.report_recovery();
+        Active { driver: connected.driver, broken }
     }
 
     /// Drives the connection and replaces it whenever it ends, until the line is hung up.
-    async fn tend(&self, address: &Address, mut held: Held) {
+    async fn supervise(&self, address: &Address, mut active: Active) {
         loop {
             tokio::select! {
-                ended = &mut held.driver => {
-                    self.link.lock().take();
+                ended = &mut active.driver => {
+                    self.handle.lock().take();
                     if self.closing.load(Ordering::Relaxed) {
                         return;
                     }
-                    self.fails(&ended.err().map_or(Failure::Closed, Failure::Said).to_string());
+                    self.report_failure(&ended.err().map_or(Failure::Closed, Failure::Client).to_string());
                 }
-                () = held.broken.notified() => {}
+                () = active.broken.notified() => {}
             }
             // Before the next is made: the old one may be all that the server grants us.
-            drop(held);
-            held = self.up(self.reconnected(address).await);
+            drop(active);
+            active = self.install(self.reconnect(address).await);
         }
     }
 
-    async fn reconnected(&self, address: &Address) -> Connected {
+    async fn reconnect(&self, address: &Address) -> Connected {
         loop {
             sleep(RECONNECT_PAUSE).await;
             match Connected::to(address).await {
                 Ok(connected) => return connected,
-                Err(failure) => self.fails(&failure.to_string()),
+                Err(failure) => self.report_failure(&failure.to_string()),
             }
         }
     }
 
-    fn hang_up(&self) {
+    fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        self.link.lock().take();
+        self.handle.lock().take();
     }
 
-    fn fails(&self, reason: &str) {
+    fn report_failure(&self, reason: &str) {
         if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(place = self.place, purpose = self.purpose, reason, "the archive fails");
+            tracing::warn!(endpoint = self.endpoint, purpose = self.purpose, reason, "the archive fails");
         }
     }
 
-    fn works(&self) {
+    fn report_recovery(&self) {
         if self.failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(place = self.place, purpose = self.purpose, "the archive works again");
+            tracing::info!(endpoint = self.endpoint, purpose = self.purpose, "the archive works again");
         }
     }
 }
 
 /// What becomes of a connection after an error on it.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum Action {
     Keep,
-    GiveUp,
+    Replace,
 }
 
 /// What the caller can do about an error, and whether the connection is still good.
-fn classify(error: &tokio_postgres::Error) -> (Error, Fate) {
+fn classify(error: &tokio_postgres::Error) -> (Error, Action) {
     match error.code().map(|code| code.code()) {
-        Some(code) => classify_code(code, &tell(error)),
+        Some(code) => classify_code(code, &describe(error)),
         // Without a code it was not the server that complained: the connection broke, or somebody else answers there.
-        None => (Error::Unavailable(RETRY_MS), Fate::GiveUp),
+        None => (Error::Unavailable(RETRY_MS), Action::Replace),
     }
 }
 
-fn classify_code(code: &str, said: &str) -> (Error, Fate) {
+fn classify_code(code: &str, said: &str) -> (Error, Action) {
     match code.get(..2).unwrap_or_default() {
         // It only reads since a switch-over: elsewhere there is one that writes, and a new connection may find it.
-        _ if code == "25006" => (Error::Unavailable(RETRY_MS), Fate::GiveUp),
+        _ if code == "25006" => (Error::Unavailable(RETRY_MS), Action::Replace),
         // Somebody holds the table or a row for too long, or the disk is full: the connection is not to blame.
-        "40" | "53" | "55" | "57" | "58" => (Error::Unavailable(RETRY_MS), Fate::Keep),
-        "08" => (Error::Unavailable(RETRY_MS), Fate::GiveUp),
-        _ => (Error::Other(format!("the archive refuses: {said}")), Fate::Keep),
+        "40" | "53" | "55" | "57" | "58" => (Error::Unavailable(RETRY_MS), Action::Keep),
+        "08" => (Error::Unavailable(RETRY_MS), Action::Replace),
+        _ => (Error::Other(format!("the archive refuses: {said}")), Action::Keep),
     }
 }
 
@@ -277,16 +279,16 @@ mod tests {
 
     #[test]
     fn what_passes_is_told_from_what_does_not() {
-        let away = Error::Unavailable(RETRY_MS);
+        let unavailable = Error::Unavailable(RETRY_MS);
         for code in ["40P01", "40001", "53100", "53300", "55P03", "57014", "57P01", "58030"] {
-            assert_eq!(classify_code(code, ""), (away.clone(), Fate::Keep), "{code}");
+            assert_eq!(classify_code(code, ""), (unavailable.clone(), Action::Keep), "{code}");
         }
         for code in ["25006", "08006"] {
-            assert_eq!(classify_code(code, ""), (away.clone(), Fate::GiveUp), "{code}");
+            assert_eq!(classify_code(code, ""), (unavailable.clone(), Action::Replace), "{code}");
         }
         for code in ["42P01", "42501", "22021", "XX001"] {
             assert!(
-                matches!(classify_code(code, "why"), (Error::Other(text), Fate::Keep) if text.contains("why")),
+                matches!(classify_code(code, "why"), (Error::Other(text), Action::Keep) if text.contains("why")),
                 "{code}"
             );
         }
