@@ -1,7 +1,7 @@
-//! Where PostgreSQL is and how to get there, from a URL.
+//! Parses the URL of a PostgreSQL database.
 //!
-//! The URL is read by `tokio-postgres`, apart from what decides about TLS: `sslmode` and `sslrootcert` mean here what
-//! they mean to `psql`. What is shown of an address never has the password in it, nor a part of one.
+//! `tokio-postgres` parses all of it except the TLS parameters: `sslmode` and `sslrootcert` mean what they mean to `psql`.
+//! No message contains the password, or a part of it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::open::OpenError;
 use super::tls::{self, Trust};
 
-/// How long one address may take to accept, unless the URL says otherwise: a server that is there does so in
-/// milliseconds, and a name may stand for several addresses, of which the first is dead.
+/// How long one address may take to accept a connection, unless the URL sets it. A running server accepts in
+/// milliseconds, and a name may resolve to several addresses of which the first is dead.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// When an idle connection is first asked whether the other side still lives. The two hours that are usual are longer
-/// than most firewalls remember a connection.
+/// Idle time before the first TCP keepalive probe. The usual default of two hours is longer than most firewalls keep an
+/// idle connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// How connections say who they are, in `pg_stat_activity`.
+/// The application name in `pg_stat_activity`.
 const APPLICATION: &str = "rollcall";
 
-/// A database, and all that is needed to connect to it.
+/// A database and how to connect to it.
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
-    /// Host and port, for people.
+    /// Host and port, for messages.
     pub(super) endpoint: String,
-    /// Who we are there.
+    /// The user to connect as.
     pub(super) role: String,
     /// The name of the database.
     pub(super) database: String,
@@ -43,9 +43,9 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         let rest = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme));
         let rest = rest.ok_or_else(|| bad("it does not begin with `postgres://`"))?;
-        // Of a password with an `@` in it, the rest would pass for the host and be shown in messages.
+        // After an `@` in the password, the rest of it would be parsed as the host and shown in messages.
         if rest.split('?').next().unwrap_or_default().matches('@').count() > 1 {
-            return Err(bad("it has a second `@`: one in the password is written `%40`"));
+            return Err(bad("it has a second `@`; write an `@` in the password as `%40`"));
         }
         let (url, security) = Security::take_from(url)?;
         let mut config: Config = url.parse().map_err(|error| bad(super::open::describe(&error)))?;
@@ -67,14 +67,14 @@ impl Address {
     }
 }
 
-/// Whether to encrypt, and whom to believe.
+/// The TLS parameters.
 struct Security {
     mode: SslMode,
     trust: Trust,
 }
 
 impl Security {
-    /// Splits off the two parameters that are ours; what remains is the client library's.
+    /// Splits off the two parameters handled here; the rest is for the client library.
     fn take_from(url: &str) -> Result<(String, Self), OpenError> {
         let (front, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut others) = (None, None, Vec::new());
@@ -92,7 +92,7 @@ impl Security {
             roots.map(|roots| if roots == "system" { Trust::System } else { Trust::File(PathBuf::from(roots)) });
         let (mode, trust) = match mode {
             Some("disable") => (SslMode::Disable, Trust::AnyCertificate),
-            // Whoever stands in between can answer that there is no TLS, so here a check would protect from nothing.
+            // An attacker in between can answer that there is no TLS, so checking the certificate would not help.
             None | Some("prefer") => (SslMode::Prefer, Trust::AnyCertificate),
             Some("require") => (SslMode::Require, roots.unwrap_or(Trust::AnyCertificate)),
             Some("verify-full") => (SslMode::Require, roots.unwrap_or(Trust::System)),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_who_and_what() -> Result<(), OpenError> {
+    fn url_gives_endpoint_role_and_database() -> Result<(), OpenError> {
         let address = Address::parse("postgres://ann:secret@db.example:6432/people")?;
         assert_eq!((&*address.endpoint, &*address.role, &*address.database), ("db.example:6432", "ann", "people"));
         assert_eq!(address.config.get_ssl_mode(), SslMode::Prefer);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_url_is_refused_with_the_reason() {
+    fn bad_url_is_refused_with_the_reason() {
         for (url, reason) in [
             ("mysql://ann@host/db", "does not begin with"),
             ("host=x user=y", "does not begin with"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_no_part_of_the_password() {
+    fn refusal_shows_no_part_of_the_password() {
         for url in [
             "postgres://ann:s3cret@/db",
             "postgres://ann:s3cret",

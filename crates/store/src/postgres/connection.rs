@@ -1,7 +1,7 @@
-//! Connections that come back by themselves, and the thread that tends them.
+//! Connections that reconnect, and the thread that supervises them.
 //!
-//! The thread has a runtime of its own: whoever calls may be on any other, which may be busy or end. While a connection
-//! is away, calls are answered at once; while it is there, none waits longer than [`CALL_TIMEOUT`].
+//! The thread has its own runtime, because a caller's runtime may be busy or shut down. While a connection is down, calls
+//! fail at once; while it is up, no call waits longer than [`CALL_TIMEOUT`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,31 +20,31 @@ use super::open::{Connected, Driver, Failure, OpenError, describe};
 /// When a caller may try again.
 pub(super) const RETRY_MS: u32 = 1000;
 
-/// How long a call waits for its answer. Less than the five seconds that a call of a function may take, so that it is
-/// answered and not given up; ten thousand upserts take a tenth of one.
+/// How long a call waits for the server. Less than the five seconds that a function call may take, so that the function
+/// gets an error and is not aborted. Ten thousand upserts take about 0.1 s.
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Between two attempts to connect. Four attempts a second are nothing to a server that is there, and a caller who was
-/// told to come back in a second finds the connection made.
+/// Pause between two attempts to connect. Four attempts a second do not load a running server, and a caller that retries
+/// after [`RETRY_MS`] finds the connection made.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long the end waits for the server to be told.
+/// How long closing waits for the server to receive the termination message.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The most calls that wait for one connection at once; beyond, they are turned away instead of piling up.
+/// The most calls that wait for one connection; further calls fail instead of queueing up.
 const MAX_CALLS: usize = 256;
 
-/// The two connections: a look never waits behind a write.
+/// The two connections: a read never waits behind a write.
 pub(super) struct Connections {
     pub(super) writer: Arc<Connection>,
     pub(super) reader: Arc<Connection>,
-    /// None only while being dropped; when it is gone, the thread ends.
+    /// Dropping the sender ends the thread. `None` only during drop.
     open: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Connections {
-    /// Connects, makes sure that the database is fit, and tends both connections from then on.
+    /// Connects, checks the database, and starts the thread that supervises both connections.
     pub(super) async fn open(address: Address) -> Result<Self, OpenError> {
         let thread_failed =
             |endpoint: &str, reason: String| OpenError::Unreachable { endpoint: endpoint.to_owned(), reason };
@@ -69,13 +69,13 @@ impl Drop for Connections {
     fn drop(&mut self) {
         self.open = None;
         if let Some(thread) = self.thread.take() {
-            // That it panicked is nothing that a drop could mend.
+            // A drop cannot handle a panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread does.
+/// The thread's task: opens both connections and reconnects them.
 struct Supervisor {
     address: Address,
     writer: Arc<Connection>,
@@ -88,7 +88,7 @@ impl Supervisor {
         let (address, closed) = (&self.address, &mut self.closed);
         let opened = tokio::select! {
             opened = connect_both(address) => opened,
-            // Whoever opened it no longer waits.
+            // The caller of `open` is gone.
             _ = &mut *closed => return,
         };
         let (writing, reading) = match opened {
@@ -108,7 +108,7 @@ impl Supervisor {
         }
         self.writer.close();
         self.reader.close();
-        // A server that does not hear it finds the socket closed.
+        // A server that does not receive the message in time finds the socket closed.
         let _ = timeout(CLOSE_TIMEOUT, supervised).await;
     }
 }
@@ -120,23 +120,23 @@ async fn connect_both(address: &Address) -> Result<(Connected, Connected), OpenE
 /// A connection as callers hold it.
 pub(super) struct Handle {
     pub(super) client: Client,
-    /// Called by whoever finds out that the other side is silent.
+    /// Notified by the caller that finds the connection unusable.
     broken: Arc<Notify>,
 }
 
-/// A connection as the thread holds it. It does not hold the client, whose end is the connection's.
+/// A connection as the thread holds it. Without the client: dropping the last client ends the connection.
 struct Active {
     driver: Driver,
     broken: Arc<Notify>,
 }
 
-/// One connection, through all its lives.
+/// One connection, replaced whenever it ends.
 pub(super) struct Connection {
     purpose: &'static str,
     endpoint: String,
     handle: Mutex<Option<Arc<Handle>>>,
     calls: Semaphore,
-    /// Whether it failed last: a server that stays away is worth one line in the log, not four a second.
+    /// Whether the last attempt failed, so that an outage is logged once, not four times a second.
     failing: AtomicBool,
     closing: AtomicBool,
 }
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Asks the server something; the answer, or [`Error::Unavailable`], comes within [`CALL_TIMEOUT`].
+    /// Runs a call on the connection. Returns its result, or [`Error::Unavailable`], within [`CALL_TIMEOUT`].
     pub(super) async fn ask<T, F>(&self, call: impl FnOnce(Arc<Handle>) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, tokio_postgres::Error>>,
@@ -182,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Takes a connection out of use. Another caller may have done so already, and a new one may be there since.
+    /// Takes a connection out of use, unless another caller did so already and a new one is in its place.
     fn discard(&self, handle: &Arc<Handle>) {
         let mut current = self.handle.lock();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, handle)) {
@@ -199,7 +199,7 @@ impl Connection {
         Active { driver: connected.driver, broken }
     }
 
-    /// Drives the connection and replaces it whenever it ends, until the line is hung up.
+    /// Drives the connection and replaces it whenever it ends, until it is closed.
     async fn supervise(&self, address: &Address, mut active: Active) {
         loop {
             tokio::select! {
@@ -212,7 +212,7 @@ impl Connection {
                 }
                 () = active.broken.notified() => {}
             }
-            // Before the next is made: the old one may be all that the server grants us.
+            // Before reconnecting: the server's connection limit may not allow both.
             drop(active);
             active = self.install(self.reconnect(address).await);
         }
@@ -235,41 +235,46 @@ impl Connection {
 
     fn report_failure(&self, reason: &str) {
         if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(endpoint = self.endpoint, purpose = self.purpose, reason, "the archive fails");
+            tracing::warn!(
+                endpoint = self.endpoint,
+                purpose = self.purpose,
+                reason,
+                "PostgreSQL archive failed; retrying"
+            );
         }
     }
 
     fn report_recovery(&self) {
         if self.failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(endpoint = self.endpoint, purpose = self.purpose, "the archive works again");
+            tracing::info!(endpoint = self.endpoint, purpose = self.purpose, "PostgreSQL archive recovered");
         }
     }
 }
 
-/// What becomes of a connection after an error on it.
+/// What to do with a connection after an error on it.
 #[derive(Debug, PartialEq, Eq)]
 enum Action {
     Keep,
     Replace,
 }
 
-/// What the caller can do about an error, and whether the connection is still good.
+/// The error for the caller, and whether the connection is still usable.
 fn classify(error: &tokio_postgres::Error) -> (Error, Action) {
     match error.code().map(|code| code.code()) {
         Some(code) => classify_code(code, &describe(error)),
-        // Without a code it was not the server that complained: the connection broke, or somebody else answers there.
+        // Without a code the error is not the server's: the connection broke, or the peer is not PostgreSQL.
         None => (Error::Unavailable(RETRY_MS), Action::Replace),
     }
 }
 
-fn classify_code(code: &str, said: &str) -> (Error, Action) {
+fn classify_code(code: &str, message: &str) -> (Error, Action) {
     match code.get(..2).unwrap_or_default() {
-        // It only reads since a switch-over: elsewhere there is one that writes, and a new connection may find it.
+        // Read-only since a failover: a new connection may reach the new primary.
         _ if code == "25006" => (Error::Unavailable(RETRY_MS), Action::Replace),
-        // Somebody holds the table or a row for too long, or the disk is full: the connection is not to blame.
+        // A lock held for too long, or a full disk: the connection is usable.
         "40" | "53" | "55" | "57" | "58" => (Error::Unavailable(RETRY_MS), Action::Keep),
         "08" => (Error::Unavailable(RETRY_MS), Action::Replace),
-        _ => (Error::Other(format!("the archive refuses: {said}")), Action::Keep),
+        _ => (Error::Other(format!("PostgreSQL archive rejected the statement: {message}")), Action::Keep),
     }
 }
 
@@ -278,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_told_from_what_does_not() {
+    fn error_codes_decide_retry_and_reconnect() {
         let unavailable = Error::Unavailable(RETRY_MS);
         for code in ["40P01", "40001", "53100", "53300", "55P03", "57014", "57P01", "58030"] {
             assert_eq!(classify_code(code, ""), (unavailable.clone(), Action::Keep), "{code}");

@@ -1,11 +1,11 @@
-//! Last seen in PostgreSQL: one archive for all nodes, and a table that other programs may read.
+//! Last seen in PostgreSQL: one archive for all hosts, in a table that other programs may read.
 //!
-//! The table is `user_presence (user_id text PRIMARY KEY, last_seen_at timestamptz NOT NULL)`; it is made if it is not
-//! there. What cannot work is refused at opening, with what to do about it. Later nothing is fatal: while the server is
-//! away every call is answered at once, with when to try again, and the connections come back by themselves.
+//! The table is `user_presence (user_id text PRIMARY KEY, last_seen_at timestamptz NOT NULL)`; it is created if it does
+//! not exist. Opening fails on any error, and says how to fix it. Later errors are not fatal: while the server is down
+//! every call fails at once with the time to retry, and the connections reconnect.
 //!
-//! Statements are sent whole, none is prepared: a pooler in between may give each to another session. Deliberately
-//! absent: client certificates, and a pool. One connection writes and one reads, which is a long way from their limits.
+//! Statements are not prepared, because a pooler in between may route each to another session. Deliberately absent:
+//! client certificates, and a pool. One connection writes and one reads; both are far from their limits.
 
 mod address;
 mod connection;
@@ -28,17 +28,17 @@ use address::Address;
 use connection::Connections;
 pub use open::OpenError;
 
-/// The last millisecond that `timestamptz` can write down: the end of the year 294276.
+/// The last millisecond that `timestamptz` can hold: the end of the year 294276.
 const LATEST_MS: u64 = 9_224_318_015_999_999;
 
-/// An older last seen entry changes nothing. One statement, so all or nothing, and in the order of the arrays: where every
-/// node locks rows in the order of their ids, no two can wait for each other.
+/// An older entry changes nothing. One statement, so that all entries are written or none. Rows are locked in the order of
+/// the arrays: every host sorts them by id, so that no two hosts deadlock.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) \
                    SELECT * FROM unnest($1::text[], $2::timestamptz[]) ON CONFLICT (user_id) \
                    DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at \
                    WHERE user_presence.last_seen_at < EXCLUDED.last_seen_at";
 
-/// A row for each who was asked for, in the order asked.
+/// One row per requested user, in the order of the request.
 const GET: &str = "SELECT known.last_seen_at FROM unnest($1::text[]) WITH ORDINALITY AS asked (user_id, place) \
                    LEFT JOIN user_presence AS known ON known.user_id = asked.user_id ORDER BY asked.place";
 
@@ -48,14 +48,14 @@ pub struct PostgresArchive {
     endpoint: String,
 }
 
-/// Whether this is the address of a PostgreSQL database, before anybody connects.
+/// Checks the URL of a PostgreSQL database without connecting.
 pub fn check_url(url: &str) -> Result<(), OpenError> {
     Address::parse(url).map(drop)
 }
 
 impl PostgresArchive {
-    /// Connects to `postgres://user:password@host/database`, and makes the table if it is not there. `sslmode` is
-    /// `disable`, `prefer` (as when left out), `require` or `verify-full`; `sslrootcert` names a file of authorities.
+    /// Connects to `postgres://user:password@host/database`, and creates the table if it does not exist. `sslmode` is
+    /// `disable`, `prefer` (the default), `require` or `verify-full`; `sslrootcert` names a file of authorities.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
         let endpoint = address.endpoint.clone();
@@ -102,7 +102,7 @@ impl LastSeen for PostgresArchive {
     }
 }
 
-/// The latest of each person, in the order of their ids: a statement may touch a row only once.
+/// The latest entry of each user, sorted by id: an upsert may affect a row only once.
 fn latest(last_seen_entries: Vec<LastSeenEntry>) -> BTreeMap<UserId, SystemTime> {
     let mut latest = BTreeMap::new();
     for LastSeenEntry { user, last_seen } in last_seen_entries {
@@ -120,7 +120,7 @@ fn instant_of(time: Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(time.0.min(LATEST_MS))
 }
 
-/// We write none before 1970, so one that is was not ours, and reads as the beginning.
+/// A time before 1970 was not written by this program; it reads as zero.
 fn time_of(instant: SystemTime) -> Time {
     let ms = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     Time(u64::try_from(ms).unwrap_or(u64::MAX))
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_one_person_the_latest_stays_and_all_are_in_order() -> Result<(), Box<dyn std::error::Error>> {
+    fn latest_entry_per_user_stays_sorted() -> Result<(), Box<dyn std::error::Error>> {
         let mut last_seen_entries = Vec::new();
         for (user, at) in [("bob", 3), ("ann", 1), ("bob", 9), ("bob", 5)] {
             last_seen_entries.push(LastSeenEntry { user: UserId::parse(user)?, last_seen: Time(at) });
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn times_survive_to_the_millisecond_and_end_where_the_database_ends() {
+    fn times_round_trip_up_to_the_latest_timestamp() {
         for ms in [0, 1, 999, 1_700_000_000_123, LATEST_MS] {
             assert_eq!(time_of(instant_of(Time(ms))), Time(ms));
         }

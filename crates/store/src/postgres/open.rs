@@ -1,4 +1,4 @@
-//! Connecting, and making sure once, at opening, that last seen can be kept there: a fault is named by what mends it.
+//! Connects, and checks once, at opening, that the database can hold last seen. Every error says how to fix it.
 
 use std::error::Error as _;
 use std::pin::Pin;
@@ -13,42 +13,42 @@ use tokio_postgres::{Client, Error};
 use super::address::Address;
 use super::{GET, PUT};
 
-/// How long connecting may take in all: every address of every host, TLS, and proving who we are. Nobody waits for it
-/// but the start: while there is no connection, calls are answered at once.
+/// How long connecting may take in all: every address of every host, TLS, and authentication. Only the start waits for
+/// it: while there is no connection, calls fail at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A second less than a caller waits (see `connection.rs`), so that the server gives up before we do: a statement that waits
-/// for somebody's lock would go on waiting after we had left, and each repetition would leave one more of them there.
+/// A second less than a caller waits (see `connection.rs`), so that the server gives up first. Otherwise a statement that
+/// waits for a lock would go on waiting after the caller gave up, and each retry would add another.
 const SESSION_SETTINGS: &str = "SET statement_timeout = 2000";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS user_presence \
                       (user_id text PRIMARY KEY, last_seen_at timestamptz NOT NULL)";
 
-/// The encoding, and the types of both columns; no type where there is no such column or no such table.
+/// The encoding, whether the table exists, and the types of both columns; null if a column does not exist.
 const INSPECT: &str = "SELECT current_setting('server_encoding'), to_regclass('user_presence') IS NOT NULL, \
                     (SELECT format_type(atttypid, NULL) FROM pg_attribute \
                      WHERE attrelid = to_regclass('user_presence') AND attname = 'user_id'), \
                     (SELECT format_type(atttypid, NULL) FROM pg_attribute \
                      WHERE attrelid = to_regclass('user_presence') AND attname = 'last_seen_at')";
 
-/// Why last seen cannot be kept in this database. None of these texts has the password in it.
+/// Why this database cannot be the archive. No message contains the password.
 #[derive(Debug, ThisError)]
 pub enum OpenError {
-    /// The URL cannot be understood.
-    #[error("the URL of PostgreSQL cannot be used: {reason}. One looks like postgres://user:password@host/database")]
+    /// The URL is invalid.
+    #[error("the PostgreSQL URL is invalid: {reason}. Expected postgres://user:password@host/database")]
     BadUrl {
-        /// What is wrong with it.
+        /// The rule it breaks.
         reason: String,
     },
-    /// Nobody answers there, or not as PostgreSQL does.
+    /// No server answers there, or it is not PostgreSQL.
     #[error("cannot reach PostgreSQL at {endpoint}: {reason}. Is it running, and is this its host and port?")]
     Unreachable {
         /// Host and port.
         endpoint: String,
-        /// What was tried last.
+        /// The last error.
         reason: String,
     },
-    /// It does not let us in.
+    /// Authentication failed.
     #[error("PostgreSQL at {endpoint} refuses the user `{role}`: {reason}. Check user and password in the URL")]
     Refused {
         /// Host and port.
@@ -58,7 +58,7 @@ pub enum OpenError {
         /// What the server says.
         reason: String,
     },
-    /// There is no such database.
+    /// The database does not exist.
     #[error(
         "PostgreSQL at {endpoint} has no database `{database}`. Create it: \
          CREATE DATABASE \"{database}\" OWNER \"{role}\" ENCODING 'UTF8'"
@@ -71,8 +71,8 @@ pub enum OpenError {
         /// The user of the URL.
         role: String,
     },
-    /// The database is there, but not fit.
-    #[error("cannot keep last seen in the database `{database}` of PostgreSQL at {endpoint}: {reason}")]
+    /// The database exists, but cannot be the archive.
+    #[error("cannot use the database `{database}` of PostgreSQL at {endpoint} as the archive: {reason}")]
     Unusable {
         /// Host and port.
         endpoint: String,
@@ -83,14 +83,14 @@ pub enum OpenError {
     },
 }
 
-/// Why there is no connection, or no longer one.
+/// Why a connection could not be made, or ended.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// What the client library says.
+    /// An error of the client library.
     Client(Error),
-    /// Nothing was said for too long.
+    /// No answer in time.
     TimedOut,
-    /// The other side closed it.
+    /// The server closed it.
     Closed,
 }
 
@@ -104,17 +104,17 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Client(error) => f.write_str(&describe(error)),
-            Self::TimedOut => f.write_str("it did not answer in time"),
+            Self::TimedOut => f.write_str("the server did not answer in time"),
             Self::Closed => f.write_str("the connection was closed"),
         }
     }
 }
 
-/// An error with its causes, which its own text leaves out. Of the server's errors the message alone: the details may
-/// name people.
+/// An error with its causes, which its own text omits. Of a server error only the message and code: the details may
+/// contain user ids.
 pub(super) fn describe(error: &Error) -> String {
-    if let Some(said) = error.as_db_error() {
-        return format!("{} ({})", said.message(), said.code().code());
+    if let Some(message) = error.as_db_error() {
+        return format!("{} ({})", message.message(), message.code().code());
     }
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -125,17 +125,17 @@ pub(super) fn describe(error: &Error) -> String {
     text
 }
 
-/// The side of a connection that reads and writes the socket. It ends with the connection.
+/// The future that reads and writes the socket. It ends with the connection.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// A fresh connection.
+/// A new connection.
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) driver: Driver,
 }
 
 impl Connected {
-    /// Connects and says how this session is to be.
+    /// Connects and applies the session settings.
     pub(super) async fn to(address: &Address) -> Result<Self, Failure> {
         let connect = async {
             let (client, driver) = address.config.connect(address.tls.clone()).await?;
@@ -146,7 +146,7 @@ impl Connected {
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or(Err(Failure::TimedOut))
     }
 
-    /// Connects for the first time: what is wrong here is wrong with the configuration, and is said so.
+    /// Connects for the first time and checks the database: an error here is one of configuration, and says so.
     pub(super) async fn first(address: &Address) -> Result<Self, OpenError> {
         let mut connected = Self::to(address).await.map_err(|failure| explain(address, failure))?;
         let prepared = driving(&mut connected.driver, prepare(&connected.client, address)).await;
@@ -155,7 +155,7 @@ impl Connected {
     }
 }
 
-/// Does some work on a connection that nobody drives yet.
+/// Drives a new connection while it does some work.
 async fn driving<T>(driver: &mut Driver, work: impl Future<Output = T>) -> Result<T, Failure> {
     tokio::select! {
         done = work => Ok(done),
@@ -170,7 +170,7 @@ fn explain(address: &Address, failure: Failure) -> OpenError {
     match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { endpoint, database, role },
         Some(code) if code.code().starts_with("28") => OpenError::Refused { endpoint, role, reason },
-        // The server answers with some error of its own: too many connections, or that it is just starting.
+        // Another server error: too many connections, or it is still starting.
         Some(_) => OpenError::Unreachable { endpoint, reason },
         None if address.config.get_password().is_none() && reason.contains("password") => {
             OpenError::Refused { endpoint, role, reason: "it asks for a password, and the URL has none".to_owned() }
@@ -179,7 +179,7 @@ fn explain(address: &Address, failure: Failure) -> OpenError {
     }
 }
 
-/// Makes the table if it is not there, and sees to it that it can be used.
+/// Creates the table if it does not exist, and checks that it can be used.
 async fn prepare(client: &Client, address: &Address) -> Result<(), OpenError> {
     let unusable = |reason: String| {
         let (endpoint, database) = (address.endpoint.clone(), address.database.clone());
@@ -195,24 +195,24 @@ async fn prepare(client: &Client, address: &Address) -> Result<(), OpenError> {
     } else {
         create(client).await.map_err(failed)?;
     }
-    // The work itself, with nothing to do: it shows whether we may do it, and whether the table has its key.
-    let (nobody, never) = (Vec::<&str>::new(), Vec::<std::time::SystemTime>::new());
-    let nothing: [(&(dyn ToSql + Sync), _); 2] = [(&nobody, Type::TEXT_ARRAY), (&never, Type::TIMESTAMPTZ_ARRAY)];
+    // The statements themselves, with no rows: they check the privileges and the primary key.
+    let (no_users, no_times) = (Vec::<&str>::new(), Vec::<std::time::SystemTime>::new());
+    let nothing: [(&(dyn ToSql + Sync), _); 2] = [(&no_users, Type::TEXT_ARRAY), (&no_times, Type::TIMESTAMPTZ_ARRAY)];
     client.execute_typed(PUT, &nothing).await.map_err(failed)?;
-    client.query_typed(GET, &[(&nobody, Type::TEXT_ARRAY)]).await.map_err(failed)?;
+    client.query_typed(GET, &[(&no_users, Type::TEXT_ARRAY)]).await.map_err(failed)?;
     Ok(())
 }
 
-/// Where the table exists, even `IF NOT EXISTS` asks for the right to create one: hence only after a look.
+/// Only called if the table does not exist: `IF NOT EXISTS` requires the privilege to create even if the table exists.
 async fn create(client: &Client) -> Result<(), Error> {
     match client.batch_execute(CREATE).await {
-        // Two nodes that start together may both see no table, and then one of them fails on what the other made.
+        // Two hosts that start together may both see no table; one of them then fails because the other created it.
         Err(error) if matches!(error.code().map(SqlState::code), Some("42P07" | "42710" | "23505")) => Ok(()),
         created => created,
     }
 }
 
-/// An id may have any character. One that the database cannot write down would fail its whole batch, for ever.
+/// An id may contain any character. One that the encoding lacks would fail its whole batch, on every retry.
 fn check_encoding(encoding: &str) -> Result<(), String> {
     match encoding {
         "UTF8" | "SQL_ASCII" => Ok(()),
@@ -220,33 +220,32 @@ fn check_encoding(encoding: &str) -> Result<(), String> {
     }
 }
 
-/// Anything else would be converted on the way and come back as something else: a `timestamp` by the session's time
-/// zone, a `citext` in another case.
+/// Other types would convert values: a `timestamp` by the session's time zone, a `citext` would match another case.
 fn check_columns(columns: [Option<String>; 2]) -> Result<(), String> {
     let [user, last_seen] = columns.map(|column| column.unwrap_or_else(|| "missing".to_owned()));
     if !matches!(&*user, "text" | "character varying") {
-        return Err(format!("`user_presence.user_id` is {user}, and must be text"));
+        return Err(format!("`user_presence.user_id` is {user}; it must be text"));
     }
     if last_seen != "timestamp with time zone" {
-        return Err(format!("`user_presence.last_seen_at` is {last_seen}, and must be timestamptz"));
+        return Err(format!("`user_presence.last_seen_at` is {last_seen}; it must be timestamptz"));
     }
     Ok(())
 }
 
-/// What the server says, and what to do about it.
+/// The server's message, and how to fix it.
 fn advise(error: &Error, role: &str) -> String {
-    let said = describe(error);
+    let message = describe(error);
     let grant = format!("GRANT SELECT, INSERT, UPDATE ON user_presence TO \"{role}\"");
     match error.code().map(SqlState::code) {
-        // About a schema: there is no table, and no right to make one.
-        Some("42501" | "3F000") if !said.contains("user_presence") => {
+        // About the schema: there is no table, and no privilege to create one.
+        Some("42501" | "3F000") if !message.contains("user_presence") => {
             let table = CREATE.replace(" IF NOT EXISTS", "");
-            format!("{said}. `{role}` may not create the table; who may can do so: {table}; {grant}")
+            format!("{message}. `{role}` may not create the table; run as a role that may: {table}; {grant}")
         }
-        Some("42501") => format!("{said}. Who owns the table can allow it: {grant}"),
+        Some("42501") => format!("{message}. Run as the owner of the table: {grant}"),
         Some("42P10") => "`user_presence.user_id` is not its primary key".to_owned(),
-        Some("25006") => format!("{said}. This server only reads: name the one that writes"),
-        _ => said,
+        Some("25006") => format!("{message}. This server is read-only: connect to the primary"),
+        _ => message,
     }
 }
 
@@ -255,20 +254,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_of_another_shape_is_refused_by_column() {
+    fn wrong_column_types_are_refused_by_name() {
         let columns =
             |user: Option<&str>, seen: Option<&str>| check_columns([user, seen].map(|c| c.map(str::to_owned)));
         let timestamptz = Some("timestamp with time zone");
         assert_eq!(columns(Some("text"), timestamptz), Ok(()));
         assert_eq!(columns(Some("character varying"), timestamptz), Ok(()));
         let refused = columns(Some("uuid"), timestamptz);
-        assert_eq!(refused, Err("`user_presence.user_id` is uuid, and must be text".to_owned()));
+        assert_eq!(refused, Err("`user_presence.user_id` is uuid; it must be text".to_owned()));
         let refused = columns(Some("text"), None);
-        assert_eq!(refused, Err("`user_presence.last_seen_at` is missing, and must be timestamptz".to_owned()));
+        assert_eq!(refused, Err("`user_presence.last_seen_at` is missing; it must be timestamptz".to_owned()));
     }
 
     #[test]
-    fn an_encoding_that_cannot_hold_every_id_is_refused() {
+    fn encoding_that_lacks_characters_is_refused() {
         assert!(check_encoding("UTF8").is_ok() && check_encoding("LATIN1").is_err());
     }
 }

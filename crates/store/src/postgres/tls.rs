@@ -1,4 +1,4 @@
-//! TLS towards PostgreSQL: whose certificate is believed.
+//! TLS to PostgreSQL: which certificates are accepted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What PostgreSQL calls its protocol; it wants to hear it where TLS begins at once (`sslnegotiation=direct`).
+/// The ALPN name of PostgreSQL's protocol; the server requires it for direct TLS (`sslnegotiation=direct`).
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// Whose certificate is believed.
+/// Which certificates are accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Anybody's: what is sent is encrypted, but to whom is not known.
+    /// Any: the connection is encrypted, but the server is not authenticated.
     AnyCertificate,
-    /// One for this host's name, by an authority that this system trusts.
+    /// One for the host's name, issued by an authority that the system trusts.
     System,
-    /// One for this host's name, by an authority in this file.
+    /// One for the host's name, issued by an authority in this file.
     File(PathBuf),
 }
 
-/// How to begin TLS; the error says why that cannot be.
+/// The TLS connector; the error says why there is none.
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
@@ -47,7 +47,7 @@ fn verified(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<
 
 fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    // A system has hundreds, and now and then one that rustls does not read: the others count.
+    // A system has hundreds, and rustls may not parse every one: those are skipped.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(
@@ -68,7 +68,7 @@ fn roots_in(path: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(unusable("it has no certificate".to_owned())) } else { Ok(roots) }
 }
 
-/// Believes any certificate, but still that its owner holds the key.
+/// Accepts any certificate, but still verifies that the server holds its key.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
