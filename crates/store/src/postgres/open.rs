@@ -113,8 +113,8 @@ impl std::fmt::Display for Failure {
 /// An error with its causes, which its own text omits. Of a server error only the message and code: the details may
 /// contain user ids.
 pub(super) fn describe(error: &Error) -> String {
-    if let Some(message) = error.as_db_error() {
-        return format!("{} ({})", message.message(), message.code().code());
+    if let Some(error) = error.as_db_error() {
+        return format!("{} ({})", error.message(), error.code().code());
     }
     let mut text = error.to_string();
     let mut cause = error.source();

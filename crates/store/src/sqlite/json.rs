@@ -60,7 +60,7 @@ enum NextBody {
 }
 
 /// The same names on both sides, by a macro so that none is left out of one direction.
-macro_rules! names {
+macro_rules! mirrored {
     ($body:ident = $core:ident { $($name:ident),+ }) => {
         #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
@@ -80,9 +80,9 @@ macro_rules! names {
     };
 }
 
-names!(StateBody = State { Online, Away, Busy, Offline });
-names!(StanceBody = Stance { Auto, Away, Busy, Invisible });
-names!(KindBody = DeviceKind { Web, Mobile, Desktop, Other });
+mirrored!(StateBody = State { Online, Away, Busy, Offline });
+mirrored!(StanceBody = Stance { Auto, Away, Busy, Invisible });
+mirrored!(KindBody = DeviceKind { Web, Mobile, Desktop, Other });
 
 fn ms(time: Option<Time>) -> Option<u64> {
     time.map(|time| time.0)

@@ -61,7 +61,7 @@ pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<Saved
     for (user, body) in rows(connection, "SELECT user_id, body FROM choice")? {
         let choice = from_json::<ChoiceBody>(&body).map(Choice::from).filter(|choice| choice.matters_at(now));
         match (UserId::parse(user.as_str()), choice) {
-            (Ok(user), Some(choice)) => chosen(sessions.entry(user).or_default(), choice),
+            (Ok(user), Some(choice)) => restore_choice(sessions.entry(user).or_default(), choice),
             _ => {
                 connection.execute("DELETE FROM choice WHERE user_id = ?1", [user])?;
             }
@@ -71,7 +71,7 @@ pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<Saved
 }
 
 /// A choice may have been made after the save, by a run that was killed before it had struck the save out.
-fn chosen(session: &mut Session, choice: Choice) {
+fn restore_choice(session: &mut Session, choice: Choice) {
     if session.choice.as_ref().is_none_or(|saved| saved.at <= choice.at) {
         session.choice = Some(choice);
     }

@@ -54,7 +54,7 @@ impl Worker {
         let file = path.to_owned();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || Loop { connection, purpose, file, failing: false }.run(&jobs))
+            .spawn(move || WorkerLoop { connection, purpose, file, failing: false }.run(&jobs))
             .map_err(|error| OpenError::unusable(path, error))?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
@@ -94,7 +94,7 @@ fn gone() -> Error {
     Error::Other("the archive's thread ended".to_owned())
 }
 
-struct Loop {
+struct WorkerLoop {
     connection: Connection,
     purpose: Purpose,
     file: PathBuf,
@@ -102,7 +102,7 @@ struct Loop {
     failing: bool,
 }
 
-impl Loop {
+impl WorkerLoop {
     fn run(mut self, jobs: &Receiver<Job>) {
         let most = match self.purpose {
             Purpose::Writing => MAX_GROUP,
@@ -112,8 +112,8 @@ impl Loop {
             let group = std::iter::once(first).chain(jobs.try_iter()).take(most);
             let (work, waiting): (Vec<_>, Vec<_>) = group.map(|job| (job.work, job.done)).unzip();
             let result = self.transact(work);
-            self.note(&result);
-            let answer = result.map_err(|error| self.explain(&error));
+            self.log_transition(&result);
+            let answer = result.map_err(|error| self.error_for_caller(&error));
             for done in waiting {
                 let _ = done.send(answer.clone());
             }
@@ -135,7 +135,7 @@ impl Loop {
         result
     }
 
-    fn note(&mut self, result: &rusqlite::Result<()>) {
+    fn log_transition(&mut self, result: &rusqlite::Result<()>) {
         match result {
             Err(error) if !self.failing => {
                 tracing::warn!(file = %self.file.display(), %error, "the archive fails");
@@ -147,7 +147,7 @@ impl Loop {
     }
 
     /// What the caller can do: nothing about a damaged file; about everything else, try again.
-    fn explain(&self, error: &rusqlite::Error) -> Error {
+    fn error_for_caller(&self, error: &rusqlite::Error) -> Error {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 Error::Other(format!("the archive {} is damaged: {error}", self.file.display()))

@@ -33,20 +33,20 @@ pub(super) struct Applied {
     /// How each of its changes ended.
     pub(super) results: Vec<Result<(), Error>>,
     /// Whether anything is different from before.
-    pub(super) moved: bool,
+    pub(super) changed: bool,
 }
 
 /// How a change ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
-    Done,
-    AlreadySo,
+enum Outcome {
+    Changed,
+    Unchanged,
     ListFull,
 }
 
-impl From<bool> for Made {
-    fn from(moved: bool) -> Self {
-        if moved { Self::Done } else { Self::AlreadySo }
+impl From<bool> for Outcome {
+    fn from(changed: bool) -> Self {
+        if changed { Self::Changed } else { Self::Unchanged }
     }
 }
 
@@ -57,27 +57,27 @@ pub(super) fn apply(connection: &Connection, changes: &[Change], now: i64, kept:
     let mut results = Vec::with_capacity(changes.len());
     for change in changes {
         results.push(match make(&mut lists, change)? {
-            Made::Done => {
+            Outcome::Changed => {
                 log.add(change)?;
                 Ok(())
             }
-            Made::AlreadySo => Ok(()),
-            Made::ListFull => Err(Error::TooMany(MAX_LISTED as u32)),
+            Outcome::Unchanged => Ok(()),
+            Outcome::ListFull => Err(Error::TooMany(MAX_LISTED as u32)),
         });
     }
-    Ok(Applied { results, moved: log.close(kept)? })
+    Ok(Applied { results, changed: log.close(kept)? })
 }
 
-fn make<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Made> {
+fn make<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Outcome> {
     let connection = lists.connection;
     match change {
         Change::Restrict(user) => restrict(connection, user, Merge::Set),
         Change::Unrestrict(user) => restrict(connection, user, Merge::Clear),
         Change::RestrictMany(given) => {
-            numbers::merge(connection, given.page(), given.bits(), Merge::Set).map(Made::from)
+            numbers::merge(connection, given.page(), given.bits(), Merge::Set).map(Outcome::from)
         }
         Change::UnrestrictMany(given) => {
-            numbers::merge(connection, given.page(), given.bits(), Merge::Clear).map(Made::from)
+            numbers::merge(connection, given.page(), given.bits(), Merge::Clear).map(Outcome::from)
         }
         Change::Block(owner, other) => lists.put(owner, List::Blocks, other),
         Change::Unblock(owner, other) => lists.take(owner, List::Blocks, other),
@@ -87,30 +87,30 @@ fn make<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Made>
     }
 }
 
-fn restrict(connection: &Connection, user: &UserId, how: Merge) -> rusqlite::Result<Made> {
+fn restrict(connection: &Connection, user: &UserId, how: Merge) -> rusqlite::Result<Outcome> {
     if let Some(number) = number_of(user.as_str()) {
-        let (page, bits) = numbers::alone(number);
-        return numbers::merge(connection, page, &bits, how).map(Made::from);
+        let (page, bits) = numbers::single_bit(number);
+        return numbers::merge(connection, page, &bits, how).map(Outcome::from);
     }
     let statement = match how {
         Merge::Set => "INSERT OR IGNORE INTO policy_restricted (user_id) VALUES (?1)",
         Merge::Clear => "DELETE FROM policy_restricted WHERE user_id = ?1",
     };
-    Ok(Made::from(connection.prepare_cached(statement)?.execute([user.as_str()])? > 0))
+    Ok(Outcome::from(connection.prepare_cached(statement)?.execute([user.as_str()])? > 0))
 }
 
 /// Whoever lets everyone see both has no row: most people never choose.
-fn set_privacy(connection: &Connection, user: &UserId, privacy: Privacy) -> rusqlite::Result<Made> {
+fn set_privacy(connection: &Connection, user: &UserId, privacy: Privacy) -> rusqlite::Result<Outcome> {
     if privacy == Privacy::default() {
         let delete = "DELETE FROM policy_privacy WHERE user_id = ?1";
-        return Ok(Made::from(connection.prepare_cached(delete)?.execute([user.as_str()])? > 0));
+        return Ok(Outcome::from(connection.prepare_cached(delete)?.execute([user.as_str()])? > 0));
     }
     let upsert = "INSERT INTO policy_privacy (user_id, presence, last_seen) VALUES (?1, ?2, ?3) \
                   ON CONFLICT (user_id) DO UPDATE SET presence = excluded.presence, last_seen = excluded.last_seen \
                   WHERE presence <> excluded.presence OR last_seen <> excluded.last_seen";
     let (presence, last_seen) = (audience_byte(privacy.presence), audience_byte(privacy.last_seen));
-    let moved = connection.prepare_cached(upsert)?.execute(params![user.as_str(), presence, last_seen])?;
-    Ok(Made::from(moved > 0))
+    let changed = connection.prepare_cached(upsert)?.execute(params![user.as_str(), presence, last_seen])?;
+    Ok(Outcome::from(changed > 0))
 }
 
 /// Lists, and how long those are that a batch has touched: to count one of 10,000 for each of its changes would take
@@ -121,28 +121,28 @@ struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    fn put(&mut self, owner: &'a UserId, list: List, other: &UserId) -> rusqlite::Result<Made> {
+    fn put(&mut self, owner: &'a UserId, list: List, other: &UserId) -> rusqlite::Result<Outcome> {
         if self.has(owner, list, other)? {
-            return Ok(Made::AlreadySo);
+            return Ok(Outcome::Unchanged);
         }
         let length = self.length(owner, list)?;
         if length >= MAX_LISTED {
-            return Ok(Made::ListFull);
+            return Ok(Outcome::ListFull);
         }
         let insert = "INSERT INTO policy_listed (owner, list, other) VALUES (?1, ?2, ?3)";
         self.connection.prepare_cached(insert)?.execute(params![owner.as_str(), list.number(), other.as_str()])?;
         self.lengths.insert((owner.as_str(), list), length + 1);
-        Ok(Made::Done)
+        Ok(Outcome::Changed)
     }
 
-    fn take(&mut self, owner: &'a UserId, list: List, other: &UserId) -> rusqlite::Result<Made> {
+    fn take(&mut self, owner: &'a UserId, list: List, other: &UserId) -> rusqlite::Result<Outcome> {
         let delete = "DELETE FROM policy_listed WHERE owner = ?1 AND list = ?2 AND other = ?3";
         let keys = params![owner.as_str(), list.number(), other.as_str()];
         let gone = self.connection.prepare_cached(delete)?.execute(keys)?;
         if let Some(length) = self.lengths.get_mut(&(owner.as_str(), list)) {
             *length = length.saturating_sub(gone);
         }
-        Ok(Made::from(gone > 0))
+        Ok(Outcome::from(gone > 0))
     }
 
     fn has(&self, owner: &UserId, list: List, other: &UserId) -> rusqlite::Result<bool> {

@@ -31,13 +31,13 @@ pub(super) fn since(connection: &Connection, cursor: &[u64], limit: u32) -> rusq
     }
     let limit = limit.clamp(MIN_FOLLOWED, MAX_FOLLOWED);
     let Some(mut entries) = log::after(connection, from, limit)? else { return Ok(ChangesSince::Gap) };
-    entries.truncate(affordable(&entries, limit));
+    entries.truncate(count_within(&entries, limit));
     let to = entries.last().map_or(from, |(seq, _)| *seq);
     Ok(ChangesSince::Changes(changes(connection, entries)?, vec![to.unsigned_abs()]))
 }
 
 /// How many of the entries are within the limit; the first always is.
-fn affordable(entries: &[(i64, Entry)], limit: u32) -> usize {
+fn count_within(entries: &[(i64, Entry)], limit: u32) -> usize {
     let (mut weight, mut pages) = (0, HashSet::new());
     let within = |(_, entry): &&(i64, Entry)| {
         let room = weight < limit;
@@ -65,7 +65,7 @@ fn changes(connection: &Connection, entries: Vec<(i64, Entry)>) -> rusqlite::Res
         match entry {
             Entry::Change(change) => changes.push(change),
             Entry::Page(page) if last.get(&page) == Some(&seq) => {
-                let (free, restricted) = numbers::halves(connection, page)?;
+                let (free, restricted) = numbers::free_and_restricted(connection, page)?;
                 changes.extend(free.map(Change::UnrestrictMany));
                 changes.extend(restricted.map(Change::RestrictMany));
             }

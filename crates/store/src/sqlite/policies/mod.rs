@@ -92,7 +92,7 @@ impl Policies for SqlitePolicies {
             bounded(changes.len(), MAX_BATCH)?;
             let (now_us, kept) = (now_us(), self.log_kept);
             let applied = self.writer.ask(move |connection| apply::apply(connection, &changes, now_us, kept)).await?;
-            if applied.moved {
+            if applied.changed {
                 self.shared.invalidated.send_modify(|count| *count += 1);
             }
             Ok(applied.results)

@@ -13,7 +13,7 @@ pub(super) enum Merge {
 }
 
 /// Which page a number is of, and the page's bits up to its own, which is the only one set.
-pub(super) fn alone(number: u32) -> (u32, Vec<u8>) {
+pub(super) fn single_bit(number: u32) -> (u32, Vec<u8>) {
     let (page, within) = (number / PAGE_NUMBERS, number % PAGE_NUMBERS);
     let mut bits = vec![0; within as usize / 8];
     bits.push(0x80 >> (within % 8));
@@ -62,7 +62,10 @@ pub(super) fn merge(connection: &Connection, page: u32, given: &[u8], how: Merge
 }
 
 /// Those of the page that are not restricted, and those that are: together they say all about it.
-pub(super) fn halves(connection: &Connection, page: u32) -> rusqlite::Result<(Option<Numbers>, Option<Numbers>)> {
+pub(super) fn free_and_restricted(
+    connection: &Connection,
+    page: u32,
+) -> rusqlite::Result<(Option<Numbers>, Option<Numbers>)> {
     let bits = load(connection, page)?;
     let mut free = vec![0xff; PAGE_BYTES];
     free.iter_mut().zip(&bits).for_each(|(free, bits)| *free = !bits);
