@@ -60,7 +60,7 @@ impl Connections {
             .name("archive-postgres".to_owned())
             .spawn(move || runtime.block_on(supervisor.run(ready)))
             .map_err(|error| thread_failed(&endpoint, error.to_string()))?;
-        opened.await.map_err(|_| thread_failed(&endpoint, "its thread ended".to_owned()))??;
+        opened.await.map_err(|_| thread_failed(&endpoint, "the connection thread has ended".to_owned()))??;
         Ok(Self { writer, reader, open: Some(open), thread: Some(thread) })
     }
 }

@@ -1,14 +1,15 @@
-//! How sessions and choices are written down: JSON, in structs of its own, because the core's types are not for disks.
+//! The JSON encoding of sessions and choices. It has its own structs, so that a change of the core types does not change
+//! the file format.
 //!
-//! A field that is missing reads as none and one that is unknown is passed over, so that the version before and the
-//! version after this one can read what this one wrote.
+//! A missing field reads as `None` and an unknown field is ignored, so that the previous and the next version can read
+//! what this one wrote.
 
 use rollcall_core::{
     Choice, Device, DeviceId, DeviceKind, Invalid, Next, Note, Published, Revision, Session, Stance, State, Time,
 };
 use serde::{Deserialize, Serialize};
 
-/// A [`Session`] without its revision, which means nothing to another run.
+/// A [`Session`] without its revision, which is only valid within one run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionBody {
     devices: Vec<DeviceBody>,
@@ -59,7 +60,7 @@ enum NextBody {
     Evict(u64),
 }
 
-/// The same names on both sides, by a macro so that none is left out of one direction.
+/// An enum with the variants of a core enum, and both conversions. A macro, so that neither direction omits a variant.
 macro_rules! mirrored {
     ($body:ident = $core:ident { $($name:ident),+ }) => {
         #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

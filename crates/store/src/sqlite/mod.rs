@@ -1,8 +1,8 @@
-//! Last seen in a SQLite file, beside it what the embedded store leaves behind for its next run, and who may see whom.
+//! A SQLite file with the archive of last seen, the saved sessions of the embedded store, and the policy.
 //!
-//! One thread writes, one reads: a look never waits behind a write. Everything that is answered is on disk. Nothing
-//! here panics over a file: one that cannot be used is refused at opening, by name; one that fails later answers
-//! [`Error::Unavailable`], says so once in the log, and works again as soon as the disk does.
+//! One thread writes and one reads, so that a read never waits behind a write. A write is on disk before it is confirmed.
+//! A file that cannot be used is refused at opening, by name. A file that fails later returns [`Error::Unavailable`], logs
+//! it once, and works again as soon as the disk does.
 
 mod json;
 mod open;
@@ -25,26 +25,26 @@ pub use open::OpenError;
 pub use policies::{LOG_KEPT, SqlitePolicies};
 use worker::{Purpose, Worker};
 
-/// What SQLite calls a database without a file.
+/// SQLite's name for a database without a file.
 const IN_MEMORY: &str = ":memory:";
 
-/// An older last seen entry changes nothing.
+/// An older entry changes nothing.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) VALUES (?1, ?2) ON CONFLICT (user_id) \
                    DO UPDATE SET last_seen_at = excluded.last_seen_at WHERE excluded.last_seen_at > last_seen_at";
 const GET: &str = "SELECT last_seen_at FROM user_presence WHERE user_id = ?1";
 
-/// The archive in a file. Dropping it finishes what was asked of it and closes the file.
+/// The archive in a file. Dropping it finishes the queued work and closes the file.
 #[derive(Debug)]
 pub struct SqliteArchive {
-    /// First, so that it is closed first: the last to close folds the log into the file, which a reader may not. Where
-    /// the database is in memory this is the writer itself: there it belongs to one connection.
+    /// Declared first, so that it is closed first: the last connection to close checkpoints the write-ahead log, which a
+    /// read-only connection cannot. For an in-memory database this is the writer: such a database has one connection.
     reader: Arc<Worker>,
     writer: Arc<Worker>,
     shared: Arc<policies::Shared>,
 }
 
 impl SqliteArchive {
-    /// Opens a file, or makes it. The name `:memory:` is not a file: see [`Self::in_memory`].
+    /// Opens a file, or creates it. The name `:memory:` means [`Self::in_memory`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         if path == Path::new(IN_MEMORY) {
@@ -55,26 +55,26 @@ impl SqliteArchive {
         Ok(Self { writer: Arc::new(writer), reader: Arc::new(reader), shared: Arc::new(policies::Shared::new()) })
     }
 
-    /// An archive that forgets everything when it is dropped.
+    /// An archive in memory; dropping it discards everything.
     pub fn in_memory() -> Result<Self, OpenError> {
         let worker = Worker::start(open::in_memory()?, Purpose::Writing, Path::new(IN_MEMORY))?;
         let writer = Arc::new(worker);
         Ok(Self { reader: Arc::clone(&writer), writer, shared: Arc::new(policies::Shared::new()) })
     }
 
-    /// Saves everybody, in place of whatever was saved before: the last thing that a run does.
+    /// Saves all sessions and replaces the previous save: the last step of a shutdown.
     pub async fn save(&self, at: Time, sessions: Vec<(UserId, Session)>) -> Result<(), Error> {
         self.writer.ask(move |connection| saved_sessions::save(connection, at, sessions)).await
     }
 
-    /// What an earlier run left behind; `now` says which choices still mean something. It stays there until
+    /// What an earlier run saved, with the choices that still have an effect at `now`. It stays in the file until
     /// [`Self::forget_saved`], so that a start that fails half-way loses nothing.
     pub async fn load_saved(&self, now: Time) -> Result<SavedSessions, Error> {
         self.writer.ask(move |connection| saved_sessions::load(connection, now)).await
     }
 
-    /// Strikes out what was saved, choices excepted. To be called as soon as the new run serves: from then on the save
-    /// is out of date, and after a kill it would bring back people who have left.
+    /// Deletes the saved sessions, but not the choices. Call it as soon as the new run serves: from then on the save is
+    /// out of date, and after a kill it would bring back users who have gone offline.
     pub async fn forget_saved(&self) -> Result<(), Error> {
         self.writer.ask(saved_sessions::forget).await
     }
@@ -116,11 +116,11 @@ fn put(connection: &Connection, last_seen_entries: &[LastSeenEntry]) -> rusqlite
 
 fn get(connection: &Connection, users: &[UserId]) -> rusqlite::Result<Vec<Option<Time>>> {
     let mut get = connection.prepare_cached(GET)?;
-    let mut look = |user: &UserId| get.query_row([user.as_str()], |row| row.get(0)).optional();
-    users.iter().map(|user| Ok(look(user)?.map(time_of))).collect()
+    let mut find = |user: &UserId| get.query_row([user.as_str()], |row| row.get(0)).optional();
+    users.iter().map(|user| Ok(find(user)?.map(time_of))).collect()
 }
 
-/// A time as SQLite keeps it. We write none below zero, so one that is was not ours, and reads as the beginning.
+/// A stored time. A negative one was not written by this program; it reads as zero.
 fn time_of(ms: i64) -> Time {
     Time(u64::try_from(ms).unwrap_or(0))
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_disk_fails_the_write_keeps_what_was_there_and_heals() -> Result<(), Box<dyn std::error::Error>> {
+    async fn full_disk_fails_the_write_and_recovers() -> Result<(), Box<dyn std::error::Error>> {
         let archive = SqliteArchive::in_memory()?;
         archive.put_many((0..10).filter_map(last_seen_entry).collect()).await?;
         archive.writer.ask(|c| c.pragma_update_and_check(None, "max_page_count", 8, |_| Ok(()))).await?;

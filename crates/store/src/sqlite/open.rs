@@ -1,4 +1,4 @@
-//! Opening the file: what is there is ours and of a version we know, or the error says which file and why not.
+//! Opens the file and migrates it. A file of another program or of a newer version is refused; the error names it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,20 +9,19 @@ use thiserror::Error as ThisError;
 /// The version of the tables below, kept in `PRAGMA user_version`.
 const SCHEMA_VERSION: i64 = 2;
 
-/// How long to wait for another process that holds the file. A checkpoint or a backup takes less; longer, and the
-/// callers that queue behind are better told that the file is away.
+/// How long to wait for another process that has locked the file. A checkpoint or a backup takes less; after that it is
+/// better to fail the callers that queue up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The tables that each version added, the oldest first; a file goes through all that it lacks.
+/// The migrations, the oldest first; a file runs all that it lacks.
 ///
-/// 1: `user_presence` is the archive. `choice` has a row for whoever chose something that still means something,
-/// written as it is chosen. `session` is what a run that ended in good order left behind, and `meta` says when that
-/// was.
+/// 1: `user_presence` is the archive. `choice` has a row per user whose choice has an effect, written when the choice is
+/// made. `session` is what a graceful shutdown saved, and `meta` has the time of that.
 ///
-/// 2: who may see whom. `policy_listed` has blocks (0) and contacts (1); `policy_privacy` whoever does not let everyone
-/// see everything; `policy_restricted` accounts whose ids are names, `policy_numbers` those whose ids are numbers, a
-/// bit each. Row numbers are what a snapshot is cut into pages by. `policy_log` says what changed: a change, or a page
-/// of numbers; `prev` is the row before.
+/// 2: policy. `policy_listed` has blocks (0) and contacts (1); `policy_privacy` the users whose privacy is not the
+/// default; `policy_restricted` the restricted accounts whose ids are names, `policy_numbers` those whose ids are numbers,
+/// one bit each. A snapshot is paged by row id. `policy_log` has the changes: one change, or the page of numbers that
+/// changed; `prev` is the row before.
 const SCHEMA: [&str; SCHEMA_VERSION as usize] = [
     "CREATE TABLE user_presence (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE choice (user_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -42,28 +41,28 @@ const SCHEMA: [&str; SCHEMA_VERSION as usize] = [
 /// Why the file could not be opened.
 #[derive(Debug, ThisError)]
 pub enum OpenError {
-    /// It cannot be read or written, or it is not a database.
+    /// The file cannot be read or written, or it is not a database.
     #[error("cannot use {} as the archive: {reason}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What the database says.
+        /// The error of SQLite or of the system.
         reason: String,
     },
-    /// It is a database, but not ours.
+    /// The file is a database of another program.
     #[error("cannot use {} as the archive: it is another program's database", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// It was written by a later version of this program.
+    /// The file was written by a newer version of this program.
     #[error("cannot use {} as the archive: it has schema version {found}, newer than {known}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// The version of the file.
+        /// The file's schema version.
         found: i64,
-        /// The newest version that this program knows.
+        /// The newest schema version that this program knows.
         known: i64,
     },
 }
@@ -74,11 +73,11 @@ impl OpenError {
     }
 }
 
-/// Opens the file for writing, and makes it and its tables if they are not there.
+/// Opens the file for writing, and creates it and its tables if they do not exist.
 pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     set_up(&connection).map_err(|error| OpenError::unusable(path, error))?;
-    // A file that may not be written opens all the same, and only the first write would fail.
+    // SQLite opens a read-only file without an error; only the first write would fail.
     if connection.is_readonly("main").map_err(|error| OpenError::unusable(path, error))? {
         return Err(OpenError::unusable(path, "it is read-only"));
     }
@@ -86,12 +85,12 @@ pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Opens the file, which is there, for reading.
+/// Opens an existing file for reading.
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
 
-/// A database that lives in memory and ends with its connection.
+/// Opens a database in memory, which ends with its connection.
 pub(super) fn in_memory() -> Result<Connection, OpenError> {
     let path = Path::new(super::IN_MEMORY);
     let connection = Connection::open_in_memory().map_err(|error| OpenError::unusable(path, error))?;
@@ -103,16 +102,16 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let connect = || {
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        // Opening alone reads nothing; this does, so that a file which is no database is found out here.
+        // Opening reads nothing; this does, so that a file that is not a database fails here.
         connection.pragma_query_value(None, "schema_version", |_| Ok(()))?;
         Ok(connection)
     };
     connect().map_err(|error: rusqlite::Error| OpenError::unusable(path, error))
 }
 
-/// A write-ahead log, so that readers do not wait for writers. `synchronous = FULL`, because under a write-ahead log
-/// `NORMAL` survives a killed process but not a power cut, and the contract says *durably once this returns*; what that
-/// costs is one sync for whatever has queued up, not one for each.
+/// A write-ahead log, so that readers do not wait for writers. `synchronous = FULL`, because with a write-ahead log
+/// `NORMAL` survives a killed process but not a power cut, and the contract says *durably once this returns*. It costs
+/// one sync per group of queued writes, not one per write.
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")
@@ -120,7 +119,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
 
 fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let unusable = |error| OpenError::unusable(path, error);
-    // Immediate: of two processes that find a new file, one makes the tables and the other finds them made.
+    // Immediate: if two processes open a new file, one creates the tables and the other waits and finds them.
     connection.execute_batch("BEGIN IMMEDIATE").map_err(unusable)?;
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
     let tables: i64 =

@@ -1,4 +1,4 @@
-//! What the embedded store leaves behind for its next run: choices as they are made, everything else when it ends.
+//! What the embedded store saves for its next run: choices when they are made, everything else at shutdown.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::persistence::{SavedSessions, StoredChoice};
 /// The name in `meta` under which the time of the save is stored.
 const SAVED_AT: &str = "saved_at";
 
-/// Writes one choice down, or strikes it out.
+/// Stores one choice, or deletes it.
 pub(super) fn store_choice(connection: &Connection, stored: StoredChoice) -> rusqlite::Result<()> {
     match stored.choice {
         Some(choice) => {
@@ -27,7 +27,7 @@ pub(super) fn store_choice(connection: &Connection, stored: StoredChoice) -> rus
     Ok(())
 }
 
-/// Replaces what an earlier run left behind.
+/// Replaces what an earlier run saved.
 pub(super) fn save(connection: &Connection, at: Time, sessions: Vec<(UserId, Session)>) -> rusqlite::Result<()> {
     forget(connection)?;
     let mut insert = connection.prepare_cached("INSERT OR REPLACE INTO session (user_id, body) VALUES (?1, ?2)")?;
@@ -39,15 +39,15 @@ pub(super) fn save(connection: &Connection, at: Time, sessions: Vec<(UserId, Ses
     Ok(())
 }
 
-/// Strikes out what an earlier run left behind, choices excepted.
+/// Deletes what an earlier run saved, but not the choices.
 pub(super) fn forget(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM session", [])?;
     connection.execute("DELETE FROM meta WHERE name = ?1", [SAVED_AT])?;
     Ok(())
 }
 
-/// What an earlier run left behind. Choices that mean nothing any more are struck out on the way. A row that cannot be
-/// read costs one person their session and must not cost all the others theirs.
+/// What an earlier run saved. Choices that no longer have an effect are deleted on the way. A row that cannot be read is
+/// skipped: it loses one user's session, and must not lose the others.
 pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<SavedSessions> {
     let at = "SELECT value FROM meta WHERE name = ?1";
     let at = connection.query_row(at, [SAVED_AT], |row| row.get(0)).optional()?.map(time_of);
@@ -70,7 +70,7 @@ pub(super) fn load(connection: &Connection, now: Time) -> rusqlite::Result<Saved
     Ok(SavedSessions { at, sessions: sessions.into_iter().collect() })
 }
 
-/// A choice may have been made after the save, by a run that was killed before it had struck the save out.
+/// The newer choice wins: one may have been made after the save, by a run that was killed before it deleted the save.
 fn restore_choice(session: &mut Session, choice: Choice) {
     if session.choice.as_ref().is_none_or(|saved| saved.at <= choice.at) {
         session.choice = Some(choice);
@@ -87,5 +87,5 @@ fn to_json(body: &impl serde::Serialize) -> rusqlite::Result<String> {
 }
 
 fn from_json<T: serde::de::DeserializeOwned>(body: &str) -> Option<T> {
-    serde_json::from_str(body).inspect_err(|error| tracing::warn!(%error, "a saved row cannot be read")).ok()
+    serde_json::from_str(body).inspect_err(|error| tracing::warn!(%error, "saved row is unreadable; skipping it")).ok()
 }

@@ -1,7 +1,7 @@
-//! A thread with a connection, and a queue of work for it.
+//! A thread with a connection and a work queue.
 //!
-//! Whatever has queued up while the last transaction was being synced to disk becomes the next one, so the busier it
-//! is, the less a write costs. Answers go out after the commit, never before.
+//! Group commit: the work that queues up while a transaction is synced to disk becomes the next transaction, so that a
+//! write costs less under load. Work is confirmed after the commit, never before.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,13 +13,13 @@ use tokio::sync::oneshot;
 
 use super::open::OpenError;
 
-/// The most pieces of work in one transaction: the first of them waits for the last.
+/// The most jobs in one transaction: the first waits for the last.
 const MAX_GROUP: usize = 512;
 
-/// When a caller may try again. A lock or a full disk does not go away in milliseconds.
+/// When a caller may retry. A lock or a full disk does not go away in milliseconds.
 const RETRY_MS: u32 = 1000;
 
-/// A piece of work. It may be undone together with others that share its transaction.
+/// The work of a job. It is rolled back together with the others in its transaction.
 type Work = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
 
 struct Job {
@@ -30,16 +30,16 @@ struct Job {
 /// What the thread is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Changes, in groups.
+    /// Writes, many per transaction.
     Writing,
-    /// Looking, one at a time: nobody waits for somebody else's look.
+    /// Reads, one per transaction, so that a read does not wait for the read behind it.
     Reading,
 }
 
-/// A thread that works off a queue. Dropping it finishes the queue and closes the connection.
+/// A thread that processes a queue. Dropping it finishes the queue and closes the connection.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// None only while being dropped.
+    /// `None` only during drop.
     queue: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,7 +59,7 @@ impl Worker {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Queues work at once; the answer comes when it is done, and committed.
+    /// Queues work when called, not when awaited. The future returns once the work is committed.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -67,11 +67,11 @@ impl Worker {
         let (value, answer) = oneshot::channel();
         let (done, committed) = oneshot::channel();
         let work: Work = Box::new(move |connection| {
-            // Whoever asked may have gone; the work is done all the same.
+            // The caller may have dropped its future; the work is done anyway.
             let _ = value.send(work(connection)?);
             Ok(())
         });
-        // A thread that is gone drops the job, and with it `done`: that is the answer.
+        // If the thread has ended, the job is dropped, and `committed` returns an error.
         let _ = self.queue.as_ref().map(|queue| queue.send(Job { work, done }));
         async move {
             committed.await.map_err(|_| gone())??;
@@ -84,21 +84,21 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // It ends when the queue is empty. That it panicked is known already to whoever waited for an answer.
+            // The thread ends when the queue is empty. If it panicked, the waiting callers have received an error.
             let _ = thread.join();
         }
     }
 }
 
 fn gone() -> Error {
-    Error::Other("the archive's thread ended".to_owned())
+    Error::Other("the SQLite thread has ended".to_owned())
 }
 
 struct WorkerLoop {
     connection: Connection,
     purpose: Purpose,
     file: PathBuf,
-    /// Whether the last transaction failed: a disk that stays full is worth one line in the log, not one a second.
+    /// Whether the last transaction failed, so that a full disk is logged once.
     failing: bool,
 }
 
@@ -120,7 +120,7 @@ impl WorkerLoop {
         }
     }
 
-    /// One transaction for the whole group: all of it is done, or none.
+    /// Runs the group in one transaction.
     fn transact(&self, group: Vec<Work>) -> rusqlite::Result<()> {
         self.connection.execute_batch(match self.purpose {
             Purpose::Writing => "BEGIN IMMEDIATE",
@@ -128,7 +128,7 @@ impl WorkerLoop {
         })?;
         let done = group.into_iter().try_for_each(|work| work(&self.connection));
         let result = done.and_then(|()| self.connection.execute_batch("COMMIT"));
-        // Some errors have rolled back already; after the others the transaction is still open.
+        // Some errors roll back by themselves; after others the transaction is still open.
         if result.is_err() && !self.connection.is_autocommit() {
             self.connection.execute_batch("ROLLBACK")?;
         }
@@ -138,15 +138,15 @@ impl WorkerLoop {
     fn log_transition(&mut self, result: &rusqlite::Result<()>) {
         match result {
             Err(error) if !self.failing => {
-                tracing::warn!(file = %self.file.display(), %error, "the archive fails");
+                tracing::warn!(file = %self.file.display(), %error, "SQLite transaction failed; callers are asked to retry");
             }
-            Ok(()) if self.failing => tracing::info!(file = %self.file.display(), "the archive works again"),
+            Ok(()) if self.failing => tracing::info!(file = %self.file.display(), "SQLite recovered"),
             _ => {}
         }
         self.failing = result.is_err();
     }
 
-    /// What the caller can do: nothing about a damaged file; about everything else, try again.
+    /// A damaged file is permanent; every other error can be retried.
     fn error_for_caller(&self, error: &rusqlite::Error) -> Error {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {

@@ -1,4 +1,4 @@
-//! Changes, in one transaction: what is already so is left alone, and not logged.
+//! Applies changes in one transaction. A change without an effect is not logged.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::log::Log;
 use super::numbers::{self, Merge};
 use crate::policies::encoding::audience_byte;
 
-/// The lists that a person has, as the table knows them.
+/// The lists of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum List {
     Blocks,
@@ -18,7 +18,7 @@ pub(super) enum List {
 }
 
 impl List {
-    /// As the table has it.
+    /// The value of the column `list`.
     pub(super) fn number(self) -> u8 {
         match self {
             Self::Blocks => 0,
@@ -27,16 +27,16 @@ impl List {
     }
 }
 
-/// How a batch ended.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub(super) struct Applied {
-    /// How each of its changes ended.
+    /// The outcome of each change.
     pub(super) results: Vec<Result<(), Error>>,
-    /// Whether anything is different from before.
+    /// Whether any change had an effect.
     pub(super) changed: bool,
 }
 
-/// How a change ended.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Changed,
@@ -50,13 +50,13 @@ impl From<bool> for Outcome {
     }
 }
 
-/// Makes the changes in order.
+/// Applies the changes in order.
 pub(super) fn apply(connection: &Connection, changes: &[Change], now: i64, kept: u64) -> rusqlite::Result<Applied> {
     let mut log = Log::open(connection, now)?;
     let mut lists = Lists { connection, lengths: HashMap::new() };
     let mut results = Vec::with_capacity(changes.len());
     for change in changes {
-        results.push(match make(&mut lists, change)? {
+        results.push(match apply_one(&mut lists, change)? {
             Outcome::Changed => {
                 log.add(change)?;
                 Ok(())
@@ -68,7 +68,7 @@ pub(super) fn apply(connection: &Connection, changes: &[Change], now: i64, kept:
     Ok(Applied { results, changed: log.close(kept)? })
 }
 
-fn make<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Outcome> {
+fn apply_one<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Outcome> {
     let connection = lists.connection;
     match change {
         Change::Restrict(user) => restrict(connection, user, Merge::Set),
@@ -99,7 +99,7 @@ fn restrict(connection: &Connection, user: &UserId, how: Merge) -> rusqlite::Res
     Ok(Outcome::from(connection.prepare_cached(statement)?.execute([user.as_str()])? > 0))
 }
 
-/// Whoever lets everyone see both has no row: most people never choose.
+/// The default has no row: most users never change it.
 fn set_privacy(connection: &Connection, user: &UserId, privacy: Privacy) -> rusqlite::Result<Outcome> {
     if privacy == Privacy::default() {
         let delete = "DELETE FROM policy_privacy WHERE user_id = ?1";
@@ -113,8 +113,8 @@ fn set_privacy(connection: &Connection, user: &UserId, privacy: Privacy) -> rusq
     Ok(Outcome::from(changed > 0))
 }
 
-/// Lists, and how long those are that a batch has touched: to count one of 10,000 for each of its changes would take
-/// longer than the changes.
+/// The lists, with a cache of the lengths of those that the batch has changed: counting a list of 10,000 for each change
+/// would take longer than the changes.
 struct Lists<'a> {
     connection: &'a Connection,
     lengths: HashMap<(&'a str, List), usize>,

@@ -1,4 +1,4 @@
-//! What changed since a cursor.
+//! The changes since a cursor.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,16 +9,16 @@ use rusqlite::Connection;
 use super::log::{self, Entry};
 use super::numbers;
 
-/// The most that is answered at once, whatever is asked for: a few megabytes.
+/// The upper bound of the limit: a few megabytes.
 const MAX_FOLLOWED: u32 = 16_384;
 
-/// The least that is answered at once, if there is as much: so says the contract.
+/// The lower bound of the limit, from the contract.
 const MIN_FOLLOWED: u32 = 64;
 
-/// A page of numbers is told in 8 KiB: as many changes as it counts for.
+/// How many changes a page of numbers counts for: it takes 8 KiB.
 const PAGE_WEIGHT: u32 = 64;
 
-/// What came after the cursor.
+/// The changes after the cursor.
 pub(super) fn since(connection: &Connection, cursor: &[u64], limit: u32) -> rusqlite::Result<ChangesSince> {
     let from = match cursor {
         [] => return Ok(ChangesSince::Changes(Vec::new(), vec![log::last(connection)?.unsigned_abs()])),
@@ -36,7 +36,7 @@ pub(super) fn since(connection: &Connection, cursor: &[u64], limit: u32) -> rusq
     Ok(ChangesSince::Changes(changes(connection, entries)?, vec![to.unsigned_abs()]))
 }
 
-/// How many of the entries are within the limit; the first always is.
+/// How many entries are within the limit; the first always is.
 fn count_within(entries: &[(i64, Entry)], limit: u32) -> usize {
     let (mut weight, mut pages) = (0, HashSet::new());
     let within = |(_, entry): &&(i64, Entry)| {
@@ -51,8 +51,8 @@ fn count_within(entries: &[(i64, Entry)], limit: u32) -> usize {
     entries.iter().take_while(within).count()
 }
 
-/// The entries as changes. A page is told as it is now, in the place of its last entry: what comes after that is about
-/// single numbers of it, and ends as it is now too.
+/// The entries as changes. A page is read in its current state and put at the position of its last entry. Later entries
+/// about single numbers of the page lead to the same state.
 fn changes(connection: &Connection, entries: Vec<(i64, Entry)>) -> rusqlite::Result<Vec<Change>> {
     let mut last = HashMap::new();
     for (seq, entry) in &entries {

@@ -1,25 +1,25 @@
-//! The log of changes: a chain of rows, the newest of them kept.
+//! The log of changes: a chain of rows, trimmed to the newest.
 //!
 //! A row's number is the time in microseconds, or one more than the number before it if the clock is behind. Counting
-//! from one would give the numbers of lost rows out again after a file was put back to an older copy, and a reader that
-//! had seen the lost ones would not find out.
+//! from one would reuse the numbers of lost rows after the file was restored from a backup, and a reader that had seen
+//! the lost rows would not notice.
 
 use rollcall_core::policy::Change;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::policies::encoding;
 
-/// The names in `meta`: the number of the newest row, which outlives the row, and how many rows there are.
+/// The names in `meta`: the number of the newest row, which outlives the row, and the number of rows.
 const LAST: &str = "policy_seq";
 const ROWS: &str = "policy_rows";
 
-/// What a row of the log says.
+/// A row of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// This was changed.
+    /// A change.
     Change(Change),
-    /// Something about these 65,536 numbers: what is so is looked up by whoever follows. The change itself would take
-    /// 8 KiB in each row.
+    /// A page of 65,536 numbers that changed. A reader of the log looks up its state: the change itself would take 8 KiB
+    /// per row.
     Page(u32),
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Log<'a> {
     now_us: i64,
 }
 
-/// The number of the newest row there ever was; zero before the first.
+/// The number of the newest row ever added; zero before the first.
 pub(super) fn last(connection: &Connection) -> rusqlite::Result<i64> {
     meta(connection, LAST)
 }
@@ -64,7 +64,7 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    /// Trims the log to so many rows; whether any was added.
+    /// Trims the log to `kept` rows. Returns whether any row was added.
     pub(super) fn close(self, kept: u64) -> rusqlite::Result<bool> {
         if self.added == 0 {
             return Ok(false);
@@ -81,7 +81,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// The next rows after this one, in order; none if the chain does not continue from it.
+/// The next rows after this one, in order; `None` if the chain does not continue from it.
 pub(super) fn after(connection: &Connection, from: i64, most: u32) -> rusqlite::Result<Option<Vec<(i64, Entry)>>> {
     let select = "SELECT seq, prev, page, change FROM policy_log WHERE seq > ?1 ORDER BY seq LIMIT ?2";
     let mut select = connection.prepare_cached(select)?;
@@ -95,7 +95,7 @@ pub(super) fn after(connection: &Connection, from: i64, most: u32) -> rusqlite::
         entries.push((seq, entry));
         at = seq;
     }
-    // Whoever asks is behind, so something must come after: if nothing does, rows were lost.
+    // The caller is behind the newest row, so rows must follow; if none does, rows were lost.
     Ok(Some(entries).filter(|entries| !entries.is_empty()))
 }
 

@@ -1,9 +1,8 @@
-//! Who may see whom, in the same file as the archive.
+//! Policy, in the same file as the archive.
 //!
-//! There is one log of changes, so a cursor is one number. Each of its rows names the one before it: whoever follows
-//! from a row that is not there, because it was trimmed or because the file was put back to an older copy, finds the
-//! chain broken and is told of a gap. Changes made to the file by another process are seen by whoever looks, but invalidation
-//! nobody here.
+//! There is one log of changes, so a cursor is one number. Each row names the row before it. A reader whose row is
+//! missing, because it was trimmed or because the file was restored from a backup, finds the chain broken and gets a gap.
+//! Changes that another process makes to the file are seen by reads, but cause no invalidation here.
 
 mod apply;
 mod follow;
@@ -26,11 +25,11 @@ use super::worker::Worker;
 use crate::Answer;
 use crate::policies::Policies;
 
-/// The rows of the log that are kept unless told otherwise: at the hundred changes a second of a large service, a
-/// reader may be away for eight minutes; a row takes about 100 bytes, so the log about 5 MB.
+/// The default number of log rows to keep. At a hundred changes a second, as in a large service, a reader may be away for
+/// eight minutes. A row takes about 100 bytes, so the log takes about 5 MB.
 pub const LOG_KEPT: u64 = 50_000;
 
-/// Policy in a file. Clones share the file; the last to go, archive included, closes it.
+/// Policy in a file. Clones share the file with the archive; dropping the last of them closes it.
 #[derive(Debug, Clone)]
 pub struct SqlitePolicies {
     /// In the order in which they are closed: see [`SqliteArchive`].
@@ -40,7 +39,7 @@ pub struct SqlitePolicies {
     log_kept: u64,
 }
 
-/// What all handles to one opened file have in common.
+/// What all handles to one file share.
 #[derive(Debug)]
 pub(super) struct Shared {
     invalidated: watch::Sender<u64>,
@@ -54,12 +53,12 @@ impl Shared {
 }
 
 impl SqliteArchive {
-    /// Who may see whom, in this file.
+    /// The policy in this file.
     pub fn policies(&self) -> SqlitePolicies {
         self.policies_keeping(LOG_KEPT)
     }
 
-    /// As [`Self::policies`], with a log of so many rows.
+    /// As [`Self::policies`], with a log of `log_kept` rows.
     pub fn policies_keeping(&self, log_kept: u64) -> SqlitePolicies {
         let (reader, writer) = (Arc::clone(&self.reader), Arc::clone(&self.writer));
         SqlitePolicies { reader, writer, shared: Arc::clone(&self.shared), log_kept }
@@ -108,7 +107,7 @@ fn bounded(count: usize, most: usize) -> Result<(), Error> {
     if count > most { Err(Error::TooMany(u32::try_from(most).unwrap_or(u32::MAX))) } else { Ok(()) }
 }
 
-/// Before 1970 it is zero: a row's number is then one more than that of the row before it.
+/// Zero if the clock is before 1970: a row's number is then one more than that of the row before it.
 fn now_us() -> i64 {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Restricted accounts whose ids are numbers: a bit each, 65,536 to a row.
+//! Restricted accounts whose ids are numbers: one bit each, 65,536 per row.
 
 use rollcall_core::policy::{Numbers, PAGE_BYTES, PAGE_NUMBERS};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -6,13 +6,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 /// What to do with the bits of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merge {
-    /// Set those that are given.
+    /// Set the given bits.
     Set,
-    /// Clear those that are given.
+    /// Clear the given bits.
     Clear,
 }
 
-/// Which page a number is of, and the page's bits up to its own, which is the only one set.
+/// The page of a number, and a bitmap of the page in which only its bit is set.
 pub(super) fn single_bit(number: u32) -> (u32, Vec<u8>) {
     let (page, within) = (number / PAGE_NUMBERS, number % PAGE_NUMBERS);
     let mut bits = vec![0; within as usize / 8];
@@ -20,7 +20,7 @@ pub(super) fn single_bit(number: u32) -> (u32, Vec<u8>) {
     (page, bits)
 }
 
-/// The bits of a page, without zeros at the end.
+/// The bits of a page, without trailing zeros.
 pub(super) fn load(connection: &Connection, page: u32) -> rusqlite::Result<Vec<u8>> {
     let mut select = connection.prepare_cached("SELECT bits FROM policy_numbers WHERE page = ?1")?;
     let mut bits: Vec<u8> = select.query_row([page], |row| row.get(0)).optional()?.unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn has(connection: &Connection, number: u32) -> rusqlite::Result<bool
     Ok(byte.and_then(|byte| byte.first().copied()).is_some_and(|byte| byte & (0x80 >> (within % 8)) != 0))
 }
 
-/// Sets or clears these of the page; whether that changed anything.
+/// Sets or clears the given bits of the page. Returns whether that changed anything.
 pub(super) fn merge(connection: &Connection, page: u32, given: &[u8], how: Merge) -> rusqlite::Result<bool> {
     let found = load(connection, page)?;
     let mut bits = found.clone();
@@ -61,7 +61,7 @@ pub(super) fn merge(connection: &Connection, page: u32, given: &[u8], how: Merge
     Ok(true)
 }
 
-/// Those of the page that are not restricted, and those that are: together they say all about it.
+/// The numbers of the page that are not restricted, and those that are: together the full state of the page.
 pub(super) fn free_and_restricted(
     connection: &Connection,
     page: u32,

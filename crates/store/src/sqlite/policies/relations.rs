@@ -1,4 +1,4 @@
-//! What is so now: between a viewer and subjects, and what a person set.
+//! Reads relations and a user's own settings.
 
 use rollcall_core::policy::{Audience, Privacy, Relation, number_of};
 use rollcall_core::{Ids, UserId};
@@ -9,7 +9,7 @@ use super::apply::List;
 use super::numbers;
 use crate::policies::encoding::audience_from_byte;
 
-/// How the viewer stands to each subject, in the order asked.
+/// The relation of the viewer to each subject, in the order asked.
 pub(super) fn relations(
     connection: &Connection,
     viewer: Option<&UserId>,
@@ -26,7 +26,7 @@ pub(super) fn relations(
     subjects.iter().map(relation).collect()
 }
 
-/// What a person set for themselves.
+/// A user's own settings.
 pub(super) fn settings_of(connection: &Connection, user: &UserId) -> rusqlite::Result<OwnSettings> {
     Ok(OwnSettings {
         privacy: privacy(connection, user.as_str())?,
@@ -35,14 +35,14 @@ pub(super) fn settings_of(connection: &Connection, user: &UserId) -> rusqlite::R
     })
 }
 
-/// Somebody's choice from a row that has both audiences, from this column on. One that is not ours hides: whoever chose
-/// anything chose to hide something.
+/// The privacy of a row that has both audiences, from this column on. An unknown audience reads as `nobody`: a row exists
+/// only if the user restricted something.
 pub(super) fn privacy_in(row: &Row<'_>, column: usize) -> rusqlite::Result<Privacy> {
     let audience = |byte| audience_from_byte(byte).unwrap_or(Audience::Nobody);
     Ok(Privacy { presence: audience(row.get(column)?), last_seen: audience(row.get(column + 1)?) })
 }
 
-/// Whether one of them blocked the other, and whether the subject listed the viewer as a contact.
+/// Whether either blocked the other, and whether the subject has the viewer as a contact.
 fn between(connection: &Connection, viewer: &str, subject: &str) -> rusqlite::Result<(bool, bool)> {
     let select = "SELECT EXISTS (SELECT 1 FROM policy_listed WHERE owner = ?1 AND list = ?3 AND other = ?2) \
                       OR EXISTS (SELECT 1 FROM policy_listed WHERE owner = ?2 AND list = ?3 AND other = ?1), \
@@ -69,6 +69,6 @@ fn listed(connection: &Connection, owner: &UserId, list: List) -> rusqlite::Resu
     let mut select = connection.prepare_cached("SELECT other FROM policy_listed WHERE owner = ?1 AND list = ?2")?;
     let others: Vec<String> =
         select.query_map(params![owner.as_str(), list.number()], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    // One that is no id was not written by us, and is nobody.
+    // A value that is not a valid id was not written by this program.
     Ok(others.into_iter().filter_map(|other| UserId::parse(other).ok()).collect())
 }

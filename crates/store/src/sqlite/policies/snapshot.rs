@@ -1,8 +1,7 @@
-//! Everything, page by page, with nothing to be remembered between the pages.
+//! A snapshot of all policy, page by page, without state between the pages.
 //!
-//! A page's number says which table and which range of row numbers, so a page is found without counting through those
-//! before it. Row numbers of lists are given out in order and never moved; rows deleted leave pages that are less than
-//! full, and empty ones are skipped.
+//! A page number encodes a table and a range of row ids, so that a page is found without reading those before it. Row ids
+//! are assigned in order and never change. Deleted rows leave pages that are not full; empty pages are skipped.
 
 use rollcall_core::UserId;
 use rollcall_core::policy::{Change, Numbers, PAGE_BYTES};
@@ -13,10 +12,10 @@ use super::apply::List;
 use super::log;
 use super::relations::privacy_in;
 
-/// Where the table's number stands in a page's number. Bit 31 stays free: see `LocalCopy`.
+/// The position of the table's number within a page number. Bit 31 stays free: see `LocalCopy`.
 const SECTION_SHIFT: u32 = 29;
 
-/// The rows of one page: at a hundred bytes each 400 KB, which is a few milliseconds of the reader's thread.
+/// The rows per page: at a hundred bytes each 400 KB, which takes the reader thread a few milliseconds.
 const ROWS: i64 = 4096;
 
 /// The same for rows of up to 8 KiB.
@@ -62,7 +61,7 @@ impl Section {
         }
     }
 
-    /// What a row says; none if it was not written by us.
+    /// The row as a change; `None` if it was not written by this program.
     fn change(self, row: &Row<'_>) -> rusqlite::Result<Option<Change>> {
         let id = |column| row.get::<_, String>(column).map(|text| UserId::parse(text).ok());
         Ok(match self {
@@ -90,7 +89,7 @@ impl Section {
     }
 }
 
-/// The page of this number, and where the log stands.
+/// One page, with the cursor of the log before it was read.
 pub(super) fn page(connection: &Connection, page: u32, salt: u64) -> rusqlite::Result<Page> {
     let cursor = vec![log::last(connection)?.unsigned_abs()];
     let at = (page >> SECTION_SHIFT) as usize;
@@ -106,14 +105,14 @@ pub(super) fn page(connection: &Connection, page: u32, salt: u64) -> rusqlite::R
     Ok(Page { changes: changes.into_iter().flatten().collect(), next, cursor, salt })
 }
 
-/// The first page that has anything, from this row of this table on.
+/// The first page that is not empty, from this row of this table on.
 fn next(connection: &Connection, at: usize, from: i64) -> rusqlite::Result<Option<u32>> {
     for (number, section) in (0_u32..).zip(SECTIONS).skip(at) {
         let from = if number as usize == at { from } else { 0 };
         let first: Option<i64> =
             connection.prepare_cached(section.first_from())?.query_row([from], |row| row.get(0))?;
         if let Some(first) = first {
-            // 2^29 pages of 4,096 rows: two trillion rows were inserted before this fails.
+            // 2^29 pages of 4,096 rows: this fails after two trillion inserts.
             let index = u32::try_from(first / section.rows()).ok().filter(|index| index >> SECTION_SHIFT == 0);
             let index = index.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, first))?;
             return Ok(Some((number << SECTION_SHIFT) | index));
