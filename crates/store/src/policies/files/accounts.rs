@@ -1,20 +1,20 @@
-//! Restricted accounts in memory: names as they are, numbers as bits.
+//! Restricted accounts in memory: names as ids, numbers as bitmaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rollcall_core::UserId;
 use rollcall_core::policy::{Change, Numbers, PAGE_NUMBERS, number_of};
 
-/// Accounts, numbers in order.
+/// A set of accounts.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    /// As long as they need be, so what a page takes is up to its last number.
+    /// The bits of each page, up to its highest number.
     pub(super) pages: BTreeMap<u32, Vec<u8>>,
     pub(super) names: BTreeSet<UserId>,
 }
 
 impl Accounts {
-    /// Takes in one change; those that are not about restrictions are passed over.
+    /// Applies a change; ignores changes that are not about restrictions.
     pub(super) fn apply(&mut self, change: Change) {
         match change {
             Change::Restrict(user) => match number_of(user.as_str()) {
@@ -41,7 +41,7 @@ impl Accounts {
 
     /// Adds a number.
     pub(super) fn add(&mut self, number: u32) {
-        let (byte, bit) = place(number);
+        let (byte, bit) = bit_position(number);
         let bits = self.pages.entry(number / PAGE_NUMBERS).or_default();
         if bits.len() <= byte {
             bits.resize(byte + 1, 0);
@@ -50,7 +50,7 @@ impl Accounts {
     }
 
     fn remove(&mut self, number: u32) {
-        let (byte, bit) = place(number);
+        let (byte, bit) = bit_position(number);
         let bits = self.pages.entry(number / PAGE_NUMBERS).or_default();
         bits.iter_mut().skip(byte).take(1).for_each(|bits| *bits &= !bit);
     }
@@ -67,19 +67,19 @@ impl Accounts {
     }
 }
 
-/// How many numbers these bits say.
+/// How many bits are set.
 pub(super) fn count(bits: &[u8]) -> u64 {
     bits.iter().map(|byte| u64::from(byte.count_ones())).sum()
 }
 
-/// The numbers that the bits of a page say, in order.
+/// The numbers whose bits are set in a page, in order.
 pub(super) fn each(page: u32, bits: &[u8]) -> impl Iterator<Item = u32> {
     let of_byte = |byte: u8| (0..8).filter(move |bit| byte & (0x80 >> bit) != 0);
-    // A page that exists is below 65,536, and so is a number within it.
+    // No overflow: a page is below 65,536, and so is a number within it.
     (0_u32..).zip(bits).flat_map(move |(at, &byte)| of_byte(byte).map(move |bit| page * PAGE_NUMBERS + at * 8 + bit))
 }
 
-fn place(number: u32) -> (usize, u8) {
+fn bit_position(number: u32) -> (usize, u8) {
     let within = number % PAGE_NUMBERS;
     ((within / 8) as usize, 0x80 >> (within % 8))
 }

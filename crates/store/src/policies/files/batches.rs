@@ -1,4 +1,4 @@
-//! Files read into batches of changes, each small enough to be applied at once.
+//! Reads files into batches of changes, each small enough to be applied in one call.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -12,19 +12,20 @@ use super::accounts::{self, Accounts};
 use super::lines::{Line, Lines};
 use super::{Aim, BadLine, FileError, MAX_REPORTED};
 
-/// Pages of 8 KiB in one batch: half a megabyte, which a store writes while others wait for a few milliseconds.
+/// Pages of 8 KiB per batch: half a megabyte. A store writes that while other callers wait for a few milliseconds.
 const BATCH_PAGES: usize = 64;
 
-/// Numbers of a page that are told one by one: they take less room than the page, and everybody is not looked at anew.
-const FEW: u64 = 16;
+/// Up to this many numbers of a page become single changes: they take less space than a page, and do not invalidate the
+/// cached visibility of everyone.
+const MAX_SINGLE_CHANGES: u64 = 16;
 
-/// How much is read between two reports of progress.
+/// How many bytes are processed between two progress reports.
 const REPORT_BYTES: u64 = 1 << 20;
 
-/// A bitmap of all numbers.
+/// The bytes of a bitmap of all numbers.
 const MAX_BITMAP: u64 = PAGE_BYTES as u64 * PAGE_NUMBERS as u64;
 
-/// Batches of changes. They are for any order, and to apply them again does no harm: after a failure, begin anew.
+/// Batches of changes. They may be applied in any order and more than once: after a failure, start again.
 pub struct Batches<'a> {
     source: Source,
     aim: Aim,
@@ -34,9 +35,9 @@ pub struct Batches<'a> {
 enum Source {
     Ids {
         pages: std::collections::btree_map::IntoIter<u32, Vec<u8>>,
-        /// What one page stands for in the progress.
+        /// How many bytes of progress one page counts for.
         page_bytes: u64,
-        /// The file once more, for its names; none if it has none.
+        /// The second pass over the file, for its names; `None` if it has no names.
         lines: Option<Lines<BufReader<File>>>,
     },
     Bitmap {
@@ -67,8 +68,8 @@ impl Progress<'_> {
     }
 }
 
-/// Reads a file of ids. All of it is checked before this returns; the numbers of it stay in memory, and names are read
-/// once more as they are handed out. Progress counts the bytes of the file twice: checked, and handed out.
+/// Reads a file of ids. The whole file is checked before this returns. Numbers stay in memory; names are read again as the
+/// batches are taken. Progress counts the bytes of the file twice: once checked, once in a batch.
 pub fn read_ids<'a>(
     path: impl AsRef<Path>,
     aim: Aim,
@@ -104,8 +105,7 @@ pub fn read_ids<'a>(
     Ok(Batches { source: Source::Ids { pages: accounts.pages.into_iter(), page_bytes, lines }, aim, progress })
 }
 
-/// Reads a bitmap: bit i is account i, the first is the highest bit of the first byte. Of pages without any account
-/// nothing is handed out.
+/// Reads a bitmap: bit i is account i, and bit 0 is the highest bit of the first byte. Empty pages give no change.
 pub fn read_bitmap<'a>(
     path: impl AsRef<Path>,
     aim: Aim,
@@ -123,15 +123,15 @@ pub fn read_bitmap<'a>(
 impl Batches<'_> {
     fn read(&mut self) -> Result<Option<Vec<Change>>, FileError> {
         let (aim, mut changes, mut page_count) = (self.aim, Vec::new(), 0);
-        while page_count < BATCH_PAGES && changes.len() + FEW as usize <= MAX_BATCH {
+        while page_count < BATCH_PAGES && changes.len() + MAX_SINGLE_CHANGES as usize <= MAX_BATCH {
             match &mut self.source {
                 Source::Ids { pages, page_bytes, lines } => {
                     if let Some((page, bits)) = pages.next() {
                         self.progress.add(*page_bytes);
-                        page_count += of_page(&mut changes, aim, page, bits)?;
+                        page_count += add_page(&mut changes, aim, page, bits)?;
                     } else if let Some(line) = lines.as_mut().and_then(Iterator::next) {
                         let Line { number, bytes, id } = line?;
-                        // Checked before; but a file may be written to in between.
+                        // The file was checked, but may have changed since.
                         let bad = |rule| FileError::BadLines { lines: vec![BadLine { line: number, rule }], count: 1 };
                         let name = id.map_err(bad)?.filter(|id| number_of(id.as_str()).is_none());
                         if let Some(name) = name {
@@ -152,7 +152,7 @@ impl Batches<'_> {
                     }
                     let at = *page;
                     *page += 1;
-                    page_count += of_page(&mut changes, aim, at, bits)?;
+                    page_count += add_page(&mut changes, aim, at, bits)?;
                 }
                 Source::Done => break,
             }
@@ -168,7 +168,7 @@ impl Batches<'_> {
 impl Iterator for Batches<'_> {
     type Item = Result<Vec<Change>, FileError>;
 
-    /// The next batch; after an error, none.
+    /// The next batch; after an error, `None`.
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.read();
         if batch.is_err() {
@@ -178,9 +178,9 @@ impl Iterator for Batches<'_> {
     }
 }
 
-/// Adds what these bits of a page say; how many pages that was.
-fn of_page(changes: &mut Vec<Change>, aim: Aim, page: u32, mut bits: Vec<u8>) -> Result<usize, FileError> {
-    if accounts::count(&bits) <= FEW {
+/// Adds the changes for the bits of a page. Returns how many page changes it added.
+fn add_page(changes: &mut Vec<Change>, aim: Aim, page: u32, mut bits: Vec<u8>) -> Result<usize, FileError> {
+    if accounts::count(&bits) <= MAX_SINGLE_CHANGES {
         for number in accounts::each(page, &bits) {
             changes.push(single(aim, UserId::parse(number.to_string()).map_err(rollcall_core::Error::from)?));
         }

@@ -1,4 +1,4 @@
-//! Restricted accounts, written down.
+//! Writes the restricted accounts to a file.
 
 use std::io::Write;
 
@@ -11,23 +11,23 @@ use super::lines::expressible;
 use super::{FileError, Format};
 use crate::policies::Policies;
 
-/// How much is followed at once.
+/// How many changes are requested at once.
 const FOLLOW_LIMIT: u32 = 4096;
 
-/// How often to begin anew because the log was trimmed meanwhile.
+/// How often to start again because the log was trimmed during the read.
 const ATTEMPTS: u32 = 3;
 
-/// What was written.
+/// The outcome of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exported {
-    /// Accounts in the file.
+    /// How many accounts are in the file.
     pub accounts: u64,
-    /// Accounts that the format cannot express: names in a bitmap; in a list, those that begin with `#` or with or end
-    /// in white space.
+    /// How many accounts the format cannot express: in a bitmap, names; in a list, ids that begin with `#` or have leading
+    /// or trailing white space.
     pub left_out: u64,
 }
 
-/// Writes all restricted accounts, as they are when the last page has been read. It holds all of them in memory.
+/// Writes all restricted accounts, as of the moment when the last page has been read. All are held in memory.
 pub async fn export(
     policies: &dyn Policies,
     writer: &mut (dyn Write + Send),
@@ -58,7 +58,7 @@ async fn restricted(policies: &dyn Policies) -> Result<Accounts, FileError> {
     Err(FileError::Overtaken)
 }
 
-/// Takes in what came after the first page; false if the store can no longer tell.
+/// Applies the changes since the first page. Returns false if the log no longer reaches back that far.
 async fn follow(policies: &dyn Policies, accounts: &mut Accounts, mut cursor: Vec<u64>) -> Result<bool, FileError> {
     loop {
         match policies.since(cursor, FOLLOW_LIMIT).await? {

@@ -1,23 +1,23 @@
-//! The lines of a text that may not be one: bounded, numbered, and each an id or the reason why not.
+//! Reads the lines of a file that may not be text: length-limited, numbered, each an id or the rule it breaks.
 
 use std::io::{self, BufRead};
 
 use rollcall_core::UserId;
 
-/// Longer than any id, and than any comment that a person writes.
+/// Longer than any id, and than any comment written by hand.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// What some editors put before a text.
+/// Some editors put it at the start of a file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A line with something on it.
+/// A line of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Which, the first being 1.
+    /// The line number; the first is 1.
     pub(super) number: u64,
-    /// The bytes of the file that it takes, its end included.
+    /// Its bytes in the file, line ending included.
     pub(super) bytes: u64,
-    /// Its id, or what is wrong with it; none if it is blank or a comment.
+    /// The id, or the rule it breaks; `None` if the line is blank or a comment.
     pub(super) id: Result<Option<UserId>, String>,
 }
 
@@ -32,8 +32,8 @@ impl<R: BufRead> Lines<R> {
         Self { reader, number: 0, text: Vec::new() }
     }
 
-    /// Reads up to the end of the line, and keeps as much of it as may be; how many bytes it took.
-    fn fill(&mut self) -> io::Result<u64> {
+    /// Reads to the end of the line and keeps as much of it as the limit allows. Returns how many bytes it read.
+    fn read_line(&mut self) -> io::Result<u64> {
         self.text.clear();
         let mut bytes = 0;
         loop {
@@ -43,7 +43,7 @@ impl<R: BufRead> Lines<R> {
             };
             let part = buffer.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default();
             let ended = part.is_empty() || part.ends_with(b"\n");
-            // One byte beyond the bound tells that there were too many.
+            // One byte beyond the limit shows that the line is too long.
             let room = (MAX_LINE_BYTES + 1).saturating_sub(self.text.len());
             self.text.extend_from_slice(part.get(..room).unwrap_or(part));
             let length = part.len();
@@ -73,7 +73,7 @@ impl<R: BufRead> Iterator for Lines<R> {
     type Item = io::Result<Line>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let bytes = match self.fill() {
+        let bytes = match self.read_line() {
             Ok(0) => return None,
             Ok(bytes) => bytes,
             Err(error) => return Some(Err(error)),
@@ -83,7 +83,7 @@ impl<R: BufRead> Iterator for Lines<R> {
     }
 }
 
-/// Whether an id can be written on a line and read back.
+/// Whether an id that is written as a line is read back unchanged.
 pub(super) fn expressible(id: &str) -> bool {
     id.trim() == id && !id.starts_with(['#', '\u{feff}'])
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn ids(text: &[u8]) -> Vec<Result<Option<String>, String>> {
-        // A buffer of three bytes: lines are cut at every place.
+        // A buffer of three bytes, so that lines are cut at every position.
         let reader = io::BufReader::with_capacity(3, text);
         let lines: Vec<Line> = Lines::new(reader).map(Result::unwrap).collect();
         assert_eq!(lines.iter().map(|line| line.bytes).sum::<u64>(), text.len() as u64);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines_blanks_and_comments_are_no_part_of_an_id() {
+    fn line_endings_blanks_and_comments_are_ignored() {
         let text = "\u{feff}bob\r\n\n  # a comment\n\t7 \r\n\r\nan id with spaces\n名前";
         let id = |text: &str| Ok(Some(text.to_owned()));
         let none = || Ok(None);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_says_why_and_ends_with_its_line() {
+    fn invalid_line_gives_its_rule() {
         let long = [b"x".repeat(5000), b"\nok\n".to_vec()].concat();
         assert_eq!(ids(&long), [Err("is longer than 4096 bytes".to_owned()), Ok(Some("ok".to_owned()))]);
         let found = ids(&[b"a\x00b\n\xff\n".to_vec(), b"y".repeat(129), b"\nok".to_vec()].concat());
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_expressible_exactly_if_it_is_read_back() {
+    fn expressible_ids_are_those_read_back() {
         for id in ["bob", " bob", "bob ", "#1", "a#1", " ", "\u{feff}x", "x\u{feff}", "\u{a0}x", "名 前", "007"] {
             let back = ids(format!("{id}\n").as_bytes());
             let id = UserId::parse(id).unwrap();

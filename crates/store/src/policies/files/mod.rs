@@ -1,9 +1,9 @@
 //! Restricted accounts in files, for bulk import and export.
 //!
-//! Two formats: ids, one a line, which a person can read; and a bitmap, where bit i is account i, which cannot express
-//! ids that are names. A file is checked whole before any of it is handed out, so that one with a mistake in its last
-//! line changes nothing. Memory is bounded by the numbers there are, not by the file: 512 MiB if every page of 65,536
-//! has one of its last.
+//! Two formats: a text file with one id per line, and a bitmap where bit i is account i, which cannot express ids that are
+//! names. A text file is checked completely before the first batch, so that a file with an error in its last line changes
+//! nothing. Memory is bounded by the numbers, not by the file size: 512 MiB if every page of 65,536 has a number near its
+//! end.
 
 mod accounts;
 mod batches;
@@ -18,33 +18,33 @@ use thiserror::Error as ThisError;
 pub use batches::{Batches, read_bitmap, read_ids};
 pub use export::{Exported, export};
 
-/// The bad lines that are reported; the others are only counted.
+/// The most bad lines that are reported; the others are only counted.
 pub const MAX_REPORTED: usize = 20;
 
-/// How accounts are written down.
+/// The format of a file of accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// One id a line. Blank lines, lines that begin with `#`, and white space around an id count for nothing.
+    /// One id per line. Blank lines, lines that begin with `#`, and white space around an id are ignored.
     Ids,
-    /// One bit an account: the first is the highest bit of the first byte.
+    /// One bit per account: the first is the highest bit of the first byte.
     Bitmap,
 }
 
-/// What is to become of the accounts in a file.
+/// What to do with the accounts in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// They are restricted.
+    /// Restrict them.
     Restrict,
-    /// Their restriction is lifted.
+    /// Lift their restriction.
     Unrestrict,
 }
 
-/// A line that holds no id.
+/// A line that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    /// Which, the first being 1.
+    /// The line number; the first is 1.
     pub line: u64,
-    /// What is wrong with it, as a clause: "is not UTF-8".
+    /// The rule it breaks, as a clause: "is not UTF-8".
     pub rule: String,
 }
 
@@ -54,22 +54,22 @@ pub enum FileError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Lines hold no ids.
+    /// Some lines are not valid ids.
     #[error("{count} bad lines; {}", listed(.lines))]
     BadLines {
-        /// The first of them.
+        /// The first bad lines, at most [`MAX_REPORTED`].
         lines: Vec<BadLine>,
-        /// How many there are.
+        /// The number of bad lines.
         count: u64,
     },
-    /// A bitmap has bits for accounts that cannot be numbers.
-    #[error("the bitmap has {0} bytes; accounts below 2^32 take 536870912")]
+    /// A bitmap is longer than all numbers take.
+    #[error("the bitmap has {0} bytes; the most is 536870912, for accounts below 2^32")]
     TooLong(u64),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] Error),
-    /// The store's log was trimmed faster than it could be followed.
-    #[error("the store changes faster than it can be read")]
+    /// The store's log was trimmed faster than it could be read.
+    #[error("the policy changes faster than it can be exported; try again")]
     Overtaken,
 }
 

@@ -1,4 +1,4 @@
-//! Files that are written and read back, and files that are not what they should be.
+//! Files that are written and read back, and invalid files.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -43,17 +43,17 @@ fn all(batches: Batches<'_>) -> Vec<Change> {
     batches.flat_map(|batch| batch.unwrap()).collect()
 }
 
-/// Numbers near every border, many of one page, and names; more than one batch of each.
+/// Numbers near every page boundary, many of one page, and names; more than one batch of each.
 fn ids() -> BTreeSet<String> {
-    let borders = [0, 1, 7, 8, 65_535, 65_536, u32::MAX - 1, u32::MAX];
+    let boundaries = [0, 1, 7, 8, 65_535, 65_536, u32::MAX - 1, u32::MAX];
     let dense = (0..2000).map(|index| 500_000 + index * 3);
     let sparse = (0..3000).map(|index| index * 1_000_003);
     let names = (0..3000).map(|index| format!("name {index}")).chain(["007".to_owned(), "4294967296".to_owned()]);
-    borders.into_iter().chain(dense).chain(sparse).map(|number: u32| number.to_string()).chain(names).collect()
+    boundaries.into_iter().chain(dense).chain(sparse).map(|number: u32| number.to_string()).chain(names).collect()
 }
 
 #[tokio::test]
-async fn ids_that_are_imported_are_exported_again() {
+async fn imported_ids_are_exported() {
     let text: String = ids().iter().map(|id| format!("{id}\r\n")).collect();
     let (_folder, path) = file(text.as_bytes());
     let policies = policies();
@@ -65,7 +65,7 @@ async fn ids_that_are_imported_are_exported_again() {
 }
 
 #[tokio::test]
-async fn what_is_imported_to_be_lifted_is_lifted() {
+async fn import_lifts_restrictions() {
     let (_folder, path) = file(ids().into_iter().collect::<Vec<_>>().join("\n").as_bytes());
     let policies = policies();
     policies.apply_many(vec![Change::Restrict(user("9")), Change::Restrict(user("al"))]).await.unwrap();
@@ -76,12 +76,12 @@ async fn what_is_imported_to_be_lifted_is_lifted() {
 }
 
 #[tokio::test]
-async fn a_bitmap_that_is_imported_is_exported_again_and_leaves_names_out() {
+async fn imported_bitmap_is_exported_without_names() {
     let mut bitmap = vec![0_u8; 300 * 8192];
     for index in (0..bitmap.len()).filter(|index| index % 8192 < 40 || *index > 299 * 8192) {
         bitmap[index] = (index % 251) as u8;
     }
-    // Pages without anything, and one with a single account.
+    // Empty pages, and one with a single account.
     bitmap[8192..3 * 8192].fill(0);
     bitmap[2 * 8192 + 1] = 0x01;
     while bitmap.last() == Some(&0) {
@@ -100,7 +100,7 @@ async fn a_bitmap_that_is_imported_is_exported_again_and_leaves_names_out() {
 }
 
 #[test]
-fn many_numbers_of_a_page_are_one_change_and_few_are_single_ones() {
+fn many_numbers_of_a_page_become_one_change() {
     let dense: String = (0..100).map(|number| format!("{number}\n")).collect();
     let (_folder, path) = file(format!("{dense}70000\n70001\nal\n").as_bytes());
     let mut bits = vec![0xff; 12];
@@ -126,7 +126,7 @@ fn batches_are_bounded() {
 }
 
 #[test]
-fn bad_lines_are_reported_by_number_before_anything_is_handed_out() {
+fn bad_lines_are_reported_before_any_batch() {
     let good: String = (0..5000).map(|index| format!("name-{index}\n")).collect();
     let (_folder, path) = file(format!("{good}a\u{1}b\n# fine\n{}\n", "x".repeat(129)).as_bytes());
     let Err(error) = read_ids(&path, Aim::Restrict, |_, _| {}) else { panic!("it was read") };
@@ -140,7 +140,7 @@ fn bad_lines_are_reported_by_number_before_anything_is_handed_out() {
 }
 
 #[test]
-fn a_file_that_goes_bad_between_the_passes_ends_with_an_error() {
+fn file_changed_between_passes_gives_error() {
     let (_folder, path) = file(b"al\nbob\n");
     let mut batches = read_ids(&path, Aim::Restrict, |_, _| {}).unwrap();
     std::fs::write(&path, b"al\nb\x01\n").unwrap();
@@ -149,7 +149,7 @@ fn a_file_that_goes_bad_between_the_passes_ends_with_an_error() {
 }
 
 #[test]
-fn a_bitmap_longer_than_all_numbers_is_refused() {
+fn bitmap_longer_than_all_numbers_is_refused() {
     let (_folder, path) = file(b"");
     std::fs::File::options().write(true).open(&path).unwrap().set_len((512 << 20) + 1).unwrap();
     assert!(matches!(read_bitmap(&path, Aim::Restrict, |_, _| {}), Err(FileError::TooLong(536_870_913))));
@@ -157,7 +157,7 @@ fn a_bitmap_longer_than_all_numbers_is_refused() {
 }
 
 #[test]
-fn progress_only_grows_and_ends_at_the_end() {
+fn progress_only_grows_and_reaches_the_end() {
     let names: String = (0..200_000).map(|index| format!("name-{index}\n")).collect();
     let numbers: String = (0..200_000).map(|index| format!("{}\n", index * 17)).collect();
     for (content, times) in [(names.clone() + &numbers, 2), (names, 2), (numbers, 2), ("# nothing\n".to_owned(), 2)] {
@@ -173,14 +173,14 @@ fn progress_only_grows_and_ends_at_the_end() {
 }
 
 #[tokio::test]
-async fn an_empty_store_is_an_empty_file_in_both_formats() {
+async fn empty_store_exports_empty_file() {
     for format in [Format::Ids, Format::Bitmap] {
         assert_eq!(exported(&policies(), format).await, (Vec::new(), Exported { accounts: 0, left_out: 0 }));
     }
 }
 
 #[tokio::test]
-async fn a_name_that_a_line_cannot_express_is_left_out_and_counted() {
+async fn inexpressible_names_are_left_out_and_counted() {
     let policies = policies();
     let names = ["#1", " padded ", "plain"].map(|id| Change::Restrict(user(id)));
     policies.apply_many(names.to_vec()).await.unwrap();
