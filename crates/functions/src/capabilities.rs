@@ -1,4 +1,4 @@
-//! What a function needs from its platform: the capabilities of the contract, as traits over core types.
+//! The capabilities that functions import, as traits over core types.
 
 #![allow(async_fn_in_trait, reason = "functions are generic over capabilities and name no future's auto traits")]
 
@@ -10,33 +10,33 @@ use rollcall_core::{
     ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Revision, Session, Span, Time, UserId,
 };
 
-/// The most items in one batch: the bound of the contract.
+/// The most items in one batch: the limit of the contract.
 pub const MAX_BATCH: usize = 1024;
 
-/// One device's trace.
+/// One touch: a device event of a user's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touch {
-    /// Whose device.
+    /// The user.
     pub user: UserId,
-    /// Which of them.
+    /// The device.
     pub device: DeviceId,
-    /// What happened to it.
+    /// The device event.
     pub event: DeviceEvent,
 }
 
-/// Many traces, column by column: the one question on the hot path.
+/// A batch of touches, in columns: the only call on the hot path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touches {
-    /// Whose devices.
+    /// The users.
     pub users: Ids<UserId>,
-    /// Which of them.
+    /// The device of each.
     pub devices: Ids<DeviceId>,
-    /// What happened to each.
+    /// The event of each.
     pub events: Vec<DeviceEvent>,
 }
 
 impl Touches {
-    /// Whose device, which, and what happened to it: each in turn.
+    /// User, device and event of each touch.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str, DeviceEvent)> {
         self.users
             .iter()
@@ -61,30 +61,30 @@ impl FromIterator<Touch> for Touches {
     }
 }
 
-/// What can happen to a device.
+/// What a touch reports about a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// It beat.
+    /// A heartbeat.
     Beat {
-        /// What sort of program beat.
+        /// The kind of device.
         kind: DeviceKind,
-        /// Whether the person used it since its last beat.
+        /// Whether the user used the device since its last beat.
         active: bool,
-        /// How long this keeps it alive.
+        /// How long the beat keeps the device alive.
         alive_for: Span,
     },
-    /// Its connection broke: it lives on for this long, or until its expiry.
+    /// The connection broke: the device stays alive for this grace, or until it expires, whichever is first.
     Dropped(Span),
-    /// It is gone at once.
+    /// The device logged out: it ends at once.
     Logout,
 }
 
-/// What a batch of touches found.
+/// The result of a batch of touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touched {
     /// The store's time.
     pub now: Time,
-    /// What each found, as it was just before.
+    /// The state just before each touch.
     pub found: Vec<Result<Found, Error>>,
 }
 
@@ -97,187 +97,187 @@ pub struct Loaded {
     pub sessions: Vec<Result<Session, Error>>,
 }
 
-/// A change of one session.
+/// A compare-and-swap on one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// Whose session.
+    /// The user.
     pub user: UserId,
-    /// Where it stood when the decision was made.
+    /// The revision that the decision was made on.
     pub expected: Revision,
     /// The change.
     pub decision: Decision,
 }
 
-/// How a commit ended.
+/// The outcome of a commit or an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// It was applied.
+    /// The change was applied.
     Applied,
-    /// Something came between; nothing was changed.
+    /// The revision has changed; nothing was written.
     Stale,
 }
 
-/// A cold session to be dropped.
+/// A session to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
-    /// Whose session.
+    /// The user.
     pub user: UserId,
-    /// Where it stood when the decision was made.
+    /// The revision that the decision was made on.
     pub expected: Revision,
 }
 
-/// A run of shards.
+/// A range of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
-    /// The first.
+    /// The first shard.
     pub first: u32,
-    /// One past the last.
+    /// One past the last shard.
     pub end: u32,
 }
 
-/// Where traces, choices and records are kept.
+/// The hot store of sessions.
 pub trait Sessions {
-    /// Leaves traces.
+    /// Touches sessions: stores a device event for each.
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error>;
     /// Reads sessions.
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error>;
     /// Changes sessions by compare-and-swap.
     async fn commit_many(&self, commits: Vec<Commit>) -> Result<Vec<Result<Committed, Error>>, Error>;
-    /// People whose settle instant has passed.
+    /// Users who are due.
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
-    /// People whose evict instant has passed.
+    /// Users whose sessions can be evicted.
     async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error>;
-    /// Drops sessions that stand where they stood.
+    /// Drops sessions whose revision is unchanged.
     async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error>;
 }
 
-/// When a person was last seen.
+/// The last seen of one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastSeenEntry {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// When.
+    /// When the user was last seen.
     pub last_seen: Time,
 }
 
-/// Last seen, kept for ever.
+/// The durable store of last seen.
 pub trait Archive {
-    /// Keeps last seen entries; none moves a last seen backwards.
+    /// Stores last seen entries. An entry older than the stored one changes nothing.
     async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error>;
-    /// When each was last seen, in the order asked.
+    /// The last seen of each user, in the order asked.
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error>;
 }
 
-/// Who may see whom.
+/// Decides visibility.
 pub trait RestrictionCheck {
-    /// RestrictionCheck for one viewer, in the order asked.
+    /// What the viewer is shown of each subject, in the order asked.
     async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error>;
 }
 
-/// What a person set for themselves.
+/// A user's own policy settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnSettings {
-    /// What they let others see.
+    /// Which audiences see presence and last seen.
     pub privacy: Privacy,
-    /// Whom they listed as contacts, in no particular order.
+    /// The user's contacts, in no particular order.
     pub contacts: Vec<UserId>,
-    /// Whom they blocked, in no particular order.
+    /// The users that this user blocked, in no particular order.
     pub blocks: Vec<UserId>,
 }
 
-/// A place in the logs of changes, one number per log.
+/// A position in the logs of changes, one number per log.
 pub type Cursor = Vec<u64>;
 
-/// A part of everything that anybody set.
+/// A page of a snapshot of all policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Changes that, applied to nothing, give the state of this part.
+    /// Changes that, applied to an empty index, give the state of this page.
     pub changes: Vec<policy::Change>,
-    /// What to ask for next; none: this was the last page.
+    /// The next page; `None` if this was the last.
     pub next: Option<u32>,
-    /// Where the logs stood just before this page was read.
+    /// The cursor just before this page was read.
     pub cursor: Cursor,
-    /// A number that nobody outside can know, to seed hashes with.
+    /// A secret number to seed hashes with.
     pub salt: u64,
 }
 
-/// What came after a cursor.
+/// The changes since a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangesSince {
-    /// These changes, in order, and the cursor after them.
+    /// The changes, in order, and the cursor after them.
     Changes(Vec<policy::Change>, Cursor),
-    /// The store no longer keeps that far back, or lost what it had.
+    /// The log no longer reaches back to the cursor, or lost entries: a new snapshot is needed.
     Gap,
 }
 
-/// Who restricted, blocked, listed whom, and what each person lets others see.
+/// The store of policy: restrictions, blocks, contacts and privacy.
 pub trait Policy {
-    /// How one viewer stands to these subjects, exactly, in the order asked.
+    /// The exact relations of a viewer to the subjects, in the order asked.
     async fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Relation>, Error>;
-    /// What a person set for themselves.
+    /// A user's own settings.
     async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error>;
-    /// One page of everything.
+    /// One page of a snapshot; the first is page 0.
     async fn snapshot(&self, page: u32) -> Result<Page, Error>;
-    /// What changed since the cursor; since an empty one nothing did, and the answer is where the logs stand.
+    /// The changes since the cursor. An empty cursor asks for the newest cursor, without changes.
     async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error>;
-    /// Makes changes, durably, in order.
+    /// Applies changes, durably and in order.
     async fn apply_many(&self, changes: Vec<policy::Change>) -> Result<Vec<Result<(), Error>>, Error>;
 }
 
-/// A sign of typing.
+/// A typing signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypingSignal {
-    /// Where.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// Who.
+    /// The user who types.
     pub user: UserId,
-    /// How long it lasts; zero takes it away.
+    /// How long it lasts; zero means that the user stopped.
     pub lasts: Span,
 }
 
-/// Who types, and until when unless they go on.
+/// A user who is typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typist {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// Until when.
+    /// When the typing signal expires, unless it is renewed.
     pub until: Time,
 }
 
-/// Something was published about a watched person.
+/// A publication about a watched user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// What.
+    /// The published record.
     pub published: Published,
 }
 
-/// Signs of typing.
+/// Typing signals.
 pub trait Typing {
-    /// Leaves signs, or takes them away; how each ended, in the order asked.
-    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error>;
-    /// Who types in each conversation, in the order asked.
+    /// Stores and publishes typing signals. Returns the outcome of each, in the order asked.
+    async fn set_typing(&self, signals: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error>;
+    /// The typists of each conversation, in the order asked.
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error>;
 }
 
-/// What changes, as it changes, for hosts without a hub.
+/// Subscribes to changes, for hosts without a hub.
 pub trait Watching {
-    /// The changes of some people.
+    /// The stream of changes.
     type Changes: Changes;
-    /// Watches these people: everything published about them from now on.
+    /// Watches users: streams everything published about them from now on.
     async fn watch(&self, users: Vec<UserId>) -> Result<Self::Changes, Error>;
 }
 
 /// A stream of changes.
 pub trait Changes {
-    /// The next; none when it ended: then [`Changes::end`] says why.
+    /// The next change; `None` when the stream has ended: [`Changes::end`] then gives the reason.
     async fn next(&mut self) -> Option<Change>;
-    /// Why it ended.
+    /// Why the stream ended.
     async fn end(self) -> Result<(), Error>;
 }
 
-/// Refuses a batch over the bound of the contract.
+/// Refuses a batch above the limit of the contract.
 pub(crate) fn bounded<T>(items: &[T]) -> Result<(), Error> {
     if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
 }
