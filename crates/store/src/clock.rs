@@ -1,4 +1,4 @@
-//! The store's clock. Every time in the product comes from here, so it must never go backwards while the process runs:
+//! The clock of a store in this process. It must never go backwards while the process runs:
 //! a beat would be older than the one before it, and a deadline would pass twice.
 
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rollcall_core::{Span, Time};
 
-/// Tells the time. Clones tell the same time.
+/// A clock. Clones share their source.
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// The wall clock once, and from then on the time that has passed: whoever sets the wall clock while the process
-    /// runs, forwards or back, neither kills everybody's devices nor makes them immortal.
+    /// The wall clock, read once, plus the monotonic time since. If the wall clock is set forward or back while the
+    /// process runs, devices neither expire at once nor stay alive.
     System { started_at: Time, started: Instant },
-    /// Whatever a test last set.
+    /// The time that a test set.
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// The machine's clock, anchored now.
+    /// The system clock.
     pub fn system() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Source::System { started_at: Time(wall.as_millis() as u64), started: Instant::now() })
     }
 
-    /// A clock that stands still until it is told otherwise, for tests.
+    /// A clock that only [`Self::advance`] moves, for tests.
     pub fn manual(now: Time) -> Self {
         Self(Source::Manual(Arc::new(AtomicU64::new(now.0))))
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Time {
         match &self.0 {
             Source::System { started_at, started } => *started_at + Span(started.elapsed().as_millis() as u64),
@@ -40,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on; the system's goes by itself and ignores this.
+    /// Advances a manual clock; has no effect on the system clock.
     pub fn advance(&self, span: Span) {
         if let Source::Manual(now) = &self.0 {
             now.fetch_add(span.0, Ordering::SeqCst);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_clock_tells_the_time_and_never_goes_back() {
+    fn system_clock_never_goes_back() {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let clock = Clock::system();
         let mut last = clock.now();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_is_shared_by_its_clones() {
+    fn clones_share_a_manual_clock() {
         let clock = Clock::manual(Time(5));
         clock.clone().advance(Span(7));
         assert_eq!(clock.now(), Time(12));

@@ -1,7 +1,8 @@
-//! The capabilities, provided natively: sessions and topics in memory or in Redis, last seen in SQLite or PostgreSQL.
+//! Native implementations of the capabilities: sessions and topics in memory or in Redis, last seen in SQLite or
+//! PostgreSQL.
 //!
-//! One object-safe trait per capability, so that the host picks a store at start and nothing else in it knows which.
-//! The same suite of tests takes a factory and runs on every implementation.
+//! There is one object-safe trait per capability: the host picks a store at start, and nothing else in it depends on
+//! which. The same test suite runs on every implementation; it takes a factory.
 
 mod clock;
 mod last_seen_entries;
@@ -31,47 +32,47 @@ pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use sqlite::{SqliteArchive, SqlitePolicies};
 pub use topics::{NativeChanges, News, Topic, TopicSubscription, Topics, Typed, WATCHERS_TTL};
 
-/// An answer that may have to wait for a network or a disk.
+/// The future of a result that may need the network or the disk.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A commit's or a eviction's outcomes, in the order asked.
+/// The outcomes of commits or evictions, in the order asked.
 pub type Outcomes = Vec<Result<Committed, Error>>;
 
-/// Where sessions are kept; the contract's `sessions`, natively.
+/// A store of sessions: the contract's `sessions`, natively.
 pub trait Store: Send + Sync + 'static {
-    /// Leaves traces.
+    /// Touches sessions: stores a device event for each.
     fn touch_many(&self, touches: Touches) -> Answer<'_, Touched>;
     /// Reads sessions.
     fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded>;
     /// Changes sessions by compare-and-swap.
     fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes>;
-    /// People whose settle instant has passed, longest overdue first.
+    /// Users who are due, the earliest deadline first.
     fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
-    /// People whose evict instant has passed, longest overdue first.
+    /// Users whose sessions can be evicted, the earliest instant first.
     fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
-    /// Drops sessions that stand where they stood.
+    /// Drops sessions whose revision is unchanged.
     fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes>;
-    /// How many shards there are.
+    /// The number of shards.
     fn shards(&self) -> u32;
 }
 
-/// Where last seen is kept for ever; the contract's `archive`, natively.
+/// A durable store of last seen: the contract's `archive`, natively.
 pub trait LastSeen: Send + Sync + 'static {
-    /// Keeps last seen entries; none moves a last seen backwards.
+    /// Stores last seen entries. An entry older than the stored one changes nothing.
     fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()>;
-    /// When each was last seen, in the order asked.
+    /// The last seen of each user, in the order asked.
     fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>>;
 }
 
-/// A store as the functions take it when they are linked natively: they want a capability whose size they know.
+/// A store as a capability, for functions that are linked natively: they require a sized type.
 #[derive(Clone)]
 pub struct NativeSessions(pub Arc<dyn Store>);
 
-/// An archive as the functions take it when they are linked natively.
+/// An archive as a capability, for functions that are linked natively.
 #[derive(Clone)]
 pub struct NativeArchive(pub Arc<dyn LastSeen>);
 
-/// Topics as the functions take them when they are linked natively.
+/// Topics as capabilities, for functions that are linked natively.
 #[derive(Clone)]
 pub struct NativeTopics(pub Arc<dyn Topics>);
 
@@ -106,8 +107,8 @@ impl capabilities::Archive for NativeArchive {
 }
 
 impl capabilities::Typing for NativeTopics {
-    async fn set_typing(&self, signs: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
-        self.0.set_typing(signs).await
+    async fn set_typing(&self, signals: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
+        self.0.set_typing(signals).await
     }
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error> {
         self.0.typists(conversations).await
