@@ -1,6 +1,6 @@
 //! A hash table from user ids to indexes into a shard's entries. It stores the hash, not the id.
 //!
-//! Unlike the standard table it tells where a lookup *will* read ([`IndexTable::home`], [`IndexTable::likely`]), so that the memory
+//! Unlike the standard table it shows where a lookup *will* read ([`IndexTable::home`], [`IndexTable::likely`]), so that the memory
 //! of a whole batch can be prefetched. With a million users nearly every heartbeat misses the cache, and waiting for the misses
 //! one by one takes four times as long as everything else together (measured).
 //! Open addressing, linear probing, deletion by backward shift: eight bytes per user, and no tombstones.

@@ -119,7 +119,7 @@ impl Memory {
         self.clock.now()
     }
 
-    /// Users past their deadline, the longest overdue first: [`Store::due`] without waiting. This is the embedded store's
+    /// Users past their deadline, the earliest deadline first: [`Store::due`] without waiting. This is the embedded store's
     /// expiry notification.
     pub fn expired(&self, shards: Shards, limit: u32) -> Vec<UserId> {
         self.past_deadline(Queue::Settle, shards, limit)
@@ -259,9 +259,9 @@ impl Store for Memory {
 /// client retries, and the same choice changes nothing and is stored then.
 async fn once_stored(ended: Vec<Outcome>) -> Outcomes {
     let mut outcomes = Vec::with_capacity(ended.len());
-    for (committed, kept) in ended {
-        outcomes.push(match kept {
-            Some(kept) => kept.await.map(|()| committed),
+    for (committed, stored) in ended {
+        outcomes.push(match stored {
+            Some(stored) => stored.await.map(|()| committed),
             None => Ok(committed),
         });
     }

@@ -1,4 +1,4 @@
-//! Users past their deadline in many shards: the longest overdue first, with work proportional to the answer.
+//! Users past their deadline in many shards: the earliest deadline first, with work proportional to the answer.
 
 use std::collections::BinaryHeap;
 
@@ -18,27 +18,27 @@ impl Memory {
         let limit = limit as usize;
         let first = shards.first as usize;
         let count = (shards.end as usize).saturating_sub(first);
-        // The `limit` longest overdue so far, the least overdue on top: a shard is left as soon as its next user waited less
-        // than that.
-        let mut longest: BinaryHeap<(Time, usize, u32)> = BinaryHeap::with_capacity(limit.min(USUAL));
+        // The `limit` earliest deadlines so far, the latest of them on top: the scan of a shard ends as soon as its next
+        // deadline is later than that.
+        let mut earliest: BinaryHeap<(Time, usize, u32)> = BinaryHeap::with_capacity(limit.min(USUAL));
         for (index, shard) in self.shards.iter().enumerate().skip(first).take(count) {
             if limit == 0 || shard.earliest(queue).is_none_or(|earliest| earliest > now) {
                 continue;
             }
             shard.passed(queue, now, |at, slot| {
-                if longest.len() == limit {
-                    match longest.peek() {
-                        Some((least, _, _)) if at < *least => longest.pop(),
+                if earliest.len() == limit {
+                    match earliest.peek() {
+                        Some((latest, _, _)) if at < *latest => earliest.pop(),
                         _ => return false,
                     };
                 }
-                longest.push((at, index, slot));
+                earliest.push((at, index, slot));
                 true
             });
         }
-        let longest = longest.into_sorted_vec();
-        // A user may have been settled in between, and is not overdue any more.
+        let earliest = earliest.into_sorted_vec();
+        // A user who was settled in between is no longer due.
         let user = |(at, index, slot): (Time, usize, u32)| self.shards.get(index)?.waiting(queue, at, slot);
-        longest.into_iter().filter_map(user).collect()
+        earliest.into_iter().filter_map(user).collect()
     }
 }

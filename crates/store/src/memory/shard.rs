@@ -118,7 +118,7 @@ impl Shard {
             entry.tick = tick;
             entry.touch(device, event, when);
             let after = entry.next;
-            // In the steady state the deadline is the settler's business, and there is only the entry to write.
+            // In the steady state a touch does not move the deadline, and only the entry is written.
             if before != after {
                 state.reschedule(index, before, after);
                 self.publish_earliest(&state);
@@ -150,11 +150,11 @@ impl Shard {
         if state.is_stale(key, expected, publish.as_ref().map(|published| published.version)) {
             return (Committed::Stale, None);
         }
-        let kept = match (&decision.choice, &observers.choice_store) {
+        let stored = match (&decision.choice, &observers.choice_store) {
             (Some(choice), Some(choice_store)) => {
                 let choice = Some(choice.clone()).filter(|choice| choice.matters_at(now));
-                let told_before = || state.get(key).and_then(Entry::last_seen);
-                let last_seen = publish.as_ref().and_then(|published| published.last_seen).or_else(told_before);
+                let published_before = || state.get(key).and_then(Entry::last_seen);
+                let last_seen = publish.as_ref().and_then(|published| published.last_seen).or_else(published_before);
                 Some(choice_store.store(StoredChoice { user: user.clone(), choice, last_seen }))
             }
             _ => None,
@@ -173,7 +173,7 @@ impl Shard {
         if let (Some(published), Some(listener)) = (&publish, &observers.listener) {
             listener(&user, published);
         }
-        (Committed::Applied, kept)
+        (Committed::Applied, stored)
     }
 
     /// Drops a session if the revision is unchanged.
@@ -187,13 +187,13 @@ impl Shard {
         // session look stale.
         state.evicted_version = state.evicted_version.max(entry.version().min(now.0.saturating_mul(1000)));
         self.publish_earliest(&state);
-        let kept = match &observers.choice_store {
+        let stored = match &observers.choice_store {
             Some(choice_store) if entry.has_choice() => {
                 Some(choice_store.store(StoredChoice { user: eviction.user, choice: None, last_seen: None }))
             }
             _ => None,
         };
-        (Committed::Applied, kept)
+        (Committed::Applied, stored)
     }
 
     /// Replaces a session; for a store that is being restored.
@@ -212,11 +212,11 @@ impl Shard {
             Queue::Settle => &self.earliest_settle,
             Queue::Evict => &self.earliest_evict,
         };
-        // Relaxed: the value only tells whether to take the lock, and a read that misses a change is followed by another.
+        // Relaxed: the value only decides whether to take the lock, and a read that misses a change is followed by another.
         Some(Time(earliest.load(Ordering::Relaxed))).filter(|&earliest| earliest != NEVER)
     }
 
-    /// Passes entries of this queue whose instant has passed to `take`, the longest overdue first, until it returns false.
+    /// Passes entries of this queue whose instant has passed to `take`, the earliest first, until it returns false.
     pub(super) fn passed(&self, queue: Queue, now: Time, mut take: impl FnMut(Time, u32) -> bool) {
         let state = self.state.lock();
         for &(at, index) in state.queue(queue) {
@@ -247,7 +247,7 @@ impl Shard {
         }));
     }
 
-    /// How many sessions there are, and how many state are visibly here.
+    /// The number of sessions, and the online count.
     pub(super) fn count(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.entries.len() - state.vacant.len(), state.online)

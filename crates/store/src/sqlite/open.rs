@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use thiserror::Error as ThisError;
 
-/// The version of the tables below, kept in `PRAGMA user_version`.
+/// The version of the tables below, stored in `PRAGMA user_version`.
 const SCHEMA_VERSION: i64 = 2;
 
 /// How long to wait for another process that has locked the file. A checkpoint or a backup takes less; after that it is

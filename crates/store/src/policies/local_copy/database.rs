@@ -202,12 +202,12 @@ impl Complete {
 /// the file.
 #[derive(Debug)]
 pub(super) struct Recording {
-    /// None once it is complete.
+    /// `None` once it is complete.
     connection: Option<Connection>,
     beside: PathBuf,
     index: Index,
     header: Header,
-    /// The page that comes next; none: that was the last.
+    /// The next page; `None` after the last.
     expected: Option<u32>,
 }
 
@@ -232,7 +232,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The page that comes next; none if it is complete.
+    /// The next page; `None` if the recording is complete.
     pub(super) fn expected(&self) -> Option<u32> {
         self.expected
     }
@@ -289,7 +289,7 @@ fn connect(path: &Path) -> Result<Connection, CopyError> {
     Ok(connection)
 }
 
-/// Who blocked whom is readable by the owner of the process only.
+/// Creates a file that only the owner of the process can read: it contains who blocked which user.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -105,7 +105,7 @@ impl Disk {
         Some(complete.cursor().clone())
     }
 
-    /// The store cannot tell what came after this cursor: a copy that ends there is of no use.
+    /// Drops the copy if it ends at this cursor: the store cannot continue from it.
     pub(super) fn forget(&mut self, asked: &Cursor) {
         if self.complete.as_ref().is_some_and(|complete| complete.cursor() == asked) {
             self.remove();

@@ -1,7 +1,7 @@
 //! A policy store with a local copy of its content, so that a restart does not read everything from the store.
 //!
 //! Everything that passes through is written to disk: a snapshot as a reader loads it, then the changes after it. A reader
-//! that loads after a restart gets the copy if the store can tell what changed since the copy's cursor; otherwise the copy
+//! that loads after a restart gets the copy if the store still has the changes since the copy's cursor; otherwise the copy
 //! is dropped and the store is read. So the copy is never trusted beyond what the store confirms. A copy that is lost, torn,
 //! damaged or of another store costs no more than having none.
 //!
@@ -28,7 +28,7 @@ use disk::Disk;
 /// Set in the numbers of pages that come from the copy. The store's page numbers are below.
 const FROM_COPY: u32 = 1 << 31;
 
-/// How many changes the store is asked for when it is asked whether it can tell what came after the copy.
+/// How many changes are requested from the store to find out whether it still has the changes after the copy.
 const PROBE_LIMIT: u32 = 1024;
 
 /// A policy store and the local copy of its content.
@@ -71,7 +71,7 @@ impl LocalCopy {
         self.page_of_store(page).await
     }
 
-    /// The first page of the copy, if there is one and the store can tell what came after it.
+    /// The first page of the copy, if there is one and the store still has the changes after it.
     async fn first_of_copy(&self) -> Result<Option<Page>, Error> {
         let Some((first, cursor)) = self.on_disk(|disk| disk.fresh()).await.flatten() else { return Ok(None) };
         let followed = self.ask_since(cursor.clone(), PROBE_LIMIT).await?;
