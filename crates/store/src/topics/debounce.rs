@@ -62,26 +62,26 @@ mod tests {
 
     #[test]
     fn each_place_waits_once_and_comes_when_it_is_due() {
-        let (mut flushes, now, ms) = (Debounce::default(), Instant::now(), Duration::from_millis);
-        assert!(flushes.add(place("bob"), now, ms(500)));
-        assert!(!flushes.add(place("bob"), now, ms(100)), "one at a time");
-        assert!(!flushes.add(place("eve"), now, ms(700)));
-        assert!(flushes.add(place("ann"), now, ms(200)));
-        assert!(flushes.take(now + ms(199), 9).is_empty());
-        assert_eq!(flushes.take(now + ms(600), 9), [place("ann"), place("bob")]);
-        assert_eq!(flushes.next(), Some(now + ms(700)));
-        assert_eq!(flushes.take(now + ms(900), 0), []);
-        assert!(!flushes.add(place("bob"), now, ms(800)), "it may come again");
-        assert_eq!(flushes.take(now + ms(900), 1), [place("eve")]);
-        assert_eq!(flushes.take(now + ms(900), 1), [place("bob")]);
+        let (mut debounce, now, ms) = (Debounce::default(), Instant::now(), Duration::from_millis);
+        assert!(debounce.add(place("bob"), now, ms(500)));
+        assert!(!debounce.add(place("bob"), now, ms(100)), "one at a time");
+        assert!(!debounce.add(place("eve"), now, ms(700)));
+        assert!(debounce.add(place("ann"), now, ms(200)));
+        assert!(debounce.take(now + ms(199), 9).is_empty());
+        assert_eq!(debounce.take(now + ms(600), 9), [place("ann"), place("bob")]);
+        assert_eq!(debounce.next(), Some(now + ms(700)));
+        assert_eq!(debounce.take(now + ms(900), 0), []);
+        assert!(!debounce.add(place("bob"), now, ms(800)), "it may come again");
+        assert_eq!(debounce.take(now + ms(900), 1), [place("eve")]);
+        assert_eq!(debounce.take(now + ms(900), 1), [place("bob")]);
     }
 
     #[test]
     fn no_more_wait_than_the_bound() {
-        let (mut flushes, now) = (Debounce::default(), Instant::now());
+        let (mut debounce, now) = (Debounce::default(), Instant::now());
         for index in 0..MAX_WAITING + 5 {
-            flushes.add(place(&format!("user-{index}")), now, Duration::ZERO);
+            debounce.add(place(&format!("user-{index}")), now, Duration::ZERO);
         }
-        assert_eq!(flushes.take(now, usize::MAX).len(), MAX_WAITING);
+        assert_eq!(debounce.take(now, usize::MAX).len(), MAX_WAITING);
     }
 }

@@ -23,17 +23,17 @@ const PARTS: usize = 64;
 
 /// Those interested in one topic: as many as there are workers that watch it.
 #[derive(Debug, Default)]
-struct Interested {
+struct TopicEntry {
     mailboxes: SmallVec<[Arc<Mailbox>; 2]>,
     /// It was heard before, since somebody is interested: if it has to be listened to anew, something may be lost.
-    heard: bool,
+    active: bool,
 }
 
 /// Who is interested in what.
 #[derive(Debug)]
 pub struct Dispatcher {
-    people: Register<UserId>,
-    conversations: Register<ConversationId>,
+    users: TopicTable<UserId>,
+    conversations: TopicTable<ConversationId>,
 }
 
 /// How a topic comes to be heard.
@@ -47,7 +47,7 @@ pub enum Feed {
 
 /// Who is interested in one sort of topic.
 #[derive(Debug)]
-struct Register<K> {
+struct TopicTable<K> {
     parts: Box<[Part<K>]>,
     hasher: RandomState,
 }
@@ -58,10 +58,10 @@ struct Register<K> {
 struct Part<K> {
     /// How many topics are watched; to be asked without the lock.
     watched: AtomicUsize,
-    topics: Mutex<HashMap<K, Interested, RandomState>>,
+    topics: Mutex<HashMap<K, TopicEntry, RandomState>>,
 }
 
-impl<K: Eq + Hash + Clone> Register<K> {
+impl<K: Eq + Hash + Clone> TopicTable<K> {
     fn new() -> Self {
         let part = |_| Part { watched: AtomicUsize::new(0), topics: Mutex::default() };
         Self { parts: (0..PARTS).map(part).collect(), hasher: RandomState::default() }
@@ -72,14 +72,14 @@ impl<K: Eq + Hash + Clone> Register<K> {
         &self.parts[self.hasher.hash_one(key) as usize % PARTS]
     }
 
-    fn enter(&self, key: &K, mailbox: &Arc<Mailbox>) {
+    fn subscribe(&self, key: &K, mailbox: &Arc<Mailbox>) {
         let part = self.part(key);
         let mut topics = part.topics.lock();
         topics.entry(key.clone()).or_default().mailboxes.push(Arc::clone(mailbox));
         part.watched.store(topics.len(), Ordering::SeqCst);
     }
 
-    fn leave(&self, key: &K, mailbox: &Arc<Mailbox>) {
+    fn unsubscribe(&self, key: &K, mailbox: &Arc<Mailbox>) {
         let part = self.part(key);
         let mut topics = part.topics.lock();
         if let Entry::Occupied(mut topic) = topics.entry(key.clone()) {
@@ -98,20 +98,20 @@ impl<K: Eq + Hash + Clone> Register<K> {
 
     /// Does something for everybody interested in this. The lock is held meanwhile, so that whoever left hears nothing
     /// afterwards.
-    fn tell(&self, key: &K, tell: impl FnOnce(&[Arc<Mailbox>])) {
+    fn deliver(&self, key: &K, deliver: impl FnOnce(&[Arc<Mailbox>])) {
         let part = self.part(key);
         if part.watched.load(Ordering::SeqCst) > 0
-            && let Some(interested) = part.topics.lock().get(key)
+            && let Some(entry) = part.topics.lock().get(key)
         {
-            tell(&interested.mailboxes);
+            deliver(&entry.mailboxes);
         }
     }
 
-    fn hear(&self, key: &K, feed: Feed) {
-        if let Some(interested) = self.part(key).topics.lock().get_mut(key) {
-            let heard_before = std::mem::replace(&mut interested.heard, true);
-            if heard_before && feed == Feed::Restarted {
-                interested.mailboxes.iter().for_each(|mailbox| mailbox.put_missed());
+    fn activate(&self, key: &K, feed: Feed) {
+        if let Some(entry) = self.part(key).topics.lock().get_mut(key) {
+            let was_active = std::mem::replace(&mut entry.active, true);
+            if was_active && feed == Feed::Restarted {
+                entry.mailboxes.iter().for_each(|mailbox| mailbox.put_missed());
             }
         }
     }
@@ -128,22 +128,22 @@ impl<K: Eq + Hash + Clone> Register<K> {
 impl Dispatcher {
     /// Without topics.
     pub fn new() -> Self {
-        Self { people: Register::new(), conversations: Register::new() }
+        Self { users: TopicTable::new(), conversations: TopicTable::new() }
     }
 
     /// Hands what is published about a person to everybody who watches them.
     pub fn publish(&self, user: &UserId, published: &Published) {
-        self.people.tell(user, |interested| {
+        self.users.deliver(user, |mailboxes| {
             let change = Arc::new(Change { user: user.clone(), published: published.clone() });
-            interested.iter().for_each(|mailbox| mailbox.put_change(&change));
+            mailboxes.iter().for_each(|mailbox| mailbox.put_change(&change));
         });
     }
 
     /// Hands a sign of typing to everybody who watches the conversation.
     pub fn publish_typed(&self, typed: Typed) {
         let typed = Arc::new(typed);
-        self.conversations.tell(&typed.conversation, |interested| {
-            interested.iter().for_each(|mailbox| mailbox.put_typed(&typed));
+        self.conversations.deliver(&typed.conversation, |mailboxes| {
+            mailboxes.iter().for_each(|mailbox| mailbox.put_typed(&typed));
         });
     }
 
@@ -151,37 +151,37 @@ impl Dispatcher {
     /// been lost.
     pub fn hear(&self, topic: &Topic, feed: Feed) {
         match topic {
-            Topic::Person(user) => self.people.hear(user, feed),
-            Topic::Conversation(conversation) => self.conversations.hear(conversation, feed),
+            Topic::Person(user) => self.users.activate(user, feed),
+            Topic::Conversation(conversation) => self.conversations.activate(conversation, feed),
         }
     }
 
     /// Whether anybody watches this.
     pub fn is_watched(&self, topic: &Topic) -> bool {
         match topic {
-            Topic::Person(user) => self.people.is_watched(user),
+            Topic::Person(user) => self.users.is_watched(user),
             Topic::Conversation(conversation) => self.conversations.is_watched(conversation),
         }
     }
 
     /// Everything that anybody watches.
     pub fn topics(&self) -> impl Iterator<Item = Topic> {
-        self.people.keys().map(Topic::Person).chain(self.conversations.keys().map(Topic::Conversation))
+        self.users.keys().map(Topic::Person).chain(self.conversations.keys().map(Topic::Conversation))
     }
 
     /// Makes somebody interested, who was not.
-    pub(super) fn enter(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
+    pub(super) fn subscribe(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
         match topic {
-            Topic::Person(user) => self.people.enter(user, mailbox),
-            Topic::Conversation(conversation) => self.conversations.enter(conversation, mailbox),
+            Topic::Person(user) => self.users.subscribe(user, mailbox),
+            Topic::Conversation(conversation) => self.conversations.subscribe(conversation, mailbox),
         }
     }
 
     /// Somebody is interested no more.
-    pub(super) fn leave(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
+    pub(super) fn unsubscribe(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
         match topic {
-            Topic::Person(user) => self.people.leave(user, mailbox),
-            Topic::Conversation(conversation) => self.conversations.leave(conversation, mailbox),
+            Topic::Person(user) => self.users.unsubscribe(user, mailbox),
+            Topic::Conversation(conversation) => self.conversations.unsubscribe(conversation, mailbox),
         }
         mailbox.forget(topic);
     }

@@ -67,12 +67,12 @@ pub trait Topics: Send + Sync + 'static {
     /// A listener of its own: one for each worker's hub, or for each watch of a component.
     fn subscription(&self) -> TopicSubscription;
     /// Leaves signs of typing, or takes them away; how each ended, in the order asked. At most 1,024.
-    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>>;
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>>;
     /// Who types in each conversation, by name, in the order asked. At most 1,024.
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>>;
     /// Says how many local watchers `station` has of each person, which is kept for [`WATCHERS_TTL`]; answers how many
     /// all stations have together, in the order asked.
-    fn count_watchers(&self, station: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>>;
+    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>>;
     /// The store's time.
     fn now(&self) -> Time;
 }

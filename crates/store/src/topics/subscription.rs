@@ -31,7 +31,7 @@ struct Watched {
 }
 
 /// Topics that a call of [`TopicSubscription::watch`] waits for. However the call ends, also if it is dropped, it ends here.
-struct Asked<'a> {
+struct PendingWatch<'a> {
     subscription: &'a TopicSubscription,
     topics: &'a [Topic],
     confirmed: bool,
@@ -50,9 +50,9 @@ impl TopicSubscription {
         if topics.is_empty() {
             return Ok(());
         }
-        let mut asked = self.ask(topics);
+        let mut pending = self.begin_watch(topics);
         self.source.listen(topics.to_vec()).await?;
-        asked.confirmed = true;
+        pending.confirmed = true;
         Ok(())
     }
 
@@ -60,7 +60,7 @@ impl TopicSubscription {
     pub fn unwatch(&self, topics: &[Topic]) {
         let mut watched = self.watched.lock();
         let gone: Vec<Topic> = topics.iter().filter(|topic| watched.remove(topic).is_some()).cloned().collect();
-        gone.iter().for_each(|topic| self.dispatcher.leave(topic, &self.mailbox));
+        gone.iter().for_each(|topic| self.dispatcher.unsubscribe(topic, &self.mailbox));
         drop(watched);
         self.release(gone);
     }
@@ -82,19 +82,19 @@ impl TopicSubscription {
     }
 
     /// Becomes interested in these.
-    fn ask<'a>(&'a self, topics: &'a [Topic]) -> Asked<'a> {
+    fn begin_watch<'a>(&'a self, topics: &'a [Topic]) -> PendingWatch<'a> {
         let mut watched = self.watched.lock();
         for topic in topics {
             let known = match watched.get_mut(topic) {
                 Some(known) => known,
                 None => {
-                    self.dispatcher.enter(topic, &self.mailbox);
+                    self.dispatcher.subscribe(topic, &self.mailbox);
                     watched.entry(topic.clone()).or_default()
                 }
             };
             known.pending += 1;
         }
-        Asked { subscription: self, topics, confirmed: false }
+        PendingWatch { subscription: self, topics, confirmed: false }
     }
 
     fn release(&self, topics: Vec<Topic>) {
@@ -104,7 +104,7 @@ impl TopicSubscription {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingWatch<'_> {
     fn drop(&mut self) {
         let mut watched = self.subscription.watched.lock();
         let mut gone = Vec::new();
@@ -115,7 +115,7 @@ impl Drop for Asked<'_> {
             known.confirmed |= self.confirmed;
             if !known.confirmed && known.pending == 0 {
                 watched.remove(topic);
-                self.subscription.dispatcher.leave(topic, &self.subscription.mailbox);
+                self.subscription.dispatcher.unsubscribe(topic, &self.subscription.mailbox);
                 gone.push(topic.clone());
             }
         }
@@ -127,7 +127,7 @@ impl Drop for Asked<'_> {
 impl Drop for TopicSubscription {
     fn drop(&mut self) {
         let topics: Vec<Topic> = self.watched.get_mut().drain().map(|(topic, _)| topic).collect();
-        topics.iter().for_each(|topic| self.dispatcher.leave(topic, &self.mailbox));
+        topics.iter().for_each(|topic| self.dispatcher.unsubscribe(topic, &self.mailbox));
         self.release(topics);
     }
 }

@@ -43,12 +43,12 @@ struct Inner {
 #[derive(Default)]
 struct Timer {
     state: Mutex<TimerState>,
-    sooner: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct TimerState {
-    flushes: Debounce,
+    debounce: Debounce,
     runs: bool,
     ended: bool,
 }
@@ -73,26 +73,26 @@ impl LocalTopics {
 }
 
 impl Inner {
-    fn record(self: &Arc<Self>, sign: TypingSignal) {
-        let place = (sign.conversation, sign.user);
-        if let Some(after) = self.records.sign(&place, sign.lasts, &self.clock, &self.dispatcher) {
-            self.look_again(place, after);
+    fn record(self: &Arc<Self>, signal: TypingSignal) {
+        let place = (signal.conversation, signal.user);
+        if let Some(after) = self.records.signal(&place, signal.lasts, &self.clock, &self.dispatcher) {
+            self.schedule_flush(place, after);
         }
     }
 
     fn flush(self: &Arc<Self>, place: Place) {
         if let Some(after) = self.records.flush(&place, &self.clock, &self.dispatcher) {
-            self.look_again(place, after);
+            self.schedule_flush(place, after);
         }
     }
 
-    fn look_again(self: &Arc<Self>, place: Place, after: Span) {
+    fn schedule_flush(self: &Arc<Self>, place: Place, after: Span) {
         let mut state = self.timer.state.lock();
-        let is_first = state.flushes.add(place, Instant::now(), Duration::from_millis(after.0));
+        let is_first = state.debounce.add(place, Instant::now(), Duration::from_millis(after.0));
         if !state.runs {
             state.runs = self.start_thread();
         } else if is_first {
-            self.timer.sooner.notify_one();
+            self.timer.changed.notify_one();
         }
     }
 
@@ -117,15 +117,15 @@ impl Timer {
         let mut state = self.state.lock();
         while !state.ended {
             let now = Instant::now();
-            let due = state.flushes.take(now, MAX_FLUSH);
+            let due = state.debounce.take(now, MAX_FLUSH);
             if !due.is_empty() {
                 return Some(due);
             }
-            match state.flushes.next() {
+            match state.debounce.next() {
                 Some(next) => {
-                    self.sooner.wait_until(&mut state, next);
+                    self.changed.wait_until(&mut state, next);
                 }
-                None => self.sooner.wait(&mut state),
+                None => self.changed.wait(&mut state),
             }
         }
         None
@@ -135,7 +135,7 @@ impl Timer {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.timer.state.lock().ended = true;
-        self.timer.sooner.notify_one();
+        self.timer.changed.notify_one();
     }
 }
 
@@ -153,11 +153,11 @@ impl Topics for LocalTopics {
     fn subscription(&self) -> TopicSubscription {
         TopicSubscription::new(Arc::clone(&self.0.dispatcher), Arc::clone(&self.0) as Arc<dyn TopicSource>)
     }
-    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
-            bounded(&signs)?;
-            let outcomes = vec![Ok(()); signs.len()];
-            signs.into_iter().for_each(|sign| self.0.record(sign));
+            bounded(&signals)?;
+            let outcomes = vec![Ok(()); signals.len()];
+            signals.into_iter().for_each(|signal| self.0.record(signal));
             Ok(outcomes)
         })
     }
@@ -168,9 +168,9 @@ impl Topics for LocalTopics {
             Ok(conversations.iter().map(|conversation| Ok(self.0.records.typists(conversation, now))).collect())
         })
     }
-    fn count_watchers(&self, station: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {
-        let station = station.to_owned();
-        Box::pin(async move { Ok(self.0.watchers.count(&station, counts, self.0.clock.now())) })
+    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {
+        let worker = worker.to_owned();
+        Box::pin(async move { Ok(self.0.watchers.count(&worker, counts, self.0.clock.now())) })
     }
     fn now(&self) -> Time {
         self.0.clock.now()
@@ -184,27 +184,27 @@ impl fmt::Debug for LocalTopics {
 }
 
 /// Room for this much before anything is looked through for what is over.
-const FEW: usize = 256;
+const MIN_PRUNE_THRESHOLD: usize = 256;
 
 /// When to look through a collection for what is over: whenever it doubled since. So that looking costs as much as
 /// adding did, and what is over takes no more room than what is not.
 #[derive(Debug)]
-struct Tidying {
+struct PruneThreshold {
     above: usize,
 }
 
-impl Default for Tidying {
+impl Default for PruneThreshold {
     fn default() -> Self {
-        Self { above: FEW }
+        Self { above: MIN_PRUNE_THRESHOLD }
     }
 }
 
-impl Tidying {
-    fn is_due(&self, count: usize) -> bool {
+impl PruneThreshold {
+    fn is_exceeded_by(&self, count: usize) -> bool {
         count > self.above
     }
 
-    fn done(&mut self, left: usize) {
-        self.above = (left * 2).max(FEW);
+    fn reset(&mut self, left: usize) {
+        self.above = (left * 2).max(MIN_PRUNE_THRESHOLD);
     }
 }

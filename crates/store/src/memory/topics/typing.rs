@@ -10,7 +10,7 @@ use rollcall_core::typing::{MAX_TYPISTS, Next, TypingRecord};
 use rollcall_core::{ConversationId, Span, Time, UserId};
 use rollcall_functions::capabilities::Typist;
 
-use super::Tidying;
+use super::PruneThreshold;
 use crate::clock::Clock;
 use crate::topics::Typed;
 use crate::topics::debounce::Place;
@@ -30,7 +30,7 @@ struct Part {
     conversations: HashMap<ConversationId, HashMap<UserId, TypingRecord>, RandomState>,
     /// How many records there are, in all conversations.
     count: usize,
-    tidying: Tidying,
+    prune_threshold: PruneThreshold,
 }
 
 impl TypingRecords {
@@ -39,20 +39,20 @@ impl TypingRecords {
     }
 
     /// Leaves a sign, and tells it or answers after how long to flush.
-    pub(super) fn sign(&self, place: &Place, lasts: Span, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
+    pub(super) fn signal(&self, place: &Place, lasts: Span, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
         let mut part = self.part(&place.0).lock();
         // Under the lock: what comes later has the later time.
         let now = clock.now();
-        part.tidy(now);
+        part.prune(now);
         let next = part.record(place, now, lasts)?.signal(now, lasts);
-        done(place, next, dispatcher)
+        apply_next(place, next, dispatcher)
     }
 
     /// Looks again at a sign that came too fast.
     pub(super) fn flush(&self, place: &Place, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
         let mut part = self.part(&place.0).lock();
         let next = part.conversations.get_mut(&place.0)?.get_mut(&place.1)?.flush(clock.now());
-        done(place, next, dispatcher)
+        apply_next(place, next, dispatcher)
     }
 
     /// Who types there, by name.
@@ -99,20 +99,20 @@ impl Part {
     }
 
     /// Drops what is over, now and then.
-    fn tidy(&mut self, now: Time) {
-        if self.tidying.is_due(self.count) {
+    fn prune(&mut self, now: Time) {
+        if self.prune_threshold.is_exceeded_by(self.count) {
             self.conversations.retain(|_, there| {
                 there.retain(|_, record| record.forget_at() > now);
                 !there.is_empty()
             });
             self.count = self.conversations.values().map(HashMap::len).sum();
-            self.tidying.done(self.count);
+            self.prune_threshold.reset(self.count);
         }
     }
 }
 
 /// Does what is to be done; after how long to look again.
-fn done((conversation, user): &Place, next: Next, dispatcher: &Dispatcher) -> Option<Span> {
+fn apply_next((conversation, user): &Place, next: Next, dispatcher: &Dispatcher) -> Option<Span> {
     match next {
         Next::Nothing => None,
         Next::Flush(after) => Some(after),
@@ -137,7 +137,7 @@ mod tests {
         let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
         for index in 0..100_000 {
-            records.sign(
+            records.signal(
                 &place(&format!("c-{}", index / 10), &format!("user-{index}")),
                 Span(5000),
                 &clock,
@@ -147,7 +147,7 @@ mod tests {
         }
         // Five thousand of them are not over; each part has room for a few more.
         let kept: usize = records.parts.iter().map(|part| part.lock().count).sum();
-        assert!(kept <= 2 * 5_000 + PARTS * (super::super::FEW + 1), "{kept}");
+        assert!(kept <= 2 * 5_000 + PARTS * (super::super::MIN_PRUNE_THRESHOLD + 1), "{kept}");
         let counted = |part: &Mutex<Part>| part.lock().conversations.values().map(HashMap::len).sum::<usize>();
         assert_eq!(kept, records.parts.iter().map(counted).sum::<usize>());
     }
@@ -156,7 +156,7 @@ mod tests {
     fn a_stop_of_somebody_who_never_typed_leaves_nothing() {
         let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
-        assert_eq!(records.sign(&place("c", "bob"), Span(0), &clock, &dispatcher), None);
+        assert_eq!(records.signal(&place("c", "bob"), Span(0), &clock, &dispatcher), None);
         assert!(records.parts.iter().all(|part| part.lock().conversations.is_empty()));
     }
 }

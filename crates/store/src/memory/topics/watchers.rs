@@ -1,4 +1,4 @@
-//! How many watch each person, as each station last said.
+//! How many watch each person, as each worker last said.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rollcall_core::{Time, UserId};
 use smallvec::SmallVec;
 
-use super::Tidying;
+use super::PruneThreshold;
 use crate::topics::WATCHERS_TTL;
 
 /// Everybody's watchers.
@@ -15,40 +15,40 @@ pub(super) struct Watchers(Mutex<Counts>);
 
 #[derive(Default)]
 struct Counts {
-    people: HashMap<UserId, SmallVec<[Station; 1]>>,
-    tidying: Tidying,
+    users: HashMap<UserId, SmallVec<[WorkerCount; 1]>>,
+    prune_threshold: PruneThreshold,
 }
 
-/// What one station said.
-struct Station {
+/// What one worker said.
+struct WorkerCount {
     name: String,
     count: u32,
     until: Time,
 }
 
 impl Watchers {
-    /// Keeps what this station says, and answers with the sums.
-    pub(super) fn count(&self, station: &str, counts: Vec<(UserId, u32)>, now: Time) -> Vec<u64> {
-        let mut kept = self.0.lock();
-        if kept.tidying.is_due(kept.people.len()) {
-            kept.people.retain(|_, stations| stations.iter().any(|station| station.until > now));
-            let left = kept.people.len();
-            kept.tidying.done(left);
+    /// Keeps what this worker says, and answers with the sums.
+    pub(super) fn count(&self, worker: &str, counts: Vec<(UserId, u32)>, now: Time) -> Vec<u64> {
+        let mut state = self.0.lock();
+        if state.prune_threshold.is_exceeded_by(state.users.len()) {
+            state.users.retain(|_, workers| workers.iter().any(|worker| worker.until > now));
+            let left = state.users.len();
+            state.prune_threshold.reset(left);
         }
-        counts.into_iter().map(|(user, count)| kept.say(station, user, count, now)).collect()
+        counts.into_iter().map(|(user, count)| state.set(worker, user, count, now)).collect()
     }
 }
 
 impl Counts {
-    fn say(&mut self, name: &str, user: UserId, count: u32, now: Time) -> u64 {
-        let mut stations = self.people.remove(&user).unwrap_or_default();
-        stations.retain(|station| station.until > now && station.name != name);
+    fn set(&mut self, name: &str, user: UserId, count: u32, now: Time) -> u64 {
+        let mut workers = self.users.remove(&user).unwrap_or_default();
+        workers.retain(|worker| worker.until > now && worker.name != name);
         if count > 0 {
-            stations.push(Station { name: name.to_owned(), count, until: now + WATCHERS_TTL });
+            workers.push(WorkerCount { name: name.to_owned(), count, until: now + WATCHERS_TTL });
         }
-        let sum = stations.iter().map(|station| u64::from(station.count)).sum();
-        if !stations.is_empty() {
-            self.people.insert(user, stations);
+        let sum = workers.iter().map(|worker| u64::from(worker.count)).sum();
+        if !workers.is_empty() {
+            self.users.insert(user, workers);
         }
         sum
     }
