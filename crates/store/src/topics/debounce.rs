@@ -1,18 +1,18 @@
-//! Signs of typing that came too fast: when to look at them again. Plain data; whoever has a clock and a thread drives
-//! it.
+//! Debounces typing signals: when to flush those that came too fast. Plain data; the caller provides the clock and the
+//! thread.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use rollcall_core::{ConversationId, UserId};
 
-/// The most that wait at once. Whoever comes beyond that is not looked at again: what was told of them ends by itself.
+/// The most signals that wait. Further ones are not flushed: what was published about them expires.
 const MAX_WAITING: usize = 65_536;
 
-/// Who typed where.
+/// A user who types in a conversation.
 pub type Place = (ConversationId, UserId);
 
-/// What is to be looked at again, and when: each place once.
+/// The places to flush, by instant; each at most once.
 #[derive(Debug, Default)]
 pub struct Debounce {
     due: BTreeSet<(Instant, Place)>,
@@ -20,8 +20,7 @@ pub struct Debounce {
 }
 
 impl Debounce {
-    /// Looks at this place after so long, unless it is going to be looked at anyway. True: it is the first of all to
-    /// come.
+    /// Schedules a flush, unless the place has one. Returns whether it is now the earliest of all.
     pub fn add(&mut self, place: Place, now: Instant, after: Duration) -> bool {
         if self.waiting.len() >= MAX_WAITING || !self.waiting.insert(place.clone()) {
             return false;
@@ -32,12 +31,12 @@ impl Debounce {
         is_first
     }
 
-    /// When the next is due; none: nothing waits.
+    /// When the next flush is due; `None` if nothing waits.
     pub fn next(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes what is due, the earliest first, and no more than this.
+    /// Takes up to `limit` places whose flush is due, the earliest first.
     pub fn take(&mut self, now: Instant, limit: usize) -> Vec<Place> {
         let mut taken = Vec::new();
         while taken.len() < limit
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_waits_once_and_comes_when_it_is_due() {
+    fn each_place_waits_once_until_due() {
         let (mut debounce, now, ms) = (Debounce::default(), Instant::now(), Duration::from_millis);
         assert!(debounce.add(place("bob"), now, ms(500)));
         assert!(!debounce.add(place("bob"), now, ms(100)), "one at a time");
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_the_bound() {
+    fn waiting_places_are_limited() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
         for index in 0..MAX_WAITING + 5 {
             debounce.add(place(&format!("user-{index}")), now, Duration::ZERO);

@@ -1,7 +1,7 @@
-//! Who is interested in what: from a topic to the mailboxes of those who watch it.
+//! Routes a message to the mailboxes that subscribed to its topic.
 //!
-//! A publication comes while somebody holds the lock of a person's session, so it must be quick: where nobody watches
-//! anybody of a part it costs one look at a number, else one lock of that part and one of each mailbox.
+//! The embedded store publishes while it holds a shard's lock, so this must be fast: without subscriptions in the topic's
+//! part it costs one atomic load, otherwise one lock of the part and one of each mailbox.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,45 +18,45 @@ use smallvec::SmallVec;
 use super::mailbox::Mailbox;
 use super::{Topic, Typed};
 
-/// Parts with a lock each: several times as many as there are cores.
+/// The number of parts, each with its own lock: several times the number of cores.
 const PARTS: usize = 64;
 
-/// Those interested in one topic: as many as there are workers that watch it.
+/// The subscriptions of one topic: at most one per worker.
 #[derive(Debug, Default)]
 struct TopicEntry {
     mailboxes: SmallVec<[Arc<Mailbox>; 2]>,
-    /// It was heard before, since somebody is interested: if it has to be listened to anew, something may be lost.
+    /// Whether messages of the topic arrive since it was subscribed to: if the feed restarts after that, some may be lost.
     active: bool,
 }
 
-/// Who is interested in what.
+/// The subscriptions of all topics.
 #[derive(Debug)]
 pub struct Dispatcher {
     users: TopicTable<UserId>,
     conversations: TopicTable<ConversationId>,
 }
 
-/// How a topic comes to be heard.
+/// Since when the messages of a topic arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feed {
-    /// It was all the time.
+    /// Without interruption.
     Kept,
     /// From now on.
     Restarted,
 }
 
-/// Who is interested in one sort of topic.
+/// The subscriptions of one kind of topic.
 #[derive(Debug)]
 struct TopicTable<K> {
     parts: Box<[Part<K>]>,
     hasher: RandomState,
 }
 
-/// A cache line of its own, lest two parts' locks fight over one.
+/// Aligned, so that the locks of two parts never share a cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Part<K> {
-    /// How many topics are watched; to be asked without the lock.
+    /// The number of topics, readable without the lock.
     watched: AtomicUsize,
     topics: Mutex<HashMap<K, TopicEntry, RandomState>>,
 }
@@ -88,7 +88,7 @@ impl<K: Eq + Hash + Clone> TopicTable<K> {
                 topic.remove();
             }
         }
-        // What a burst of watching took is given back.
+        // Returns the memory of a burst of subscriptions.
         if topics.len() * 4 < topics.capacity() {
             let room = topics.len() * 2;
             topics.shrink_to(room);
@@ -96,8 +96,8 @@ impl<K: Eq + Hash + Clone> TopicTable<K> {
         part.watched.store(topics.len(), Ordering::SeqCst);
     }
 
-    /// Does something for everybody interested in this. The lock is held meanwhile, so that whoever left hears nothing
-    /// afterwards.
+    /// Calls `deliver` with the mailboxes of the topic. The lock is held meanwhile, so that nothing arrives after
+    /// `unsubscribe`.
     fn deliver(&self, key: &K, deliver: impl FnOnce(&[Arc<Mailbox>])) {
         let part = self.part(key);
         if part.watched.load(Ordering::SeqCst) > 0
@@ -126,12 +126,12 @@ impl<K: Eq + Hash + Clone> TopicTable<K> {
 }
 
 impl Dispatcher {
-    /// Without topics.
+    /// A dispatcher without subscriptions.
     pub fn new() -> Self {
         Self { users: TopicTable::new(), conversations: TopicTable::new() }
     }
 
-    /// Hands what is published about a person to everybody who watches them.
+    /// Delivers a publication to all subscriptions of the user.
     pub fn publish(&self, user: &UserId, published: &Published) {
         self.users.deliver(user, |mailboxes| {
             let change = Arc::new(Change { user: user.clone(), published: published.clone() });
@@ -139,7 +139,7 @@ impl Dispatcher {
         });
     }
 
-    /// Hands a sign of typing to everybody who watches the conversation.
+    /// Delivers a typing signal to all subscriptions of the conversation.
     pub fn publish_typed(&self, typed: Typed) {
         let typed = Arc::new(typed);
         self.conversations.deliver(&typed.conversation, |mailboxes| {
@@ -147,8 +147,8 @@ impl Dispatcher {
         });
     }
 
-    /// Notes that a topic is heard. If it is heard anew, everybody who heard it before is told that something may have
-    /// been lost.
+    /// Records that the messages of a topic arrive. If the feed restarted, subscriptions that received it before get
+    /// [`News::missed`](super::News::missed).
     pub fn hear(&self, topic: &Topic, feed: Feed) {
         match topic {
             Topic::Person(user) => self.users.activate(user, feed),
@@ -156,7 +156,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether anybody watches this.
+    /// Whether the topic has a subscription.
     pub fn is_watched(&self, topic: &Topic) -> bool {
         match topic {
             Topic::Person(user) => self.users.is_watched(user),
@@ -164,12 +164,12 @@ impl Dispatcher {
         }
     }
 
-    /// Everything that anybody watches.
+    /// All topics that have a subscription.
     pub fn topics(&self) -> impl Iterator<Item = Topic> {
         self.users.keys().map(Topic::Person).chain(self.conversations.keys().map(Topic::Conversation))
     }
 
-    /// Makes somebody interested, who was not.
+    /// Adds a mailbox to a topic that it is not subscribed to.
     pub(super) fn subscribe(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
         match topic {
             Topic::Person(user) => self.users.subscribe(user, mailbox),
@@ -177,7 +177,7 @@ impl Dispatcher {
         }
     }
 
-    /// Somebody is interested no more.
+    /// Removes a mailbox from a topic, and the topic's messages from the mailbox.
     pub(super) fn unsubscribe(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
         match topic {
             Topic::Person(user) => self.users.unsubscribe(user, mailbox),

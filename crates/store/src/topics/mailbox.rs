@@ -1,4 +1,4 @@
-//! What waits for one listener: a place per person and per typist, not a queue.
+//! A subscription's conflating mailbox: one slot per user and per typist, not a queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 
 use super::{News, Topic, Typed};
 
-/// The most typists who wait in one mailbox. Among those who watch nobody looks so late; whoever does is told to read
-/// anew instead.
+/// The most typing signals that wait in one mailbox. A worker that takes them in time stays far below; for one that does
+/// not, they are dropped and [`News::missed`] is set.
 const MAX_WAITING: usize = 65_536;
 
-/// What waits for one listener.
+/// A subscription's mailbox.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     waiting: Mutex<Waiting>,
@@ -25,7 +25,7 @@ pub(crate) struct Mailbox {
 struct Waiting {
     changes: HashMap<UserId, Arc<Change>, foldhash::fast::RandomState>,
     typed: HashMap<ConversationId, HashMap<UserId, Arc<Typed>>, foldhash::fast::RandomState>,
-    /// How many typists wait, in all conversations.
+    /// The number of waiting typing signals, in all conversations.
     typists: usize,
     missed: bool,
 }
@@ -61,7 +61,7 @@ impl Waiting {
 }
 
 impl Mailbox {
-    /// Keeps a change, unless a newer one waits.
+    /// Stores a change, unless a newer one of the same user waits.
     pub(super) fn put_change(&self, change: &Arc<Change>) {
         self.put(|waiting| match waiting.changes.get_mut(&change.user) {
             Some(known) if known.published.version > change.published.version => {}
@@ -72,17 +72,17 @@ impl Mailbox {
         });
     }
 
-    /// Keeps a sign of typing in place of the one before.
+    /// Stores a typing signal in place of the previous one.
     pub(super) fn put_typed(&self, typed: &Arc<Typed>) {
         self.put(|waiting| waiting.put_typed(typed));
     }
 
-    /// Notes that something was lost.
+    /// Records that messages may have been lost.
     pub(super) fn put_missed(&self) {
         self.put(|waiting| waiting.missed = true);
     }
 
-    /// Drops what waits about a topic that is watched no more.
+    /// Drops the messages of a topic that is no longer watched.
     pub(super) fn forget(&self, topic: &Topic) {
         let mut waiting = self.waiting.lock();
         match topic {
@@ -96,7 +96,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits until there is something, and takes all of it.
+    /// Waits until the mailbox is not empty, and takes everything.
     pub(super) async fn next(&self) -> News {
         loop {
             {
@@ -109,7 +109,7 @@ impl Mailbox {
         }
     }
 
-    /// Puts something in, and wakes the listener if it may sleep.
+    /// Changes the content, and wakes the reader if the mailbox was empty.
     fn put(&self, put: impl FnOnce(&mut Waiting)) {
         let mut waiting = self.waiting.lock();
         let was_empty = waiting.is_empty();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_person_the_newest_waits_whatever_the_order() {
+    fn newest_version_of_each_user_waits() {
         let mailbox = Mailbox::default();
         for version in [3, 5, 4] {
             mailbox.put_change(&change("bob", version));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_typist_the_last_sign_waits() {
+    fn last_signal_of_each_typist_waits() {
         let mailbox = Mailbox::default();
         for until in [Some(5), Some(7), None] {
             mailbox.put_typed(&typed("c", "bob", until));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn typists_beyond_the_bound_are_not_hoarded() {
+    fn typing_signals_above_the_limit_are_dropped() {
         let mailbox = Mailbox::default();
         for index in 0..=MAX_WAITING {
             mailbox.put_typed(&typed("c", &format!("user-{index}"), Some(1)));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_does_not_arrive_and_wakes_nobody() {
+    fn forgotten_topic_does_not_arrive() {
         let mailbox = Mailbox::default();
         mailbox.put_change(&change("bob", 1));
         mailbox.forget(&Topic::Person(UserId::parse("bob").unwrap()));

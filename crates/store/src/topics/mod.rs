@@ -1,11 +1,11 @@
-//! What changes, as it changes, and who types where: the contract's `topics`, natively.
+//! Publications about users and typing signals in conversations: the contract's `topics`, natively.
 //!
-//! Whoever listens has a [`TopicSubscription`], says what it watches and takes the [`News`]. News are conflated where they wait: of a
-//! person only the newest, of somebody who types only what is true last. So a listener that is slow, or asks late, holds
-//! no more than what it watches, and nobody else waits for it.
+//! A worker opens a [`TopicSubscription`], watches topics and takes the [`News`]. News are conflated: only the newest
+//! record of each user and the newest signal of each typist wait. So a slow worker holds no more than what it watches, and
+//! delays no other.
 //!
-//! Delivery is at most once. What was lost on the way is owned up to: [`News::missed`] says that everything must be
-//! read anew, and [`TopicSubscription::received_until`] up to when nothing can have been lost unnoticed.
+//! Delivery is at most once, and losses are reported: [`News::missed`] means that everything must be read again, and
+//! [`TopicSubscription::received_until`] is the instant up to which every loss has been reported.
 
 pub mod debounce;
 pub mod dispatcher;
@@ -23,67 +23,66 @@ use crate::Answer;
 pub use native::NativeChanges;
 pub use subscription::TopicSubscription;
 
-/// How long a station's count of watchers is kept unless it is said again: three times as long as it takes a host to
-/// say it, if it does so every ten seconds.
+/// How long a worker's count of watchers is valid unless it is renewed: three times the ten seconds between two counts of
+/// a worker.
 pub const WATCHERS_TTL: Span = Span::seconds(30);
 
-/// The most people whose typing is kept per conversation. Where more type at once nobody could read who does: the
-/// signs of those beyond are dropped, without an error.
+/// The most typists per conversation. More names could not be shown; the signals of further users are dropped without an error.
 pub const MAX_TYPISTS: usize = rollcall_core::typing::MAX_TYPISTS;
 
-/// Something that can be watched.
+/// A topic that can be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
-    /// What is published about a person.
+    /// Publications about a user.
     Person(UserId),
-    /// Who types in a conversation.
+    /// Typing signals in a conversation.
     Conversation(ConversationId),
 }
 
-/// Somebody began, goes on or stopped typing.
+/// A published typing signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typed {
-    /// Where.
+    /// The conversation.
     pub conversation: ConversationId,
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// Until when, unless they go on; none: they stopped.
+    /// When the signal expires, unless it is renewed; `None` if the user stopped typing.
     pub until: Option<Time>,
 }
 
-/// What came since the last time, conflated.
+/// What arrived since the last call, conflated.
 #[derive(Debug, Default)]
 pub struct News {
-    /// The newest publication about each person, in no particular order.
+    /// The newest publication about each user, in no particular order.
     pub changes: Vec<Arc<Change>>,
-    /// The newest sign of each typist in each conversation, in no particular order.
+    /// The newest signal of each typist in each conversation, in no particular order.
     pub typed: Vec<Arc<Typed>>,
-    /// Messages may have been lost, and listening works again: read everything anew.
+    /// Messages may have been lost, and the topics arrive again: read everything again.
     pub missed: bool,
 }
 
-/// Where what changes can be watched, and signs of typing are left.
+/// A store's topics: subscriptions, typing signals and watcher counts.
 pub trait Topics: Send + Sync + 'static {
-    /// A listener of its own: one for each worker's hub, or for each watch of a component.
+    /// Opens a subscription: one for each worker's hub, or for each watch of a component.
     fn subscription(&self) -> TopicSubscription;
-    /// Leaves signs of typing, or takes them away; how each ended, in the order asked. At most 1,024.
+    /// Stores and publishes typing signals, at most 1,024. Returns the outcome of each, in the order asked.
     fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>>;
-    /// Who types in each conversation, by name, in the order asked. At most 1,024.
+    /// The typists of each conversation, sorted by id, in the order asked. At most 1,024 conversations.
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>>;
-    /// Says how many local watchers `station` has of each person, which is kept for [`WATCHERS_TTL`]; answers how many
-    /// all stations have together, in the order asked.
+    /// Stores how many watchers of each user `worker` has, for [`WATCHERS_TTL`]. Returns the sums over all workers, in the
+    /// order asked.
     fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>>;
     /// The store's time.
     fn now(&self) -> Time;
 }
 
-/// How topics reach this process: what a [`TopicSubscription`] asks of the store behind it.
+/// How topics reach this process: what a [`TopicSubscription`] needs from the store behind it.
 pub trait TopicSource: Send + Sync + 'static {
-    /// Answers once everything published on these from now on arrives at the dispatcher. Whoever asks is interested
-    /// already.
+    /// Returns once everything published on these topics from now on arrives at the dispatcher. The caller has subscribed
+    /// at the dispatcher already.
     fn listen(&self, topics: Vec<Topic>) -> Answer<'_, ()>;
-    /// Is told that these lost somebody interested, perhaps the last. It must not wait.
+    /// A subscription no longer watches these topics; others may. Must not wait.
     fn release(&self, topics: Vec<Topic>);
-    /// Everything published before this has arrived at the dispatcher.
+    /// The instant before which everything published has arrived at the dispatcher.
     fn received_until(&self) -> Time;
 }

@@ -1,4 +1,4 @@
-//! Changes one by one, as functions take them that have no hub.
+//! A stream of changes, for functions on hosts without a hub.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use rollcall_functions::capabilities::{Change, Changes, MAX_BATCH};
 
 use super::{Topic, TopicSubscription, Topics};
 
-/// When whoever lost the stream may open another: at once, because listening works again.
-const AGAIN_MS: u32 = 1;
+/// When the caller may open another stream: at once, because messages arrive again.
+const RETRY_MS: u32 = 1;
 
-/// What changes about some people. It ends when something may have been lost: then whoever reads it must read them anew.
+/// The changes of some users. The stream ends when messages may have been lost; the caller must then read the users again.
 #[derive(Debug)]
 pub struct NativeChanges {
     subscription: TopicSubscription,
@@ -24,8 +24,8 @@ impl NativeChanges {
             return Err(Error::TooMany(MAX_BATCH as u32));
         }
         let subscription = topics.subscription();
-        let people: Vec<Topic> = users.into_iter().map(Topic::Person).collect();
-        subscription.watch(&people).await?;
+        let watched: Vec<Topic> = users.into_iter().map(Topic::Person).collect();
+        subscription.watch(&watched).await?;
         Ok(Self { subscription, waiting: Vec::new(), missed: false })
     }
 }
@@ -41,6 +41,6 @@ impl Changes for NativeChanges {
     }
 
     async fn end(self) -> Result<(), Error> {
-        if self.missed { Err(Error::Unavailable(AGAIN_MS)) } else { Ok(()) }
+        if self.missed { Err(Error::Unavailable(RETRY_MS)) } else { Ok(()) }
     }
 }

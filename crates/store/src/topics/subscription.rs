@@ -1,4 +1,4 @@
-//! A listener: what it watches, and what came.
+//! A subscription: the topics it watches, and the mailbox of what arrived.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::dispatcher::Dispatcher;
 use super::mailbox::Mailbox;
 use super::{News, Topic, TopicSource};
 
-/// A listener. Dropping it unwatches everything that it watched.
+/// A subscription to topics. Dropping it unwatches all of them.
 pub struct TopicSubscription {
     mailbox: Arc<Mailbox>,
     dispatcher: Arc<Dispatcher>,
@@ -21,16 +21,17 @@ pub struct TopicSubscription {
     received_until_ms: AtomicU64,
 }
 
-/// A topic that is watched, or is about to be.
+/// A topic that is watched, or that a call of [`TopicSubscription::watch`] waits for.
 #[derive(Debug, Default)]
 struct Watched {
-    /// It was confirmed once that everything arrives.
+    /// Whether the source confirmed that messages arrive.
     confirmed: bool,
-    /// How many calls wait for that.
+    /// How many calls wait for the confirmation.
     pending: u32,
 }
 
-/// Topics that a call of [`TopicSubscription::watch`] waits for. However the call ends, also if it is dropped, it ends here.
+/// The topics that a call of [`TopicSubscription::watch`] waits for. Its drop ends the call, also if the call is
+/// cancelled.
 struct PendingWatch<'a> {
     subscription: &'a TopicSubscription,
     topics: &'a [Topic],
@@ -38,14 +39,14 @@ struct PendingWatch<'a> {
 }
 
 impl TopicSubscription {
-    /// A listener of this store.
+    /// A subscription that watches nothing yet.
     pub fn new(dispatcher: Arc<Dispatcher>, source: Arc<dyn TopicSource>) -> Self {
         let (mailbox, watched) = (Arc::default(), Mutex::default());
         Self { mailbox, dispatcher, source, watched, received_until_ms: AtomicU64::new(0) }
     }
 
-    /// Watches these too. Returns once everything published from now on will arrive. What is watched already is
-    /// watched once. On an error none of the newly asked is watched.
+    /// Also watches these topics. Returns once everything published from now on will arrive. Watching a topic again has no
+    /// effect. On an error none of the new topics is watched.
     pub async fn watch(&self, topics: &[Topic]) -> Result<(), Error> {
         if topics.is_empty() {
             return Ok(());
@@ -56,7 +57,7 @@ impl TopicSubscription {
         Ok(())
     }
 
-    /// Watches these no more: nothing about them arrives from now on.
+    /// Stops watching these topics: nothing about them arrives from now on.
     pub fn unwatch(&self, topics: &[Topic]) {
         let mut watched = self.watched.lock();
         let gone: Vec<Topic> = topics.iter().filter(|topic| watched.remove(topic).is_some()).cloned().collect();
@@ -65,23 +66,23 @@ impl TopicSubscription {
         self.release(gone);
     }
 
-    /// Waits until there is news, and takes all of it. Conflated: the newest change of each person by its version, the
-    /// newest sign of each typist; so what waits is bounded by what is watched and typed, however late it is asked.
+    /// Waits until there is news, and takes all of it. Conflated: the newest version of each user and the newest signal of
+    /// each typist. So memory is bounded by what is watched, however late this is called.
     pub async fn next(&self) -> News {
         self.mailbox.next().await
     }
 
-    /// Everything that was published before this instant of the store's clock about what is watched has arrived here,
-    /// or [`News::missed`] has. It never goes back, and stands still during an outage.
+    /// The instant of the store's clock before which everything published on the watched topics has arrived here, or
+    /// [`News::missed`] has. It never goes back, and does not advance during an outage.
     ///
-    /// That is the instant of the publication. A version is as old as the decision was, made a round trip or more before:
-    /// one that is older than this may still come.
+    /// It is compared with the instant of a publication, not with its version: a version is the instant of the decision, a
+    /// round trip or more before, so that a version older than this may still arrive.
     pub fn received_until(&self) -> Time {
         let now = self.source.received_until();
         Time(self.received_until_ms.fetch_max(now.0, Ordering::SeqCst).max(now.0))
     }
 
-    /// Becomes interested in these.
+    /// Subscribes to the topics at the dispatcher.
     fn begin_watch<'a>(&'a self, topics: &'a [Topic]) -> PendingWatch<'a> {
         let mut watched = self.watched.lock();
         for topic in topics {
@@ -109,7 +110,7 @@ impl Drop for PendingWatch<'_> {
         let mut watched = self.subscription.watched.lock();
         let mut gone = Vec::new();
         for topic in self.topics {
-            // One that was unwatched meanwhile is no longer ours to end.
+            // The topic was unwatched in the meantime.
             let Some(known) = watched.get_mut(topic) else { continue };
             known.pending = known.pending.saturating_sub(1);
             known.confirmed |= self.confirmed;

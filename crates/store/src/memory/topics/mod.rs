@@ -1,7 +1,7 @@
-//! Topics of the embedded store: what is published arrives with the commit itself, because everything is in one process.
+//! Topics of the embedded store. A publication is delivered within the commit, because everything is in one process.
 //!
-//! It is made before the store, whose listener it gives: `Options { listener: Some(topics.listener()), .. }` with the same
-//! clock. It needs no runtime: the one thread it has, for signs of typing that came too fast, is started by the first.
+//! Create it before the store and pass its listener: `Options { listener: Some(topics.listener()), .. }`, with the same
+//! clock. It needs no async runtime: it has one thread, for debounced typing signals, which the first of them starts.
 
 mod typing;
 mod watchers;
@@ -24,10 +24,10 @@ use crate::topics::{Topic, TopicSource, TopicSubscription, Topics};
 use typing::TypingRecords;
 use watchers::Watchers;
 
-/// The most places that are looked at again in one go, so that nobody waits long for the lock.
+/// The most places that are flushed at once, so that callers do not wait long for the lock.
 const MAX_FLUSH: usize = 1024;
 
-/// Topics of the embedded store. Clones are the same topics.
+/// Topics of the embedded store. Clones share them.
 #[derive(Clone)]
 pub struct LocalTopics(Arc<Inner>);
 
@@ -39,7 +39,7 @@ struct Inner {
     timer: Arc<Timer>,
 }
 
-/// What the thread waits for.
+/// The schedule of the thread.
 #[derive(Default)]
 struct Timer {
     state: Mutex<TimerState>,
@@ -54,7 +54,7 @@ struct TimerState {
 }
 
 impl LocalTopics {
-    /// Topics that nobody watches yet, on the store's clock.
+    /// Topics without subscriptions, on the store's clock.
     pub fn new(clock: Clock) -> Self {
         Self(Arc::new(Inner {
             dispatcher: Arc::new(Dispatcher::new()),
@@ -65,7 +65,7 @@ impl LocalTopics {
         }))
     }
 
-    /// What the store is given to tell what it publishes.
+    /// The store's listener, which publishes to these topics.
     pub fn listener(&self) -> PublishListener {
         let dispatcher = Arc::clone(&self.0.dispatcher);
         Arc::new(move |user: &UserId, published: &Published| dispatcher.publish(user, published))
@@ -96,11 +96,13 @@ impl Inner {
         }
     }
 
-    /// False: there is no thread to be had; the next that comes too fast tries again.
+    /// Returns false if the thread could not be started; the next debounced signal tries again.
     fn start_thread(self: &Arc<Self>) -> bool {
         let (timer, topics) = (Arc::clone(&self.timer), Arc::downgrade(self));
         let started = std::thread::Builder::new().name("typing".to_owned()).spawn(move || timer.run(&topics));
-        started.inspect_err(|error| tracing::error!("cannot start a thread: {error}")).is_ok()
+        started
+            .inspect_err(|error| tracing::error!(%error, "cannot start the typing thread; the next signal tries again"))
+            .is_ok()
     }
 }
 
@@ -112,7 +114,7 @@ impl Timer {
         }
     }
 
-    /// Waits until something is due; none: nobody uses the topics any more.
+    /// Waits until a flush is due; `None` once the topics are dropped.
     fn wait(&self) -> Option<Vec<Place>> {
         let mut state = self.state.lock();
         while !state.ended {
@@ -183,11 +185,11 @@ impl fmt::Debug for LocalTopics {
     }
 }
 
-/// Room for this much before anything is looked through for what is over.
+/// A collection of up to this many entries is never pruned.
 const MIN_PRUNE_THRESHOLD: usize = 256;
 
-/// When to look through a collection for what is over: whenever it doubled since. So that looking costs as much as
-/// adding did, and what is over takes no more room than what is not.
+/// When to prune expired entries from a collection: whenever it has doubled since the last time. So pruning costs as much
+/// as adding, and expired entries take no more memory than live ones.
 #[derive(Debug)]
 struct PruneThreshold {
     above: usize,

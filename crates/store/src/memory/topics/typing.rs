@@ -1,5 +1,4 @@
-//! TypingRecords of typing, in parts with a lock each. What is told is told under the lock, so that it arrives in the order in
-//! which it became true.
+//! Typing records, in parts with a lock each. Signals are published under the lock, so that they arrive in order.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -16,10 +15,10 @@ use crate::topics::Typed;
 use crate::topics::debounce::Place;
 use crate::topics::dispatcher::Dispatcher;
 
-/// Several times as many as there are cores.
+/// The number of parts: several times the number of cores.
 const PARTS: usize = 64;
 
-/// Everybody's records.
+/// The typing records of all conversations.
 pub(super) struct TypingRecords {
     parts: Box<[Mutex<Part>]>,
     hasher: RandomState,
@@ -28,7 +27,7 @@ pub(super) struct TypingRecords {
 #[derive(Default)]
 struct Part {
     conversations: HashMap<ConversationId, HashMap<UserId, TypingRecord>, RandomState>,
-    /// How many records there are, in all conversations.
+    /// The number of records, in all conversations.
     count: usize,
     prune_threshold: PruneThreshold,
 }
@@ -38,24 +37,24 @@ impl TypingRecords {
         Self { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 
-    /// Leaves a sign, and tells it or answers after how long to flush.
+    /// Stores a signal and publishes it, or returns after how long to flush it.
     pub(super) fn signal(&self, place: &Place, lasts: Span, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
         let mut part = self.part(&place.0).lock();
-        // Under the lock: what comes later has the later time.
+        // Read under the lock, so that times are in the order of the signals.
         let now = clock.now();
         part.prune(now);
         let next = part.record(place, now, lasts)?.signal(now, lasts);
         apply_next(place, next, dispatcher)
     }
 
-    /// Looks again at a sign that came too fast.
+    /// Publishes a debounced signal, or returns after how long to flush it again.
     pub(super) fn flush(&self, place: &Place, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
         let mut part = self.part(&place.0).lock();
         let next = part.conversations.get_mut(&place.0)?.get_mut(&place.1)?.flush(clock.now());
         apply_next(place, next, dispatcher)
     }
 
-    /// Who types there, by name.
+    /// The typists of a conversation, sorted by id.
     pub(super) fn typists(&self, conversation: &ConversationId, now: Time) -> Vec<Typist> {
         let part = self.part(conversation).lock();
         let Some(there) = part.conversations.get(conversation) else { return Vec::new() };
@@ -74,7 +73,7 @@ impl TypingRecords {
 }
 
 impl Part {
-    /// This person's record there, made if it takes one; none if there is nothing to be kept.
+    /// The record of a user in a conversation, created if needed; `None` if there is nothing to store.
     fn record(&mut self, (conversation, user): &Place, now: Time, lasts: Span) -> Option<&mut TypingRecord> {
         if !self.conversations.contains_key(conversation) {
             if lasts == Span(0) {
@@ -98,7 +97,7 @@ impl Part {
         there.get_mut(user)
     }
 
-    /// Drops what is over, now and then.
+    /// Drops expired records, if there are enough records to be worth it.
     fn prune(&mut self, now: Time) {
         if self.prune_threshold.is_exceeded_by(self.count) {
             self.conversations.retain(|_, there| {
@@ -111,7 +110,7 @@ impl Part {
     }
 }
 
-/// Does what is to be done; after how long to look again.
+/// Publishes if the record says so. Returns after how long to flush.
 fn apply_next((conversation, user): &Place, next: Next, dispatcher: &Dispatcher) -> Option<Span> {
     match next {
         Next::Nothing => None,
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_takes_no_room() {
+    fn expired_records_are_pruned() {
         let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
         for index in 0..100_000 {
@@ -145,7 +144,7 @@ mod tests {
             );
             clock.advance(Span(1));
         }
-        // Five thousand of them are not over; each part has room for a few more.
+        // Five thousand are live; each part may hold a few more.
         let kept: usize = records.parts.iter().map(|part| part.lock().count).sum();
         assert!(kept <= 2 * 5_000 + PARTS * (super::super::MIN_PRUNE_THRESHOLD + 1), "{kept}");
         let counted = |part: &Mutex<Part>| part.lock().conversations.values().map(HashMap::len).sum::<usize>();
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_of_somebody_who_never_typed_leaves_nothing() {
+    fn stop_without_typing_stores_nothing() {
         let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
         assert_eq!(records.signal(&place("c", "bob"), Span(0), &clock, &dispatcher), None);

@@ -1,4 +1,4 @@
-//! How many watch each person, as each worker last said.
+//! The watcher counts of each user, by worker.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::PruneThreshold;
 use crate::topics::WATCHERS_TTL;
 
-/// Everybody's watchers.
+/// The watcher counts of all users.
 #[derive(Default)]
 pub(super) struct Watchers(Mutex<Counts>);
 
@@ -19,7 +19,7 @@ struct Counts {
     prune_threshold: PruneThreshold,
 }
 
-/// What one worker said.
+/// The count of one worker.
 struct WorkerCount {
     name: String,
     count: u32,
@@ -27,7 +27,7 @@ struct WorkerCount {
 }
 
 impl Watchers {
-    /// Keeps what this worker says, and answers with the sums.
+    /// Stores the counts of this worker, and returns the sums over all workers.
     pub(super) fn count(&self, worker: &str, counts: Vec<(UserId, u32)>, now: Time) -> Vec<u64> {
         let mut state = self.0.lock();
         if state.prune_threshold.is_exceeded_by(state.users.len()) {
