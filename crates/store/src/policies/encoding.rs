@@ -33,7 +33,7 @@ pub(crate) fn encode(bytes: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Takes a change from the front of the bytes; none if [`encode`] did not write it.
+/// Takes a change from the front of the bytes; `None` if [`encode`] did not write it.
 pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Change> {
     Some(match take_byte(bytes)? {
         RESTRICT => Change::Restrict(take_id(bytes)?),
@@ -63,7 +63,7 @@ pub(crate) fn audience_byte(audience: Audience) -> u8 {
     }
 }
 
-/// The audience of a byte; none if it has none.
+/// The audience of a byte; `None` if there is none.
 pub(crate) fn audience_from_byte(byte: u8) -> Option<Audience> {
     [Audience::Everyone, Audience::Contacts, Audience::Nobody].get(usize::from(byte)).copied()
 }

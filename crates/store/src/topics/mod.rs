@@ -27,7 +27,8 @@ pub use subscription::TopicSubscription;
 /// a worker.
 pub const WATCHERS_TTL: Span = Span::seconds(30);
 
-/// The most typists per conversation. More names could not be shown; the signals of further users are dropped without an error.
+/// The most typists per conversation. More names could not be shown; the signals of further users are dropped without an
+/// error.
 pub const MAX_TYPISTS: usize = rollcall_core::typing::MAX_TYPISTS;
 
 /// A topic that can be watched.

@@ -117,7 +117,7 @@ impl Header {
 }
 
 impl Complete {
-    /// Opens and verifies a copy, which reads all of it; none if it is a copy of another store.
+    /// Opens and verifies a copy, which reads all of it; `None` if it is a copy of another store.
     pub(super) fn open(path: &Path, identity: &str) -> Result<Option<Self>, CopyError> {
         let mut connection = connect(path)?;
         let transaction = connection.transaction()?;

@@ -66,7 +66,7 @@ impl Disk {
         Some((self.number(0)?, complete.cursor().clone()))
     }
 
-    /// A page of the copy; none if it belongs to an earlier copy or cannot be read.
+    /// A page of the copy; `None` if it belongs to an earlier copy or cannot be read.
     pub(super) fn page(&mut self, number: u32, salt: u64) -> Option<Page> {
         let group = (number & ((1 << GENERATION_SHIFT) - 1)) as usize;
         if self.number(group)? != number {

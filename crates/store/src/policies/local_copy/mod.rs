@@ -138,7 +138,7 @@ impl LocalCopy {
         }
     }
 
-    /// Runs work that may wait for the disk on a thread for that; none if the runtime is shutting down.
+    /// Runs work that may wait for the disk on a thread for that; `None` if the runtime is shutting down.
     async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&mut Disk) -> T + Send + 'static) -> Option<T> {
         let disk = Arc::clone(&self.disk);
         tokio::task::spawn_blocking(move || work(&mut disk.lock())).await.ok()
