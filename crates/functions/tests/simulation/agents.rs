@@ -20,17 +20,17 @@ const STEADY_EVERY: usize = 8;
 const GATHER: u64 = 10;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Gadget {
+struct SimDevice {
     is_on: bool,
     /// Which life of the device this is, so that beats scheduled for an older one are void.
-    life: u64,
+    generation: u64,
     ends_at: u64,
     idle_from: u64,
 }
 
 /// Everybody outside the store.
 pub(crate) struct Agents {
-    gadgets: Vec<[Gadget; DEVICES]>,
+    devices: Vec<[SimDevice; DEVICES]>,
     gathered: Vec<(usize, usize, bool)>,
 }
 
@@ -48,18 +48,18 @@ impl Agents {
                 world.after(delay, Event::Choose { user });
             }
         }
-        Self { gadgets: vec![[Gadget::default(); DEVICES]; users], gathered: Vec::new() }
+        Self { devices: vec![[SimDevice::default(); DEVICES]; users], gathered: Vec::new() }
     }
 
     /// Those who always beat in time.
     pub(crate) fn steady(&self) -> impl Iterator<Item = usize> {
-        (0..self.gadgets.len()).filter(|&user| is_steady(user))
+        (0..self.devices.len()).filter(|&user| is_steady(user))
     }
 
     pub(crate) fn act(&mut self, world: &mut World, event: Event) {
         match event {
             Event::Start { user, device } => self.start(world, user, device),
-            Event::Beat { user, device, life } => self.beat(world, user, device, life),
+            Event::Beat { user, device, generation } => self.beat(world, user, device, generation),
             Event::Arrive { user, device, active } if world.nodes_are_up() => {
                 if self.gathered.is_empty() {
                     world.after(GATHER, Event::Flush);
@@ -84,10 +84,10 @@ impl Agents {
     }
 
     /// People whose call failed try again; those who are steady, always.
-    pub(crate) fn failed(&mut self, world: &mut World, people: &[usize]) {
-        for &user in people {
-            let gadget = self.gadgets[user][0];
-            if gadget.is_on && (is_steady(user) || world.random.chance(5000)) {
+    pub(crate) fn failed(&mut self, world: &mut World, users: &[usize]) {
+        for &user in users {
+            let device_state = self.devices[user][0];
+            if device_state.is_on && (is_steady(user) || world.random.chance(5000)) {
                 let delay = world.random.between(SECOND, 3 * SECOND);
                 world.after(delay, Event::Arrive { user, device: 0, active: true });
             }
@@ -124,37 +124,37 @@ impl Agents {
         let longest = world.random.pick(&[2 * SECOND, 2 * MINUTE, 30 * MINUTE, 90 * MINUTE]);
         let stay = world.random.between(SECOND, longest);
         let idle = world.random.between(0, 20 * MINUTE);
-        let gadget = &mut self.gadgets[user][device];
-        gadget.is_on = true;
-        gadget.life += 1;
-        gadget.ends_at = if is_steady(user) { u64::MAX } else { now + stay };
-        gadget.idle_from = now + idle;
-        let life = gadget.life;
-        world.after(0, Event::Beat { user, device, life });
+        let device_state = &mut self.devices[user][device];
+        device_state.is_on = true;
+        device_state.generation += 1;
+        device_state.ends_at = if is_steady(user) { u64::MAX } else { now + stay };
+        device_state.idle_from = now + idle;
+        let generation = device_state.generation;
+        world.after(0, Event::Beat { user, device, generation });
     }
 
-    fn beat(&mut self, world: &mut World, user: usize, device: usize, life: u64) {
+    fn beat(&mut self, world: &mut World, user: usize, device: usize, generation: u64) {
         let (now, rules) = (world.now(), world.rules);
-        let gadget = &mut self.gadgets[user][device];
-        if !gadget.is_on || gadget.life != life {
+        let device_state = &mut self.devices[user][device];
+        if !device_state.is_on || device_state.generation != generation {
             return;
         }
-        if now >= gadget.ends_at || world.is_closing() {
-            gadget.is_on = false;
+        if now >= device_state.ends_at || world.is_closing() {
+            device_state.is_on = false;
             return end(world, user, device);
         }
-        if now > gadget.idle_from + 15 * MINUTE {
-            gadget.idle_from = now + world.random.between(0, 20 * MINUTE);
+        if now > device_state.idle_from + 15 * MINUTE {
+            device_state.idle_from = now + world.random.between(0, 20 * MINUTE);
         }
         // One who is steady may be idle too; that is no reason to flicker either.
-        let active = now < gadget.idle_from;
-        let latest = gadget.ends_at.saturating_sub(now);
+        let active = now < device_state.idle_from;
+        let latest = device_state.ends_at.saturating_sub(now);
         if is_steady(user) || !world.random.chance(400) {
             let delay = delay(world, user, &rules);
             world.after(delay, Event::Arrive { user, device, active });
         }
         let jitter = world.random.between(0, 2 * SECOND);
-        world.after((rules.interval.0 - SECOND + jitter).min(latest.max(1)), Event::Beat { user, device, life });
+        world.after((rules.interval.0 - SECOND + jitter).min(latest.max(1)), Event::Beat { user, device, generation });
     }
 
     fn flush(&mut self, world: &mut World) {
@@ -171,8 +171,8 @@ impl Agents {
                 active,
             })
             .collect();
-        let people = gathered.into_iter().map(|(user, ..)| user).collect();
-        world.spawn(people, move |client, rules| async move {
+        let users = gathered.into_iter().map(|(user, ..)| user).collect();
+        world.spawn(users, move |client, rules| async move {
             let answers = beat_many(&client, &rules, beats).await;
             answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
         });
@@ -273,9 +273,9 @@ fn ask(world: &mut World) {
     }
     let first = world.random.next() as usize % world.plan.users;
     let users: Vec<usize> = (0..4).map(|step| (first + step) % world.plan.users).collect();
-    let ground = world.ground.clone();
+    let shared = world.shared.clone();
     world.spawn(Vec::new(), move |client: Client, rules| async move {
-        let seen = |user: usize| -> Option<Time> { ground.store.borrow().witness.watched[user].person.seen };
+        let seen = |user: usize| -> Option<Time> { shared.store.borrow().checker.watched[user].oracle.seen };
         let before: Vec<_> = users.iter().map(|&user| seen(user)).collect();
         let ids: Vec<Result<UserId, _>> = users.iter().map(|&user| Ok(user_id(user))).collect();
         let Ok(answers) = query::look_up((&client, &client, &client), &rules, None, ids).await else { return false };
@@ -283,9 +283,9 @@ fn ask(world: &mut World) {
             let after = seen(user);
             let told = answer.ok().and_then(|presence| presence.view).map(|view| view.published.last_seen);
             if told.is_some_and(|told| told < before || told > after) {
-                let mut store = ground.store.borrow_mut();
+                let mut store = shared.store.borrow_mut();
                 let now = store.now;
-                store.witness.violate(now, user, format!("5: a query tells {told:?}, not {before:?} to {after:?}"));
+                store.checker.violate(now, user, format!("5: a query tells {told:?}, not {before:?} to {after:?}"));
             }
         }
         true

@@ -29,7 +29,7 @@ pub(crate) struct Odds {
 }
 
 /// What all procedures share.
-pub(crate) struct Ground {
+pub(crate) struct Shared {
     pub(crate) store: RefCell<Store>,
     pub(crate) random: RefCell<Random>,
     pub(crate) odds: Cell<Odds>,
@@ -38,36 +38,36 @@ pub(crate) struct Ground {
 
 /// One procedure's connection.
 pub(crate) struct Client {
-    ground: Rc<Ground>,
+    shared: Rc<Shared>,
     /// The people for whom this procedure does something: broken off, it leaves them to the next one.
-    people: Vec<usize>,
+    users: Vec<usize>,
     loaded_at: Cell<Time>,
     has_failed: Cell<bool>,
     /// Waits nowhere and never fails: for looking at the world without changing it.
     is_instant: bool,
 }
 
-const AWAY: Error = Error::Unavailable(100);
+const UNAVAILABLE: Error = Error::Unavailable(100);
 
 impl Client {
-    pub(crate) fn new(ground: &Rc<Ground>, people: Vec<usize>) -> Self {
-        let ground = ground.clone();
-        Self { ground, people, loaded_at: Cell::new(Time(0)), has_failed: Cell::new(false), is_instant: false }
+    pub(crate) fn new(shared: &Rc<Shared>, users: Vec<usize>) -> Self {
+        let shared = shared.clone();
+        Self { shared, users, loaded_at: Cell::new(Time(0)), has_failed: Cell::new(false), is_instant: false }
     }
 
-    pub(crate) fn instant(ground: &Rc<Ground>) -> Self {
-        Self { is_instant: true, ..Self::new(ground, Vec::new()) }
+    pub(crate) fn instant(shared: &Rc<Shared>) -> Self {
+        Self { is_instant: true, ..Self::new(shared, Vec::new()) }
     }
 
     async fn call<T>(&self, effect: impl FnOnce(&mut Store) -> T) -> Result<T, Error> {
         self.pause().await;
-        let odds = self.ground.odds.get();
-        let result = if self.fails(odds.refused) || (self.ground.store_is_down.get() && !self.is_instant) {
+        let odds = self.shared.odds.get();
+        let result = if self.fails(odds.refused) || (self.shared.store_is_down.get() && !self.is_instant) {
             self.note_failure();
-            Err(AWAY)
+            Err(UNAVAILABLE)
         } else {
-            let done = effect(&mut self.ground.store.borrow_mut());
-            if self.fails(odds.answer_lost) { Err(AWAY) } else { Ok(done) }
+            let done = effect(&mut self.shared.store.borrow_mut());
+            if self.fails(odds.answer_lost) { Err(UNAVAILABLE) } else { Ok(done) }
         };
         self.pause().await;
         result
@@ -80,11 +80,11 @@ impl Client {
     }
 
     fn fails_for_item(&self) -> bool {
-        self.fails(self.ground.odds.get().item)
+        self.fails(self.shared.odds.get().item)
     }
 
     fn fails(&self, odds: u64) -> bool {
-        let fails = odds > 0 && !self.is_instant && self.ground.random.borrow_mut().chance(odds);
+        let fails = odds > 0 && !self.is_instant && self.shared.random.borrow_mut().chance(odds);
         if fails {
             self.note_failure();
         }
@@ -93,17 +93,17 @@ impl Client {
 
     fn note_failure(&self) {
         self.has_failed.set(true);
-        if let Ok(mut store) = self.ground.store.try_borrow_mut() {
-            suspect(&mut store, &self.people);
+        if let Ok(mut store) = self.shared.store.try_borrow_mut() {
+            tolerate(&mut store, &self.users);
         }
     }
 }
 
 /// What these people's procedure began may stay undone for a while.
-pub(crate) fn suspect(store: &mut Store, people: &[usize]) {
+pub(crate) fn tolerate(store: &mut Store, users: &[usize]) {
     let now = store.now;
-    for &user in people {
-        store.witness.suspect(now, user);
+    for &user in users {
+        store.checker.tolerate(now, user);
     }
 }
 
@@ -137,10 +137,10 @@ impl Sessions for Client {
         self.call(|store| {
             let mut found = Vec::with_capacity(touches.len());
             for (touch, fails) in touches.iter().zip(failing) {
-                found.push(if fails { Err(AWAY) } else { Ok(store.touch(touch)) });
+                found.push(if fails { Err(UNAVAILABLE) } else { Ok(store.touch(touch)) });
                 if is_whole && matches!(touch.event, DeviceEvent::Beat { active: true, .. }) {
                     let now = store.now;
-                    store.witness.clear(now, index(&touch.user));
+                    store.checker.end_tolerance(now, index(&touch.user));
                 }
             }
             Touched { now: store.now, found }
@@ -152,7 +152,7 @@ impl Sessions for Client {
         let failing: Vec<bool> = users.iter().map(|_| self.fails_for_item()).collect();
         self.call(|store| {
             self.loaded_at.set(store.now);
-            let load = |(user, fails)| if fails { Err(AWAY) } else { Ok(store.load(user)) };
+            let load = |(user, fails)| if fails { Err(UNAVAILABLE) } else { Ok(store.load(user)) };
             Loaded { moment: store.moment(), sessions: users.iter().zip(failing).map(load).collect() }
         })
         .await
@@ -163,7 +163,9 @@ impl Sessions for Client {
         let decided = self.loaded_at.get();
         self.call(|store| {
             let commits = commits.into_iter().zip(failing);
-            commits.map(|(commit, fails)| if fails { Err(AWAY) } else { Ok(store.commit(commit, decided)) }).collect()
+            commits
+                .map(|(commit, fails)| if fails { Err(UNAVAILABLE) } else { Ok(store.commit(commit, decided)) })
+                .collect()
         })
         .await
     }
@@ -182,7 +184,7 @@ impl Sessions for Client {
         self.call(|store| {
             let evictions = evictions.iter().zip(failing);
             evictions
-                .map(|(eviction, fails)| if fails { Err(AWAY) } else { Ok(store.evict(eviction, decided)) })
+                .map(|(eviction, fails)| if fails { Err(UNAVAILABLE) } else { Ok(store.evict(eviction, decided)) })
                 .collect()
         })
         .await

@@ -12,11 +12,11 @@
 )]
 
 mod agents;
+mod checker;
 mod client;
 mod oracle;
 mod random;
 mod store;
-mod witness;
 mod world;
 
 use store::Broken;
@@ -79,7 +79,7 @@ fn nobody_who_beats_in_time_flickers() {
 }
 
 /// Whether the checks notice what is wrong with this plan, in some run, and say so by one of these words.
-fn is_caught(plan: Plan, words: &[&str]) {
+fn assert_caught(plan: Plan, words: &[&str]) {
     let plans: Vec<Plan> = (1..=4).map(|seed| Plan { seed, ..plan }).collect();
     let violations: Vec<String> = run_all(&plans).into_iter().filter_map(|report| report.violation).collect();
     let is_named = violations.iter().any(|violation| words.iter().any(|word| violation.contains(word)));
@@ -88,36 +88,36 @@ fn is_caught(plan: Plan, words: &[&str]) {
 
 #[test]
 fn a_swap_that_ignores_heartbeats_is_caught() {
-    is_caught(Plan { broken: Some(Broken::CasIgnoresTouches), ..PLAN }, &["3: a late heartbeat beats the sweep"]);
+    assert_caught(Plan { broken: Some(Broken::CasIgnoresTouches), ..PLAN }, &["3: a late heartbeat beats the sweep"]);
 }
 
 #[test]
 fn a_store_that_publishes_twice_is_caught() {
-    is_caught(Plan { broken: Some(Broken::PublishesTwice), ..PLAN }, &["2: versions strictly rise"]);
+    assert_caught(Plan { broken: Some(Broken::PublishesTwice), ..PLAN }, &["2: versions strictly rise"]);
 }
 
 #[test]
 fn a_world_without_sweepers_is_caught() {
-    is_caught(Plan { has_sweepers: false, ..PLAN }, &["4: what is published is wrong"]);
+    assert_caught(Plan { has_sweepers: false, ..PLAN }, &["4: what is published is wrong"]);
 }
 
 #[test]
 fn a_store_that_loses_deadlines_is_caught() {
-    is_caught(Plan { broken: Some(Broken::DeadlinesAreLost), ..PLAN }, &["4: what is published is wrong"]);
+    assert_caught(Plan { broken: Some(Broken::DeadlinesAreLost), ..PLAN }, &["4: what is published is wrong"]);
 }
 
 #[test]
 fn a_beat_that_is_not_due_is_caught() {
     let words = ["4: what is published is wrong", "5: a session is left behind"];
-    is_caught(Plan { broken: Some(Broken::BeatsAreNotDue), ..PLAN }, &words);
+    assert_caught(Plan { broken: Some(Broken::BeatsAreNotDue), ..PLAN }, &words);
 }
 
 #[test]
 fn a_logout_that_forgets_the_last_beat_is_caught() {
-    is_caught(Plan { broken: Some(Broken::LogoutForgetsBeat), ..PLAN }, &["5: last seen"]);
+    assert_caught(Plan { broken: Some(Broken::LogoutForgetsBeat), ..PLAN }, &["5: last seen"]);
 }
 
 #[test]
 fn an_archive_that_moves_backwards_is_caught() {
-    is_caught(Plan { broken: Some(Broken::ArchiveMovesBackwards), ..PLAN }, &["5: last seen was lost"]);
+    assert_caught(Plan { broken: Some(Broken::ArchiveMovesBackwards), ..PLAN }, &["5: last seen was lost"]);
 }

@@ -8,7 +8,7 @@ use rollcall_core::{Choice, DeviceId, Note, OutageGrace, Rules, Span, Stance, St
 
 /// One device, as it lives.
 #[derive(Debug, Clone)]
-struct Life {
+struct Lifetime {
     beat: Time,
     used: Option<Time>,
     /// When it dies by its own trace.
@@ -26,8 +26,8 @@ pub(crate) struct Truth {
 
 /// One person's whole story.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Person {
-    devices: BTreeMap<DeviceId, Life>,
+pub(crate) struct Oracle {
+    devices: BTreeMap<DeviceId, Lifetime>,
     pub(crate) choice: Option<Choice>,
     /// The newest beat that others may know of.
     pub(crate) seen: Option<Time>,
@@ -35,12 +35,12 @@ pub(crate) struct Person {
     pub(crate) hot_seen: Option<Time>,
 }
 
-impl Person {
+impl Oracle {
     pub(crate) fn beat(&mut self, now: Time, device: &DeviceId, active: bool, alive_for: Span) {
         let end = now + alive_for;
         let before = self.devices.get(device).and_then(|life| life.used);
         let used = if active { Some(now) } else { before };
-        self.devices.insert(device.clone(), Life { beat: now, used, own_end: end, end });
+        self.devices.insert(device.clone(), Lifetime { beat: now, used, own_end: end, end });
         if !self.is_invisible(now) {
             self.see(now);
         }
@@ -58,7 +58,7 @@ impl Person {
 
     pub(crate) fn logout(&mut self, device: &DeviceId) {
         if let Some(life) = self.devices.get_mut(device) {
-            *life = Life { beat: life.beat, used: None, own_end: Time(0), end: Time(0) };
+            *life = Lifetime { beat: life.beat, used: None, own_end: Time(0), end: Time(0) };
         }
     }
 
@@ -94,7 +94,7 @@ impl Person {
         self.devices.get(device).is_some_and(|life| life.used.is_some() && life.end <= now)
     }
 
-    pub(crate) fn has_life(&self, now: Time) -> bool {
+    pub(crate) fn has_live_device(&self, now: Time) -> bool {
         self.devices.values().any(|life| life.end > now)
     }
 
@@ -103,9 +103,9 @@ impl Person {
     }
 
     pub(crate) fn truth(&self, now: Time, rules: &Rules) -> Truth {
-        let used = |life: &Life| life.used.is_some_and(|at| at + rules.idle_after > now);
+        let used = |life: &Lifetime| life.used.is_some_and(|at| at + rules.idle_after > now);
         let state = match self.stance(now) {
-            _ if !self.has_life(now) => State::Offline,
+            _ if !self.has_live_device(now) => State::Offline,
             Stance::Invisible => State::Offline,
             Stance::Busy => State::Busy,
             Stance::Away => State::Away,
@@ -117,7 +117,7 @@ impl Person {
     }
 
     /// The next instant at which the truth might change by itself.
-    pub(crate) fn next_turn(&self, now: Time, rules: &Rules) -> Option<Time> {
+    pub(crate) fn next_change(&self, now: Time, rules: &Rules) -> Option<Time> {
         let devices =
             self.devices.values().flat_map(|life| [Some(life.end), life.used.map(|at| at + rules.idle_after)]);
         let choice = self.choice.iter().map(|choice| choice.until);

@@ -14,7 +14,7 @@ use rollcall_core::heartbeat::Found;
 use rollcall_core::{Device, Moment, Next, OutageGrace, Revision, Session, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Shards, Touch};
 
-use crate::witness::Witness;
+use crate::checker::Checker;
 
 /// How many shards the users are spread over.
 pub(crate) const SHARDS: u32 = 8;
@@ -41,12 +41,12 @@ pub(crate) struct Store {
     pub(crate) now: Time,
     sessions: Vec<Option<Session>>,
     /// What is left of a dropped session: a revision that was never seen before.
-    graves: HashMap<UserId, Revision>,
+    evicted: HashMap<UserId, Revision>,
     archive: HashMap<UserId, Time>,
     outage_grace: Option<OutageGrace>,
     last_revision: u64,
     broken: Option<Broken>,
-    pub(crate) witness: Witness,
+    pub(crate) checker: Checker,
     /// Users whom the last step may have changed.
     pub(crate) dirty: Vec<usize>,
 }
@@ -62,17 +62,17 @@ pub(crate) fn index(user: &UserId) -> usize {
 }
 
 impl Store {
-    pub(crate) fn new(now: Time, broken: Option<Broken>, witness: Witness) -> Self {
-        let sessions = vec![None; witness.watched.len()];
+    pub(crate) fn new(now: Time, broken: Option<Broken>, checker: Checker) -> Self {
+        let sessions = vec![None; checker.watched.len()];
         Self {
             now,
             sessions,
-            graves: HashMap::new(),
+            evicted: HashMap::new(),
             archive: HashMap::new(),
             outage_grace: None,
             last_revision: 0,
             broken,
-            witness,
+            checker,
             dirty: Vec::new(),
         }
     }
@@ -84,10 +84,10 @@ impl Store {
     /// The store answers again after an outage that began at `began`.
     pub(crate) fn outage_grace(&mut self, began: Time) {
         let running = self.outage_grace.filter(|outage_grace| outage_grace.until > began);
-        let until = self.now + self.witness.rules.alive_for();
+        let until = self.now + self.checker.rules.alive_for();
         let outage_grace = OutageGrace { since: running.map_or(began, |running| running.since), until };
         self.outage_grace = Some(outage_grace);
-        self.witness.pardoned(outage_grace, began);
+        self.checker.grant_outage_grace(outage_grace, began);
     }
 
     pub(crate) fn touch(&mut self, touch: &Touch) -> Found {
@@ -105,11 +105,11 @@ impl Store {
         session.revision.touches = revision;
         let before = session.devices.iter().position(|d| d.id == touch.device);
         let before = before.map(|position| session.devices.swap_remove(position));
-        if self.witness.person(user).is_used_and_dead(now, &touch.device) {
+        if self.checker.oracle(user).is_used_and_dead(now, &touch.device) {
             // The one change that `heartbeat::moves` leaves to the deadline.
-            self.witness.suspect(now, user);
+            self.checker.tolerate(now, user);
         }
-        let person = self.witness.person(user);
+        let oracle = self.checker.oracle(user);
         match (touch.event, before) {
             (DeviceEvent::Beat { kind, active, alive_for }, before) => {
                 let active_at = if active { Some(now) } else { before.and_then(|device| device.active_at) };
@@ -118,18 +118,18 @@ impl Store {
                 if broken != Some(Broken::BeatsAreNotDue) {
                     session.next = due_by(session.next, now + alive_for);
                 }
-                person.beat(now, &touch.device, active, alive_for);
+                oracle.beat(now, &touch.device, active, alive_for);
             }
             (DeviceEvent::Dropped(grace), Some(device)) => {
                 let expires_at = device.expires_at.min(now + grace);
                 session.devices.push(Device { expires_at, ..device });
-                person.dropped(now, &touch.device, grace, outage_grace);
+                oracle.dropped(now, &touch.device, grace, outage_grace);
             }
             (DeviceEvent::Logout, Some(device)) => {
                 if broken != Some(Broken::LogoutForgetsBeat) {
                     session.devices.push(Device { expires_at: Time(0), active_at: None, ..device });
                 }
-                person.logout(&touch.device);
+                oracle.logout(&touch.device);
             }
             (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => {}
         }
@@ -138,7 +138,7 @@ impl Store {
     }
 
     pub(crate) fn load(&self, user: &UserId) -> Session {
-        let grave = || Session { revision: self.graves.get(user).copied().unwrap_or_default(), ..Session::default() };
+        let grave = || Session { revision: self.evicted.get(user).copied().unwrap_or_default(), ..Session::default() };
         self.sessions[index(user)].clone().unwrap_or_else(grave)
     }
 
@@ -162,12 +162,12 @@ impl Store {
         }
         if let Some(choice) = decision.choice {
             session.choice = Some(choice.clone());
-            self.witness.chosen(decided, user, choice);
+            self.checker.chosen(decided, user, choice);
         }
         if let Some(published) = decision.publish {
-            self.witness.published(self.now, decided, user, &published);
+            self.checker.published(self.now, decided, user, &published);
             if self.broken == Some(Broken::PublishesTwice) {
-                self.witness.published(self.now, decided, user, &published);
+                self.checker.published(self.now, decided, user, &published);
             }
             session.published = Some(published);
         }
@@ -177,7 +177,7 @@ impl Store {
             session.devices = kept;
             let pruned: Vec<Device> = pruned;
             for device in pruned {
-                self.witness.pruned(self.now, user, &device.id);
+                self.checker.pruned(self.now, user, &device.id);
             }
         }
         self.dirty.push(user);
@@ -205,8 +205,8 @@ impl Store {
         let user = index(&eviction.user);
         if self.sessions[user].take().is_some() {
             let revision = self.fresh_revision();
-            self.graves.insert(eviction.user.clone(), Revision { commits: revision, touches: revision });
-            self.witness.evicted(self.now, decided, user, self.archive.get(&eviction.user).copied());
+            self.evicted.insert(eviction.user.clone(), Revision { commits: revision, touches: revision });
+            self.checker.evicted(self.now, decided, user, self.archive.get(&eviction.user).copied());
         }
         self.dirty.push(user);
         Committed::Applied
@@ -226,7 +226,7 @@ impl Store {
     }
 
     /// Sessions that are kept although nothing in them matters and nobody will soon look at them: leaks.
-    pub(crate) fn leftovers(&self) -> Vec<(usize, &Session)> {
+    pub(crate) fn leaked(&self) -> Vec<(usize, &Session)> {
         let matters = |s: &Session| s.choice.as_ref().is_some_and(|choice| choice.matters_at(self.now));
         let soon = self.now.0.saturating_sub(10_000)..=self.now.0 + 10_000;
         let is_looked_at = |next: Next| match next {

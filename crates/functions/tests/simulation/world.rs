@@ -1,5 +1,5 @@
 //! The world around the store: a clock that jumps from event to event, nodes that run the real procedures with many in
-//! flight at once, and the weather that breaks them. Everything follows from the seed.
+//! flight at once, and the phase that breaks them. Everything follows from the seed.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -13,10 +13,10 @@ use rollcall_core::{Rules, Span, Time};
 use rollcall_functions::query;
 
 use crate::agents::Agents;
-use crate::client::{Client, Ground, Odds, suspect};
+use crate::checker::Checker;
+use crate::client::{Client, Odds, Shared, tolerate};
 use crate::random::Random;
 use crate::store::{Broken, Store, user_id};
-use crate::witness::Witness;
 
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
@@ -72,7 +72,7 @@ pub(crate) enum Event {
     Beat {
         user: usize,
         device: usize,
-        life: u64,
+        generation: u64,
     },
     /// A beat reaches a node.
     Arrive {
@@ -104,14 +104,14 @@ pub(crate) enum Event {
     Probe {
         user: usize,
     },
-    WeatherTurns,
+    PhaseEnds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
-    Calm,
+enum Phase {
+    Healthy,
     /// Calls fail, procedures crash and stall.
-    Storm,
+    Flaky,
     /// The store answers nobody; afterwards there is an outage grace.
     StoreDown(Time),
     /// All nodes are dead.
@@ -122,19 +122,19 @@ enum Weather {
 
 struct Procedure {
     future: Pin<Box<dyn Future<Output = bool>>>,
-    people: Vec<usize>,
+    users: Vec<usize>,
 }
 
 /// The clock, the queue and everybody in it.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) rules: Rules,
-    pub(crate) ground: Rc<Ground>,
+    pub(crate) shared: Rc<Shared>,
     pub(crate) random: Random,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     procedures: BTreeMap<u64, Procedure>,
     started: u64,
-    weather: Weather,
+    phase: Phase,
     probe_at: Vec<Option<u64>>,
     is_closing: bool,
     report: Report,
@@ -147,17 +147,17 @@ pub(crate) fn run(plan: Plan) -> Report {
     let end = EPOCH + plan.hours * 60 * MINUTE;
     world.run_until(&mut agents, end);
     let steady_offlines = {
-        let store = world.ground.store.borrow();
-        agents.steady().map(|user| store.witness.watched[user].offlines).sum()
+        let store = world.shared.store.borrow();
+        agents.steady().map(|user| store.checker.watched[user].offlines).sum()
     };
     world.close(&mut agents);
-    let store = world.ground.store.borrow();
-    let watched = &store.witness.watched;
+    let store = world.shared.store.borrow();
+    let watched = &store.checker.watched;
     Report {
         user_hours: plan.users as u64 * plan.hours,
         publications: watched.iter().map(|watched| watched.publications).sum(),
         steady_offlines,
-        violation: store.witness.violation.as_ref().map(|what| {
+        violation: store.checker.violation.as_ref().map(|what| {
             format!(
                 "seed {:#x}, step {}: {what}\nagain: ROLLCALL_SIM_SEED={:#x}",
                 plan.seed, world.report.steps, plan.seed
@@ -173,8 +173,8 @@ impl World {
         let rules = random.pick(&[Rules::STANDARD, Rules::STANDARD, Rules::LENIENT, Rules::BRISK]);
         // Briefer than the product's, so that evictions often meet whoever comes back.
         let rules = Rules { evict_after: Span::seconds(5), ..rules };
-        let store = Store::new(Time(EPOCH), plan.broken, Witness::new(rules, plan.users));
-        let ground = Rc::new(Ground {
+        let store = Store::new(Time(EPOCH), plan.broken, Checker::new(rules, plan.users));
+        let shared = Rc::new(Shared {
             store: RefCell::new(store),
             random: RefCell::new(random.fork()),
             odds: Cell::new(Odds::default()),
@@ -183,12 +183,12 @@ impl World {
         let mut world = Self {
             plan,
             rules,
-            ground,
+            shared,
             random,
             queue: BinaryHeap::new(),
             procedures: BTreeMap::new(),
             started: 0,
-            weather: Weather::Calm,
+            phase: Phase::Healthy,
             probe_at: vec![None; plan.users],
             is_closing: false,
             report: Report::default(),
@@ -200,14 +200,14 @@ impl World {
             }
         }
         if plan.faults != Faults::None {
-            world.after(5 * MINUTE, Event::WeatherTurns);
+            world.after(5 * MINUTE, Event::PhaseEnds);
         }
         world.after(SECOND, Event::Query);
         world
     }
 
     pub(crate) fn now(&self) -> u64 {
-        self.ground.store.borrow().now.0
+        self.shared.store.borrow().now.0
     }
 
     /// Puts an event into the future; among those of one instant, chance decides.
@@ -217,7 +217,7 @@ impl World {
     }
 
     pub(crate) fn nodes_are_up(&self) -> bool {
-        self.weather != Weather::NodesDown
+        self.phase != Phase::NodesDown
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -225,24 +225,24 @@ impl World {
     }
 
     /// Starts a procedure for these people.
-    pub(crate) fn spawn<F>(&mut self, people: Vec<usize>, procedure: impl FnOnce(Client, Rules) -> F)
+    pub(crate) fn spawn<F>(&mut self, users: Vec<usize>, procedure: impl FnOnce(Client, Rules) -> F)
     where
         F: Future<Output = bool> + 'static,
     {
-        let client = Client::new(&self.ground, people.clone());
+        let client = Client::new(&self.shared, users.clone());
         let future = Box::pin(procedure(client, self.rules));
         self.started += 1;
-        self.procedures.insert(self.started, Procedure { future, people });
+        self.procedures.insert(self.started, Procedure { future, users });
         self.report.most_in_flight = self.report.most_in_flight.max(self.procedures.len());
         self.after(0, Event::Poll(self.started));
     }
 
     fn run_until(&mut self, agents: &mut Agents, end: u64) {
         while let Some(Reverse((at, _, event))) = self.queue.pop() {
-            if at > end || self.ground.store.borrow().witness.violation.is_some() {
+            if at > end || self.shared.store.borrow().checker.violation.is_some() {
                 break;
             }
-            self.ground.store.borrow_mut().now = Time(at);
+            self.shared.store.borrow_mut().now = Time(at);
             self.report.steps += 1;
             self.step(agents, event);
             self.check_touched();
@@ -251,20 +251,20 @@ impl World {
 
     /// The faults stop and everybody goes home: then everything must come right, and nothing may be left behind.
     fn close(&mut self, agents: &mut Agents) {
-        self.turn_to(Weather::Calm);
+        self.enter(Phase::Healthy);
         self.is_closing = true;
         let end = self.now() + self.rules.alive_for().0 * 2 + 5 * MINUTE;
         self.run_until(agents, end);
-        let mut store = self.ground.store.borrow_mut();
+        let mut store = self.shared.store.borrow_mut();
         let now = store.now;
         for user in 0..self.plan.users {
-            if store.witness.is_overdue(now, user) {
-                store.witness.violate(now, user, "5: what is published is wrong long after the faults stopped");
+            if store.checker.is_overdue(now, user) {
+                store.checker.violate(now, user, "5: what is published is wrong long after the faults stopped");
             }
         }
-        let leftover = store.leftovers().first().map(|(user, session)| (*user, format!("{session:?}")));
-        if let Some((user, session)) = leftover {
-            store.witness.violate(now, user, format!("5: a session is left behind: {session}"));
+        let leaked = store.leaked().first().map(|(user, session)| (*user, format!("{session:?}")));
+        if let Some((user, session)) = leaked {
+            store.checker.violate(now, user, format!("5: a session is left behind: {session}"));
         }
     }
 
@@ -279,84 +279,84 @@ impl World {
             }
             Event::Sweep { node } => {
                 self.after(SWEEP_EVERY, event);
-                if self.weather != Weather::NoSweeps && self.nodes_are_up() {
+                if self.phase != Phase::NoSweeps && self.nodes_are_up() {
                     agents.sweep(self, node);
                 }
             }
-            Event::WeatherTurns if self.is_closing => {}
-            Event::WeatherTurns => self.turn_weather(),
+            Event::PhaseEnds if self.is_closing => {}
+            Event::PhaseEnds => self.next_phase(),
             _ => agents.act(self, event),
         }
     }
 
     fn poll(&mut self, agents: &mut Agents, id: u64) {
-        let is_storm = self.weather == Weather::Storm;
+        let is_flaky = self.phase == Phase::Flaky;
         let Some(procedure) = self.procedures.get_mut(&id) else { return };
-        if is_storm && self.random.chance(150) {
-            let people = procedure.people.clone();
+        if is_flaky && self.random.chance(150) {
+            let users = procedure.users.clone();
             self.procedures.remove(&id);
-            return self.broke_off(agents, &people);
+            return self.interrupted(agents, &users);
         }
-        if is_storm && self.random.chance(30) {
-            let people = procedure.people.clone();
+        if is_flaky && self.random.chance(30) {
+            let users = procedure.users.clone();
             let stall = self.random.between(SECOND, 90 * SECOND);
             self.after(stall, Event::Poll(id));
-            return self.broke_off(agents, &people);
+            return self.interrupted(agents, &users);
         }
         match procedure.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => {
-                let latency = self.random.between(0, if is_storm { 150 } else { 4 });
+                let latency = self.random.between(0, if is_flaky { 150 } else { 4 });
                 self.after(latency, Event::Poll(id));
             }
             Poll::Ready(succeeded) => {
                 let procedure = self.procedures.remove(&id);
                 if let Some(procedure) = procedure.filter(|_| !succeeded) {
-                    agents.failed(self, &procedure.people);
+                    agents.failed(self, &procedure.users);
                 }
             }
         }
     }
 
-    fn broke_off(&mut self, agents: &mut Agents, people: &[usize]) {
+    fn interrupted(&mut self, agents: &mut Agents, users: &[usize]) {
         self.report.crashes += 1;
-        suspect(&mut self.ground.store.borrow_mut(), people);
-        agents.failed(self, people);
+        tolerate(&mut self.shared.store.borrow_mut(), users);
+        agents.failed(self, users);
     }
 
-    fn turn_weather(&mut self) {
-        let (next, lasts) = match self.weather {
-            Weather::Calm => match self.random.between(0, 5) {
+    fn next_phase(&mut self) {
+        let (next, lasts) = match self.phase {
+            Phase::Healthy => match self.random.between(0, 5) {
                 kind if kind == 0 || self.plan.faults == Faults::StoreOutages => {
-                    (Weather::StoreDown(Time(self.now())), self.random.between(SECOND, 4 * MINUTE))
+                    (Phase::StoreDown(Time(self.now())), self.random.between(SECOND, 4 * MINUTE))
                 }
-                1 => (Weather::NodesDown, self.random.between(SECOND, 4 * MINUTE)),
-                2 => (Weather::NoSweeps, self.random.between(10 * SECOND, 3 * MINUTE)),
-                _ => (Weather::Storm, self.random.between(10 * SECOND, 3 * MINUTE)),
+                1 => (Phase::NodesDown, self.random.between(SECOND, 4 * MINUTE)),
+                2 => (Phase::NoSweeps, self.random.between(10 * SECOND, 3 * MINUTE)),
+                _ => (Phase::Flaky, self.random.between(10 * SECOND, 3 * MINUTE)),
             },
             // Now and then the next misfortune comes before the last one is forgotten.
-            _ if self.random.chance(3000) => (Weather::Calm, self.random.between(SECOND, MINUTE)),
-            _ => (Weather::Calm, self.random.between(2 * MINUTE, 12 * MINUTE)),
+            _ if self.random.chance(3000) => (Phase::Healthy, self.random.between(SECOND, MINUTE)),
+            _ => (Phase::Healthy, self.random.between(2 * MINUTE, 12 * MINUTE)),
         };
-        self.turn_to(next);
-        self.after(lasts, Event::WeatherTurns);
+        self.enter(next);
+        self.after(lasts, Event::PhaseEnds);
     }
 
-    fn turn_to(&mut self, next: Weather) {
-        let before = std::mem::replace(&mut self.weather, next);
+    fn enter(&mut self, next: Phase) {
+        let before = std::mem::replace(&mut self.phase, next);
         let odds = Odds { refused: 150, answer_lost: 150, item: 150 };
-        self.ground.odds.set(if next == Weather::Storm { odds } else { Odds::default() });
-        self.ground.store_is_down.set(matches!(next, Weather::StoreDown(_)));
-        if next == Weather::NodesDown {
+        self.shared.odds.set(if next == Phase::Flaky { odds } else { Odds::default() });
+        self.shared.store_is_down.set(matches!(next, Phase::StoreDown(_)));
+        if next == Phase::NodesDown {
             let killed = std::mem::take(&mut self.procedures);
             self.report.crashes += killed.len() as u64;
             for procedure in killed.into_values() {
-                suspect(&mut self.ground.store.borrow_mut(), &procedure.people);
+                tolerate(&mut self.shared.store.borrow_mut(), &procedure.users);
             }
         }
         {
-            let mut store = self.ground.store.borrow_mut();
-            store.witness.sound_since = (next == Weather::Calm).then_some(store.now);
-            if let Weather::StoreDown(began) = before {
+            let mut store = self.shared.store.borrow_mut();
+            store.checker.healthy_since = (next == Phase::Healthy).then_some(store.now);
+            if let Phase::StoreDown(began) = before {
                 store.outage_grace(began);
             }
         }
@@ -366,7 +366,7 @@ impl World {
     }
 
     fn check_touched(&mut self) {
-        let mut dirty = std::mem::take(&mut self.ground.store.borrow_mut().dirty);
+        let mut dirty = std::mem::take(&mut self.shared.store.borrow_mut().dirty);
         dirty.sort_unstable();
         dirty.dedup();
         for user in dirty {
@@ -377,19 +377,19 @@ impl World {
     /// Asks about a person as any viewer would, and compares with the truth; then says when to look again.
     fn look(&mut self, user: usize) {
         let answer = {
-            let client = Client::instant(&self.ground);
+            let client = Client::instant(&self.shared);
             let users = vec![Ok(user_id(user))];
             let asked = pin!(query::look_up((&client, &client, &client), &self.rules, None, users));
             asked.poll(&mut Context::from_waker(Waker::noop()))
         };
         let Poll::Ready(Ok(answers)) = answer else { panic!("an instant query waits for nothing") };
-        let mut store = self.ground.store.borrow_mut();
+        let mut store = self.shared.store.borrow_mut();
         let now = store.now;
         match answers.first() {
-            Some(Ok(query::Presence { view: Some(view), .. })) => store.witness.looked_up(now, user, &view.published),
-            other => store.witness.violate(now, user, format!("1: a query has no answer: {other:?}")),
+            Some(Ok(query::Presence { view: Some(view), .. })) => store.checker.looked_up(now, user, &view.published),
+            other => store.checker.violate(now, user, format!("1: a query has no answer: {other:?}")),
         }
-        let next = store.witness.probe(now, user).map(|at| at.0);
+        let next = store.checker.probe(now, user).map(|at| at.0);
         drop(store);
         if let Some(next) = next.filter(|&next| self.probe_at[user].is_none_or(|at| next < at)) {
             self.probe_at[user] = Some(next);

@@ -6,7 +6,7 @@
 
 use rollcall_core::{Choice, DeviceId, OutageGrace, Published, Rules, Span, State, Time};
 
-use crate::oracle::Person;
+use crate::oracle::Oracle;
 
 /// How late the truth may be published once nothing is broken any more: invariant 4.
 const GHOST_BOUND: Span = Span(1000);
@@ -14,7 +14,7 @@ const GHOST_BOUND: Span = Span(1000);
 /// One person under watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
-    pub(crate) person: Person,
+    pub(crate) oracle: Oracle,
     /// The last thing published, whatever the store still remembers of it.
     last: Option<Published>,
     pub(crate) publications: u64,
@@ -22,27 +22,27 @@ pub(crate) struct Watched {
     /// Since when the last thing published is not the truth.
     wrong_since: Option<Time>,
     /// A procedure for this person broke off: until then the deadline that is still set may be what puts it right.
-    suspect_until: Time,
-    last_seen_told: Option<Time>,
+    tolerated_until: Time,
+    last_seen_answered: Option<Time>,
 }
 
 /// The whole watch.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct Checker {
     pub(crate) rules: Rules,
     pub(crate) watched: Vec<Watched>,
     /// Since when sweeps run and calls succeed; none: they do not.
-    pub(crate) sound_since: Option<Time>,
+    pub(crate) healthy_since: Option<Time>,
     pub(crate) violation: Option<String>,
 }
 
-impl Witness {
+impl Checker {
     pub(crate) fn new(rules: Rules, users: usize) -> Self {
-        Self { rules, watched: vec![Watched::default(); users], sound_since: Some(Time(0)), violation: None }
+        Self { rules, watched: vec![Watched::default(); users], healthy_since: Some(Time(0)), violation: None }
     }
 
-    pub(crate) fn person(&mut self, user: usize) -> &mut Person {
-        &mut self.watched[user].person
+    pub(crate) fn oracle(&mut self, user: usize) -> &mut Oracle {
+        &mut self.watched[user].oracle
     }
 
     pub(crate) fn violate(&mut self, now: Time, user: usize, what: impl Into<String>) {
@@ -53,23 +53,23 @@ impl Witness {
     }
 
     /// A procedure for this person broke off somewhere. Whatever it left undone, a deadline within `d + ε` is set.
-    pub(crate) fn suspect(&mut self, now: Time, user: usize) {
+    pub(crate) fn tolerate(&mut self, now: Time, user: usize) {
         let until = now + self.rules.alive_for();
         let watched = &mut self.watched[user];
-        watched.suspect_until = watched.suspect_until.max(until);
+        watched.tolerated_until = watched.tolerated_until.max(until);
     }
 
     /// An active heartbeat arrived whole: it has to put right whatever was wrong.
-    pub(crate) fn clear(&mut self, now: Time, user: usize) {
+    pub(crate) fn end_tolerance(&mut self, now: Time, user: usize) {
         let watched = &mut self.watched[user];
-        watched.suspect_until = watched.suspect_until.min(now);
+        watched.tolerated_until = watched.tolerated_until.min(now);
     }
 
     /// Something was published at `now`, decided on a load at `decided`, with nothing between by the store's own word.
     pub(crate) fn published(&mut self, now: Time, decided: Time, user: usize, published: &Published) {
         let watched = &self.watched[user];
-        let person = &watched.person;
-        let truth = person.truth(decided, &self.rules);
+        let oracle = &watched.oracle;
+        let truth = oracle.truth(decided, &self.rules);
         let offline = published.state == State::Offline;
         let mut broken: Vec<String> = Vec::new();
         if watched.last.as_ref().is_some_and(|last| last.version >= published.version) || published.version == 0 {
@@ -78,11 +78,11 @@ impl Witness {
         if !differs(watched.last.as_ref(), published) {
             broken.push("2: consecutive publications differ visibly".to_owned());
         }
-        if offline && person.has_life(now) && !person.is_invisible(decided) {
+        if offline && oracle.has_live_device(now) && !oracle.is_invisible(decided) {
             broken.push("3: a late heartbeat beats the sweep".to_owned());
         }
-        if truth.state != published.state || truth.note != published.note || person.hot_seen != published.last_seen {
-            broken.push(format!("1: published is what was true: {truth:?}, seen {:?}", person.hot_seen));
+        if truth.state != published.state || truth.note != published.note || oracle.hot_seen != published.last_seen {
+            broken.push(format!("1: published is what was true: {truth:?}, seen {:?}", oracle.hot_seen));
         }
         if offline && published.since != published.last_seen {
             broken.push("1: who is offline tells one time only".to_owned());
@@ -100,60 +100,60 @@ impl Witness {
     }
 
     pub(crate) fn chosen(&mut self, decided: Time, user: usize, choice: Choice) {
-        self.watched[user].person.choose(decided, choice);
+        self.watched[user].oracle.choose(decided, choice);
     }
 
     pub(crate) fn pruned(&mut self, now: Time, user: usize, device: &DeviceId) {
-        if !self.watched[user].person.forget(now, device) {
+        if !self.watched[user].oracle.forget(now, device) {
             self.violate(now, user, format!("a live device was pruned: {device}"));
         }
     }
 
     /// The session was dropped; `archived` is what is left of the person.
     pub(crate) fn evicted(&mut self, now: Time, decided: Time, user: usize, archived: Option<Time>) {
-        let person = &self.watched[user].person;
-        if person.has_life(now) {
+        let oracle = &self.watched[user].oracle;
+        if oracle.has_live_device(now) {
             self.violate(now, user, "a session with a live device was dropped");
-        } else if person.choice.as_ref().is_some_and(|choice| choice.matters_at(decided)) {
+        } else if oracle.choice.as_ref().is_some_and(|choice| choice.matters_at(decided)) {
             self.violate(now, user, "a choice that matters was dropped");
-        } else if person.seen != archived {
+        } else if oracle.seen != archived {
             self.violate(now, user, format!("5: last seen was lost: archived {archived:?}"));
         }
-        self.watched[user].person.forget_all();
+        self.watched[user].oracle.forget_all();
     }
 
-    pub(crate) fn pardoned(&mut self, outage_grace: OutageGrace, began: Time) {
+    pub(crate) fn grant_outage_grace(&mut self, outage_grace: OutageGrace, began: Time) {
         for watched in &mut self.watched {
-            watched.person.outage_grace(began, outage_grace.until);
+            watched.oracle.outage_grace(began, outage_grace.until);
         }
     }
 
     /// What a query answers must be the truth, at every step.
     pub(crate) fn looked_up(&mut self, now: Time, user: usize, answer: &Published) {
         let watched = &self.watched[user];
-        let (truth, seen) = (watched.person.truth(now, &self.rules), watched.person.seen);
+        let (truth, seen) = (watched.oracle.truth(now, &self.rules), watched.oracle.seen);
         if truth.state != answer.state || truth.note != answer.note {
             self.violate(now, user, format!("1: a query answers {answer:?}, the truth is {truth:?}"));
-        } else if answer.last_seen < watched.last_seen_told {
+        } else if answer.last_seen < watched.last_seen_answered {
             self.violate(now, user, format!("5: last seen moved backwards: {answer:?}"));
         } else if answer.last_seen != seen {
             self.violate(now, user, format!("5: last seen is {seen:?}, a query answers {answer:?}"));
         } else if answer.state == State::Offline && answer.since != answer.last_seen {
             self.violate(now, user, format!("1: who is offline tells one time only: {answer:?}"));
         }
-        self.watched[user].last_seen_told = answer.last_seen;
+        self.watched[user].last_seen_answered = answer.last_seen;
     }
 
     /// Compares what watchers believe with the truth. Answers when to look again.
     pub(crate) fn probe(&mut self, now: Time, user: usize) -> Option<Time> {
         let watched = &self.watched[user];
-        let turn = watched.person.next_turn(now, &self.rules);
+        let turn = watched.oracle.next_change(now, &self.rules);
         if self.is_right(now, user) {
             self.watched[user].wrong_since = None;
             return turn;
         }
         let since = *self.watched[user].wrong_since.get_or_insert(now);
-        let bound = since.max(self.watched[user].suspect_until).max(self.sound_since?) + GHOST_BOUND;
+        let bound = since.max(self.watched[user].tolerated_until).max(self.healthy_since?) + GHOST_BOUND;
         if now > bound {
             self.violate(now, user, format!("4: what is published is wrong since {}", since.0));
         }
@@ -169,14 +169,14 @@ impl Witness {
     /// Whether what watchers believe of this person is the truth.
     fn is_right(&self, now: Time, user: usize) -> bool {
         let watched = &self.watched[user];
-        let person = &watched.person;
-        let truth = person.truth(now, &self.rules);
+        let oracle = &watched.oracle;
+        let truth = oracle.truth(now, &self.rules);
         let (state, note, seen) = match &watched.last {
             None => (State::Offline, None, None),
             Some(last) => (last.state, last.note.clone(), last.last_seen),
         };
         // Of one who was archived and came back without a beat, what is published knows only what the hot store knows.
-        let seen_is_right = state != State::Offline || seen == person.seen || seen == person.hot_seen;
+        let seen_is_right = state != State::Offline || seen == oracle.seen || seen == oracle.hot_seen;
         truth.state == state && truth.note == note && seen_is_right
     }
 }
