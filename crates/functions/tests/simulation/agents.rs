@@ -1,4 +1,4 @@
-//! The people and the nodes: who beats when, on how many devices, how they leave, what they choose, and who sweeps.
+//! Simulated users and nodes: when devices beat and leave, what users choose, and when nodes sweep and archive.
 
 use rollcall_core::choose::{NewChoice, NoteContent};
 use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, Time, UserId};
@@ -14,21 +14,21 @@ use crate::world::{Event, World};
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 const DEVICES: usize = 3;
-/// Every eighth person has one device that always beats in time, and never leaves or chooses: nobody of these flickers.
+/// Every eighth user is steady: one device that always beats in time, never leaves and never chooses.
 const STEADY_EVERY: usize = 8;
-/// How long a node gathers beats before it passes them on.
+/// How long a node gathers beats into a batch.
 const GATHER: u64 = 10;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct SimDevice {
     is_on: bool,
-    /// Which life of the device this is, so that beats scheduled for an older one are void.
+    /// Counts restarts: beats queued before the last one are ignored.
     generation: u64,
     ends_at: u64,
     idle_from: u64,
 }
 
-/// Everybody outside the store.
+/// All devices, and the beats that nodes have gathered.
 pub(crate) struct Agents {
     devices: Vec<[SimDevice; DEVICES]>,
     gathered: Vec<(usize, usize, bool)>,
@@ -51,7 +51,7 @@ impl Agents {
         Self { devices: vec![[SimDevice::default(); DEVICES]; users], gathered: Vec::new() }
     }
 
-    /// Those who always beat in time.
+    /// The users who always beat in time.
     pub(crate) fn steady(&self) -> impl Iterator<Item = usize> {
         (0..self.devices.len()).filter(|&user| is_steady(user))
     }
@@ -72,7 +72,7 @@ impl Agents {
             Event::Hint { user } if world.nodes_are_up() => hint(world, user),
             Event::Query if !world.is_closing() => ask(world),
             Event::Archive { node } => {
-                // As often as a sweep: who waits to be evicted may have a note that ends.
+                // As often as a sweep, because a user who waits for eviction may have a note that ends.
                 let delay = world.random.between(SECOND / 2, SECOND);
                 world.after(delay, Event::Archive { node });
                 if world.nodes_are_up() {
@@ -83,7 +83,7 @@ impl Agents {
         }
     }
 
-    /// People whose call failed try again; those who are steady, always.
+    /// Users whose call failed retry: steady users always, others half of the time.
     pub(crate) fn failed(&mut self, world: &mut World, users: &[usize]) {
         for &user in users {
             let device_state = self.devices[user][0];
@@ -96,7 +96,7 @@ impl Agents {
 
     pub(crate) fn sweep(&mut self, world: &mut World, node: u64) {
         let limit = world.random.pick(&[16, 1024]);
-        // One node sweeps everything, the others a half each: they race for every person.
+        // One node sweeps all shards, the others half of them each: two nodes race for every user.
         let half = SHARDS / 2;
         let shards = match node {
             0 => Shards { first: 0, end: SHARDS },
@@ -104,7 +104,7 @@ impl Agents {
             _ => Shards { first: half, end: SHARDS },
         };
         world.spawn(Vec::new(), move |client, rules| async move {
-            // At most so many passes as there can be people, should all of them fail and stay due.
+            // A bound on the passes, in case all users fail and stay due.
             for _ in 0..64 {
                 match sweep(&client, &rules, shards, limit).await {
                     Ok(settled) if settled.examined == limit => {}
@@ -120,7 +120,7 @@ impl Agents {
             return;
         }
         let now = world.now();
-        // Some come for no more than a beat.
+        // Some devices send only one beat.
         let longest = world.random.pick(&[2 * SECOND, 2 * MINUTE, 30 * MINUTE, 90 * MINUTE]);
         let stay = world.random.between(SECOND, longest);
         let idle = world.random.between(0, 20 * MINUTE);
@@ -146,7 +146,7 @@ impl Agents {
         if now > device_state.idle_from + 15 * MINUTE {
             device_state.idle_from = now + world.random.between(0, 20 * MINUTE);
         }
-        // One who is steady may be idle too; that is no reason to flicker either.
+        // A steady user may be idle too and must not flicker either.
         let active = now < device_state.idle_from;
         let latest = device_state.ends_at.saturating_sub(now);
         if is_steady(user) || !world.random.chance(400) {
@@ -187,8 +187,8 @@ fn device_id(device: usize) -> DeviceId {
     DeviceId::parse(format!("d{device}")).unwrap()
 }
 
-/// How long a beat is under way. Most are quick, some come so late that others overtake them, and some come just when
-/// their device dies and somebody is told so.
+/// How long a beat takes to arrive. Most are fast, some are overtaken by later ones, and some arrive just when their device
+/// expires and its notification is sent.
 fn delay(world: &mut World, user: usize, rules: &Rules) -> u64 {
     if world.random.chance(9000) {
         return world.random.between(0, 100);
@@ -199,13 +199,12 @@ fn delay(world: &mut World, user: usize, rules: &Rules) -> u64 {
     if world.random.chance(5000) {
         return world.random.between(0, 60 * SECOND);
     }
-    let last_moment = rules.tolerance.0;
-    let told = last_moment + world.random.between(0, 2 * SECOND);
-    world.after(told, Event::Hint { user });
-    told.saturating_sub(world.random.between(0, 20))
+    let notified = rules.tolerance.0 + world.random.between(0, 2 * SECOND);
+    world.after(notified, Event::Hint { user });
+    notified.saturating_sub(world.random.between(0, 20))
 }
 
-/// A device's life ends in one of the three ways there are; later, there is another.
+/// A device logs out, drops its connection or falls silent; it starts again later.
 fn end(world: &mut World, user: usize, device: usize) {
     let way = world.random.between(0, 2);
     if way < 2 {
@@ -233,21 +232,21 @@ fn choose(world: &mut World, user: usize) {
     let note = random
         .chance(4000)
         .then(|| NoteContent { text: format!("note {}", random.between(0, 2)), emoji: String::new() });
-    // Sometimes the next choice follows on the heels of the last, or even races with it.
+    // Sometimes the next choice follows at once and may race with this one.
     let pause = if random.chance(2000) { 5 } else { 25 * MINUTE };
     let pause = random.between(0, pause);
     world.after(pause, Event::Choose { user });
     if !world.nodes_are_up() {
         return;
     }
-    let choice_requests = vec![Ok(ChoiceRequest { user: user_id(user), choice: NewChoice { stance, lasts, note } })];
+    let requests = vec![Ok(ChoiceRequest { user: user_id(user), choice: NewChoice { stance, lasts, note } })];
     world.spawn(vec![user], move |client, rules| async move {
-        let answers = choose_many(&client, &rules, choice_requests).await;
+        let answers = choose_many(&client, &rules, requests).await;
         answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
     });
 }
 
-/// Several who were told the same race to settle it.
+/// Several nodes receive the notification and race to settle the user.
 fn hint(world: &mut World, user: usize) {
     for _ in 0..world.random.between(1, 3) {
         let other = world.random.next() as usize % world.plan.users;
@@ -264,7 +263,7 @@ fn archive_some(world: &mut World) {
     });
 }
 
-/// A query in flight among all the others: its last seen lies between what was true when it began and when it ended.
+/// A query that runs concurrently: its last seen must lie between the true values at its start and at its end.
 fn ask(world: &mut World) {
     let delay = world.random.between(SECOND, 20 * SECOND);
     world.after(delay, Event::Query);
@@ -281,11 +280,15 @@ fn ask(world: &mut World) {
         let Ok(answers) = query::look_up((&client, &client, &client), &rules, None, ids).await else { return false };
         for ((answer, user), before) in answers.into_iter().zip(users).zip(before) {
             let after = seen(user);
-            let told = answer.ok().and_then(|presence| presence.view).map(|view| view.published.last_seen);
-            if told.is_some_and(|told| told < before || told > after) {
+            let answered = answer.ok().and_then(|presence| presence.view).map(|view| view.published.last_seen);
+            if answered.is_some_and(|answered| answered < before || answered > after) {
                 let mut store = shared.store.borrow_mut();
                 let now = store.now;
-                store.checker.violate(now, user, format!("5: a query tells {told:?}, not {before:?} to {after:?}"));
+                store.checker.violate(
+                    now,
+                    user,
+                    format!("5: a query answers {answered:?}, not {before:?} to {after:?}"),
+                );
             }
         }
         true

@@ -1,37 +1,35 @@
-//! Watches the store and holds it to the invariants. The first violation is kept, with where it happened, and ends the
-//! run.
+//! Checks the invariants. The first violation is recorded with its place and ends the run.
 //!
-//! What a watcher believes is the last thing that was published, so that is what is compared with the truth: the record
-//! in the store is only a means.
+//! A watcher shows the last publication, so that publication is compared with the truth, not the record in the store.
 
 use rollcall_core::{Choice, DeviceId, OutageGrace, Published, Rules, Span, State, Time};
 
 use crate::oracle::Oracle;
 
-/// How late the truth may be published once nothing is broken any more: invariant 4.
-const GHOST_BOUND: Span = Span(1000);
+/// How late a publication may be while nothing fails: invariant 4.
+const PUBLISH_WITHIN: Span = Span(1000);
 
-/// One person under watch.
+/// A user as the checker sees them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     pub(crate) oracle: Oracle,
-    /// The last thing published, whatever the store still remembers of it.
+    /// The last publication, even if the store has evicted the record.
     last: Option<Published>,
     pub(crate) publications: u64,
     pub(crate) offlines: u64,
-    /// Since when the last thing published is not the truth.
+    /// Since when the last publication is wrong.
     wrong_since: Option<Time>,
-    /// A procedure for this person broke off: until then the deadline that is still set may be what puts it right.
+    /// A procedure for this user was interrupted: a wrong publication is tolerated until the deadline that corrects it.
     tolerated_until: Time,
     last_seen_answered: Option<Time>,
 }
 
-/// The whole watch.
+/// All users, and the first violation.
 #[derive(Debug)]
 pub(crate) struct Checker {
     pub(crate) rules: Rules,
     pub(crate) watched: Vec<Watched>,
-    /// Since when sweeps run and calls succeed; none: they do not.
+    /// Since when sweeps run and calls succeed; `None` during a fault.
     pub(crate) healthy_since: Option<Time>,
     pub(crate) violation: Option<String>,
 }
@@ -52,20 +50,20 @@ impl Checker {
         }
     }
 
-    /// A procedure for this person broke off somewhere. Whatever it left undone, a deadline within `d + ε` is set.
+    /// A procedure for this user was interrupted. A deadline within `d + ε` corrects what it left undone.
     pub(crate) fn tolerate(&mut self, now: Time, user: usize) {
         let until = now + self.rules.alive_for();
         let watched = &mut self.watched[user];
         watched.tolerated_until = watched.tolerated_until.max(until);
     }
 
-    /// An active heartbeat arrived whole: it has to put right whatever was wrong.
+    /// An active heartbeat succeeded: it must correct the publication at once.
     pub(crate) fn end_tolerance(&mut self, now: Time, user: usize) {
         let watched = &mut self.watched[user];
         watched.tolerated_until = watched.tolerated_until.min(now);
     }
 
-    /// Something was published at `now`, decided on a load at `decided`, with nothing between by the store's own word.
+    /// A record was published at `now`, decided on what was loaded at `decided`; the store says that nothing came between.
     pub(crate) fn published(&mut self, now: Time, decided: Time, user: usize, published: &Published) {
         let watched = &self.watched[user];
         let oracle = &watched.oracle;
@@ -82,13 +80,13 @@ impl Checker {
             broken.push("3: a late heartbeat beats the sweep".to_owned());
         }
         if truth.state != published.state || truth.note != published.note || oracle.hot_seen != published.last_seen {
-            broken.push(format!("1: published is what was true: {truth:?}, seen {:?}", oracle.hot_seen));
+            broken.push(format!("1: a publication is not the truth {truth:?}, seen {:?}", oracle.hot_seen));
         }
         if offline && published.since != published.last_seen {
-            broken.push("1: who is offline tells one time only".to_owned());
+            broken.push("1: since and last seen of an offline user differ".to_owned());
         }
         if !offline && published.since.is_none_or(|since| since > decided) {
-            broken.push("1: a state began in the past".to_owned());
+            broken.push("1: a state begins in the future".to_owned());
         }
         if let Some(first) = broken.first() {
             self.violate(now, user, format!("{first}: {published:?} decided at {}", decided.0));
@@ -104,22 +102,22 @@ impl Checker {
     }
 
     pub(crate) fn pruned(&mut self, now: Time, user: usize, device: &DeviceId) {
-        if !self.watched[user].oracle.forget(now, device) {
+        if !self.watched[user].oracle.prune(now, device) {
             self.violate(now, user, format!("a live device was pruned: {device}"));
         }
     }
 
-    /// The session was dropped; `archived` is what is left of the person.
+    /// The session was evicted; `archived` is the archive's last seen.
     pub(crate) fn evicted(&mut self, now: Time, decided: Time, user: usize, archived: Option<Time>) {
         let oracle = &self.watched[user].oracle;
         if oracle.has_live_device(now) {
-            self.violate(now, user, "a session with a live device was dropped");
+            self.violate(now, user, "a session with a live device was evicted");
         } else if oracle.choice.as_ref().is_some_and(|choice| choice.matters_at(decided)) {
-            self.violate(now, user, "a choice that matters was dropped");
+            self.violate(now, user, "a choice in force was evicted");
         } else if oracle.seen != archived {
             self.violate(now, user, format!("5: last seen was lost: archived {archived:?}"));
         }
-        self.watched[user].oracle.forget_all();
+        self.watched[user].oracle.evict();
     }
 
     pub(crate) fn grant_outage_grace(&mut self, outage_grace: OutageGrace, began: Time) {
@@ -128,7 +126,7 @@ impl Checker {
         }
     }
 
-    /// What a query answers must be the truth, at every step.
+    /// A query's answer must be the truth at every step.
     pub(crate) fn looked_up(&mut self, now: Time, user: usize, answer: &Published) {
         let watched = &self.watched[user];
         let (truth, seen) = (watched.oracle.truth(now, &self.rules), watched.oracle.seen);
@@ -139,34 +137,34 @@ impl Checker {
         } else if answer.last_seen != seen {
             self.violate(now, user, format!("5: last seen is {seen:?}, a query answers {answer:?}"));
         } else if answer.state == State::Offline && answer.since != answer.last_seen {
-            self.violate(now, user, format!("1: who is offline tells one time only: {answer:?}"));
+            self.violate(now, user, format!("1: since and last seen of an offline user differ: {answer:?}"));
         }
         self.watched[user].last_seen_answered = answer.last_seen;
     }
 
-    /// Compares what watchers believe with the truth. Answers when to look again.
+    /// Compares the last publication with the truth. Returns when to check again.
     pub(crate) fn probe(&mut self, now: Time, user: usize) -> Option<Time> {
         let watched = &self.watched[user];
-        let turn = watched.oracle.next_change(now, &self.rules);
+        let change = watched.oracle.next_change(now, &self.rules);
         if self.is_right(now, user) {
             self.watched[user].wrong_since = None;
-            return turn;
+            return change;
         }
         let since = *self.watched[user].wrong_since.get_or_insert(now);
-        let bound = since.max(self.watched[user].tolerated_until).max(self.healthy_since?) + GHOST_BOUND;
+        let bound = since.max(self.watched[user].tolerated_until).max(self.healthy_since?) + PUBLISH_WITHIN;
         if now > bound {
             self.violate(now, user, format!("4: what is published is wrong since {}", since.0));
         }
-        Some(turn.map_or(bound + Span(1), |turn| turn.min(bound + Span(1))))
+        Some(change.map_or(bound + Span(1), |change| change.min(bound + Span(1))))
     }
 
-    /// Whether what watchers believe has been wrong for longer than it may.
-    pub(crate) fn is_overdue(&self, now: Time, user: usize) -> bool {
+    /// Whether the last publication has been wrong for too long.
+    pub(crate) fn is_late(&self, now: Time, user: usize) -> bool {
         let since = self.watched[user].wrong_since;
-        !self.is_right(now, user) && since.is_some_and(|since| since + GHOST_BOUND < now)
+        !self.is_right(now, user) && since.is_some_and(|since| since + PUBLISH_WITHIN < now)
     }
 
-    /// Whether what watchers believe of this person is the truth.
+    /// Whether the last publication is the truth.
     fn is_right(&self, now: Time, user: usize) -> bool {
         let watched = &self.watched[user];
         let oracle = &watched.oracle;
@@ -175,7 +173,7 @@ impl Checker {
             None => (State::Offline, None, None),
             Some(last) => (last.state, last.note.clone(), last.last_seen),
         };
-        // Of one who was archived and came back without a beat, what is published knows only what the hot store knows.
+        // A user who returns after an eviction without a beat is published with the hot store's last seen only.
         let seen_is_right = state != State::Offline || seen == oracle.seen || seen == oracle.hot_seen;
         truth.state == state && truth.note == note && seen_is_right
     }

@@ -1,6 +1,6 @@
-//! One procedure's way to the store. Each call waits once before its effect and once after it, so that a crash or a
-//! race can come between any two steps, and each call can fail in every way that a network knows: not at all there,
-//! done but not answered, failed for one item.
+//! A procedure's connection to the store. Each call is pending once before its effect and once after it, so that a crash or a
+//! race can happen between any two steps. A call can fail in every way a network can: without effect, with its effect
+//! but without an answer, or for one item only.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,18 +17,18 @@ use rollcall_functions::capabilities::{
 use crate::random::Random;
 use crate::store::{Store, index};
 
-/// How often things go wrong, in ten thousand.
+/// How often calls fail, per ten thousand.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Odds {
-    /// A whole call fails without effect.
+    /// The whole call fails without effect.
     pub(crate) refused: u64,
-    /// A whole call is done, and its answer lost.
+    /// The call takes effect and its answer is lost.
     pub(crate) answer_lost: u64,
     /// One item of a batch fails without effect.
     pub(crate) item: u64,
 }
 
-/// What all procedures share.
+/// The state that all procedures share.
 pub(crate) struct Shared {
     pub(crate) store: RefCell<Store>,
     pub(crate) random: RefCell<Random>,
@@ -36,14 +36,14 @@ pub(crate) struct Shared {
     pub(crate) store_is_down: Cell<bool>,
 }
 
-/// One procedure's connection.
+/// A procedure's connection.
 pub(crate) struct Client {
     shared: Rc<Shared>,
-    /// The people for whom this procedure does something: broken off, it leaves them to the next one.
+    /// The users this procedure acts for. If it fails, their publications may be late.
     users: Vec<usize>,
     loaded_at: Cell<Time>,
     has_failed: Cell<bool>,
-    /// Waits nowhere and never fails: for looking at the world without changing it.
+    /// Never pending and never failing: for checks between steps.
     is_instant: bool,
 }
 
@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// What these people's procedure began may stay undone for a while.
+/// A procedure for these users was interrupted: tolerates a late publication.
 pub(crate) fn tolerate(store: &mut Store, users: &[usize]) {
     let now = store.now;
     for &user in users {
@@ -107,7 +107,7 @@ pub(crate) fn tolerate(store: &mut Store, users: &[usize]) {
     }
 }
 
-/// Comes back when polled a second time.
+/// Ready when polled for the second time.
 struct Pause {
     is_over: bool,
 }
@@ -192,8 +192,8 @@ impl Sessions for Client {
 }
 
 impl Archive for Client {
-    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
-        self.call(|store| store.keep(last_seen_entries)).await
+    async fn put_many(&self, entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        self.call(|store| store.archive(entries)).await
     }
 
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {

@@ -1,14 +1,14 @@
-//! A seeded simulation: the real procedures of this crate, many at once, over a store that is obviously right, in a
-//! world that loses, delays, reorders, crashes and stalls. Each run checks invariants 1 to 5 of the design after every
-//! step, against an oracle that saw everything happen.
+//! A seeded simulation: the real procedures of this crate run concurrently over a simple reference store, while calls are
+//! lost, delayed and reordered, and procedures crash and stall. After every step it checks invariants 1 to 5 of
+//! `docs/ARCHITECTURE.md` against an oracle that records every event.
 //!
-//! `ROLLCALL_SIM_SEED=0x2a cargo test -p rollcall-functions --test simulation` runs that one seed alone.
+//! `ROLLCALL_SIM_SEED=0x2a cargo test -p rollcall-functions --test simulation` runs one seed.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a simulation that cannot go on should say where, not recover"
+    reason = "a simulation that cannot go on fails where it is"
 )]
 
 mod agents;
@@ -22,11 +22,11 @@ mod world;
 use store::Broken;
 use world::{Faults, Plan, Report, run};
 
-/// 16 seeds of 320 people for 2 hours are 10,240 user-hours.
+/// 16 seeds with 320 users for 2 hours are 10,240 user-hours.
 const PLAN: Plan = Plan { seed: 0, users: 320, hours: 2, faults: Faults::All, has_sweepers: true, broken: None };
 const SEEDS: u64 = 16;
 
-/// Runs every plan, on two threads: as many as the smallest machine that this is developed on has.
+/// Runs every plan on two threads: the smallest machine this is developed on has two cores.
 fn run_all(plans: &[Plan]) -> Vec<Report> {
     let (left, right) = plans.split_at(plans.len() / 2);
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn every_invariant_holds_for_ten_thousand_user_hours() {
     let reports = run_all(&plans);
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     println!(
-        "{} user-hours, {} steps, {} publications, {} procedures broken off, at most {} in flight",
+        "{} user-hours, {} steps, {} publications, {} procedures interrupted, at most {} in flight",
         sum(|report| report.user_hours),
         sum(|report| report.steps),
         sum(|report| report.publications),
@@ -65,10 +65,10 @@ fn every_invariant_holds_for_ten_thousand_user_hours() {
     assert!(chosen_seed().is_some() || sum(|report| report.user_hours) >= 10_000);
 }
 
-/// Every eighth person of these beats in time, whatever happens, and must never be seen to leave: neither in ordinary
-/// times nor because the store was away, after which everybody has a full `d + ε` to beat again.
+/// Every eighth user always beats in time and must never be published offline: neither without faults nor after a store
+/// outage, which gives every user a full `d + ε` to beat again.
 #[test]
-fn nobody_who_beats_in_time_flickers() {
+fn user_who_beats_in_time_never_flickers() {
     let plans =
         [Faults::None, Faults::StoreOutages].map(|faults| Plan { seed: 1, users: 64, hours: 4, faults, ..PLAN });
     for report in run_all(&plans) {
@@ -78,46 +78,49 @@ fn nobody_who_beats_in_time_flickers() {
     }
 }
 
-/// Whether the checks notice what is wrong with this plan, in some run, and say so by one of these words.
-fn assert_caught(plan: Plan, words: &[&str]) {
+/// Asserts that some run of this plan reports a violation with one of these texts.
+fn assert_caught(plan: Plan, texts: &[&str]) {
     let plans: Vec<Plan> = (1..=4).map(|seed| Plan { seed, ..plan }).collect();
     let violations: Vec<String> = run_all(&plans).into_iter().filter_map(|report| report.violation).collect();
-    let is_named = violations.iter().any(|violation| words.iter().any(|word| violation.contains(word)));
+    let is_named = violations.iter().any(|violation| texts.iter().any(|text| violation.contains(text)));
     assert!(is_named, "{plan:?}: {violations:#?}");
 }
 
 #[test]
-fn a_swap_that_ignores_heartbeats_is_caught() {
-    assert_caught(Plan { broken: Some(Broken::CasIgnoresTouches), ..PLAN }, &["3: a late heartbeat beats the sweep"]);
+fn commit_that_ignores_touches_is_caught() {
+    assert_caught(
+        Plan { broken: Some(Broken::CommitIgnoresTouches), ..PLAN },
+        &["3: a late heartbeat beats the sweep"],
+    );
 }
 
 #[test]
-fn a_store_that_publishes_twice_is_caught() {
+fn double_publication_is_caught() {
     assert_caught(Plan { broken: Some(Broken::PublishesTwice), ..PLAN }, &["2: versions strictly rise"]);
 }
 
 #[test]
-fn a_world_without_sweepers_is_caught() {
+fn missing_sweep_is_caught() {
     assert_caught(Plan { has_sweepers: false, ..PLAN }, &["4: what is published is wrong"]);
 }
 
 #[test]
-fn a_store_that_loses_deadlines_is_caught() {
-    assert_caught(Plan { broken: Some(Broken::DeadlinesAreLost), ..PLAN }, &["4: what is published is wrong"]);
+fn lost_deadline_is_caught() {
+    assert_caught(Plan { broken: Some(Broken::LosesDeadlines), ..PLAN }, &["4: what is published is wrong"]);
 }
 
 #[test]
-fn a_beat_that_is_not_due_is_caught() {
-    let words = ["4: what is published is wrong", "5: a session is left behind"];
-    assert_caught(Plan { broken: Some(Broken::BeatsAreNotDue), ..PLAN }, &words);
+fn beat_without_deadline_is_caught() {
+    let texts = ["4: what is published is wrong", "5: a session is left behind"];
+    assert_caught(Plan { broken: Some(Broken::BeatSetsNoDeadline), ..PLAN }, &texts);
 }
 
 #[test]
-fn a_logout_that_forgets_the_last_beat_is_caught() {
-    assert_caught(Plan { broken: Some(Broken::LogoutForgetsBeat), ..PLAN }, &["5: last seen"]);
+fn logout_that_loses_last_beat_is_caught() {
+    assert_caught(Plan { broken: Some(Broken::LogoutLosesBeat), ..PLAN }, &["5: last seen"]);
 }
 
 #[test]
-fn an_archive_that_moves_backwards_is_caught() {
+fn archive_that_moves_backwards_is_caught() {
     assert_caught(Plan { broken: Some(Broken::ArchiveMovesBackwards), ..PLAN }, &["5: last seen was lost"]);
 }

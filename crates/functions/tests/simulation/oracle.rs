@@ -1,37 +1,37 @@
-//! What is true of a person, told by somebody who was there: fed with every trace and choice at the moment it reaches
-//! the store, and deciding at that moment whether a beat was seen and how long a device lives. The product decides the
-//! same things afterwards, from what little it kept; that the two agree is the point of the exercise.
+//! The true state of a user. It receives every touch and choice when it reaches the store, and decides at that moment
+//! whether a beat is visible and how long a device lives. The functions decide the same later, from the stored session;
+//! the simulation checks that both agree.
 
 use std::collections::BTreeMap;
 
 use rollcall_core::{Choice, DeviceId, Note, OutageGrace, Rules, Span, Stance, State, Time};
 
-/// One device, as it lives.
+/// The lifetime of a device.
 #[derive(Debug, Clone)]
 struct Lifetime {
     beat: Time,
     used: Option<Time>,
-    /// When it dies by its own trace.
+    /// When it expires without outage grace.
     own_end: Time,
-    /// When it dies, an outage grace included.
+    /// When it expires, outage grace included.
     end: Time,
 }
 
-/// What everybody else should see.
+/// What others should see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Truth {
     pub(crate) state: State,
     pub(crate) note: Option<Note>,
 }
 
-/// One person's whole story.
+/// Everything that happened to one user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Oracle {
     devices: BTreeMap<DeviceId, Lifetime>,
     pub(crate) choice: Option<Choice>,
-    /// The newest beat that others may know of.
+    /// The newest visible beat.
     pub(crate) seen: Option<Time>,
-    /// The same since the session was last dropped: all that the hot store can know.
+    /// The same since the last eviction: the hot store knows no older one.
     pub(crate) hot_seen: Option<Time>,
 }
 
@@ -62,35 +62,35 @@ impl Oracle {
         }
     }
 
-    /// A choice made at `at`. It reveals the beats of the devices that are alive then, unless it goes on hiding them.
+    /// A choice made at `at`. It reveals the beats of live devices, unless it keeps the user invisible.
     pub(crate) fn choose(&mut self, at: Time, choice: Choice) {
-        let goes_on_hiding = self.is_invisible(at) && choice.stance == Stance::Invisible;
-        if !goes_on_hiding {
+        let stays_invisible = self.is_invisible(at) && choice.stance == Stance::Invisible;
+        if !stays_invisible {
             let revealed = self.devices.values().filter(|life| life.end > at).map(|life| life.beat).max();
             self.see_if_newer(revealed);
         }
         self.choice = Some(choice);
     }
 
-    /// An outage is over: who was alive when it began lives on.
+    /// An outage is over: devices that were alive when it began stay alive until `until`.
     pub(crate) fn outage_grace(&mut self, began: Time, until: Time) {
         for life in self.devices.values_mut().filter(|life| life.end > began) {
             life.end = life.end.max(until);
         }
     }
 
-    /// The store forgets a device. Answers whether it was dead.
-    pub(crate) fn forget(&mut self, now: Time, device: &DeviceId) -> bool {
+    /// The store prunes a device. Returns whether it had expired.
+    pub(crate) fn prune(&mut self, now: Time, device: &DeviceId) -> bool {
         self.devices.remove(device).is_none_or(|life| life.end <= now)
     }
 
-    /// The store forgets the session.
-    pub(crate) fn forget_all(&mut self) {
+    /// The store evicts the session.
+    pub(crate) fn evict(&mut self) {
         *self = Self { seen: self.seen, ..Self::default() };
     }
 
-    /// Whether the device was used, died and is still on record.
-    pub(crate) fn is_used_and_dead(&self, now: Time, device: &DeviceId) -> bool {
+    /// Whether the device was used, has expired and is still stored.
+    pub(crate) fn is_used_and_expired(&self, now: Time, device: &DeviceId) -> bool {
         self.devices.get(device).is_some_and(|life| life.used.is_some() && life.end <= now)
     }
 
@@ -116,7 +116,7 @@ impl Oracle {
         Truth { state, note: note.filter(|note| note.until.is_none_or(|until| until > now)) }
     }
 
-    /// The next instant at which the truth might change by itself.
+    /// The next instant at which the truth can change without an event.
     pub(crate) fn next_change(&self, now: Time, rules: &Rules) -> Option<Time> {
         let devices =
             self.devices.values().flat_map(|life| [Some(life.end), life.used.map(|at| at + rules.idle_after)]);

@@ -1,4 +1,4 @@
-//! Chance, from a seed: splitmix64, so that a run depends on nothing but its number.
+//! Pseudo-random numbers from a seed (splitmix64): a run depends on its seed alone.
 
 /// A stream of pseudo-random numbers.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A stream of its own, so that what one part of the world draws does not shift the others.
+    /// An independent stream, so that the draws of one part do not shift those of another.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -22,12 +22,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From `low` to `high`, both included. The bias of the remainder is far below what any check here could notice.
+    /// From `low` to `high`, both included. The bias of the remainder is far too small to matter here.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// True so many times in ten thousand.
+    /// True with a probability of `per_ten_thousand` / 10,000.
     pub(crate) fn chance(&mut self, per_ten_thousand: u64) -> bool {
         self.next() % 10_000 < per_ten_thousand
     }

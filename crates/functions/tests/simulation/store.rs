@@ -1,11 +1,10 @@
-//! A store that is obviously right: one map, one clock, no cleverness. What the contract leaves open it does in the
-//! strictest way that a real store can be held to; see `Broken` for what each of these is worth.
+//! The reference store: one map and one clock. Where the contract leaves a choice, it takes the strictest one that real
+//! stores must meet; each variant of `Broken` drops one of these guarantees.
 //!
-//! - Revisions are drawn from one counter and never come back, not even after a session was dropped.
-//! - A beat leaves its session due no later than when the device dies, so that a beat which is recorded and never
-//!   published is found by a sweep, whatever the session waited for.
-//! - A logout ends a device's life, whatever outage grace is in force, and keeps of its trace only the last beat, which is
-//!   still to be told.
+//! - Revisions come from one counter and never repeat, not even after an eviction.
+//! - A beat makes its session due no later than the device's expiry, so that a sweep finds a beat that was recorded and
+//!   never published, whatever the session waited for.
+//! - A logout ends the device even during an outage grace. Only its last beat is kept, because it may not be published yet.
 //! - An outage grace that begins while another is in force extends it.
 
 use std::collections::HashMap;
@@ -19,19 +18,19 @@ use crate::checker::Checker;
 /// How many shards the users are spread over.
 pub(crate) const SHARDS: u32 = 8;
 
-/// How a store can be wrong, to prove that the checks would notice.
+/// A defect of the store, to prove that the checks detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The compare-and-swap looks at commits only: a heartbeat does not make the sweep stale.
-    CasIgnoresTouches,
-    /// Each publication goes out twice.
+    /// The compare-and-swap compares only the commit counter: a heartbeat does not make the sweep's commit stale.
+    CommitIgnoresTouches,
+    /// Every record is published twice.
     PublishesTwice,
-    /// A beat leaves the deadline as it was, be it far away or none.
-    BeatsAreNotDue,
-    /// A logout takes the trace of the last beat along.
-    LogoutForgetsBeat,
-    /// The deadline that a commit sets is not kept.
-    DeadlinesAreLost,
+    /// A beat leaves the deadline unchanged, even if there is none.
+    BeatSetsNoDeadline,
+    /// A logout deletes the device with its last beat.
+    LogoutLosesBeat,
+    /// The deadline of a commit is not stored.
+    LosesDeadlines,
     /// An older last seen entry replaces a newer one.
     ArchiveMovesBackwards,
 }
@@ -40,23 +39,23 @@ pub(crate) enum Broken {
 pub(crate) struct Store {
     pub(crate) now: Time,
     sessions: Vec<Option<Session>>,
-    /// What is left of a dropped session: a revision that was never seen before.
+    /// The revisions of evicted sessions, each one unused before.
     evicted: HashMap<UserId, Revision>,
     archive: HashMap<UserId, Time>,
     outage_grace: Option<OutageGrace>,
     last_revision: u64,
     broken: Option<Broken>,
     pub(crate) checker: Checker,
-    /// Users whom the last step may have changed.
+    /// Users that the last step may have changed.
     pub(crate) dirty: Vec<usize>,
 }
 
-/// The name of a user.
+/// The id of the user with this index.
 pub(crate) fn user_id(user: usize) -> UserId {
     UserId::parse(format!("u{user}")).unwrap()
 }
 
-/// The user of a name.
+/// The index of the user with this id.
 pub(crate) fn index(user: &UserId) -> usize {
     user.as_str()[1..].parse().unwrap()
 }
@@ -95,8 +94,8 @@ impl Store {
         let found = self.sessions[user].as_ref().map_or_else(nothing_found, found);
         let is_beat = matches!(touch.event, DeviceEvent::Beat { .. });
         let has_device = |session: &Session| session.devices.iter().any(|d| d.id == touch.device);
-        let knows_device = self.sessions[user].as_ref().is_some_and(has_device);
-        if !is_beat && !knows_device {
+        let is_known = self.sessions[user].as_ref().is_some_and(has_device);
+        if !is_beat && !is_known {
             return found;
         }
         let revision = self.fresh_revision();
@@ -105,8 +104,8 @@ impl Store {
         session.revision.touches = revision;
         let before = session.devices.iter().position(|d| d.id == touch.device);
         let before = before.map(|position| session.devices.swap_remove(position));
-        if self.checker.oracle(user).is_used_and_dead(now, &touch.device) {
-            // The one change that `heartbeat::moves` leaves to the deadline.
+        if self.checker.oracle(user).is_used_and_expired(now, &touch.device) {
+            // `heartbeat::moves` leaves this one change to the deadline.
             self.checker.tolerate(now, user);
         }
         let oracle = self.checker.oracle(user);
@@ -115,7 +114,7 @@ impl Store {
                 let active_at = if active { Some(now) } else { before.and_then(|device| device.active_at) };
                 let id = touch.device.clone();
                 session.devices.push(Device { id, kind, beat_at: now, active_at, expires_at: now + alive_for });
-                if broken != Some(Broken::BeatsAreNotDue) {
+                if broken != Some(Broken::BeatSetsNoDeadline) {
                     session.next = due_by(session.next, now + alive_for);
                 }
                 oracle.beat(now, &touch.device, active, alive_for);
@@ -126,7 +125,7 @@ impl Store {
                 oracle.dropped(now, &touch.device, grace, outage_grace);
             }
             (DeviceEvent::Logout, Some(device)) => {
-                if broken != Some(Broken::LogoutForgetsBeat) {
+                if broken != Some(Broken::LogoutLosesBeat) {
                     session.devices.push(Device { expires_at: Time(0), active_at: None, ..device });
                 }
                 oracle.logout(&touch.device);
@@ -138,16 +137,16 @@ impl Store {
     }
 
     pub(crate) fn load(&self, user: &UserId) -> Session {
-        let grave = || Session { revision: self.evicted.get(user).copied().unwrap_or_default(), ..Session::default() };
-        self.sessions[index(user)].clone().unwrap_or_else(grave)
+        let absent = || Session { revision: self.evicted.get(user).copied().unwrap_or_default(), ..Session::default() };
+        self.sessions[index(user)].clone().unwrap_or_else(absent)
     }
 
-    /// Applies a commit that was decided on a load at `decided`.
+    /// Applies a commit decided on what was loaded at `decided`.
     pub(crate) fn commit(&mut self, commit: Commit, decided: Time) -> Committed {
         let Commit { user: id, expected, decision } = commit;
         let current = self.load(&id).revision;
         let equal = match self.broken {
-            Some(Broken::CasIgnoresTouches) => current.commits == expected.commits,
+            Some(Broken::CommitIgnoresTouches) => current.commits == expected.commits,
             _ => current == expected,
         };
         if !equal {
@@ -157,7 +156,7 @@ impl Store {
         let commits = self.fresh_revision();
         let session = self.sessions[user].get_or_insert_default();
         session.revision.commits = commits;
-        if self.broken != Some(Broken::DeadlinesAreLost) {
+        if self.broken != Some(Broken::LosesDeadlines) {
             session.next = decision.next;
         }
         if let Some(choice) = decision.choice {
@@ -212,10 +211,10 @@ impl Store {
         Committed::Applied
     }
 
-    pub(crate) fn keep(&mut self, last_seen_entries: Vec<LastSeenEntry>) {
-        for last_seen_entry in last_seen_entries {
-            let kept = self.archive.entry(last_seen_entry.user).or_default();
-            let newer = last_seen_entry.last_seen.max(*kept);
+    pub(crate) fn archive(&mut self, entries: Vec<LastSeenEntry>) {
+        for entry in entries {
+            let kept = self.archive.entry(entry.user).or_default();
+            let newer = entry.last_seen.max(*kept);
             let moves_backwards = self.broken == Some(Broken::ArchiveMovesBackwards);
             *kept = if moves_backwards { Time(newer.0.saturating_sub(1)) } else { newer };
         }
@@ -225,15 +224,15 @@ impl Store {
         self.archive.get(user).copied()
     }
 
-    /// Sessions that are kept although nothing in them matters and nobody will soon look at them: leaks.
+    /// Leaked sessions: nothing in them matters, and no deadline is near.
     pub(crate) fn leaked(&self) -> Vec<(usize, &Session)> {
         let matters = |s: &Session| s.choice.as_ref().is_some_and(|choice| choice.matters_at(self.now));
         let soon = self.now.0.saturating_sub(10_000)..=self.now.0 + 10_000;
-        let is_looked_at = |next: Next| match next {
+        let has_near_deadline = |next: Next| match next {
             Next::Settle(at) | Next::Evict(at) => soon.contains(&at.0),
             Next::Nothing => false,
         };
-        self.kept().filter(|(_, s)| !matters(s) && !is_looked_at(s.next)).collect()
+        self.kept().filter(|(_, s)| !matters(s) && !has_near_deadline(s.next)).collect()
     }
 
     fn passed(&self, shards: Shards, limit: u32, instant: impl Fn(Next) -> Option<Time>) -> Vec<UserId> {
@@ -256,7 +255,7 @@ impl Store {
     }
 }
 
-/// What a session waits for that is to be settled by `end` at the latest, and no later than it would be looked at anyway.
+/// The next deadline, no later than `end`.
 fn due_by(next: Next, end: Time) -> Next {
     match next {
         Next::Settle(at) | Next::Evict(at) => Next::Settle(at.min(end)),

@@ -1,5 +1,5 @@
-//! The world around the store: a clock that jumps from event to event, nodes that run the real procedures with many in
-//! flight at once, and the phase that breaks them. Everything follows from the seed.
+//! The event loop: a clock that jumps from event to event, nodes that run the real procedures concurrently, and phases of
+//! faults. Everything follows from the seed.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,25 +20,25 @@ use crate::store::{Broken, Store, user_id};
 
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
-/// The store's clock at the start: an ordinary day, so that versions are what they are in production.
+/// The store's clock at the start: a realistic time, so that versions have the size they have in production.
 const EPOCH: u64 = 1_800_000_000_000;
-/// How often each node sweeps. With the time of a pass, within the one second of the ghost bound.
+/// How often each node sweeps. With the duration of a pass it stays below the publication bound of one second.
 const SWEEP_EVERY: u64 = 600;
 const NODES: u64 = 3;
 
-/// What to simulate.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) users: usize,
     pub(crate) hours: u64,
     pub(crate) faults: Faults,
-    /// Whether anybody sweeps at all.
+    /// Whether any node sweeps.
     pub(crate) has_sweepers: bool,
     pub(crate) broken: Option<Broken>,
 }
 
-/// What ever goes wrong on the side of the servers. What people and networks do to beats is always the same.
+/// Which faults the servers have. Delays and losses of beats happen in every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
     None,
@@ -46,7 +46,7 @@ pub(crate) enum Faults {
     All,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
     pub(crate) user_hours: u64,
@@ -54,21 +54,21 @@ pub(crate) struct Report {
     pub(crate) publications: u64,
     pub(crate) crashes: u64,
     pub(crate) most_in_flight: usize,
-    /// How often people who beat in time were published offline.
+    /// How often users who beat in time were published offline.
     pub(crate) steady_offlines: u64,
     pub(crate) violation: Option<String>,
 }
 
-/// What can happen next.
+/// An event in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     Poll(u64),
-    /// A device comes to life.
+    /// A device starts.
     Start {
         user: usize,
         device: usize,
     },
-    /// A device is to beat; of an older life than the present one, it is void.
+    /// A device sends a beat, unless it has been restarted since the event was queued.
     Beat {
         user: usize,
         device: usize,
@@ -80,7 +80,7 @@ pub(crate) enum Event {
         device: usize,
         active: bool,
     },
-    /// A node passes on the beats that it gathered.
+    /// A node sends the beats it gathered as one batch.
     Flush,
     Leave {
         user: usize,
@@ -90,7 +90,7 @@ pub(crate) enum Event {
     Choose {
         user: usize,
     },
-    /// Somebody was told that this person's time may be up.
+    /// An expiry notification: this user may be due.
     Hint {
         user: usize,
     },
@@ -112,11 +112,11 @@ enum Phase {
     Healthy,
     /// Calls fail, procedures crash and stall.
     Flaky,
-    /// The store answers nobody; afterwards there is an outage grace.
+    /// The store answers no call; afterwards there is an outage grace.
     StoreDown(Time),
-    /// All nodes are dead.
+    /// All nodes are down.
     NodesDown,
-    /// Nobody sweeps.
+    /// No node sweeps.
     NoSweeps,
 }
 
@@ -125,7 +125,7 @@ struct Procedure {
     users: Vec<usize>,
 }
 
-/// The clock, the queue and everybody in it.
+/// The clock, the event queue and the running procedures.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) rules: Rules,
@@ -159,7 +159,7 @@ pub(crate) fn run(plan: Plan) -> Report {
         steady_offlines,
         violation: store.checker.violation.as_ref().map(|what| {
             format!(
-                "seed {:#x}, step {}: {what}\nagain: ROLLCALL_SIM_SEED={:#x}",
+                "seed {:#x}, step {}: {what}\nrerun: ROLLCALL_SIM_SEED={:#x}",
                 plan.seed, world.report.steps, plan.seed
             )
         }),
@@ -171,7 +171,7 @@ impl World {
     fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
         let rules = random.pick(&[Rules::STANDARD, Rules::STANDARD, Rules::LENIENT, Rules::BRISK]);
-        // Briefer than the product's, so that evictions often meet whoever comes back.
+        // Shorter than in production, so that evictions often race with returning users.
         let rules = Rules { evict_after: Span::seconds(5), ..rules };
         let store = Store::new(Time(EPOCH), plan.broken, Checker::new(rules, plan.users));
         let shared = Rc::new(Shared {
@@ -210,7 +210,7 @@ impl World {
         self.shared.store.borrow().now.0
     }
 
-    /// Puts an event into the future; among those of one instant, chance decides.
+    /// Queues an event; events of one instant are in random order.
     pub(crate) fn after(&mut self, delay: u64, event: Event) {
         let (at, tie) = (self.now() + delay, self.random.next());
         self.queue.push(Reverse((at, tie, event)));
@@ -224,7 +224,7 @@ impl World {
         self.is_closing
     }
 
-    /// Starts a procedure for these people.
+    /// Starts a procedure on behalf of these users.
     pub(crate) fn spawn<F>(&mut self, users: Vec<usize>, procedure: impl FnOnce(Client, Rules) -> F)
     where
         F: Future<Output = bool> + 'static,
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// The faults stop and everybody goes home: then everything must come right, and nothing may be left behind.
+    /// Ends all faults and stops all devices: every publication must become right, and no session may leak.
     fn close(&mut self, agents: &mut Agents) {
         self.enter(Phase::Healthy);
         self.is_closing = true;
@@ -258,8 +258,8 @@ impl World {
         let mut store = self.shared.store.borrow_mut();
         let now = store.now;
         for user in 0..self.plan.users {
-            if store.checker.is_overdue(now, user) {
-                store.checker.violate(now, user, "5: what is published is wrong long after the faults stopped");
+            if store.checker.is_late(now, user) {
+                store.checker.violate(now, user, "5: what is published is wrong long after the faults ended");
             }
         }
         let leaked = store.leaked().first().map(|(user, session)| (*user, format!("{session:?}")));
@@ -274,7 +274,7 @@ impl World {
             Event::Probe { user } => {
                 if self.probe_at[user] == Some(self.now()) {
                     self.probe_at[user] = None;
-                    self.look(user);
+                    self.check_user(user);
                 }
             }
             Event::Sweep { node } => {
@@ -333,7 +333,7 @@ impl World {
                 2 => (Phase::NoSweeps, self.random.between(10 * SECOND, 3 * MINUTE)),
                 _ => (Phase::Flaky, self.random.between(10 * SECOND, 3 * MINUTE)),
             },
-            // Now and then the next misfortune comes before the last one is forgotten.
+            // Sometimes the next fault follows shortly.
             _ if self.random.chance(3000) => (Phase::Healthy, self.random.between(SECOND, MINUTE)),
             _ => (Phase::Healthy, self.random.between(2 * MINUTE, 12 * MINUTE)),
         };
@@ -361,7 +361,7 @@ impl World {
             }
         }
         for user in 0..self.plan.users {
-            self.look(user);
+            self.check_user(user);
         }
     }
 
@@ -370,24 +370,24 @@ impl World {
         dirty.sort_unstable();
         dirty.dedup();
         for user in dirty {
-            self.look(user);
+            self.check_user(user);
         }
     }
 
-    /// Asks about a person as any viewer would, and compares with the truth; then says when to look again.
-    fn look(&mut self, user: usize) {
+    /// Queries a user as a viewer would, compares the answer with the oracle and queues the next check.
+    fn check_user(&mut self, user: usize) {
         let answer = {
             let client = Client::instant(&self.shared);
             let users = vec![Ok(user_id(user))];
             let asked = pin!(query::look_up((&client, &client, &client), &self.rules, None, users));
             asked.poll(&mut Context::from_waker(Waker::noop()))
         };
-        let Poll::Ready(Ok(answers)) = answer else { panic!("an instant query waits for nothing") };
+        let Poll::Ready(Ok(answers)) = answer else { panic!("an instant query is never pending") };
         let mut store = self.shared.store.borrow_mut();
         let now = store.now;
         match answers.first() {
             Some(Ok(query::Presence { view: Some(view), .. })) => store.checker.looked_up(now, user, &view.published),
-            other => store.checker.violate(now, user, format!("1: a query has no answer: {other:?}")),
+            other => store.checker.violate(now, user, format!("1: a query has no result: {other:?}")),
         }
         let next = store.checker.probe(now, user).map(|at| at.0);
         drop(store);
