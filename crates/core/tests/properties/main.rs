@@ -1,14 +1,10 @@
-//! Properties of the rules, against a model that is too simple to be wrong.
+//! Properties of the rules, checked against a naive model.
 //!
-//! Two kinds of input: *histories*, lists of things that happen to one person, applied through the rules as a store
-//! would; and *sessions* made up of arbitrary parts, because what is on disk need not be what we would have written.
-//! Times are a few dozen milliseconds, so that the model can step through every single one.
+//! There are two kinds of input: *histories*, lists of events of one user, applied through the rules as a store does;
+//! and *sessions* of arbitrary parts, because a stored session need not be one that this code wrote.
+//! Times span a few dozen milliseconds, so that the model can check every one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a property that cannot be stated for an input should say which, not recover"
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 mod histories;
 mod model;
@@ -19,7 +15,7 @@ use proptest::test_runner::{Config, RngSeed};
 use rollcall_core::settle::Decision;
 use rollcall_core::{Rules, Session, Span, Time};
 
-/// As `Rules::STANDARD`, a thousandfold faster and in other proportions.
+/// Like `Rules::STANDARD`, a thousand times faster and in other proportions.
 pub(crate) const RULES: Rules = Rules {
     interval: Span(15),
     tolerance: Span(5),
@@ -30,7 +26,7 @@ pub(crate) const RULES: Rules = Rules {
     watch_limit: 20,
 };
 
-/// The same cases in every run, so that whoever breaks a property is the one who sees it; others with another seed:
+/// The seed is fixed, so that a property fails for the change that breaks it. Other cases:
 /// `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p rollcall-core --test properties`.
 pub(crate) fn config(cases: u32) -> Config {
     let default = Config::default();
@@ -39,7 +35,7 @@ pub(crate) fn config(cases: u32) -> Config {
     Config { cases, rng_seed, failure_persistence: None, ..default }
 }
 
-/// What a store makes of a decision.
+/// Applies a decision as a store does.
 pub(crate) fn apply(session: &mut Session, decision: Decision) {
     session.next = decision.next;
     session.choice = decision.choice.or(session.choice.take());

@@ -1,4 +1,4 @@
-//! Sessions made up of arbitrary parts: nothing that a store could hand out makes the rules contradict themselves.
+//! Sessions of arbitrary parts: the rules stay consistent for everything a store could return.
 
 use proptest::prelude::*;
 use rollcall_core::choose::{NewChoice, choose};
@@ -14,7 +14,7 @@ use rollcall_core::{
 use crate::{RULES, apply, config};
 
 const NOW: Time = Time(100);
-/// Beyond every instant that a made-up session speaks of.
+/// Later than every time in a generated session.
 const END: u64 = 260;
 
 fn times() -> impl Strategy<Value = Time> {
@@ -90,13 +90,13 @@ fn new_choices() -> impl Strategy<Value = NewChoice> {
     })
 }
 
-/// The state, by the plainest reading of the rules.
+/// The state, by a direct reading of the rules.
 fn plain_state(session: &Session, moment: &Moment, now: Time) -> State {
-    let lives = |device: &&Device| {
-        let pardoned = moment.outage_grace.is_some_and(|a| device.expires_at > a.since && a.until > now);
-        device.expires_at > now || pardoned
+    let is_alive = |device: &&Device| {
+        let has_grace = moment.outage_grace.is_some_and(|grace| device.expires_at > grace.since && grace.until > now);
+        device.expires_at > now || has_grace
     };
-    let alive: Vec<&Device> = session.devices.iter().filter(lives).collect();
+    let alive: Vec<&Device> = session.devices.iter().filter(is_alive).collect();
     let choice = session.choice.as_ref().filter(|choice| choice.until.is_none_or(|until| until > now));
     match choice.map_or(Stance::Auto, |choice| choice.stance) {
         _ if alive.is_empty() => State::Offline,
@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(config(4096))]
 
     #[test]
-    fn state_follows_from_devices_choice_and_time_alone(session in sessions(), moment in moments()) {
+    fn state_follows_from_devices_choice_and_time(session in sessions(), moment in moments()) {
         for now in NOW.0..END {
             let shown = derive(&session, &moment.moved_to(Time(now)), &RULES);
             prop_assert_eq!(shown.state, plain_state(&session, &moment, Time(now)));
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_changes_before_the_next_change_and_something_does_at_it(session in sessions(), moment in moments()) {
+    fn next_change_is_the_first_visible_change(session in sessions(), moment in moments()) {
         let visible = |now: u64| {
             let shown = derive(&session, &moment.moved_to(Time(now)), &RULES);
             (shown.state, shown.note)
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn who_was_settled_needs_no_settling(mut session in sessions(), moment in moments()) {
+    fn settled_session_needs_no_settling(mut session in sessions(), moment in moments()) {
         if let Some(decision) = settle(&session, &moment, &RULES) {
             apply(&mut session, decision);
         }
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn who_chose_needs_no_settling(mut session in sessions(), moment in moments(), new in new_choices()) {
+    fn session_with_new_choice_needs_no_settling(mut session in sessions(), moment in moments(), new in new_choices()) {
         let (choice, decision) = choose(&session, &moment, &RULES, &new);
         apply(&mut session, decision);
         prop_assert_eq!(session.choice.as_ref(), Some(&choice));
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn a_deadline_lies_ahead(session in sessions(), moment in moments()) {
+    fn settle_deadline_is_in_the_future(session in sessions(), moment in moments()) {
         let shown = derive(&session, &moment, &RULES);
         match rollcall_core::deadline::next(&session, &moment, &RULES, &shown) {
             Next::Settle(at) => prop_assert!(at > moment.now),
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn only_the_dead_are_pruned(session in sessions(), moment in moments(), new in new_choices()) {
+    fn only_expired_devices_are_pruned(session in sessions(), moment in moments(), new in new_choices()) {
         let (_, chosen) = choose(&session, &moment, &RULES, &new);
         let decisions = [settle(&session, &moment, &RULES), Some(chosen)];
         for decision in decisions.into_iter().flatten() {
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn who_was_alive_when_the_store_went_away_lives_until_the_outage_grace_ends(
+    fn outage_grace_keeps_live_devices_alive(
         session in sessions(),
         (since, until) in (times(), times()),
     ) {
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn only_what_is_cold_and_on_record_is_dropped(session in sessions(), moment in moments()) {
+    fn only_offline_published_sessions_are_evicted(session in sessions(), moment in moments()) {
         let shown = derive_published(&session, &moment, &RULES);
         let matters = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
         match evict(&session, &moment, &RULES) {

@@ -1,4 +1,4 @@
-//! Typing: whoever watches is told seldom, and is right all the same.
+//! Typing: watchers receive few updates and still show the truth.
 
 use proptest::prelude::*;
 use rollcall_core::typing::{Next, PUBLISH_INTERVAL, TypingRecord};
@@ -8,60 +8,60 @@ use crate::config;
 
 const START: u64 = 1_700_000_000_000;
 
-/// Signs, each some time after the one before: mostly faster than telling is allowed.
-fn signs() -> impl Strategy<Value = Vec<(u64, u64)>> {
+/// Typing signals with the time since the previous one, which is mostly shorter than the publish interval.
+fn signals() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let gap = prop_oneof![0..50_u64, 0..1200_u64, 0..8000_u64];
     let lasts = prop_oneof![Just(0_u64), 1..400_u64, Just(5000_u64)];
     prop::collection::vec((gap, lasts), 1..30)
 }
 
-/// What happened at which millisecond.
+/// What happened, by millisecond.
 #[derive(Default)]
-struct Story {
-    /// What is true from then on, by a model too simple to be wrong: the last sign, until it ends.
+struct Timeline {
+    /// The naive model: from this time on the last signal holds, until it ends.
     truths: Vec<(u64, u64)>,
-    tellings: Vec<(u64, Option<u64>)>,
+    updates: Vec<(u64, Option<u64>)>,
 }
 
-impl Story {
+impl Timeline {
     fn truth(&self, at: u64) -> Option<u64> {
         let (_, until) = *self.truths.iter().rev().find(|(since, _)| *since <= at)?;
         (until > at).then_some(until)
     }
 
-    /// What somebody believes who was told everything: the last word, until it ends.
-    fn belief(&self, at: u64) -> Option<u64> {
-        let (_, until) = *self.tellings.iter().rev().find(|(told, _)| *told <= at)?;
+    /// What a watcher shows: the last update, until it ends.
+    fn shown(&self, at: u64) -> Option<u64> {
+        let (_, until) = *self.updates.iter().rev().find(|(sent, _)| *sent <= at)?;
         until.filter(|until| *until > at)
     }
 }
 
-/// Plays the signs, and flushes when told to, one at a time.
-fn play(signs: &[(u64, u64)]) -> (Story, u64) {
-    let (mut story, mut record, mut flush_at) = (Story::default(), TypingRecord::default(), None);
+/// Applies the signals, and flushes when the record asks for it.
+fn replay(signals: &[(u64, u64)]) -> (Timeline, u64) {
+    let (mut timeline, mut record, mut flush_at) = (Timeline::default(), TypingRecord::default(), None);
     let mut arrivals = Vec::new();
     let mut at = START;
-    for (gap, lasts) in signs {
+    for (gap, lasts) in signals {
         at += gap;
         arrivals.push((at, *lasts));
     }
     let mut arrivals = arrivals.into_iter().peekable();
     let end = at + 10_000;
     loop {
-        let arrives = arrivals.peek().map_or(u64::MAX, |(at, _)| *at);
-        let flushes = flush_at.unwrap_or(u64::MAX);
-        let (now, next) = if flushes <= arrives && flushes < u64::MAX {
+        let next_arrival = arrivals.peek().map_or(u64::MAX, |(at, _)| *at);
+        let next_flush = flush_at.unwrap_or(u64::MAX);
+        let (now, next) = if next_flush <= next_arrival && next_flush < u64::MAX {
             flush_at = None;
-            (flushes, record.flush(Time(flushes)))
+            (next_flush, record.flush(Time(next_flush)))
         } else if let Some((now, lasts)) = arrivals.next() {
-            story.truths.push((now, if lasts == 0 { 0 } else { now + lasts }));
+            timeline.truths.push((now, if lasts == 0 { 0 } else { now + lasts }));
             (now, record.signal(Time(now), Span(lasts)))
         } else {
-            return (story, end);
+            return (timeline, end);
         };
         match next {
             Next::Nothing => {}
-            Next::Publish(until) => story.tellings.push((now, until.map(|until| until.0))),
+            Next::Publish(until) => timeline.updates.push((now, until.map(|until| until.0))),
             Next::Flush(after) => {
                 flush_at.get_or_insert(now + after.0);
             }
@@ -73,61 +73,63 @@ proptest! {
     #![proptest_config(config(2000))]
 
     #[test]
-    fn nobody_is_told_twice_within_a_second(signs in signs()) {
-        let (story, _) = play(&signs);
-        for pair in story.tellings.windows(2) {
-            prop_assert!(pair[1].0 - pair[0].0 >= PUBLISH_INTERVAL.0, "{:?}", story.tellings);
+    fn updates_are_at_least_one_second_apart(signals in signals()) {
+        let (timeline, _) = replay(&signals);
+        for pair in timeline.updates.windows(2) {
+            prop_assert!(pair[1].0 - pair[0].0 >= PUBLISH_INTERVAL.0, "{:?}", timeline.updates);
         }
     }
 
     #[test]
-    fn what_is_believed_was_true_within_the_last_second(signs in signs()) {
-        let (story, end) = play(&signs);
-        let mut instants: Vec<u64> = story.truths.iter().flat_map(|(since, until)| [*since, since + 999, since + 1000, *until]).collect();
-        instants.extend(story.tellings.iter().flat_map(|(told, _)| [*told, told + 1]));
+    fn shown_typing_lags_at_most_one_second(signals in signals()) {
+        let (timeline, end) = replay(&signals);
+        let around = |(since, until): &(u64, u64)| [*since, since + 999, since + 1000, *until];
+        let mut instants: Vec<u64> = timeline.truths.iter().flat_map(around).collect();
+        instants.extend(timeline.updates.iter().flat_map(|(sent, _)| [*sent, sent + 1]));
         for at in instants.into_iter().filter(|at| (START..=end).contains(at)) {
-            let changed_lately = story.truths.iter().any(|(since, _)| *since <= at && at < since + PUBLISH_INTERVAL.0);
+            let is_recent = |(since, _): &(u64, u64)| *since <= at && at < since + PUBLISH_INTERVAL.0;
+            let changed_lately = timeline.truths.iter().any(is_recent);
             prop_assert!(
-                story.belief(at) == story.truth(at) || changed_lately,
-                "at {}: {:?} is believed and {:?} is true", at - START, story.belief(at), story.truth(at)
+                timeline.shown(at) == timeline.truth(at) || changed_lately,
+                "at {}: {:?} is shown and {:?} is true", at - START, timeline.shown(at), timeline.truth(at)
             );
         }
     }
 
     #[test]
-    fn in_the_end_everybody_is_right(signs in signs()) {
-        let (story, end) = play(&signs);
+    fn watchers_end_with_the_truth(signals in signals()) {
+        let (timeline, end) = replay(&signals);
         for at in [end - 9_000, end - 8_999, end - 5_000, end] {
-            prop_assert_eq!(story.belief(at), story.truth(at));
+            prop_assert_eq!(timeline.shown(at), timeline.truth(at));
         }
     }
 
     #[test]
-    fn nothing_is_told_that_changes_nothing(signs in signs()) {
-        let (story, _) = play(&signs);
-        for (index, (at, until)) in story.tellings.iter().enumerate() {
-            let before = Story { truths: Vec::new(), tellings: story.tellings[..index].to_vec() };
-            prop_assert_ne!(before.belief(*at), *until);
-            // Of several signs in one millisecond any may have been the last so far.
-            let was_true = (0..=story.truths.len()).any(|count| {
-                let so_far = Story { truths: story.truths[..count].to_vec(), tellings: Vec::new() };
-                let is_past = story.truths[count..].iter().all(|(since, _)| since >= at);
+    fn every_update_is_true_and_changes_something(signals in signals()) {
+        let (timeline, _) = replay(&signals);
+        for (index, (at, until)) in timeline.updates.iter().enumerate() {
+            let before = Timeline { truths: Vec::new(), updates: timeline.updates[..index].to_vec() };
+            prop_assert_ne!(before.shown(*at), *until);
+            // Of several signals in one millisecond, any may have been the last so far.
+            let was_true = (0..=timeline.truths.len()).any(|count| {
+                let so_far = Timeline { truths: timeline.truths[..count].to_vec(), updates: Vec::new() };
+                let is_past = timeline.truths[count..].iter().all(|(since, _)| since >= at);
                 is_past && so_far.truth(*at) == *until
             });
-            prop_assert!(was_true, "what is told is true");
+            prop_assert!(was_true, "a published update is true");
         }
     }
 
     #[test]
-    fn a_revision_that_is_forgotten_in_time_is_not_missed(signs in signs()) {
-        let (mut kept, mut forgetful) = (TypingRecord::default(), TypingRecord::default());
+    fn record_dropped_at_forget_time_is_not_missed(signals in signals()) {
+        let (mut kept, mut dropped) = (TypingRecord::default(), TypingRecord::default());
         let mut now = START;
-        for (gap, lasts) in signs {
+        for (gap, lasts) in signals {
             now += gap;
-            if forgetful.forget_at() <= Time(now) {
-                forgetful = TypingRecord::default();
+            if dropped.forget_at() <= Time(now) {
+                dropped = TypingRecord::default();
             }
-            prop_assert_eq!(kept.signal(Time(now), Span(lasts)), forgetful.signal(Time(now), Span(lasts)));
+            prop_assert_eq!(kept.signal(Time(now), Span(lasts)), dropped.signal(Time(now), Span(lasts)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A policy cache over a fake store: a log that can be trimmed, pages that can be slow, and a store that can be unavailable.
+//! A policy cache over a fake store whose log can be trimmed, whose pages can be slow, and which can be unavailable.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +48,7 @@ impl Policy for FakePolicy {
     async fn settings_of(&self, _: UserId) -> Result<OwnSettings, Error> {
         self.answer(OwnSettings::default)
     }
-    /// Each page has two changes of the log: what a later change undoes is on a later page, or in the log.
+    /// Each page has two changes of the log: a change that undoes one of them is on a later page or in the log.
     async fn snapshot(&self, page: u32) -> Result<Page, Error> {
         self.answer(|| {
             let cursor = vec![self.log.borrow().len() as u64];
@@ -135,7 +135,7 @@ fn only_a_cold_cache_asks_the_store() {
     assert_eq!(policy.exact_reads.get(), 1);
     let warm = warm(&policy);
     assert_eq!(rulings(&warm, &policy, "alice", &asked).unwrap(), expected);
-    assert_eq!(policy.exact_reads.get(), 1, "from memory");
+    assert_eq!(policy.exact_reads.get(), 1, "answered from memory");
     policy.unavailable.set(true);
     assert_eq!(rulings(&warm, &policy, "alice", &asked).unwrap(), expected, "also while the store is unavailable");
     assert_eq!(rulings(&cold, &policy, "alice", &asked), Err(Error::Unavailable(7)));
@@ -166,11 +166,11 @@ fn incomplete_cache_never_answers() {
 fn answered_change_is_in_force() {
     let policy = FakePolicy::default();
     let cache = warm(&policy);
-    // Other changes precede it in the log, more than are read at once.
+    // Other changes precede it in the log, more than one read returns.
     (0..3000).for_each(|number| policy.change(restrict(&format!("user-{number}"))));
     let changes = vec![Ok(block("bob", "alice")), Err(Error::Denied), Ok(restrict("full"))];
     let answers = poll_once(cache.apply(&policy, changes)).unwrap();
-    assert_eq!(answers, [Ok(()), Err(Error::Denied), Err(Error::TooMany(1))], "in the order asked");
+    assert_eq!(answers, [Ok(()), Err(Error::Denied), Err(Error::TooMany(1))], "in the order of the request");
     policy.unavailable.set(true);
     let seen = rulings(&cache, &policy, "alice", &["bob", "user-2999"]).unwrap();
     assert_eq!(seen, [Ruling::Blocked, Ruling::Restricted]);
@@ -188,7 +188,7 @@ fn invalidations_are_reported_once_even_while_cold() {
     policy.change(block("bob", "alice"));
     let second = poll_once(cache.refresh(&policy, 8, 0)).unwrap();
     assert_eq!(second.invalidated, [Invalidation::Pair(user("bob"), user("alice"))], "also while it holds nothing");
-    // While it loads, too.
+    // Also while it loads.
     assert_eq!(refresh(&cache, &policy).state, CacheState::Loading);
     policy.change(Change::SetPrivacy(user("eve"), Privacy { presence: Audience::Nobody, ..Privacy::default() }));
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Subject(user("eve"))]);
@@ -201,7 +201,7 @@ fn invalidations_are_reported_once_even_while_cold() {
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Pair(user("x"), user("y"))]);
     policy.change(Change::RestrictMany(Numbers::new(5, vec![0xff; 8]).unwrap()));
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Numbers(5)]);
-    // Very many are reported as one.
+    // Very many changes are reported as one invalidation.
     (0..3000).for_each(|number| policy.change(restrict(&format!("many-{number}"))));
     assert_eq!(poll_once(cache.refresh(&policy, 5000, PLENTY)).unwrap().invalidated, [Invalidation::Everybody]);
 }
@@ -217,7 +217,7 @@ fn gap_in_log_causes_reload() {
     // A change between the gap and the next read cannot be told apart.
     policy.change(block("bob", "alice"));
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Everybody]);
-    assert_eq!(rulings(&cache, &policy, "a", &["user-0"]).unwrap(), [Ruling::Restricted], "from the store");
+    assert_eq!(rulings(&cache, &policy, "a", &["user-0"]).unwrap(), [Ruling::Restricted], "answered by the store");
     while refresh(&cache, &policy).more {}
     policy.unavailable.set(true);
     assert_eq!(rulings(&cache, &policy, "a", &["user-0", "user-4"]).unwrap(), [Ruling::Restricted; 2]);

@@ -88,7 +88,7 @@ impl FakeHost {
         poll_once(open(self.platform(), &RULES, viewer, 0, asked(names))).unwrap()
     }
 
-    /// Runs a feed until the steps are over: the updates, and how it ended.
+    /// Runs a feed through all steps. Returns the updates and the result.
     fn feed(&self, viewer: Option<UserId>, names: &[&str], since: Option<u64>) -> (Vec<Update>, Result<(), Error>) {
         let mut sink = Recorder { updates: Vec::new(), limit: usize::MAX };
         let feed = poll_once(feed(self.platform(), self, &RULES, viewer, users(names), since)).unwrap();
@@ -114,7 +114,7 @@ impl UpdateSink for Recorder {
 
 impl Sessions for FakeHost {
     async fn touch_many(&self, _: Touches) -> Result<Touched, Error> {
-        panic!("watching is not a heartbeat")
+        panic!("a subscription sends no heartbeat")
     }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         self.0.loads.set(self.0.loads.get() + 1);
@@ -132,19 +132,19 @@ impl Sessions for FakeHost {
         Ok(commits.iter().map(|_| Ok(Committed::Applied)).collect())
     }
     async fn due(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
-        panic!("watching does not sweep")
+        panic!("a subscription does not sweep")
     }
     async fn evictable(&self, _: Shards, _: u32) -> Result<Vec<UserId>, Error> {
-        panic!("watching does not sweep")
+        panic!("a subscription does not sweep")
     }
     async fn evict_many(&self, _: Vec<Eviction>) -> Result<Vec<Result<Committed, Error>>, Error> {
-        panic!("watching does not sweep")
+        panic!("a subscription does not sweep")
     }
 }
 
 impl Archive for FakeHost {
     async fn put_many(&self, _: Vec<LastSeenEntry>) -> Result<(), Error> {
-        panic!("watching does not archive")
+        panic!("a subscription does not archive")
     }
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.0.archive_asked.set(self.0.archive_asked.get() + users.len());
@@ -162,7 +162,7 @@ impl RestrictionCheck for FakeHost {
 impl Watching for FakeHost {
     type Changes = Self;
     async fn watch(&self, users: Vec<UserId>) -> Result<Self, Error> {
-        assert_eq!(self.0.loads.get(), 0, "subscribes before it reads");
+        assert_eq!(self.0.loads.get(), 0, "the feed must subscribe before it reads");
         *self.0.watched.borrow_mut() = users;
         Ok(self.clone())
     }
@@ -221,11 +221,11 @@ fn only_published_records_are_settled() {
     assert!(!settled("unpublished"), "the first beat is not published yet");
     assert!(!settled("expired"), "not settled yet");
     assert!(!settled("seen later"), "a newer last seen counts while offline");
-    assert!(settled("gone") && settled("invisible") && settled("nobody"));
+    assert!(settled("gone") && settled("invisible") && settled("absent"));
 }
 
 #[test]
-fn hidden_users_take_the_same_code_path() {
+fn hidden_users_cost_the_same_reads() {
     let beat = ago(1_000);
     let sessions = [("bob", session(beat, Some(published(State::Online, beat)))), ("eve", Session::default())];
     let reads = [true, false].map(|shown| {
@@ -242,7 +242,7 @@ fn hidden_users_take_the_same_code_path() {
 }
 
 #[test]
-fn only_users_themselves_see_their_choice() {
+fn choice_is_shown_to_its_user_only() {
     let choice = Choice { stance: Stance::Invisible, at: ago(1_000), until: None, note: None };
     let host = FakeHost::with(&[("bob", Session { choice: Some(choice.clone()), ..session(ago(1), None) })]);
     host.rule("bob", false, false);
@@ -266,7 +266,7 @@ fn feed_sends_snapshot_then_changes() {
     let host = FakeHost::with(&[("bob", session(ago(1_000), Some(published(State::Online, ago(1_000)))))]);
     host.0.steps.borrow_mut().extend([
         Step::Change("bob", published(State::Busy, NOW)),
-        Step::Change("stranger", published(State::Online, NOW)),
+        Step::Change("unwatched", published(State::Online, NOW)),
         Step::Change("eve", published(State::Online, NOW + Span(5))),
     ]);
     *host.0.end.borrow_mut() = Some(Error::Unavailable(7));
@@ -275,7 +275,7 @@ fn feed_sends_snapshot_then_changes() {
     assert_eq!(states(&updates), expected.map(|(name, state)| (name, Some(state))));
     assert_eq!(updates.iter().map(|update| update.version / 1000 - NOW.0).collect::<Vec<_>>(), [0, 0, 0, 5]);
     assert_eq!(end, Err(Error::Unavailable(7)), "the feed ends with the error of the changes");
-    assert_eq!(*host.0.watched.borrow(), users(&["bob", "eve"]), "each is watched once");
+    assert_eq!(*host.0.watched.borrow(), users(&["bob", "eve"]), "each user is watched once");
 }
 
 #[test]
@@ -352,16 +352,16 @@ fn feed_resumes_with_changes_since_version() {
             ("hidden", present(minutes(10))),
         ])
     };
-    let told = |since: Time| {
+    let sent = |since: Time| {
         let host = host();
         host.rule("hidden", false, false);
         let (updates, _) = host.feed(SERVICE, &["early", "late", "hidden", "absent"], Some(since.0 * 1000));
         updates.into_iter().map(|update| update.presence.user.into_string()).collect::<Vec<_>>()
     };
-    assert_eq!(told(minutes(20)), ["early", "late", "hidden", "absent"]);
-    assert_eq!(told(minutes(5)), ["late", "hidden", "absent"], "the version of the absent user is unknown");
-    assert_eq!(told(minutes(2)), ["late", "hidden", "absent"], "a change shortly before is sent again");
-    assert_eq!(told(NOW), ["hidden"], "a user who left lately would still have a version");
+    assert_eq!(sent(minutes(20)), ["early", "late", "hidden", "absent"]);
+    assert_eq!(sent(minutes(5)), ["late", "hidden", "absent"], "the version of the absent user is unknown");
+    assert_eq!(sent(minutes(2)), ["late", "hidden", "absent"], "a change shortly before is sent again");
+    assert_eq!(sent(NOW), ["hidden"], "a user who left recently would still have a version");
 }
 
 #[test]
@@ -380,5 +380,5 @@ fn feed_ends_when_reader_closes() {
     let feed = poll_once(feed(host.platform(), &host, &RULES, SERVICE, users(&["bob"]), None)).unwrap();
     let mut sink = Recorder { updates: Vec::new(), limit: 1 };
     assert_eq!(poll_once(feed.run(&mut sink)), Ok(()));
-    assert_eq!((sink.updates.len(), host.0.steps.borrow().len()), (1, 1), "no further change is taken");
+    assert_eq!((sink.updates.len(), host.0.steps.borrow().len()), (1, 1), "no further change is read");
 }

@@ -39,19 +39,19 @@ impl Typing for FakeHost {
     async fn set_typing(&self, signals: Vec<TypingSignal>) -> Answers<()> {
         let answers = signals
             .iter()
-            .map(|signal| if signal.user.as_str() == "away" { Err(Error::Unavailable(9)) } else { Ok(()) });
+            .map(|signal| if signal.user.as_str() == "failing" { Err(Error::Unavailable(9)) } else { Ok(()) });
         let answers = answers.collect();
         self.signals.borrow_mut().extend(signals);
         Ok(answers)
     }
     async fn typists(&self, conversations: Vec<ConversationId>) -> Answers<Vec<Typist>> {
         let typists = || self.typing.iter().map(|name| Typist { user: user(name), until: SOON }).collect();
-        let away = |conversation: &ConversationId| conversation.as_str() == "away";
-        Ok(conversations.iter().map(|c| if away(c) { Err(Error::Unavailable(9)) } else { Ok(typists()) }).collect())
+        let fails = |conversation: &ConversationId| conversation.as_str() == "failing";
+        Ok(conversations.iter().map(|c| if fails(c) { Err(Error::Unavailable(9)) } else { Ok(typists()) }).collect())
     }
 }
 
-/// Sessions that are only ever read.
+/// Sessions that can only be read.
 impl Sessions for FakeHost {
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         let choice = |stance| Choice { stance, at: Time(0), until: None, note: None };
@@ -93,13 +93,13 @@ impl RestrictionCheck for FakeHost {
 #[test]
 fn start_lasts_typing_ttl_and_stop_ends_it() {
     let host = FakeHost::default();
-    let updates = vec![update("bob", true), update("", true), update("away", true), update("eve", false)];
+    let updates = vec![update("bob", true), update("", true), update("failing", true), update("eve", false)];
     let answers = poll_once(type_many((&host, &host), &RULES, updates)).unwrap();
     assert_eq!((&answers[0], &answers[2], &answers[3]), (&Ok(()), &Err(Error::Unavailable(9)), &Ok(())));
     assert!(matches!(&answers[1], Err(Error::Invalid(invalid)) if invalid.field == "user"));
     let signals = host.signals.borrow();
     let signals: Vec<_> = signals.iter().map(|signal| (signal.user.as_str(), signal.lasts)).collect();
-    assert_eq!(signals, [("bob", RULES.typing_ttl), ("away", RULES.typing_ttl), ("eve", Span(0))]);
+    assert_eq!(signals, [("bob", RULES.typing_ttl), ("failing", RULES.typing_ttl), ("eve", Span(0))]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn batches_are_bounded() {
 #[test]
 fn viewer_sees_visible_typists_except_themselves() {
     let host = FakeHost { typing: vec!["bob", "alice", "eve"], hidden: vec!["eve"], ..FakeHost::default() };
-    let conversations = vec![conversation("lunch"), conversation(""), conversation("away"), conversation("dinner")];
+    let conversations = vec![conversation("lunch"), conversation(""), conversation("failing"), conversation("dinner")];
     let answers = poll_once(typists((&host, &host), Some(user("alice")), conversations)).unwrap();
     let bob = Ok(vec![Typist { user: user("bob"), until: SOON }]);
     assert_eq!((&answers[0], &answers[2], &answers[3]), (&bob, &Err(Error::Unavailable(9)), &bob));

@@ -187,8 +187,8 @@ fn device_id(device: usize) -> DeviceId {
     DeviceId::parse(format!("d{device}")).unwrap()
 }
 
-/// How long a beat takes to arrive. Most are fast, some are overtaken by later ones, and some arrive just when their device
-/// expires and its notification is sent.
+/// How long a beat takes to arrive. Most are fast, some are overtaken by later ones, and some arrive just when their
+/// device expires and its notification is sent.
 fn delay(world: &mut World, user: usize, rules: &Rules) -> u64 {
     if world.random.chance(9000) {
         return world.random.between(0, 100);

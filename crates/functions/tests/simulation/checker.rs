@@ -63,7 +63,8 @@ impl Checker {
         watched.tolerated_until = watched.tolerated_until.min(now);
     }
 
-    /// A record was published at `now`, decided on what was loaded at `decided`; the store says that nothing came between.
+    /// A record was published at `now`, decided on what was loaded at `decided`. By the store's compare-and-swap nothing
+    /// came between.
     pub(crate) fn published(&mut self, now: Time, decided: Time, user: usize, published: &Published) {
         let watched = &self.watched[user];
         let oracle = &watched.oracle;

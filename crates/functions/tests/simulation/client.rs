@@ -1,6 +1,6 @@
-//! A procedure's connection to the store. Each call is pending once before its effect and once after it, so that a crash or a
-//! race can happen between any two steps. A call can fail in every way a network can: without effect, with its effect
-//! but without an answer, or for one item only.
+//! A procedure's connection to the store. Each call is pending once before its effect and once after it, so that a crash
+//! or a race can happen between any two steps. A call can fail in every way a network can: without effect, with its
+//! effect but without an answer, or for one item only.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

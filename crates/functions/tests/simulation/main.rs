@@ -1,5 +1,5 @@
-//! A seeded simulation: the real procedures of this crate run concurrently over a simple reference store, while calls are
-//! lost, delayed and reordered, and procedures crash and stall. After every step it checks invariants 1 to 5 of
+//! A seeded simulation: the real procedures of this crate run concurrently over a simple reference store, while calls
+//! are lost, delayed and reordered, and procedures crash and stall. After every step it checks invariants 1 to 5 of
 //! `docs/ARCHITECTURE.md` against an oracle that records every event.
 //!
 //! `ROLLCALL_SIM_SEED=0x2a cargo test -p rollcall-functions --test simulation` runs one seed.

@@ -4,7 +4,8 @@
 //! - Revisions come from one counter and never repeat, not even after an eviction.
 //! - A beat makes its session due no later than the device's expiry, so that a sweep finds a beat that was recorded and
 //!   never published, whatever the session waited for.
-//! - A logout ends the device even during an outage grace. Only its last beat is kept, because it may not be published yet.
+//! - A logout ends the device even during an outage grace. Its last beat is kept, because it may not be published
+//!   yet.
 //! - An outage grace that begins while another is in force extends it.
 
 use std::collections::HashMap;

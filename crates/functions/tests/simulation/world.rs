@@ -1,5 +1,5 @@
-//! The event loop: a clock that jumps from event to event, nodes that run the real procedures concurrently, and phases of
-//! faults. Everything follows from the seed.
+//! The event loop: a clock that jumps from event to event, nodes that run the real procedures concurrently, and phases
+//! of faults. Everything follows from the seed.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
