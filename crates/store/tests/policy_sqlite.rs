@@ -43,13 +43,13 @@ mod in_a_file {
     policy_suite!(subject());
 }
 
-mod in_memory_alone {
+mod without_file {
     use super::*;
     policy_suite!(in_memory());
 }
 
 #[tokio::test]
-async fn what_was_changed_is_there_for_whoever_opens_the_file_again() {
+async fn reopened_file_has_its_policy() {
     let folder = Folder::new();
     let archive = SqliteArchive::open(folder.path("a.db")).unwrap();
     let policies = archive.policies();
@@ -84,7 +84,7 @@ const VERSION_1: &str = "
 ";
 
 #[tokio::test]
-async fn a_file_of_the_first_version_is_migrated_and_keeps_what_it_had() {
+async fn version_1_file_is_migrated_with_its_data() {
     let folder = Folder::new();
     let path = folder.path("a.db");
     Connection::open(&path).unwrap().execute_batch(VERSION_1).unwrap();
@@ -103,7 +103,7 @@ async fn a_file_of_the_first_version_is_migrated_and_keeps_what_it_had() {
 }
 
 #[tokio::test]
-async fn a_trimmed_log_is_a_gap_for_whoever_is_behind_and_for_nobody_else() {
+async fn trimmed_log_is_a_gap_for_late_readers() {
     let policies = SqliteArchive::in_memory().unwrap().policies_keeping(10);
     let (_, begin) = load(&policies).await;
     let mut cursors = vec![begin];
@@ -124,7 +124,7 @@ async fn a_trimmed_log_is_a_gap_for_whoever_is_behind_and_for_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_log_that_keeps_nothing_still_knows_where_it_stands() {
+async fn empty_log_still_has_a_position() {
     let policies = SqliteArchive::in_memory().unwrap().policies_keeping(0);
     let (_, before) = load(&policies).await;
     apply(&policies, &[restrict("bob"), block("bob", "eve")]).await;
@@ -135,7 +135,7 @@ async fn a_log_that_keeps_nothing_still_knows_where_it_stands() {
 }
 
 #[tokio::test]
-async fn rows_lost_from_the_log_are_a_gap() {
+async fn lost_log_rows_are_a_gap() {
     for lost in ["seq = (SELECT min(seq) FROM policy_log)", "seq = (SELECT max(seq) FROM policy_log)", "prev > 0", "1"]
     {
         let folder = Folder::new();
@@ -159,7 +159,7 @@ async fn rows_lost_from_the_log_are_a_gap() {
 }
 
 #[tokio::test]
-async fn a_file_put_back_to_an_older_copy_is_a_gap_even_after_it_went_on() {
+async fn restored_backup_is_a_gap() {
     let folder = Folder::new();
     let (path, copy) = (folder.path("a.db"), folder.path("copy.db"));
     let policies = SqliteArchive::open(&path).unwrap().policies();
@@ -181,7 +181,7 @@ async fn a_file_put_back_to_an_older_copy_is_a_gap_even_after_it_went_on() {
 }
 
 #[tokio::test]
-async fn a_snapshot_of_many_rows_comes_in_pages_and_skips_those_that_are_empty() {
+async fn large_snapshot_skips_empty_pages() {
     let policies = SqliteArchive::in_memory().unwrap().policies();
     let changes: Vec<Change> = (0..10_000)
         .map(|index| block(&format!("owner-{}", index % 7), &format!("other-{index}")))
@@ -210,7 +210,7 @@ async fn a_snapshot_of_many_rows_comes_in_pages_and_skips_those_that_are_empty()
 }
 
 #[tokio::test]
-async fn an_answer_with_many_pages_of_numbers_stays_small_and_loses_none() {
+async fn answers_with_number_pages_stay_small() {
     let policies = SqliteArchive::in_memory().unwrap().policies();
     let (_, cursor) = load(&policies).await;
     let changes: Vec<Change> = (0..200).map(|page| Change::RestrictMany(numbers(page, &[1, 65_535]))).collect();
@@ -221,7 +221,7 @@ async fn an_answer_with_many_pages_of_numbers_stays_small_and_loses_none() {
 }
 
 #[tokio::test]
-async fn an_item_beyond_the_bound_of_a_list_fails_alone() {
+async fn item_beyond_list_bound_fails_alone() {
     let policies = SqliteArchive::in_memory().unwrap().policies();
     let full: Vec<Change> = (0..10_000).map(|index| block("bob", &format!("other-{index}"))).collect();
     apply(&policies, &full).await;

@@ -79,7 +79,7 @@ async fn back(archive: &PostgresArchive, name: &str, at: u64) {
 }
 
 #[tokio::test]
-async fn the_table_is_one_that_other_programs_can_read() {
+async fn other_programs_can_read_the_table() {
     let database = Database::new();
     let archive = database.archive().await;
     archive.put_many(vec![seen("bob", 1_700_000_000_123)]).await.unwrap();
@@ -93,7 +93,7 @@ async fn the_table_is_one_that_other_programs_can_read() {
 }
 
 #[tokio::test]
-async fn a_batch_of_which_one_is_refused_keeps_none() {
+async fn batch_with_a_refused_row_stores_nothing() {
     let database = Database::new();
     let archive = database.archive().await;
     database.sql("ALTER TABLE user_presence ADD CHECK (user_id <> 'cursed')");
@@ -108,7 +108,7 @@ async fn a_batch_of_which_one_is_refused_keeps_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nodes_that_write_the_same_people_never_deadlock_and_never_go_backwards() {
+async fn concurrent_nodes_neither_deadlock_nor_move_backwards() {
     let database = Database::new();
     let mut tasks = JoinSet::new();
     for node in 0..4_u64 {
@@ -135,7 +135,7 @@ async fn nodes_that_write_the_same_people_never_deadlock_and_never_go_backwards(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nodes_that_start_together_make_one_table() {
+async fn nodes_starting_together_create_one_table() {
     let database = Database::new();
     let mut tasks = JoinSet::new();
     for _ in 0..6 {
@@ -148,7 +148,7 @@ async fn nodes_that_start_together_make_one_table() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_create_uses_the_table_that_is_there() {
+async fn role_without_create_uses_existing_table() {
     let database = Database::new();
     let role = format!("modest_{}", database.name);
     database.sql(&format!("CREATE ROLE {role} LOGIN PASSWORD 's3cret'; REVOKE CREATE ON SCHEMA public FROM PUBLIC"));
@@ -171,7 +171,7 @@ async fn a_role_that_may_not_create_uses_the_table_that_is_there() {
 }
 
 #[tokio::test]
-async fn a_table_of_another_shape_is_refused() {
+async fn table_of_another_shape_is_refused() {
     let key = "user_presence (user_id text PRIMARY KEY, last_seen_at";
     for (table, reason) in [
         (format!("{key} bigint NOT NULL)"), "`user_presence.last_seen_at` is bigint"),
@@ -188,7 +188,7 @@ async fn a_table_of_another_shape_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_address_is_named_and_the_password_is_not() {
+async fn connection_errors_name_cause_but_no_password() {
     let database = Database::new();
     let (server, name) = (database.server, &*database.name);
     let error = refusal(&server.url_for(ROLE, "s3cret", name)).await;
@@ -209,7 +209,7 @@ async fn what_is_wrong_with_the_address_is_named_and_the_password_is_not() {
 }
 
 #[tokio::test]
-async fn a_row_that_somebody_else_locks_is_away_and_the_connection_stays() {
+async fn locked_table_is_unavailable_until_unlocked() {
     let database = Database::new();
     let archive = Arc::new(database.archive().await);
     archive.put_many(vec![seen("bob", 1)]).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_row_that_somebody_else_locks_is_away_and_the_connection_stays() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_is_away_at_once_and_nothing_acknowledged_is_lost() {
+async fn killed_server_loses_no_acknowledged_write() {
     let mut server = Postgres::start().unwrap();
     let name = server.database().unwrap();
     let archive = PostgresArchive::open(&server.url(&name)).await.unwrap();
@@ -252,7 +252,7 @@ async fn a_server_that_is_killed_is_away_at_once_and_nothing_acknowledged_is_los
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_ends_is_replaced() {
+async fn terminated_session_is_replaced() {
     let database = Database::new();
     let archive = database.archive().await;
     let ours = "application_name = 'rollcall' AND datname = current_database()";
@@ -265,7 +265,7 @@ async fn a_session_that_the_server_ends_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_falls_silent_costs_one_limit_and_no_more() {
+async fn frozen_server_costs_one_timeout_only() {
     let server = Postgres::start().unwrap();
     let name = server.database().unwrap();
     let archive = PostgresArchive::open(&server.url(&name)).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_server_that_falls_silent_costs_one_limit_and_no_more() {
 }
 
 #[tokio::test]
-async fn tls_means_what_it_means_to_psql() {
+async fn tls_modes_match_psql() {
     let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let certificate = own.cert.pem();

@@ -41,7 +41,7 @@ impl Subject for File {
 archive_suite!(File::new());
 
 #[tokio::test]
-async fn a_database_in_memory_is_an_archive_of_its_own() {
+async fn in_memory_databases_are_separate() {
     let archive = SqliteArchive::open(":memory:").unwrap();
     archive.put_many(vec![seen("bob", 1), seen("eve", u64::MAX)]).await.unwrap();
     assert_eq!(get(&archive, "bob").await, Some(1));
@@ -75,7 +75,7 @@ fn writes_until_killed() {
 }
 
 #[tokio::test]
-async fn a_killed_process_loses_nothing_that_it_acknowledged() {
+async fn killed_process_loses_no_acknowledged_write() {
     let folder = Folder::new();
     let path = folder.path("a.db");
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -111,7 +111,7 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_refused_by_name() {
+fn unusable_file_is_refused_by_name() {
     let folder = Folder::new();
     let text = folder.path("notes.txt");
     std::fs::write(&text, "not a database, but long enough to be looked at as if it were one".repeat(100)).unwrap();
@@ -133,7 +133,7 @@ fn a_file_that_cannot_be_used_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_else_locks_is_away_and_comes_back() {
+async fn locked_file_is_unavailable_until_unlocked() {
     let folder = Folder::new();
     let path = folder.path("a.db");
     let archive = SqliteArchive::open(&path).unwrap();
@@ -148,7 +148,7 @@ async fn a_file_that_somebody_else_locks_is_away_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_file_damaged_while_in_use_is_an_error_and_no_panic() {
+async fn damaged_file_is_an_error_not_a_panic() {
     let folder = Folder::new();
     let path = folder.path("a.db");
     let archive = SqliteArchive::open(&path).unwrap();

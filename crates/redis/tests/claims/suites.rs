@@ -118,10 +118,10 @@ mod typing {
     }
 
     claims!(
-        a_start_is_told_and_ends_by_itself,
-        a_stop_is_told_and_a_needless_one_is_not,
-        conversations_and_people_are_told_apart,
-        no_more_typists_are_kept_than_the_bound,
-        batches_above_the_bound_are_refused_whole
+        typing_start_is_published_and_expires,
+        only_effective_stops_are_published,
+        conversations_and_users_are_kept_apart,
+        typists_are_bounded,
+        oversized_batches_are_refused
     );
 }

@@ -23,16 +23,16 @@ macro_rules! archive_suite {
     ($subject:expr) => {
         $crate::archive_suite! { @list $subject;
             last_seen_never_moves_backwards,
-            answers_come_in_the_order_asked,
-            times_are_kept_to_the_millisecond,
-            a_time_beyond_all_calendars_is_kept_as_far_as_it_goes,
-            people_are_told_apart_byte_for_byte,
+            answers_are_in_request_order,
+            times_have_millisecond_precision,
+            far_future_time_is_clamped,
+            user_ids_are_compared_byte_for_byte,
             empty_calls_are_answered,
-            a_batch_above_the_bound_is_refused_whole,
-            a_full_batch_is_kept_and_answered_in_order,
-            what_was_kept_is_there_for_whoever_opens_it_again,
-            an_answer_that_nobody_waits_for_does_no_harm,
-            readers_and_writers_do_not_disturb_each_other,
+            oversized_batches_are_refused,
+            full_batch_is_stored_and_answered_in_order,
+            reopened_archive_has_its_data,
+            abandoned_calls_do_no_harm,
+            concurrent_readers_and_writers_stay_consistent,
         }
     };
     (@list $subject:expr; $($claim:ident,)*) => {
@@ -77,14 +77,14 @@ pub(crate) async fn last_seen_never_moves_backwards(subject: &impl Subject) {
     assert_eq!(get_many(&*archive, &["bob", "eve", "new"]).await, [Some(9), Some(5), Some(1)], "each for themselves");
 }
 
-pub(crate) async fn answers_come_in_the_order_asked(subject: &impl Subject) {
+pub(crate) async fn answers_are_in_request_order(subject: &impl Subject) {
     let archive = subject.open().await;
     archive.put_many(vec![seen("a", 1), seen("b", 2), seen("é", 3)]).await.unwrap();
     let answers = get_many(&*archive, &["b", "nobody", "a", "b", "é", "nobody"]).await;
     assert_eq!(answers, [Some(2), None, Some(1), Some(2), Some(3), None]);
 }
 
-pub(crate) async fn times_are_kept_to_the_millisecond(subject: &impl Subject) {
+pub(crate) async fn times_have_millisecond_precision(subject: &impl Subject) {
     let archive = subject.open().await;
     // Around the epoch of PostgreSQL, this century, and the last millisecond that has four digits for its year.
     let times = [0, 1, 999, 946_684_799_999, 946_684_800_001, 1_700_000_000_123, 253_402_300_799_999];
@@ -96,7 +96,7 @@ pub(crate) async fn times_are_kept_to_the_millisecond(subject: &impl Subject) {
     }
 }
 
-pub(crate) async fn a_time_beyond_all_calendars_is_kept_as_far_as_it_goes(subject: &impl Subject) {
+pub(crate) async fn far_future_time_is_clamped(subject: &impl Subject) {
     let archive = subject.open().await;
     archive.put_many(vec![seen("bob", u64::MAX), seen("ann", 7)]).await.unwrap();
     let end = get(&*archive, "bob").await;
@@ -105,7 +105,7 @@ pub(crate) async fn a_time_beyond_all_calendars_is_kept_as_far_as_it_goes(subjec
     assert_eq!(get_many(&*archive, &["bob", "ann"]).await, [end, Some(7)]);
 }
 
-pub(crate) async fn people_are_told_apart_byte_for_byte(subject: &impl Subject) {
+pub(crate) async fn user_ids_are_compared_byte_for_byte(subject: &impl Subject) {
     let archive = subject.open().await;
     // Two ways to write one é, cases, spaces at the end, and what SQL and arrays would read as something else.
     let names =
@@ -124,7 +124,7 @@ pub(crate) async fn empty_calls_are_answered(subject: &impl Subject) {
     assert!(archive.get_many(Vec::new()).await.unwrap().is_empty());
 }
 
-pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: &impl Subject) {
+pub(crate) async fn oversized_batches_are_refused(subject: &impl Subject) {
     let archive = subject.open().await;
     let too_many = Error::TooMany(MAX_LAST_SEEN_ENTRIES as u32);
     assert_eq!(archive.put_many(vec![seen("bob", 1); MAX_LAST_SEEN_ENTRIES + 1]).await, Err(too_many.clone()));
@@ -132,7 +132,7 @@ pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: &impl Subj
     assert_eq!(get(&*archive, "bob").await, None);
 }
 
-pub(crate) async fn a_full_batch_is_kept_and_answered_in_order(subject: &impl Subject) {
+pub(crate) async fn full_batch_is_stored_and_answered_in_order(subject: &impl Subject) {
     let archive = subject.open().await;
     let name = |index: usize| format!("user-{}", index * 7919 % MAX_LAST_SEEN_ENTRIES);
     let last_seen_entries = (0..MAX_LAST_SEEN_ENTRIES).map(|index| seen(&name(index), index as u64)).collect();
@@ -141,7 +141,7 @@ pub(crate) async fn a_full_batch_is_kept_and_answered_in_order(subject: &impl Su
     assert!(answers.into_iter().eq((0..MAX_LAST_SEEN_ENTRIES as u64).map(|at| Some(Time(at)))));
 }
 
-pub(crate) async fn what_was_kept_is_there_for_whoever_opens_it_again(subject: &impl Subject) {
+pub(crate) async fn reopened_archive_has_its_data(subject: &impl Subject) {
     for round in 1..=3 {
         let archive = subject.open().await;
         assert_eq!(get(&*archive, "bob").await, (round > 1).then_some(round - 1));
@@ -149,7 +149,7 @@ pub(crate) async fn what_was_kept_is_there_for_whoever_opens_it_again(subject: &
     }
 }
 
-pub(crate) async fn an_answer_that_nobody_waits_for_does_no_harm(subject: &impl Subject) {
+pub(crate) async fn abandoned_calls_do_no_harm(subject: &impl Subject) {
     let archive = subject.open().await;
     drop(archive.put_many(vec![seen("never-asked", 1)]));
     drop(tokio::time::timeout(Duration::ZERO, archive.put_many(vec![seen("bob", 1)])).await);
@@ -159,7 +159,7 @@ pub(crate) async fn an_answer_that_nobody_waits_for_does_no_harm(subject: &impl 
     assert_eq!(get(&*archive, "never-asked").await, None);
 }
 
-pub(crate) async fn readers_and_writers_do_not_disturb_each_other(subject: &impl Subject) {
+pub(crate) async fn concurrent_readers_and_writers_stay_consistent(subject: &impl Subject) {
     let archive = subject.open().await;
     let mut tasks = JoinSet::new();
     for task in 0..4_u64 {

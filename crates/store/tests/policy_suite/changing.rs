@@ -36,14 +36,14 @@ const ODD: [&str; 24] = [
     "b\u{a0}b",
 ];
 
-pub(crate) async fn whoever_set_nothing_is_a_stranger(subject: Subject) {
+pub(crate) async fn user_without_settings_has_default_relation(subject: Subject) {
     let policies = &*subject.policies;
     assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
     assert_eq!(relations(policies, None, &["bob", "7"]).await, [Relation::default(); 2]);
     assert_eq!(settings(policies, "bob").await, rollcall_functions::capabilities::OwnSettings::default());
 }
 
-pub(crate) async fn a_restriction_shows_to_everybody_until_it_is_lifted(subject: Subject) {
+pub(crate) async fn restriction_applies_to_every_viewer_until_lifted(subject: Subject) {
     let policies = &*subject.policies;
     let restricted = Relation { restricted: true, ..Relation::default() };
     for name in ["bob", "7"] {
@@ -60,7 +60,7 @@ pub(crate) async fn a_restriction_shows_to_everybody_until_it_is_lifted(subject:
     }
 }
 
-pub(crate) async fn a_block_shows_to_both_until_it_is_taken_back(subject: Subject) {
+pub(crate) async fn block_applies_to_both_until_removed(subject: Subject) {
     let policies = &*subject.policies;
     let blocked = Relation { blocked: true, ..Relation::default() };
     apply(policies, &[block("bob", "ann")]).await;
@@ -75,7 +75,7 @@ pub(crate) async fn a_block_shows_to_both_until_it_is_taken_back(subject: Subjec
     assert_eq!(relation(policies, "bob", "ann").await, Relation::default());
 }
 
-pub(crate) async fn a_contact_shows_to_those_listed_alone(subject: Subject) {
+pub(crate) async fn contact_applies_to_listed_users_only(subject: Subject) {
     let policies = &*subject.policies;
     apply(policies, &[add_contact("bob", "ann"), add_contact("bob", "ann")]).await;
     assert_eq!(relation(policies, "ann", "bob").await, Relation { contact: true, ..Relation::default() });
@@ -85,7 +85,7 @@ pub(crate) async fn a_contact_shows_to_those_listed_alone(subject: Subject) {
     assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
 }
 
-pub(crate) async fn privacy_shows_to_everybody(subject: Subject) {
+pub(crate) async fn privacy_applies_to_every_viewer(subject: Subject) {
     let policies = &*subject.policies;
     let all = [Audience::Everyone, Audience::Contacts, Audience::Nobody];
     for (presence, last_seen) in all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other))) {
@@ -100,7 +100,7 @@ pub(crate) async fn privacy_shows_to_everybody(subject: Subject) {
     assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
 }
 
-pub(crate) async fn a_service_is_nobodys_contact_and_blocked_by_nobody(subject: Subject) {
+pub(crate) async fn service_has_no_contacts_and_no_blocks(subject: Subject) {
     let policies = &*subject.policies;
     let changes = [
         block("bob", "ann"),
@@ -114,7 +114,7 @@ pub(crate) async fn a_service_is_nobodys_contact_and_blocked_by_nobody(subject: 
     assert_eq!(relations(policies, None, &["bob", "ann"]).await, [seen, Relation::default()]);
 }
 
-pub(crate) async fn numbers_and_names_that_look_like_them_are_told_apart(subject: Subject) {
+pub(crate) async fn numeric_ids_and_similar_names_are_distinct(subject: Subject) {
     let policies = &*subject.policies;
     let names = ["7", "007", "07", "+7", "7 ", "65543", "0", "00", "4294967295", "4294967296", "8"];
     for (index, name) in names.iter().enumerate() {
@@ -128,7 +128,7 @@ pub(crate) async fn numbers_and_names_that_look_like_them_are_told_apart(subject
     assert!(relations(policies, None, &names).await.iter().all(|relation| !relation.restricted));
 }
 
-pub(crate) async fn many_numbers_are_restricted_and_lifted_at_once(subject: Subject) {
+pub(crate) async fn numeric_ids_are_restricted_in_bulk(subject: Subject) {
     let policies = &*subject.policies;
     let names = ["65536", "65537", "65543", "65544", "65545", "131071", "7", "131072", "007"];
     let restricted = async || -> Vec<&str> {
@@ -149,7 +149,7 @@ pub(crate) async fn many_numbers_are_restricted_and_lifted_at_once(subject: Subj
     assert_eq!(restricted().await, ["7"]);
 }
 
-pub(crate) async fn changes_of_one_batch_take_effect_in_order(subject: Subject) {
+pub(crate) async fn changes_of_a_batch_apply_in_order(subject: Subject) {
     let policies = &*subject.policies;
     let changes = [
         block("bob", "ann"),
@@ -176,7 +176,7 @@ pub(crate) async fn changes_of_one_batch_take_effect_in_order(subject: Subject) 
     }
 }
 
-pub(crate) async fn people_are_told_apart_whatever_their_ids(subject: Subject) {
+pub(crate) async fn odd_user_ids_are_distinct(subject: Subject) {
     let policies = &*subject.policies;
     let mut changes = Vec::new();
     for (index, name) in ODD.iter().enumerate() {

@@ -14,7 +14,7 @@ use super::{
     page_of, relations, remove_contact, restrict, set_privacy, unblock, unrestrict,
 };
 
-pub(crate) async fn nothing_is_a_snapshot_of_nothing(subject: Subject) {
+pub(crate) async fn empty_store_has_an_empty_snapshot(subject: Subject) {
     let policies = &*subject.policies;
     let (model, cursor) = load(policies).await;
     assert_eq!(model, Model::default());
@@ -23,7 +23,7 @@ pub(crate) async fn nothing_is_a_snapshot_of_nothing(subject: Subject) {
     assert_eq!(changes_since(policies, &cursor, 100).await.0, [restrict("bob")]);
 }
 
-pub(crate) async fn an_empty_cursor_asks_where_the_logs_stand(subject: Subject) {
+pub(crate) async fn empty_cursor_returns_end_of_log(subject: Subject) {
     let policies = &*subject.policies;
     let here = async || match policies.since(Cursor::new(), 1).await.unwrap() {
         ChangesSince::Changes(nothing, cursor) if nothing.is_empty() => cursor,
@@ -39,7 +39,7 @@ pub(crate) async fn an_empty_cursor_asks_where_the_logs_stand(subject: Subject) 
     assert_eq!(changes_since(policies, &later, 100).await.0, [unrestrict("bob")]);
 }
 
-pub(crate) async fn a_snapshot_is_everything_that_anybody_set(subject: Subject) {
+pub(crate) async fn snapshot_contains_all_settings(subject: Subject) {
     let policies = &*subject.policies;
     let mut changes = Vec::new();
     for index in 0..700 {
@@ -60,7 +60,7 @@ pub(crate) async fn a_snapshot_is_everything_that_anybody_set(subject: Subject) 
     assert_eq!(changes_since(policies, &cursor, 100).await.0, []);
 }
 
-pub(crate) async fn a_snapshot_and_what_came_after_give_a_naive_model(subject: Subject) {
+pub(crate) async fn snapshot_and_log_match_a_naive_model(subject: Subject) {
     let policies = &*subject.policies;
     let mut random = Random(0x5eed);
     let mut model = Model::default();
@@ -86,7 +86,7 @@ pub(crate) async fn a_snapshot_and_what_came_after_give_a_naive_model(subject: S
     }
 }
 
-pub(crate) async fn changes_between_two_pages_are_not_lost(subject: Subject) {
+pub(crate) async fn changes_between_pages_are_not_lost(subject: Subject) {
     let policies = &*subject.policies;
     let mut random = Random(0xbee);
     let first: Vec<Change> = (0..400).map(|_| random.change()).collect();
@@ -111,7 +111,7 @@ fn by_owner(changes: &[Change]) -> BTreeMap<String, Vec<Change>> {
     by_owner
 }
 
-pub(crate) async fn exactly_what_came_after_a_cursor_is_answered(subject: Subject) {
+pub(crate) async fn cursor_returns_exactly_the_later_changes(subject: Subject) {
     let policies = &*subject.policies;
     let (_, start) = load(policies).await;
     let before: Vec<Change> = (0..50).map(|index| block(&format!("user-{index}"), "ann")).collect();
@@ -136,7 +136,7 @@ pub(crate) async fn exactly_what_came_after_a_cursor_is_answered(subject: Subjec
     assert_eq!(again, end);
 }
 
-pub(crate) async fn changes_of_one_person_are_followed_in_order(subject: Subject) {
+pub(crate) async fn changes_of_one_user_stay_in_order(subject: Subject) {
     let policies = &*subject.policies;
     let (_, cursor) = load(policies).await;
     let of = |name: &str| -> Vec<Change> {
@@ -154,7 +154,7 @@ pub(crate) async fn changes_of_one_person_are_followed_in_order(subject: Subject
     assert_eq!(told["ann"], anns);
 }
 
-pub(crate) async fn what_is_already_so_is_not_logged(subject: Subject) {
+pub(crate) async fn changes_without_effect_are_not_logged(subject: Subject) {
     let policies = &*subject.policies;
     let so = [
         restrict("bob"),
@@ -184,7 +184,7 @@ pub(crate) async fn what_is_already_so_is_not_logged(subject: Subject) {
     assert_eq!(load(policies).await, (model, cursor));
 }
 
-pub(crate) async fn many_numbers_are_followed_as_they_are(subject: Subject) {
+pub(crate) async fn bulk_restrictions_are_followed(subject: Subject) {
     let policies = &*subject.policies;
     let (mut followed, start) = load(policies).await;
     let mut cursor = start.clone();
@@ -214,7 +214,7 @@ pub(crate) async fn many_numbers_are_followed_as_they_are(subject: Subject) {
     assert_eq!(late, model);
 }
 
-pub(crate) async fn two_readers_follow_from_where_each_is(subject: Subject) {
+pub(crate) async fn readers_follow_independently(subject: Subject) {
     let policies = &*subject.policies;
     let mut random = Random(0xcafe);
     let (mut quick, mut at_quick) = load(policies).await;
@@ -231,7 +231,7 @@ pub(crate) async fn two_readers_follow_from_where_each_is(subject: Subject) {
     assert_eq!((slow, at_slow), (model, at_quick));
 }
 
-pub(crate) async fn a_small_limit_loses_nothing(subject: Subject) {
+pub(crate) async fn small_limit_loses_nothing(subject: Subject) {
     let policies = &*subject.policies;
     let (_, cursor) = load(policies).await;
     let changes: Vec<Change> =
@@ -245,7 +245,7 @@ pub(crate) async fn a_small_limit_loses_nothing(subject: Subject) {
     assert!(first.len() < changes.len(), "{} at once", first.len());
 }
 
-pub(crate) async fn a_cursor_that_nobody_handed_out_is_a_gap(subject: Subject) {
+pub(crate) async fn unknown_cursor_is_a_gap(subject: Subject) {
     let policies = &*subject.policies;
     for filled in [false, true] {
         if filled {
@@ -282,7 +282,7 @@ async fn invalidations(policies: &dyn Policies, invalidated: &mut watch::Receive
     }
 }
 
-pub(crate) async fn a_change_invalidations_whoever_follows_it_here_and_elsewhere(subject: Subject) {
+pub(crate) async fn changes_notify_followers_on_all_hosts(subject: Subject) {
     let mut invalidated = subject.policies.invalidated();
     invalidations(&*subject.policies, &mut invalidated).await;
     if let Some(elsewhere) = &subject.elsewhere {

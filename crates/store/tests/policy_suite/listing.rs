@@ -11,7 +11,7 @@ use super::{
     restrict, set_privacy, settings, unblock, user,
 };
 
-pub(crate) async fn own_settings_are_those_of_the_person_alone(subject: Subject) {
+pub(crate) async fn settings_contain_only_the_users_own(subject: Subject) {
     let policies = &*subject.policies;
     let changes = [
         block("bob", "eve"),
@@ -36,7 +36,7 @@ pub(crate) async fn own_settings_are_those_of_the_person_alone(subject: Subject)
     assert_eq!(settings(policies, "bob").await, rest);
 }
 
-pub(crate) async fn relations_are_answered_in_the_order_asked(subject: Subject) {
+pub(crate) async fn relations_are_in_request_order(subject: Subject) {
     let policies = &*subject.policies;
     let mut changes = Vec::new();
     let names: Vec<String> =
@@ -59,7 +59,7 @@ pub(crate) async fn relations_are_answered_in_the_order_asked(subject: Subject) 
     }
 }
 
-pub(crate) async fn a_full_question_is_answered(subject: Subject) {
+pub(crate) async fn full_batch_of_subjects_is_answered(subject: Subject) {
     let policies = &*subject.policies;
     let changes =
         [block("user-1", "ann"), block("ann", "user-9999"), add_contact("user-5000", "ann"), restrict("user-2")];
@@ -73,11 +73,11 @@ pub(crate) async fn a_full_question_is_answered(subject: Subject) {
     }
 }
 
-pub(crate) async fn no_more_are_blocked_than_the_bound(subject: Subject) {
+pub(crate) async fn blocks_are_bounded(subject: Subject) {
     bounded(&*subject.policies, block, unblock, add_contact).await;
 }
 
-pub(crate) async fn no_more_are_listed_as_contacts_than_the_bound(subject: Subject) {
+pub(crate) async fn contacts_are_bounded(subject: Subject) {
     bounded(&*subject.policies, add_contact, remove_contact, block).await;
 }
 
@@ -111,7 +111,7 @@ async fn bounded(
     assert_eq!(counts, [1, MAX_LISTED]);
 }
 
-pub(crate) async fn batches_above_the_bounds_are_refused_whole(subject: Subject) {
+pub(crate) async fn oversized_batches_are_refused(subject: Subject) {
     let policies = &*subject.policies;
     let changes = vec![restrict("bob"); MAX_CHANGES + 1];
     assert_eq!(policies.apply_many(changes.clone()).await, Err(Error::TooMany(MAX_CHANGES as u32)));

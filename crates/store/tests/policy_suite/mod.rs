@@ -37,38 +37,38 @@ macro_rules! policy_suite {
     ($subject:expr) => {
         $crate::policy_suite! { @list $subject;
             changing:
-                whoever_set_nothing_is_a_stranger,
-                a_restriction_shows_to_everybody_until_it_is_lifted,
-                a_block_shows_to_both_until_it_is_taken_back,
-                a_contact_shows_to_those_listed_alone,
-                privacy_shows_to_everybody,
-                a_service_is_nobodys_contact_and_blocked_by_nobody,
-                numbers_and_names_that_look_like_them_are_told_apart,
-                many_numbers_are_restricted_and_lifted_at_once,
-                changes_of_one_batch_take_effect_in_order,
-                people_are_told_apart_whatever_their_ids;
+                user_without_settings_has_default_relation,
+                restriction_applies_to_every_viewer_until_lifted,
+                block_applies_to_both_until_removed,
+                contact_applies_to_listed_users_only,
+                privacy_applies_to_every_viewer,
+                service_has_no_contacts_and_no_blocks,
+                numeric_ids_and_similar_names_are_distinct,
+                numeric_ids_are_restricted_in_bulk,
+                changes_of_a_batch_apply_in_order,
+                odd_user_ids_are_distinct;
             listing:
-                own_settings_are_those_of_the_person_alone,
-                relations_are_answered_in_the_order_asked,
-                a_full_question_is_answered,
-                no_more_are_blocked_than_the_bound,
-                no_more_are_listed_as_contacts_than_the_bound,
-                batches_above_the_bounds_are_refused_whole,
+                settings_contain_only_the_users_own,
+                relations_are_in_request_order,
+                full_batch_of_subjects_is_answered,
+                blocks_are_bounded,
+                contacts_are_bounded,
+                oversized_batches_are_refused,
                 empty_batches_are_answered;
             following:
-                nothing_is_a_snapshot_of_nothing,
-                an_empty_cursor_asks_where_the_logs_stand,
-                a_snapshot_is_everything_that_anybody_set,
-                a_snapshot_and_what_came_after_give_a_naive_model,
-                changes_between_two_pages_are_not_lost,
-                exactly_what_came_after_a_cursor_is_answered,
-                changes_of_one_person_are_followed_in_order,
-                what_is_already_so_is_not_logged,
-                many_numbers_are_followed_as_they_are,
-                two_readers_follow_from_where_each_is,
-                a_small_limit_loses_nothing,
-                a_cursor_that_nobody_handed_out_is_a_gap,
-                a_change_invalidations_whoever_follows_it_here_and_elsewhere;
+                empty_store_has_an_empty_snapshot,
+                empty_cursor_returns_end_of_log,
+                snapshot_contains_all_settings,
+                snapshot_and_log_match_a_naive_model,
+                changes_between_pages_are_not_lost,
+                cursor_returns_exactly_the_later_changes,
+                changes_of_one_user_stay_in_order,
+                changes_without_effect_are_not_logged,
+                bulk_restrictions_are_followed,
+                readers_follow_independently,
+                small_limit_loses_nothing,
+                unknown_cursor_is_a_gap,
+                changes_notify_followers_on_all_hosts;
         }
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {

@@ -5,12 +5,12 @@ use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent};
 
 use super::{Subject, beat, choice, commit, load, now, publish, settle, touch, touch_one, traced, user, wait_for};
 
-pub(crate) async fn an_absent_person_has_an_empty_session(subject: impl Subject) {
+pub(crate) async fn absent_user_has_an_empty_session(subject: impl Subject) {
     let store = subject.store();
     assert_eq!(load(&*store, "nobody").await, Session::default());
 }
 
-pub(crate) async fn a_commit_is_applied_whole(subject: impl Subject) {
+pub(crate) async fn commit_is_applied_completely(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     let before = load(&*store, "bob").await;
@@ -33,7 +33,7 @@ pub(crate) async fn a_commit_is_applied_whole(subject: impl Subject) {
     assert_eq!(subject.published(&user("bob"), 1).await, [published]);
 }
 
-pub(crate) async fn a_commit_leaves_what_it_does_not_name(subject: impl Subject) {
+pub(crate) async fn commit_keeps_unnamed_fields(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     let mut decision = publish(State::Busy, at);
@@ -48,7 +48,7 @@ pub(crate) async fn a_commit_leaves_what_it_does_not_name(subject: impl Subject)
     assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nothing new went out");
 }
 
-pub(crate) async fn pruning_drops_exactly_those_expired_by_then(subject: impl Subject) {
+pub(crate) async fn pruning_drops_exactly_the_expired_devices(subject: impl Subject) {
     let store = subject.store();
     let lasting = |on, ms| {
         let event = DeviceEvent::Beat { kind: rollcall_core::DeviceKind::Web, active: true, alive_for: Span(ms) };
@@ -65,7 +65,7 @@ pub(crate) async fn pruning_drops_exactly_those_expired_by_then(subject: impl Su
     assert_eq!(left, ["after"]);
 }
 
-pub(crate) async fn a_touch_between_load_and_commit_makes_it_stale(subject: impl Subject) {
+pub(crate) async fn touch_after_load_makes_commit_stale(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     for between in [
@@ -86,7 +86,7 @@ pub(crate) async fn a_touch_between_load_and_commit_makes_it_stale(subject: impl
     assert!(subject.published(&user("bob"), 0).await.is_empty());
 }
 
-pub(crate) async fn of_two_commits_on_one_revision_the_first_is_applied(subject: impl Subject) {
+pub(crate) async fn first_of_two_commits_wins(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     let revision = load(&*store, "bob").await.revision;
@@ -100,7 +100,7 @@ pub(crate) async fn of_two_commits_on_one_revision_the_first_is_applied(subject:
     assert_eq!(subject.published(&user("bob"), 1).await.len(), 1);
 }
 
-pub(crate) async fn a_decision_on_an_absent_person_is_stale_once_they_came(subject: impl Subject) {
+pub(crate) async fn commit_on_absence_is_stale_after_a_touch(subject: impl Subject) {
     let store = subject.store();
     let absent = load(&*store, "bob").await.revision;
     assert_eq!(absent, Revision::default());
@@ -111,7 +111,7 @@ pub(crate) async fn a_decision_on_an_absent_person_is_stale_once_they_came(subje
     assert_eq!(load(&*store, "eve").await, Session::default());
 }
 
-pub(crate) async fn commits_of_a_batch_stand_alone_and_in_order(subject: impl Subject) {
+pub(crate) async fn commits_of_a_batch_are_independent(subject: impl Subject) {
     let store = subject.store();
     let at = touch(&*store, vec![beat("a", "x"), beat("b", "x"), beat("c", "x")]).await.now;
     let mut commits = Vec::new();
@@ -127,7 +127,7 @@ pub(crate) async fn commits_of_a_batch_stand_alone_and_in_order(subject: impl Su
     assert_eq!(load(&*store, "c").await.published.map(|published| published.state), Some(State::Away));
 }
 
-pub(crate) async fn a_person_can_be_made_by_a_choice_alone(subject: impl Subject) {
+pub(crate) async fn choice_alone_creates_a_session(subject: impl Subject) {
     let store = subject.store();
     let at = now(&*store).await;
     let mut decision = wait_for(Next::Evict(at + Span(5)));

@@ -16,7 +16,7 @@ async fn schedule(store: &dyn Store, deadlines: &[(String, Next)]) {
     }
 }
 
-pub(crate) async fn nobody_is_due_before_their_time(subject: impl Subject) {
+pub(crate) async fn user_is_due_from_the_deadline_on(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     assert!(due(&*store).await.is_empty(), "nothing is waited for");
@@ -29,7 +29,7 @@ pub(crate) async fn nobody_is_due_before_their_time(subject: impl Subject) {
     assert_eq!(due(&*store).await, [user("bob")], "and until somebody does something about it");
 }
 
-pub(crate) async fn the_longest_overdue_come_first_up_to_the_limit(subject: impl Subject) {
+pub(crate) async fn earliest_deadlines_come_first(subject: impl Subject) {
     let store = subject.store();
     let start = now(&*store).await;
     let mut random = Random(7);
@@ -55,7 +55,7 @@ pub(crate) async fn the_longest_overdue_come_first_up_to_the_limit(subject: impl
     }
 }
 
-pub(crate) async fn asking_changes_nothing(subject: impl Subject) {
+pub(crate) async fn due_query_changes_nothing(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", wait_for(Next::Settle(at))).await;
@@ -64,7 +64,7 @@ pub(crate) async fn asking_changes_nothing(subject: impl Subject) {
     assert_eq!(load(&*store, "bob").await, before);
 }
 
-pub(crate) async fn a_new_deadline_replaces_the_old(subject: impl Subject) {
+pub(crate) async fn new_deadline_replaces_the_old(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", wait_for(Next::Settle(at + Span(10)))).await;
@@ -78,7 +78,7 @@ pub(crate) async fn a_new_deadline_replaces_the_old(subject: impl Subject) {
     assert!(due(&*store).await.is_empty());
 }
 
-pub(crate) async fn due_and_evictable_are_told_apart(subject: impl Subject) {
+pub(crate) async fn due_and_evictable_are_separate(subject: impl Subject) {
     let store = subject.store();
     let at = now(&*store).await;
     let deadlines = [
@@ -98,7 +98,7 @@ pub(crate) async fn due_and_evictable_are_told_apart(subject: impl Subject) {
     assert_eq!(evictable(&*store).await, [user("settle"), user("later")]);
 }
 
-pub(crate) async fn shard_ranges_cover_everybody_exactly_once(subject: impl Subject) {
+pub(crate) async fn shard_ranges_cover_every_user_once(subject: impl Subject) {
     let store = subject.store();
     let at = now(&*store).await;
     let deadlines: Vec<_> = (0..500)
@@ -124,7 +124,7 @@ pub(crate) async fn shard_ranges_cover_everybody_exactly_once(subject: impl Subj
     }
 }
 
-pub(crate) async fn ranges_and_limits_of_nothing_hold_nobody(subject: impl Subject) {
+pub(crate) async fn empty_ranges_and_limits_return_nothing(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", wait_for(Next::Settle(at))).await;

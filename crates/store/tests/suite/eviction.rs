@@ -8,7 +8,7 @@ use super::{
     wait_for,
 };
 
-pub(crate) async fn a_session_that_stood_still_is_dropped(subject: impl Subject) {
+pub(crate) async fn unchanged_session_is_evicted(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", publish(State::Online, at)).await;
@@ -22,7 +22,7 @@ pub(crate) async fn a_session_that_stood_still_is_dropped(subject: impl Subject)
     }
 }
 
-pub(crate) async fn a_session_that_moved_stays_whole(subject: impl Subject) {
+pub(crate) async fn changed_session_is_not_evicted(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", wait_for(Next::Evict(at))).await;
@@ -40,14 +40,14 @@ pub(crate) async fn a_session_that_moved_stays_whole(subject: impl Subject) {
     assert_eq!(store.evict_many(twice).await.unwrap(), [Ok(Committed::Applied), Ok(Committed::Stale)]);
 }
 
-pub(crate) async fn dropping_an_absent_session_changes_nothing(subject: impl Subject) {
+pub(crate) async fn evicting_an_absent_session_changes_nothing(subject: impl Subject) {
     let store = subject.store();
     assert_eq!(evict(&*store, "bob", Revision::default()).await, Committed::Applied);
     assert_eq!(evict(&*store, "bob", Revision { commits: 3, touches: 4 }).await, Committed::Stale);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
 
-pub(crate) async fn a_revision_never_comes_back_after_eviction(subject: impl Subject) {
+pub(crate) async fn revision_never_repeats_after_eviction(subject: impl Subject) {
     let store = subject.store();
     let mut revisions: Vec<Revision> = Vec::new();
     for _ in 0..5 {
@@ -70,7 +70,7 @@ pub(crate) async fn a_revision_never_comes_back_after_eviction(subject: impl Sub
 
 /// Two lives of one person are told apart although nothing of the first is kept: what was decided before it must not
 /// be published after it, with an older version.
-pub(crate) async fn a_decision_on_an_absence_is_stale_once_a_life_came_and_went(subject: impl Subject) {
+pub(crate) async fn commit_on_absence_is_stale_after_an_eviction(subject: impl Subject) {
     let store = subject.store();
     let absent = load(&*store, "bob").await.revision;
     let decided = publish(State::Online, now(&*store).await);

@@ -34,55 +34,55 @@ macro_rules! suite {
     ($subject:expr) => {
         $crate::suite! { @list $subject;
             touches:
-                a_first_touch_finds_nothing_and_leaves_a_device,
-                a_touch_finds_what_was_there_just_before,
-                a_beat_renews_the_device,
-                an_inactive_beat_keeps_the_time_of_last_use,
-                a_dropped_device_lives_for_its_grace_and_no_longer_than_before,
-                a_logged_out_device_is_dead_at_once_and_its_last_beat_is_not_lost,
-                a_device_that_comes_back_after_a_logout_is_new,
-                a_departure_of_somebody_absent_leaves_nothing,
-                a_departure_of_an_unknown_device_moves_nothing_but_the_revision,
-                a_beat_leaves_its_session_due_no_later_than_its_own_end,
-                a_touch_never_moves_the_deadline_away,
-                beyond_sixty_four_devices_the_oldest_beat_goes,
-                touches_of_one_person_take_effect_in_order,
-                a_full_batch_is_answered_in_order,
+                first_touch_creates_a_device,
+                touch_returns_the_previous_state,
+                beat_renews_the_device,
+                inactive_beat_keeps_last_use,
+                drop_only_shortens_expiry_to_the_grace,
+                logout_expires_device_and_keeps_last_beat,
+                device_returning_after_logout_is_new,
+                departure_of_absent_user_creates_nothing,
+                departure_of_unknown_device_changes_only_revision,
+                beat_makes_session_due_by_its_expiry,
+                touch_never_postpones_the_deadline,
+                device_limit_drops_the_oldest_beat,
+                touches_of_one_user_apply_in_order,
+                full_batch_is_answered_in_order,
                 empty_batches_are_answered,
-                a_batch_above_the_bound_is_refused_whole,
-                people_are_told_apart_byte_for_byte,
-                every_touch_moves_the_revision;
+                oversized_batches_are_refused,
+                user_ids_are_compared_byte_for_byte,
+                every_touch_changes_the_revision;
             commits:
-                an_absent_person_has_an_empty_session,
-                a_commit_is_applied_whole,
-                a_commit_leaves_what_it_does_not_name,
-                pruning_drops_exactly_those_expired_by_then,
-                a_touch_between_load_and_commit_makes_it_stale,
-                of_two_commits_on_one_revision_the_first_is_applied,
-                a_decision_on_an_absent_person_is_stale_once_they_came,
-                commits_of_a_batch_stand_alone_and_in_order,
-                a_person_can_be_made_by_a_choice_alone;
+                absent_user_has_an_empty_session,
+                commit_is_applied_completely,
+                commit_keeps_unnamed_fields,
+                pruning_drops_exactly_the_expired_devices,
+                touch_after_load_makes_commit_stale,
+                first_of_two_commits_wins,
+                commit_on_absence_is_stale_after_a_touch,
+                commits_of_a_batch_are_independent,
+                choice_alone_creates_a_session;
             eviction:
-                a_session_that_stood_still_is_dropped,
-                a_session_that_moved_stays_whole,
-                dropping_an_absent_session_changes_nothing,
-                a_revision_never_comes_back_after_eviction,
-                a_decision_on_an_absence_is_stale_once_a_life_came_and_went;
+                unchanged_session_is_evicted,
+                changed_session_is_not_evicted,
+                evicting_an_absent_session_changes_nothing,
+                revision_never_repeats_after_eviction,
+                commit_on_absence_is_stale_after_an_eviction;
             due:
-                nobody_is_due_before_their_time,
-                the_longest_overdue_come_first_up_to_the_limit,
-                asking_changes_nothing,
-                a_new_deadline_replaces_the_old,
-                due_and_evictable_are_told_apart,
-                shard_ranges_cover_everybody_exactly_once,
-                ranges_and_limits_of_nothing_hold_nobody;
+                user_is_due_from_the_deadline_on,
+                earliest_deadlines_come_first,
+                due_query_changes_nothing,
+                new_deadline_replaces_the_old,
+                due_and_evictable_are_separate,
+                shard_ranges_cover_every_user_once,
+                empty_ranges_and_limits_return_nothing;
             races:
-                of_many_commits_on_one_revision_exactly_one_is_applied,
-                concurrent_touches_all_leave_their_traces,
-                a_late_beat_beats_the_sweep,
-                hammered_from_all_sides_each_transition_is_published_once;
+                one_of_many_concurrent_commits_wins,
+                concurrent_touches_are_all_recorded,
+                late_beat_beats_the_sweep,
+                concurrent_calls_publish_each_transition_once;
             model:
-                a_long_random_history_agrees_with_a_naive_model;
+                random_history_matches_a_naive_model;
         }
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {

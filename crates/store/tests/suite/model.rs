@@ -80,7 +80,7 @@ impl Model {
     }
 }
 
-pub(crate) async fn a_long_random_history_agrees_with_a_naive_model(subject: impl Subject) {
+pub(crate) async fn random_history_matches_a_naive_model(subject: impl Subject) {
     let store = subject.store();
     let mut model = Model::default();
     let mut random = Random(0x5eed);

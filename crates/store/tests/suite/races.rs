@@ -29,7 +29,7 @@ async fn join_all<T: 'static>(mut tasks: JoinSet<T>) -> Vec<T> {
     results
 }
 
-pub(crate) async fn of_many_commits_on_one_revision_exactly_one_is_applied(subject: impl Subject) {
+pub(crate) async fn one_of_many_concurrent_commits_wins(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     for round in 0..50 {
@@ -46,7 +46,7 @@ pub(crate) async fn of_many_commits_on_one_revision_exactly_one_is_applied(subje
     assert_eq!(subject.published(&user("bob"), 50).await.len(), 50);
 }
 
-pub(crate) async fn concurrent_touches_all_leave_their_traces(subject: impl Subject) {
+pub(crate) async fn concurrent_touches_are_all_recorded(subject: impl Subject) {
     let mut tasks = JoinSet::new();
     for task in 0..8 {
         let store = subject.store();
@@ -62,7 +62,7 @@ pub(crate) async fn concurrent_touches_all_leave_their_traces(subject: impl Subj
     }
 }
 
-pub(crate) async fn a_late_beat_beats_the_sweep(subject: impl Subject) {
+pub(crate) async fn late_beat_beats_the_sweep(subject: impl Subject) {
     let store = subject.store();
     let rules = Rules::STANDARD;
     let at = touch_one(&*store, beat("bob", "web-1")).await;
@@ -80,7 +80,7 @@ pub(crate) async fn a_late_beat_beats_the_sweep(subject: impl Subject) {
 
 /// Beats, departures and sweeps by the real functions, from many tasks, while the clock runs on. Afterwards the story
 /// told about each person makes sense: versions rise, no line says the same as the one before, and the last is true.
-pub(crate) async fn hammered_from_all_sides_each_transition_is_published_once(subject: impl Subject) {
+pub(crate) async fn concurrent_calls_publish_each_transition_once(subject: impl Subject) {
     let subject = Arc::new(subject);
     let done = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();

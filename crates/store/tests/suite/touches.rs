@@ -14,7 +14,7 @@ use super::{
 
 const NOTHING: Found = Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 
-pub(crate) async fn a_first_touch_finds_nothing_and_leaves_a_device(subject: impl Subject) {
+pub(crate) async fn first_touch_creates_a_device(subject: impl Subject) {
     let store = subject.store();
     let touched = touch(&*store, vec![beat("bob", "web-1"), idle_beat("eve", "web-1")]).await;
     assert_eq!(touched.found, [Ok(NOTHING), Ok(NOTHING)]);
@@ -26,7 +26,7 @@ pub(crate) async fn a_first_touch_finds_nothing_and_leaves_a_device(subject: imp
     assert_eq!(load(&*store, "eve").await.devices[0].active_at, None, "never used: idle from the start");
 }
 
-pub(crate) async fn a_touch_finds_what_was_there_just_before(subject: impl Subject) {
+pub(crate) async fn touch_returns_the_previous_state(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     let mut decision = publish(State::Busy, at);
@@ -38,7 +38,7 @@ pub(crate) async fn a_touch_finds_what_was_there_just_before(subject: impl Subje
     assert_eq!(touched.found, [Ok(found), Ok(found)]);
 }
 
-pub(crate) async fn a_beat_renews_the_device(subject: impl Subject) {
+pub(crate) async fn beat_renews_the_device(subject: impl Subject) {
     let store = subject.store();
     touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span::seconds(30));
@@ -51,7 +51,7 @@ pub(crate) async fn a_beat_renews_the_device(subject: impl Subject) {
     assert_eq!(web.active_at, Some(at));
 }
 
-pub(crate) async fn an_inactive_beat_keeps_the_time_of_last_use(subject: impl Subject) {
+pub(crate) async fn inactive_beat_keeps_last_use(subject: impl Subject) {
     let store = subject.store();
     let used = touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span::seconds(30));
@@ -60,7 +60,7 @@ pub(crate) async fn an_inactive_beat_keeps_the_time_of_last_use(subject: impl Su
     assert_eq!((web.beat_at, web.active_at), (at, Some(used)));
 }
 
-pub(crate) async fn a_dropped_device_lives_for_its_grace_and_no_longer_than_before(subject: impl Subject) {
+pub(crate) async fn drop_only_shortens_expiry_to_the_grace(subject: impl Subject) {
     let store = subject.store();
     let dropped = |on, grace| traced("bob", on, DeviceEvent::Dropped(grace));
     let at = touch(&*store, vec![beat("bob", "short"), beat("bob", "long")]).await.now;
@@ -72,7 +72,7 @@ pub(crate) async fn a_dropped_device_lives_for_its_grace_and_no_longer_than_befo
     assert!(bob.devices.iter().all(|device| device.beat_at == at), "a broken connection is no beat");
 }
 
-pub(crate) async fn a_logged_out_device_is_dead_at_once_and_its_last_beat_is_not_lost(subject: impl Subject) {
+pub(crate) async fn logout_expires_device_and_keeps_last_beat(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span(10));
@@ -82,7 +82,7 @@ pub(crate) async fn a_logged_out_device_is_dead_at_once_and_its_last_beat_is_not
     assert_eq!(last_seen(&bob), Some(at));
 }
 
-pub(crate) async fn a_device_that_comes_back_after_a_logout_is_new(subject: impl Subject) {
+pub(crate) async fn device_returning_after_logout_is_new(subject: impl Subject) {
     let store = subject.store();
     touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")])
         .await;
@@ -92,14 +92,14 @@ pub(crate) async fn a_device_that_comes_back_after_a_logout_is_new(subject: impl
     assert_eq!(state(&bob, &Moment::at(now(&*store).await), &Rules::STANDARD), State::Away);
 }
 
-pub(crate) async fn a_departure_of_somebody_absent_leaves_nothing(subject: impl Subject) {
+pub(crate) async fn departure_of_absent_user_creates_nothing(subject: impl Subject) {
     let store = subject.store();
     let departures = vec![traced("bob", "a", DeviceEvent::Logout), traced("bob", "b", DeviceEvent::Dropped(Span(5)))];
     assert_eq!(touch(&*store, departures).await.found, [Ok(NOTHING), Ok(NOTHING)]);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
 
-pub(crate) async fn a_departure_of_an_unknown_device_moves_nothing_but_the_revision(subject: impl Subject) {
+pub(crate) async fn departure_of_unknown_device_changes_only_revision(subject: impl Subject) {
     let store = subject.store();
     touch_one(&*store, beat("bob", "web-1")).await;
     let before = load(&*store, "bob").await;
@@ -111,7 +111,7 @@ pub(crate) async fn a_departure_of_an_unknown_device_moves_nothing_but_the_revis
     assert_eq!(Session { revision: before.revision, ..after }, before);
 }
 
-pub(crate) async fn a_beat_leaves_its_session_due_no_later_than_its_own_end(subject: impl Subject) {
+pub(crate) async fn beat_makes_session_due_by_its_expiry(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     for (waited_for, then) in [
@@ -128,7 +128,7 @@ pub(crate) async fn a_beat_leaves_its_session_due_no_later_than_its_own_end(subj
     assert_eq!(due(&*store).await, [user("bob")], "a beat that nobody published is found");
 }
 
-pub(crate) async fn a_touch_never_moves_the_deadline_away(subject: impl Subject) {
+pub(crate) async fn touch_never_postpones_the_deadline(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", wait_for(Next::Settle(at + Span(10)))).await;
@@ -139,7 +139,7 @@ pub(crate) async fn a_touch_never_moves_the_deadline_away(subject: impl Subject)
     assert_eq!(due(&*store).await, [user("bob")]);
 }
 
-pub(crate) async fn beyond_sixty_four_devices_the_oldest_beat_goes(subject: impl Subject) {
+pub(crate) async fn device_limit_drops_the_oldest_beat(subject: impl Subject) {
     let store = subject.store();
     for index in 0..MAX_DEVICES {
         touch_one(&*store, beat("bob", &format!("d-{index}"))).await;
@@ -155,7 +155,7 @@ pub(crate) async fn beyond_sixty_four_devices_the_oldest_beat_goes(subject: impl
     assert!(has("one-more") && has("d-0") && has("d-2") && !has("d-1"), "d-1 had the oldest beat");
 }
 
-pub(crate) async fn touches_of_one_person_take_effect_in_order(subject: impl Subject) {
+pub(crate) async fn touches_of_one_user_apply_in_order(subject: impl Subject) {
     let store = subject.store();
     let touches = vec![
         beat("bob", "web-1"),
@@ -172,7 +172,7 @@ pub(crate) async fn touches_of_one_person_take_effect_in_order(subject: impl Sub
     assert_eq!(bob.devices.iter().map(|device| device.expires_at).max(), Some(at + ALIVE_FOR));
 }
 
-pub(crate) async fn a_full_batch_is_answered_in_order(subject: impl Subject) {
+pub(crate) async fn full_batch_is_answered_in_order(subject: impl Subject) {
     let store = subject.store();
     let name = |index: usize| format!("user-{index}");
     touch(&*store, (0..MAX_BATCH).map(|index| beat(&name(index), "web-1")).collect()).await;
@@ -199,7 +199,7 @@ pub(crate) async fn empty_batches_are_answered(subject: impl Subject) {
     assert!(store.evictable(all(&*store), 10).await.unwrap().is_empty());
 }
 
-pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: impl Subject) {
+pub(crate) async fn oversized_batches_are_refused(subject: impl Subject) {
     let store = subject.store();
     let many = MAX_BATCH + 1;
     let too_many = Error::TooMany(MAX_BATCH as u32);
@@ -214,7 +214,7 @@ pub(crate) async fn a_batch_above_the_bound_is_refused_whole(subject: impl Subje
     assert!(subject.published(&user("bob"), 0).await.is_empty());
 }
 
-pub(crate) async fn people_are_told_apart_byte_for_byte(subject: impl Subject) {
+pub(crate) async fn user_ids_are_compared_byte_for_byte(subject: impl Subject) {
     let store = subject.store();
     let long = "x".repeat(128);
     let names = ["bob", "Bob", "bob ", "bo", "b{o}b", "é", "e\u{301}", "a:b", "名前@例.jp", &long, &long[..127]];
@@ -237,7 +237,7 @@ pub(crate) async fn people_are_told_apart_byte_for_byte(subject: impl Subject) {
     assert_eq!(waiting, expected);
 }
 
-pub(crate) async fn every_touch_moves_the_revision(subject: impl Subject) {
+pub(crate) async fn every_touch_changes_the_revision(subject: impl Subject) {
     let store = subject.store();
     let mut revisions = vec![Revision::default()];
     for event in [

@@ -39,25 +39,25 @@ macro_rules! topics_suite {
     ($subject:expr) => {
         $crate::topics_suite! { @list $subject;
             watching:
-                what_is_committed_reaches_whoever_watches,
-                nothing_from_before_the_watch_arrives,
-                whoever_asks_late_gets_the_newest_of_each,
-                what_is_unwatched_is_silent,
-                taps_share_one_subscription_which_ends_with_the_last,
-                watching_twice_is_watching_once,
-                a_watch_that_is_given_up_leaves_nothing,
-                thousands_are_watched_at_once_and_given_up_at_once,
-                coming_and_going_leaves_exactly_what_is_watched,
-                watchers_add_up_over_stations_and_expire,
-                functions_get_changes_one_by_one;
+                commits_reach_all_watchers,
+                watching_delivers_no_earlier_changes,
+                slow_reader_gets_newest_change_per_user,
+                unwatched_topics_are_silent,
+                topics_stay_subscribed_until_last_unwatch,
+                watching_twice_counts_once,
+                abandoned_watch_leaves_no_subscription,
+                thousands_of_topics_are_watched_and_unwatched,
+                watch_and_unwatch_leave_exactly_the_watched,
+                watcher_counts_add_up_and_expire,
+                functions_receive_changes_one_by_one;
             typing:
-                a_start_is_told_and_ends_by_itself,
-                a_refresh_is_told_no_sooner_than_a_second_later,
-                a_stop_is_told_and_a_needless_one_is_not,
-                of_many_quick_signs_the_last_truth_is_told,
-                conversations_and_people_are_told_apart,
-                no_more_typists_are_kept_than_the_bound,
-                batches_above_the_bound_are_refused_whole;
+                typing_start_is_published_and_expires,
+                refresh_is_published_after_one_second,
+                only_effective_stops_are_published,
+                last_of_many_signals_is_published,
+                conversations_and_users_are_kept_apart,
+                typists_are_bounded,
+                oversized_batches_are_refused;
         }
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {

@@ -5,7 +5,7 @@ use rollcall_core::{Error, Span};
 
 use super::{Heard, Subject, conversation, heard, place, sign};
 
-pub(crate) async fn a_start_is_told_and_ends_by_itself(subject: Subject) {
+pub(crate) async fn typing_start_is_published_and_expires(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
     subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
@@ -20,7 +20,7 @@ pub(crate) async fn a_start_is_told_and_ends_by_itself(subject: Subject) {
     assert_eq!(heard(&subscription).await.typed.len(), 1, "and may begin again");
 }
 
-pub(crate) async fn a_refresh_is_told_no_sooner_than_a_second_later(subject: Subject) {
+pub(crate) async fn refresh_is_published_after_one_second(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
     subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
@@ -37,7 +37,7 @@ pub(crate) async fn a_refresh_is_told_no_sooner_than_a_second_later(subject: Sub
     assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(7001))], "a slow one at once");
 }
 
-pub(crate) async fn a_stop_is_told_and_a_needless_one_is_not(subject: Subject) {
+pub(crate) async fn only_effective_stops_are_published(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
     subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
@@ -53,7 +53,7 @@ pub(crate) async fn a_stop_is_told_and_a_needless_one_is_not(subject: Subject) {
     subject.is_silent(&subscription).await;
 }
 
-pub(crate) async fn of_many_quick_signs_the_last_truth_is_told(subject: Subject) {
+pub(crate) async fn last_of_many_signals_is_published(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c"), conversation("d")]).await.unwrap();
     for _ in 0..20 {
@@ -71,7 +71,7 @@ pub(crate) async fn of_many_quick_signs_the_last_truth_is_told(subject: Subject)
     assert_eq!(subject.typists("d").await, [("bob".to_owned(), 5000)]);
 }
 
-pub(crate) async fn conversations_and_people_are_told_apart(subject: Subject) {
+pub(crate) async fn conversations_and_users_are_kept_apart(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
     let signs = vec![sign("c", "eve", 5000), sign("d", "bob", 4000), sign("c", "bob", 3000)];
@@ -89,7 +89,7 @@ pub(crate) async fn conversations_and_people_are_told_apart(subject: Subject) {
     assert_eq!([names(0), names(1), names(2), names(3)], [vec!["bob"], vec![], vec!["bob", "eve"], vec!["bob"]]);
 }
 
-pub(crate) async fn no_more_typists_are_kept_than_the_bound(subject: Subject) {
+pub(crate) async fn typists_are_bounded(subject: Subject) {
     let crowd =
         |from: usize| (from..from + MAX_TYPISTS).map(|index| sign("c", &format!("user-{index}"), 5000)).collect();
     for from in [0, 100] {
@@ -103,7 +103,7 @@ pub(crate) async fn no_more_typists_are_kept_than_the_bound(subject: Subject) {
     assert_eq!(subject.typists("c").await, [("late".to_owned(), 10_000)], "and make room when they are done");
 }
 
-pub(crate) async fn batches_above_the_bound_are_refused_whole(subject: Subject) {
+pub(crate) async fn oversized_batches_are_refused(subject: Subject) {
     let signs = (0..1025).map(|index| sign("c", &format!("user-{index}"), 5000)).collect();
     assert_eq!(subject.topics.set_typing(signs).await, Err(Error::TooMany(1024)));
     let places = (0..1025).map(|index| place(&format!("c-{index}"))).collect();

@@ -7,7 +7,7 @@ use rollcall_store::{NativeTopics, WATCHERS_TTL};
 
 use super::{Heard, Subject, heard, person, publish, user};
 
-pub(crate) async fn what_is_committed_reaches_whoever_watches(subject: Subject) {
+pub(crate) async fn commits_reach_all_watchers(subject: Subject) {
     let (here, there) = (subject.topics.subscription(), subject.elsewhere.subscription());
     for subscription in [&here, &there] {
         subscription.watch(&[person("bob")]).await.unwrap();
@@ -20,7 +20,7 @@ pub(crate) async fn what_is_committed_reaches_whoever_watches(subject: Subject) 
     }
 }
 
-pub(crate) async fn nothing_from_before_the_watch_arrives(subject: Subject) {
+pub(crate) async fn watching_delivers_no_earlier_changes(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[person("eve")]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
@@ -30,7 +30,7 @@ pub(crate) async fn nothing_from_before_the_watch_arrives(subject: Subject) {
     assert_eq!(heard(&subscription).await.versions["bob"], 2);
 }
 
-pub(crate) async fn whoever_asks_late_gets_the_newest_of_each(subject: Subject) {
+pub(crate) async fn slow_reader_gets_newest_change_per_user(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&["ann", "bob", "cid"].map(person)).await.unwrap();
     for version in 1..=20 {
@@ -46,7 +46,7 @@ pub(crate) async fn whoever_asks_late_gets_the_newest_of_each(subject: Subject) 
     assert!(subscription.next().now_or_never().is_none());
 }
 
-pub(crate) async fn what_is_unwatched_is_silent(subject: Subject) {
+pub(crate) async fn unwatched_topics_are_silent(subject: Subject) {
     let (subscription, other) = (subject.topics.subscription(), subject.topics.subscription());
     subscription.watch(&["bob", "eve"].map(person)).await.unwrap();
     other.watch(&[person("bob")]).await.unwrap();
@@ -61,7 +61,7 @@ pub(crate) async fn what_is_unwatched_is_silent(subject: Subject) {
     assert_eq!(heard(&subscription).await.versions.len(), 1);
 }
 
-pub(crate) async fn taps_share_one_subscription_which_ends_with_the_last(subject: Subject) {
+pub(crate) async fn topics_stay_subscribed_until_last_unwatch(subject: Subject) {
     let (one, other) = (subject.topics.subscription(), subject.topics.subscription());
     for subscription in [&one, &other] {
         subscription.watch(&["bob", "eve"].map(person)).await.unwrap();
@@ -81,7 +81,7 @@ pub(crate) async fn taps_share_one_subscription_which_ends_with_the_last(subject
     assert_eq!(heard(&again).await.versions["bob"], 2);
 }
 
-pub(crate) async fn watching_twice_is_watching_once(subject: Subject) {
+pub(crate) async fn watching_twice_counts_once(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&["bob", "bob"].map(person)).await.unwrap();
     subscription.watch(&[person("bob")]).await.unwrap();
@@ -95,7 +95,7 @@ pub(crate) async fn watching_twice_is_watching_once(subject: Subject) {
     subject.is_silent(&subscription).await;
 }
 
-pub(crate) async fn a_watch_that_is_given_up_leaves_nothing(subject: Subject) {
+pub(crate) async fn abandoned_watch_leaves_no_subscription(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[person("eve")]).await.unwrap();
     for _ in 0..100 {
@@ -111,7 +111,7 @@ pub(crate) async fn a_watch_that_is_given_up_leaves_nothing(subject: Subject) {
     assert_eq!(heard(&subscription).await.versions["eve"], 1, "what was watched before still is");
 }
 
-pub(crate) async fn thousands_are_watched_at_once_and_given_up_at_once(subject: Subject) {
+pub(crate) async fn thousands_of_topics_are_watched_and_unwatched(subject: Subject) {
     let subscription = subject.topics.subscription();
     let names: Vec<String> = (0..3000).map(|index| format!("user-{index}")).collect();
     let topics: Vec<_> = names.iter().map(|name| person(name)).collect();
@@ -128,7 +128,7 @@ pub(crate) async fn thousands_are_watched_at_once_and_given_up_at_once(subject: 
     }
 }
 
-pub(crate) async fn coming_and_going_leaves_exactly_what_is_watched(subject: Subject) {
+pub(crate) async fn watch_and_unwatch_leave_exactly_the_watched(subject: Subject) {
     let subscription = subject.topics.subscription();
     let names: Vec<String> = (0..20).map(|index| format!("user-{index}")).collect();
     for round in 0..50 {
@@ -152,7 +152,7 @@ pub(crate) async fn coming_and_going_leaves_exactly_what_is_watched(subject: Sub
     subject.is_silent(&subscription).await;
 }
 
-pub(crate) async fn watchers_add_up_over_stations_and_expire(subject: Subject) {
+pub(crate) async fn watcher_counts_add_up_and_expire(subject: Subject) {
     let count = async |station: &str, counts: &[(&str, u32)]| {
         let counts = counts.iter().map(|(name, count)| (user(name), *count)).collect();
         subject.elsewhere.count_watchers(station, counts).await.unwrap()
@@ -169,7 +169,7 @@ pub(crate) async fn watchers_add_up_over_stations_and_expire(subject: Subject) {
     assert_eq!(count("three", &[]).await, [] as [u64; 0]);
 }
 
-pub(crate) async fn functions_get_changes_one_by_one(subject: Subject) {
+pub(crate) async fn functions_receive_changes_one_by_one(subject: Subject) {
     let native = NativeTopics(subject.topics.clone());
     let mut changes = native.watch(vec![user("bob"), user("eve")]).await.unwrap();
     for (name, version) in [("bob", 1), ("eve", 2), ("bob", 3)] {
