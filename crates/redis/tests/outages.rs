@@ -31,7 +31,7 @@ use rollcall_store::{LastSeen, Store, Topic, Topics};
 
 use log_capture::Logbook;
 use remote::PATIENCE;
-use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, traced, user, wait_for};
+use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, touch_with, user, wait_for};
 
 /// What a caller may have to wait at most to be told that the store is away.
 const AT_MOST: Duration = Duration::from_secs(2);
@@ -282,9 +282,9 @@ async fn the_least_rights_are_enough_for_everything() {
     let mut expiries = store.expiries();
     works(&store, "bob").await;
     let touches = vec![
-        traced("bob", "web-1", DeviceEvent::Dropped(Span(5))),
+        touch_with("bob", "web-1", DeviceEvent::Dropped(Span(5))),
         beat("bob", "web-2"),
-        traced("bob", "web-2", DeviceEvent::Logout),
+        touch_with("bob", "web-2", DeviceEvent::Logout),
     ];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     for index in 0..70 {

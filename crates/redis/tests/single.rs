@@ -28,7 +28,7 @@ use rollcall_store::{Clock, NativeArchive, NativeSessions, SqliteArchive, Store}
 
 use remote::{PATIENCE, Remote, Topics, fresh_prefix};
 use suite::{
-    Subject, all, beat, commit, evict, idle_beat, load, publish, settle, touch, touch_one, traced, user, wait_for,
+    Subject, all, beat, commit, evict, idle_beat, load, publish, settle, touch, touch_one, touch_with, user, wait_for,
 };
 
 /// One server for all that do not break it.
@@ -225,7 +225,7 @@ async fn forgotten_scripts_are_loaded_again_and_order_is_kept() {
     assert!(store.stats().scripts_reloaded.get() >= 1);
     // The departure in the middle is what the server forgot; the beat after it must still come after it.
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
-    let touches = vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
+    let touches = vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));
@@ -272,7 +272,7 @@ async fn among_too_many_devices_the_dead_go_first() {
         touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
         subject.advance(Span(1));
     }
-    touch_one(&*subject.store, traced("bob", "d-40", DeviceEvent::Logout)).await;
+    touch_one(&*subject.store, touch_with("bob", "d-40", DeviceEvent::Logout)).await;
     touch_one(&*subject.store, beat("bob", "one-more")).await;
     let bob = load(&*subject.store, "bob").await;
     let has = |id: &str| bob.devices.iter().any(|device| device.id.as_str() == id);

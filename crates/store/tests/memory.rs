@@ -23,7 +23,7 @@ use rollcall_store::memory::{Memory, Options};
 use rollcall_store::{Answer, ChoiceStore, Clock, SavedSessions, Store, StoredChoice};
 
 use suite::{
-    ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, traced, user, wait_for,
+    ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, touch_with, user, wait_for,
 };
 
 const START: Time = Time(1_700_000_000_000);
@@ -81,7 +81,7 @@ async fn dead_devices_are_dropped_first() {
         touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
         subject.advance(Span(1));
     }
-    touch_one(&*subject.store, traced("bob", "d-40", DeviceEvent::Logout)).await;
+    touch_one(&*subject.store, touch_with("bob", "d-40", DeviceEvent::Logout)).await;
     touch_one(&*subject.store, beat("bob", "one-more")).await;
     let bob = load(&*subject.store, "bob").await;
     let has = |id: &str| bob.devices.iter().any(|device| device.id.as_str() == id);
@@ -143,7 +143,7 @@ async fn restarted(outage_grace: Span) -> Embedded {
     let at = touch_one(&*before.store, beat("bob", "web-1")).await;
     settle(&*before.store, "bob", publish(State::Online, at)).await;
     touch_one(&*before.store, beat("old", "web-1")).await;
-    touch_one(&*before.store, traced("old", "web-1", DeviceEvent::Dropped(Span(5)))).await;
+    touch_one(&*before.store, touch_with("old", "web-1", DeviceEvent::Dropped(Span(5)))).await;
     before.advance(Span(10));
     let saved = SavedSessions { at: Some(before.store.now()), sessions: before.store.export() };
     before.advance(Span::seconds(120));
@@ -171,7 +171,7 @@ async fn restart_grants_outage_grace_to_live_devices() {
 #[tokio::test]
 async fn logout_ends_outage_grace() {
     let subject = restarted(ALIVE_FOR).await;
-    touch_one(&*subject.store, traced("bob", "web-1", DeviceEvent::Logout)).await;
+    touch_one(&*subject.store, touch_with("bob", "web-1", DeviceEvent::Logout)).await;
     let moment = subject.store.load(&[]).unwrap().moment;
     assert!(moment.outage_grace.is_some());
     assert_eq!(derive::state(&load(&*subject.store, "bob").await, &moment, &Rules::STANDARD), State::Offline);

@@ -1,13 +1,13 @@
-//! Commits: all or nothing, and only if nothing came between.
+//! Commits: all or nothing, and only on the loaded revision.
 
 use rollcall_core::{Next, Note, Revision, Session, Span, Stance, State};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent};
 
-use super::{Subject, beat, choice, commit, load, now, publish, settle, touch, touch_one, traced, user, wait_for};
+use super::{Subject, beat, choice, commit, load, now, publish, settle, touch, touch_one, touch_with, user, wait_for};
 
 pub(crate) async fn absent_user_has_an_empty_session(subject: impl Subject) {
     let store = subject.store();
-    assert_eq!(load(&*store, "nobody").await, Session::default());
+    assert_eq!(load(&*store, "absent").await, Session::default());
 }
 
 pub(crate) async fn commit_is_applied_completely(subject: impl Subject) {
@@ -45,19 +45,19 @@ pub(crate) async fn commit_keeps_unnamed_fields(subject: impl Subject) {
     assert_ne!(after.revision, before.revision);
     assert_eq!(after.next, Next::Evict(at + Span(9)));
     assert_eq!(Session { revision: before.revision, next: before.next, ..after }, before);
-    assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nothing new went out");
+    assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nothing new was published");
 }
 
 pub(crate) async fn pruning_drops_exactly_the_expired_devices(subject: impl Subject) {
     let store = subject.store();
     let lasting = |on, ms| {
         let event = DeviceEvent::Beat { kind: rollcall_core::DeviceKind::Web, active: true, alive_for: Span(ms) };
-        traced("bob", on, event)
+        touch_with("bob", on, event)
     };
     let touches = vec![lasting("before", 99), lasting("then", 100), lasting("after", 101)];
     let at = touch(&*store, touches).await.now;
     settle(&*store, "bob", publish(State::Online, at)).await;
-    assert_eq!(load(&*store, "bob").await.devices.len(), 3, "0 drops none");
+    assert_eq!(load(&*store, "bob").await.devices.len(), 3, "0 prunes none");
     let mut decision = publish(State::Online, at + Span(1));
     decision.prune_expired_by = at + Span(100);
     settle(&*store, "bob", decision).await;
@@ -71,8 +71,8 @@ pub(crate) async fn touch_after_load_makes_commit_stale(subject: impl Subject) {
     for between in [
         beat("bob", "web-1"),
         beat("bob", "web-2"),
-        traced("bob", "web-1", DeviceEvent::Dropped(Span(5))),
-        traced("bob", "web-1", DeviceEvent::Logout),
+        touch_with("bob", "web-1", DeviceEvent::Dropped(Span(5))),
+        touch_with("bob", "web-1", DeviceEvent::Logout),
     ] {
         let revision = load(&*store, "bob").await.revision;
         touch_one(&*store, between).await;
@@ -81,7 +81,7 @@ pub(crate) async fn touch_after_load_makes_commit_stale(subject: impl Subject) {
         decision.choice = Some(choice(Stance::Busy, at));
         decision.prune_expired_by = at + Span::seconds(1000);
         assert_eq!(commit(&*store, "bob", revision, decision).await, Committed::Stale);
-        assert_eq!(load(&*store, "bob").await, before, "nothing was changed");
+        assert_eq!(load(&*store, "bob").await, before, "nothing changed");
     }
     assert!(subject.published(&user("bob"), 0).await.is_empty());
 }
@@ -92,7 +92,7 @@ pub(crate) async fn first_of_two_commits_wins(subject: impl Subject) {
     let revision = load(&*store, "bob").await.revision;
     assert_eq!(commit(&*store, "bob", revision, publish(State::Online, at)).await, Committed::Applied);
     assert_eq!(commit(&*store, "bob", revision, publish(State::Busy, at + Span(1))).await, Committed::Stale);
-    // A commit that says the same as before still moves the revision.
+    // A commit without any change still changes the revision.
     let revision = load(&*store, "bob").await.revision;
     let next = load(&*store, "bob").await.next;
     assert_eq!(commit(&*store, "bob", revision, wait_for(next)).await, Committed::Applied);
@@ -106,8 +106,8 @@ pub(crate) async fn commit_on_absence_is_stale_after_a_touch(subject: impl Subje
     assert_eq!(absent, Revision::default());
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     assert_eq!(commit(&*store, "bob", absent, publish(State::Online, at)).await, Committed::Stale);
-    let unheard_of = Revision { commits: 7, touches: 7 };
-    assert_eq!(commit(&*store, "eve", unheard_of, publish(State::Online, at)).await, Committed::Stale);
+    let unknown = Revision { commits: 7, touches: 7 };
+    assert_eq!(commit(&*store, "eve", unknown, publish(State::Online, at)).await, Committed::Stale);
     assert_eq!(load(&*store, "eve").await, Session::default());
 }
 

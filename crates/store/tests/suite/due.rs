@@ -1,4 +1,4 @@
-//! Deadlines: who is due, in which order, in which shards.
+//! Deadlines: which users are due, in which order, in which shards.
 
 use rollcall_core::{Next, Span, Time};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
@@ -6,7 +6,7 @@ use rollcall_store::{Store, shard_of};
 
 use super::{Random, Subject, all, beat, due, evictable, load, now, settle, touch, touch_one, user, wait_for};
 
-/// Makes people with these deadlines.
+/// Creates users with these deadlines.
 async fn schedule(store: &dyn Store, deadlines: &[(String, Next)]) {
     for some in deadlines.chunks(MAX_BATCH) {
         touch(store, some.iter().map(|(name, _)| beat(name, "web-1")).collect()).await;
@@ -19,14 +19,14 @@ async fn schedule(store: &dyn Store, deadlines: &[(String, Next)]) {
 pub(crate) async fn user_is_due_from_the_deadline_on(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
-    assert!(due(&*store).await.is_empty(), "nothing is waited for");
+    assert!(due(&*store).await.is_empty(), "the beat has not expired");
     settle(&*store, "bob", wait_for(Next::Settle(at + Span(10)))).await;
     subject.advance(Span(9));
     assert!(due(&*store).await.is_empty());
     subject.advance(Span(1));
-    assert_eq!(due(&*store).await, [user("bob")], "due from that very instant on");
+    assert_eq!(due(&*store).await, [user("bob")], "due from this instant on");
     subject.advance(Span::seconds(1000));
-    assert_eq!(due(&*store).await, [user("bob")], "and until somebody does something about it");
+    assert_eq!(due(&*store).await, [user("bob")], "due until it is settled");
 }
 
 pub(crate) async fn earliest_deadlines_come_first(subject: impl Subject) {
@@ -48,7 +48,7 @@ pub(crate) async fn earliest_deadlines_come_first(subject: impl Subject) {
         .filter(|(_, next)| matches!(next, Next::Settle(at) if *at <= start + Span(500_000)))
         .map(|(name, _)| user(name))
         .collect();
-    assert!(passed.len() > 200, "half of them, give or take");
+    assert!(passed.len() > 200, "about half of them");
     assert_eq!(due(&*store).await, passed);
     for limit in [1, 10, 199] {
         assert_eq!(store.due(all(&*store), limit).await.unwrap(), passed[..limit as usize], "limit {limit}");
@@ -72,7 +72,7 @@ pub(crate) async fn new_deadline_replaces_the_old(subject: impl Subject) {
     subject.advance(Span(19));
     assert!(due(&*store).await.is_empty());
     settle(&*store, "bob", wait_for(Next::Settle(at + Span(5)))).await;
-    assert_eq!(due(&*store).await, [user("bob")], "also one that has passed already");
+    assert_eq!(due(&*store).await, [user("bob")], "also a deadline in the past");
     settle(&*store, "bob", wait_for(Next::Nothing)).await;
     subject.advance(Span::seconds(1000));
     assert!(due(&*store).await.is_empty());

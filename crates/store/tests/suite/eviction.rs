@@ -1,10 +1,10 @@
-//! Dropping cold sessions, and what must not come back with the next one.
+//! Evicting sessions, and what must not return with the next session of the user.
 
 use rollcall_core::{Next, Revision, Session, Span, State};
 use rollcall_functions::capabilities::{Committed, DeviceEvent, Eviction};
 
 use super::{
-    ALIVE_FOR, Subject, beat, commit, due, evict, evictable, load, now, publish, settle, touch_one, traced, user,
+    ALIVE_FOR, Subject, beat, commit, due, evict, evictable, load, now, publish, settle, touch_one, touch_with, user,
     wait_for,
 };
 
@@ -34,7 +34,7 @@ pub(crate) async fn changed_session_is_not_evicted(subject: impl Subject) {
     settle(&*store, "bob", wait_for(Next::Evict(at))).await;
     assert_eq!(evict(&*store, "bob", before.revision).await, Committed::Stale);
     assert_eq!(evictable(&*store).await, [user("bob")]);
-    // The same revision twice: the first drops, the second finds nobody who stood there.
+    // The same revision twice: the first evicts, the second is stale.
     let expected = load(&*store, "bob").await.revision;
     let twice = vec![Eviction { user: user("bob"), expected }; 2];
     assert_eq!(store.evict_many(twice).await.unwrap(), [Ok(Committed::Applied), Ok(Committed::Stale)]);
@@ -51,7 +51,7 @@ pub(crate) async fn revision_never_repeats_after_eviction(subject: impl Subject)
     let store = subject.store();
     let mut revisions: Vec<Revision> = Vec::new();
     for _ in 0..5 {
-        // Each life is made of the very same steps.
+        // Each round takes the same steps.
         for _ in 0..3 {
             touch_one(&*store, beat("bob", "web-1")).await;
             revisions.push(load(&*store, "bob").await.revision);
@@ -68,8 +68,8 @@ pub(crate) async fn revision_never_repeats_after_eviction(subject: impl Subject)
     }
 }
 
-/// Two lives of one person are told apart although nothing of the first is kept: what was decided before it must not
-/// be published after it, with an older version.
+/// Nothing of an evicted session is kept, and still a decision made before that session must not be published after it with
+/// an older version.
 pub(crate) async fn commit_on_absence_is_stale_after_an_eviction(subject: impl Subject) {
     let store = subject.store();
     let absent = load(&*store, "bob").await.revision;
@@ -77,13 +77,13 @@ pub(crate) async fn commit_on_absence_is_stale_after_an_eviction(subject: impl S
     subject.advance(Span(3));
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settle(&*store, "bob", publish(State::Online, at)).await;
-    touch_one(&*store, traced("bob", "web-1", DeviceEvent::Logout)).await;
+    touch_one(&*store, touch_with("bob", "web-1", DeviceEvent::Logout)).await;
     subject.advance(ALIVE_FOR);
     let revision = load(&*store, "bob").await.revision;
     assert_eq!(evict(&*store, "bob", revision).await, Committed::Applied);
     assert_eq!(commit(&*store, "bob", absent, decided).await, Committed::Stale);
     assert_eq!(load(&*store, "bob").await, Session::default());
-    // Decided anew it is as good as any.
+    // A new decision on the same revision is applied.
     let fresh = publish(State::Online, now(&*store).await);
     assert_eq!(commit(&*store, "bob", absent, fresh).await, Committed::Applied);
     let versions: Vec<u64> =

@@ -1,7 +1,7 @@
-//! What every store of sessions must do: the claims of `wit/sessions.wit`, each a function that takes a fresh store.
+//! The suite of every session store: each claim of `wit/sessions.wit` is a function that takes a new store.
 //!
-//! A store joins with one file: implement [`Subject`] for it and call `suite!`. The macro lists every claim once; one
-//! that is not listed is dead code, which the lints refuse.
+//! To test a store, implement [`Subject`] for it and call `suite!`. The macro lists every claim once; an unlisted one is
+//! dead code, which the lints refuse.
 
 pub(crate) mod commits;
 pub(crate) mod due;
@@ -17,18 +17,18 @@ use rollcall_core::{DeviceId, DeviceKind, Next, Published, Revision, Session, Sp
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Shards, Touch, Touched};
 use rollcall_store::Store;
 
-/// A fresh store, a clock that the test moves, and a record of everything that is published.
+/// A new store, a clock that the test moves, and a record of all publications.
 pub(crate) trait Subject: Send + Sync + 'static {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
-    /// Moves the store's clock on.
+    /// Advances the store's clock.
     fn advance(&self, span: Span);
-    /// What was published about this person so far, in the order in which it came. A store that publishes over a
-    /// network waits, up to a deadline, until there are at least so many.
+    /// The publications about this user so far, in order of arrival. A store that publishes over a network waits, up to
+    /// a deadline, for at least `at_least` of them.
     fn published(&self, user: &UserId, at_least: usize) -> impl Future<Output = Vec<Published>> + Send;
 }
 
-/// Makes a test of every claim for the store that `$subject` makes anew for each.
+/// Makes a test of every claim; `$subject` creates a new store for each.
 #[macro_export]
 macro_rules! suite {
     ($subject:expr) => {
@@ -87,7 +87,7 @@ macro_rules! suite {
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {
         $(mod $module {
-            #[allow(unused_imports, reason = "a factory may name anything of its file")]
+            #[allow(unused_imports, reason = "a factory may use anything of its file")]
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -99,7 +99,7 @@ macro_rules! suite {
     };
 }
 
-/// One beat's life in these tests.
+/// How long a beat keeps a device alive in these tests.
 pub(crate) const ALIVE_FOR: Span = Span::seconds(45);
 
 pub(crate) fn user(name: &str) -> UserId {
@@ -111,14 +111,14 @@ pub(crate) fn device(name: &str) -> DeviceId {
 }
 
 pub(crate) fn beat(name: &str, on: &str) -> Touch {
-    traced(name, on, DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR })
+    touch_with(name, on, DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: ALIVE_FOR })
 }
 
 pub(crate) fn idle_beat(name: &str, on: &str) -> Touch {
-    traced(name, on, DeviceEvent::Beat { kind: DeviceKind::Web, active: false, alive_for: ALIVE_FOR })
+    touch_with(name, on, DeviceEvent::Beat { kind: DeviceKind::Web, active: false, alive_for: ALIVE_FOR })
 }
 
-pub(crate) fn traced(name: &str, on: &str, event: DeviceEvent) -> Touch {
+pub(crate) fn touch_with(name: &str, on: &str, event: DeviceEvent) -> Touch {
     Touch { user: user(name), device: device(on), event }
 }
 
@@ -126,9 +126,9 @@ pub(crate) async fn touch(store: &dyn Store, touches: Vec<Touch>) -> Touched {
     store.touch_many(touches.into_iter().collect()).await.unwrap()
 }
 
-/// Touches once, and answers the store's time.
-pub(crate) async fn touch_one(store: &dyn Store, touched: Touch) -> Time {
-    touch(store, vec![touched]).await.now
+/// Touches once; returns the store's time.
+pub(crate) async fn touch_one(store: &dyn Store, one: Touch) -> Time {
+    touch(store, vec![one]).await.now
 }
 
 pub(crate) async fn load(store: &dyn Store, name: &str) -> Session {
@@ -139,12 +139,12 @@ pub(crate) async fn now(store: &dyn Store) -> Time {
     store.load_many(Vec::new()).await.unwrap().moment.now
 }
 
-/// A decision that changes nothing but what is waited for.
+/// A decision that changes only the deadline.
 pub(crate) fn wait_for(next: Next) -> Decision {
     Decision { publish: None, choice: None, prune_expired_by: Time(0), next, lag: Span(0) }
 }
 
-/// A decision that publishes this state, seen now.
+/// A decision that publishes this state with last seen now.
 pub(crate) fn publish(state: State, now: Time) -> Decision {
     let published =
         Published { state, note: None, since: Some(now), last_seen: Some(now), version: now.0.saturating_mul(1000) };
@@ -160,7 +160,7 @@ pub(crate) async fn commit(store: &dyn Store, name: &str, expected: Revision, de
     store.commit_many(commits).await.unwrap().remove(0).unwrap()
 }
 
-/// Commits on a fresh load, which nobody disturbs.
+/// Commits on a fresh load; it must succeed.
 pub(crate) async fn settle(store: &dyn Store, name: &str, decision: Decision) {
     let revision = load(store, name).await.revision;
     assert_eq!(commit(store, name, revision, decision).await, Committed::Applied);
@@ -182,7 +182,7 @@ pub(crate) async fn evictable(store: &dyn Store) -> Vec<UserId> {
     store.evictable(all(store), 10_000).await.unwrap()
 }
 
-/// Xorshift: a history that can be told again by its seed.
+/// Xorshift: a seed reproduces its history.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

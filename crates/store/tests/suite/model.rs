@@ -1,4 +1,4 @@
-//! The contract once more, written as plainly as it reads, and a long random history told to both.
+//! A naive model of the contract, compared with the store over a long random history.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use rollcall_functions::capabilities::{Committed, DeviceEvent, Touch};
 use rollcall_store::Store;
 
 use super::{
-    Random, Subject, choice, commit, due, evict, evictable, load, now, publish, touch_one, traced, user, wait_for,
+    Random, Subject, choice, commit, due, evict, evictable, load, now, publish, touch_one, touch_with, user, wait_for,
 };
 
 const STEPS: usize = 3_000;
 
-/// What the contract says, person by person; revisions left out.
+/// The sessions as the contract defines them, without revisions.
 #[derive(Default)]
 struct Model(BTreeMap<String, Session>);
 
@@ -71,9 +71,9 @@ impl Model {
         self.0.retain(|_, session| !session.is_empty() || session.next != Next::Nothing);
     }
 
-    /// Who waits for something that has passed, longest overdue first; the names break ties.
-    fn passed(&self, now: Time, agenda: impl Fn(Next) -> Option<Time>) -> Vec<(Time, String)> {
-        let waiting = self.0.iter().filter_map(|(name, session)| Some((agenda(session.next)?, name.clone())));
+    /// Users past their deadline, earliest deadline first; ties are ordered by name.
+    fn passed(&self, now: Time, deadline: impl Fn(Next) -> Option<Time>) -> Vec<(Time, String)> {
+        let waiting = self.0.iter().filter_map(|(name, session)| Some((deadline(session.next)?, name.clone())));
         let mut passed: Vec<_> = waiting.filter(|(at, _)| *at <= now).collect();
         passed.sort();
         passed
@@ -86,14 +86,14 @@ pub(crate) async fn random_history_matches_a_naive_model(subject: impl Subject) 
     let mut random = Random(0x5eed);
     for step in 0..STEPS {
         let name = format!("user-{}", random.below(12));
-        // Which of two beats of a device within a millisecond is the later one, nobody promises.
+        // The order of two beats of a device within one millisecond is unspecified.
         subject.advance(Span(1 + random.below(3)));
         step_both(&*store, &mut model, &mut random, &name).await;
-        let (theirs, ours) = (load(&*store, &name).await, model.0.get(&name).cloned().unwrap_or_default());
+        let (stored, expected) = (load(&*store, &name).await, model.0.get(&name).cloned().unwrap_or_default());
         let at = now(&*store).await;
-        assert_eq!(plain(theirs, at), plain(ours, at), "step {step}, {name}");
+        assert_eq!(plain(stored, at), plain(expected, at), "step {step}, {name}");
         if step % 20 == 0 {
-            compare_agendas(&*store, &model).await;
+            compare_due_queues(&*store, &model).await;
         }
     }
 }
@@ -110,7 +110,7 @@ async fn step_both(store: &dyn Store, model: &mut Model, random: &mut Random, na
                     alive_for: Span(random.below(100)),
                 },
             };
-            let touch = traced(name, &format!("device-{}", random.below(4)), event);
+            let touch = touch_with(name, &format!("device-{}", random.below(4)), event);
             let at = touch_one(store, touch.clone()).await;
             model.touch(&touch, at);
         }
@@ -135,7 +135,7 @@ fn decide(random: &mut Random, now: Time) -> Decision {
         1 => Next::Evict(soon),
         _ => Next::Settle(soon),
     };
-    // Later than anything that was evicted, as every decision made by the rules is.
+    // Later than every evicted record, like every decision of the rules.
     let mut decision = if random.below(2) == 0 { publish(State::Online, now + Span(1)) } else { wait_for(next) };
     decision.next = next;
     decision.choice = (random.below(4) == 0).then(|| choice(Stance::Busy, now));
@@ -145,26 +145,26 @@ fn decide(random: &mut Random, now: Time) -> Decision {
     decision
 }
 
-async fn compare_agendas(store: &dyn Store, model: &Model) {
+async fn compare_due_queues(store: &dyn Store, model: &Model) {
     let at = now(store).await;
     let settle = |next| if let Next::Settle(at) = next { Some(at) } else { None };
     let evicting = |next| if let Next::Evict(at) = next { Some(at) } else { None };
-    for (theirs, ours) in
+    for (stored, expected) in
         [(due(store).await, model.passed(at, settle)), (evictable(store).await, model.passed(at, evicting))]
     {
-        let deadline = |name: &str| ours.iter().find(|(_, known)| known == name).map(|(at, _)| *at);
-        let deadlines: Vec<_> = theirs.iter().map(|user| deadline(user.as_str())).collect();
-        assert!(deadlines.is_sorted() && deadlines.iter().all(Option::is_some), "{theirs:?} against {ours:?}");
-        let mut names = theirs;
+        let deadline = |name: &str| expected.iter().find(|(_, known)| known == name).map(|(at, _)| *at);
+        let deadlines: Vec<_> = stored.iter().map(|user| deadline(user.as_str())).collect();
+        assert!(deadlines.is_sorted() && deadlines.iter().all(Option::is_some), "{stored:?} against {expected:?}");
+        let mut names = stored;
         names.sort();
-        let mut expected: Vec<_> = ours.iter().map(|(_, name)| user(name)).collect();
+        let mut expected: Vec<_> = expected.iter().map(|(_, name)| user(name)).collect();
         expected.sort();
         assert_eq!(names, expected);
     }
 }
 
-/// What both must agree on: the order of devices is free, the revision is the store's own, and whoever is dead is dead by
-/// whatever expiry.
+/// The parts that must be equal: the order of devices and the revision are up to the store, and so is the expiry of an
+/// expired device.
 fn plain(mut session: Session, now: Time) -> Session {
     session.revision = Revision::default();
     session.devices.sort_by(|one, other| one.id.cmp(&other.id));

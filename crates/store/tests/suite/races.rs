@@ -1,4 +1,4 @@
-//! Many at once: whatever the order, each transition happens once.
+//! Concurrent calls: in any order, each transition happens once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::{
     ALIVE_FOR, Random, Subject, beat, commit, device, load, publish, settle as settled, touch, touch_one, user,
 };
 
-/// No race here takes long; one that hangs must say so.
+/// Timeout of a race.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn join_all<T: 'static>(mut tasks: JoinSet<T>) -> Vec<T> {
@@ -25,7 +25,7 @@ async fn join_all<T: 'static>(mut tasks: JoinSet<T>) -> Vec<T> {
             results.push(result.unwrap());
         }
     };
-    tokio::time::timeout(PATIENCE, all).await.expect("a task hangs");
+    tokio::time::timeout(PATIENCE, all).await.expect("a task did not finish in time");
     results
 }
 
@@ -51,14 +51,14 @@ pub(crate) async fn concurrent_touches_are_all_recorded(subject: impl Subject) {
     for task in 0..8 {
         let store = subject.store();
         tasks.spawn(async move {
-            for person in 0..100 {
-                touch(&*store, vec![beat(&format!("user-{person}"), &format!("device-{task}"))]).await;
+            for index in 0..100 {
+                touch(&*store, vec![beat(&format!("user-{index}"), &format!("device-{task}"))]).await;
             }
         });
     }
     join_all(tasks).await;
-    for person in 0..100 {
-        assert_eq!(load(&*subject.store(), &format!("user-{person}")).await.devices.len(), 8);
+    for index in 0..100 {
+        assert_eq!(load(&*subject.store(), &format!("user-{index}")).await.devices.len(), 8);
     }
 }
 
@@ -68,18 +68,18 @@ pub(crate) async fn late_beat_beats_the_sweep(subject: impl Subject) {
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     settled(&*store, "bob", publish(State::Online, at)).await;
     subject.advance(ALIVE_FOR);
-    // The sweep has read that the device is dead; before it says so, the device beats.
+    // The sweep has loaded the expired device; before it commits, the device beats.
     let loaded = store.load_many(vec![user("bob")]).await.unwrap();
     let bob = loaded.sessions.into_iter().next().unwrap().unwrap();
     let offline = settle::settle(&bob, &loaded.moment, &rules).unwrap();
     assert_eq!(offline.publish.as_ref().map(|published| published.state), Some(State::Offline));
     touch_one(&*store, beat("bob", "web-1")).await;
     assert_eq!(commit(&*store, "bob", bob.revision, offline).await, Committed::Stale);
-    assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nobody heard of it");
+    assert_eq!(subject.published(&user("bob"), 1).await.len(), 1, "nothing was published");
 }
 
-/// Beats, departures and sweeps by the real functions, from many tasks, while the clock runs on. Afterwards the story
-/// told about each person makes sense: versions rise, no line says the same as the one before, and the last is true.
+/// Many tasks run beats, departures and sweeps with the real functions while the clock advances. Afterwards the
+/// publications of each user are consistent: versions rise, consecutive ones differ, and the last is the stored record.
 pub(crate) async fn concurrent_calls_publish_each_transition_once(subject: impl Subject) {
     let subject = Arc::new(subject);
     let done = Arc::new(AtomicBool::new(false));
@@ -89,7 +89,7 @@ pub(crate) async fn concurrent_calls_publish_each_transition_once(subject: impl 
         tasks.spawn(async move {
             let mut random = Random(seed * 0x9e37_79b9);
             for _ in 0..300 {
-                act(&store, &mut random).await;
+                random_call(&store, &mut random).await;
                 if random.below(10) == 0 {
                     subject.advance(Span(random.below(20_000)));
                 }
@@ -111,15 +111,15 @@ pub(crate) async fn concurrent_calls_publish_each_transition_once(subject: impl 
     join_all(sweepers).await;
     let store = subject.store();
     sweep_all(&NativeSessions(Arc::clone(&store))).await;
-    for person in PEOPLE {
-        let bob = load(&*store, person).await;
-        let record = bob.published.as_ref().map_or(0, |published| published.version);
-        let story = subject.published(&user(person), 1).await;
-        assert_eq!(story.last().map(|published| published.version), Some(record), "{person}");
-        for pair in story.windows(2) {
-            assert!(pair[0].version < pair[1].version, "{person}: {pair:?}");
+    for name in USERS {
+        let session = load(&*store, name).await;
+        let record = session.published.as_ref().map_or(0, |published| published.version);
+        let publications = subject.published(&user(name), 1).await;
+        assert_eq!(publications.last().map(|published| published.version), Some(record), "{name}");
+        for pair in publications.windows(2) {
+            assert!(pair[0].version < pair[1].version, "{name}: {pair:?}");
             let same = pair[0].state == pair[1].state && pair[0].note == pair[1].note;
-            assert!(!same || pair[0].last_seen < pair[1].last_seen, "{person} was published twice: {pair:?}");
+            assert!(!same || pair[0].last_seen < pair[1].last_seen, "{name} was published twice: {pair:?}");
         }
     }
 }
@@ -129,10 +129,10 @@ async fn sweep_all(store: &NativeSessions) {
     sweep(store, &Rules::STANDARD, shards, 100).await.unwrap();
 }
 
-const PEOPLE: [&str; 4] = ["ann", "bob", "cid", "dan"];
+const USERS: [&str; 4] = ["ann", "bob", "cid", "dan"];
 
-async fn act(store: &NativeSessions, random: &mut Random) {
-    let user = user(PEOPLE[random.below(4) as usize]);
+async fn random_call(store: &NativeSessions, random: &mut Random) {
+    let user = user(USERS[random.below(4) as usize]);
     let device = device(["web-1", "web-2"][random.below(2) as usize]);
     let rules = &Rules::STANDARD;
     let outcome = match random.below(5) {

@@ -1,4 +1,4 @@
-//! Traces: what a touch leaves, and what it finds.
+//! Touches: what a touch records, and what it returns.
 
 use rollcall_core::derive::{last_seen, state};
 use rollcall_core::heartbeat::Found;
@@ -8,7 +8,7 @@ use rollcall_core::{
 use rollcall_functions::capabilities::{Commit, DeviceEvent, Eviction, MAX_BATCH};
 
 use super::{
-    ALIVE_FOR, Subject, all, beat, choice, due, idle_beat, load, now, publish, settle, touch, touch_one, traced, user,
+    ALIVE_FOR, Subject, all, beat, choice, due, idle_beat, load, now, publish, settle, touch, touch_one, touch_with, user,
     wait_for,
 };
 
@@ -23,7 +23,7 @@ pub(crate) async fn first_touch_creates_a_device(subject: impl Subject) {
     assert_eq!((web.id.as_str(), web.kind, web.beat_at), ("web-1", DeviceKind::Web, touched.now));
     assert_eq!((web.active_at, web.expires_at), (Some(touched.now), touched.now + ALIVE_FOR));
     assert_eq!((bob.choice, bob.published, bob.next), (None, None, Next::Settle(touched.now + ALIVE_FOR)));
-    assert_eq!(load(&*store, "eve").await.devices[0].active_at, None, "never used: idle from the start");
+    assert_eq!(load(&*store, "eve").await.devices[0].active_at, None, "never used, so idle from the start");
 }
 
 pub(crate) async fn touch_returns_the_previous_state(subject: impl Subject) {
@@ -34,7 +34,7 @@ pub(crate) async fn touch_returns_the_previous_state(subject: impl Subject) {
     settle(&*store, "bob", decision).await;
     let found =
         Found { state: State::Busy, version: at.0 * 1000, stance: Stance::Busy, stance_until: Some(at + Span(500)) };
-    let touched = touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout)]).await;
+    let touched = touch(&*store, vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout)]).await;
     assert_eq!(touched.found, [Ok(found), Ok(found)]);
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn beat_renews_the_device(subject: impl Subject) {
     touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span::seconds(30));
     let event = DeviceEvent::Beat { kind: DeviceKind::Mobile, active: true, alive_for: Span(700) };
-    let at = touch_one(&*store, traced("bob", "web-1", event)).await;
+    let at = touch_one(&*store, touch_with("bob", "web-1", event)).await;
     let bob = load(&*store, "bob").await;
     assert_eq!(bob.devices.len(), 1);
     let web = &bob.devices[0];
@@ -62,21 +62,21 @@ pub(crate) async fn inactive_beat_keeps_last_use(subject: impl Subject) {
 
 pub(crate) async fn drop_only_shortens_expiry_to_the_grace(subject: impl Subject) {
     let store = subject.store();
-    let dropped = |on, grace| traced("bob", on, DeviceEvent::Dropped(grace));
+    let dropped = |on, grace| touch_with("bob", on, DeviceEvent::Dropped(grace));
     let at = touch(&*store, vec![beat("bob", "short"), beat("bob", "long")]).await.now;
     touch(&*store, vec![dropped("short", Span::seconds(30)), dropped("long", Span::seconds(100))]).await;
     let bob = load(&*store, "bob").await;
     let expiry = |id| bob.devices.iter().find(|device| device.id.as_str() == id).map(|device| device.expires_at);
     assert_eq!(expiry("short"), Some(at + Span::seconds(30)));
     assert_eq!(expiry("long"), Some(at + ALIVE_FOR));
-    assert!(bob.devices.iter().all(|device| device.beat_at == at), "a broken connection is no beat");
+    assert!(bob.devices.iter().all(|device| device.beat_at == at), "a dropped connection is not a beat");
 }
 
 pub(crate) async fn logout_expires_device_and_keeps_last_beat(subject: impl Subject) {
     let store = subject.store();
     let at = touch_one(&*store, beat("bob", "web-1")).await;
     subject.advance(Span(10));
-    let left = touch_one(&*store, traced("bob", "web-1", DeviceEvent::Logout)).await;
+    let left = touch_one(&*store, touch_with("bob", "web-1", DeviceEvent::Logout)).await;
     let bob = load(&*store, "bob").await;
     assert_eq!(state(&bob, &Moment::at(left), &Rules::STANDARD), State::Offline);
     assert_eq!(last_seen(&bob), Some(at));
@@ -84,17 +84,17 @@ pub(crate) async fn logout_expires_device_and_keeps_last_beat(subject: impl Subj
 
 pub(crate) async fn device_returning_after_logout_is_new(subject: impl Subject) {
     let store = subject.store();
-    touch(&*store, vec![beat("bob", "web-1"), traced("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")])
+    touch(&*store, vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")])
         .await;
     let bob = load(&*store, "bob").await;
     assert_eq!(bob.devices.len(), 1);
-    assert_eq!(bob.devices[0].active_at, None, "its last use left with it");
+    assert_eq!(bob.devices[0].active_at, None, "the logout cleared its last use");
     assert_eq!(state(&bob, &Moment::at(now(&*store).await), &Rules::STANDARD), State::Away);
 }
 
 pub(crate) async fn departure_of_absent_user_creates_nothing(subject: impl Subject) {
     let store = subject.store();
-    let departures = vec![traced("bob", "a", DeviceEvent::Logout), traced("bob", "b", DeviceEvent::Dropped(Span(5)))];
+    let departures = vec![touch_with("bob", "a", DeviceEvent::Logout), touch_with("bob", "b", DeviceEvent::Dropped(Span(5)))];
     assert_eq!(touch(&*store, departures).await.found, [Ok(NOTHING), Ok(NOTHING)]);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
@@ -104,7 +104,7 @@ pub(crate) async fn departure_of_unknown_device_changes_only_revision(subject: i
     touch_one(&*store, beat("bob", "web-1")).await;
     let before = load(&*store, "bob").await;
     for event in [DeviceEvent::Logout, DeviceEvent::Dropped(Span(5))] {
-        touch_one(&*store, traced("bob", "web-2", event)).await;
+        touch_one(&*store, touch_with("bob", "web-2", event)).await;
     }
     let after = load(&*store, "bob").await;
     assert_ne!(after.revision, before.revision);
@@ -125,7 +125,7 @@ pub(crate) async fn beat_makes_session_due_by_its_expiry(subject: impl Subject) 
         assert_eq!(load(&*store, "bob").await.next, Next::Settle(then), "waited for {waited_for:?}");
     }
     subject.advance(ALIVE_FOR);
-    assert_eq!(due(&*store).await, [user("bob")], "a beat that nobody published is found");
+    assert_eq!(due(&*store).await, [user("bob")], "an unpublished beat is due");
 }
 
 pub(crate) async fn touch_never_postpones_the_deadline(subject: impl Subject) {
@@ -134,7 +134,7 @@ pub(crate) async fn touch_never_postpones_the_deadline(subject: impl Subject) {
     settle(&*store, "bob", wait_for(Next::Settle(at + Span(10)))).await;
     subject.advance(Span(10));
     touch_one(&*store, beat("bob", "web-1")).await;
-    touch_one(&*store, traced("bob", "web-1", DeviceEvent::Logout)).await;
+    touch_one(&*store, touch_with("bob", "web-1", DeviceEvent::Logout)).await;
     assert_eq!(load(&*store, "bob").await.next, Next::Settle(at + Span(10)));
     assert_eq!(due(&*store).await, [user("bob")]);
 }
@@ -159,10 +159,10 @@ pub(crate) async fn touches_of_one_user_apply_in_order(subject: impl Subject) {
     let store = subject.store();
     let touches = vec![
         beat("bob", "web-1"),
-        traced("bob", "web-1", DeviceEvent::Dropped(Span(1))),
+        touch_with("bob", "web-1", DeviceEvent::Dropped(Span(1))),
         beat("bob", "web-2"),
         beat("bob", "web-1"),
-        traced("bob", "web-2", DeviceEvent::Logout),
+        touch_with("bob", "web-2", DeviceEvent::Logout),
     ];
     let at = touch(&*store, touches).await.now;
     let bob = load(&*store, "bob").await;
@@ -248,7 +248,7 @@ pub(crate) async fn every_touch_changes_the_revision(subject: impl Subject) {
         DeviceEvent::Logout,
         DeviceEvent::Logout,
     ] {
-        touch_one(&*store, traced("bob", "web-1", event)).await;
+        touch_one(&*store, touch_with("bob", "web-1", event)).await;
         let revision = load(&*store, "bob").await.revision;
         assert!(!revisions.contains(&revision), "{event:?}");
         assert_eq!(load(&*store, "bob").await.revision, revision, "reading changes nothing");
