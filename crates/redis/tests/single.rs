@@ -225,7 +225,8 @@ async fn forgotten_scripts_are_loaded_again_and_order_is_kept() {
     assert!(store.stats().scripts_reloaded.get() >= 1);
     // The departure in the middle is what the server forgot; the beat after it must still come after it.
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
-    let touches = vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
+    let touches =
+        vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));

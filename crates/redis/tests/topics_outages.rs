@@ -30,7 +30,7 @@ use rollcall_servers::redis as servers;
 use rollcall_servers::wait_until;
 use rollcall_store::{TopicSubscription, Topics};
 
-use topics_suite::{Heard, PATIENCE, START, conversation, person, publish, sign, until};
+use topics_suite::{PATIENCE, Received, START, conversation, person, publish, signal, until};
 
 async fn open(url: &str) -> Redis {
     Redis::open(url, Options::default()).await.unwrap()
@@ -48,12 +48,12 @@ async fn watch(subscription: &TopicSubscription, name: &str) {
 
 /// Waits until the subscription owns up to a loss.
 async fn missed(subscription: &TopicSubscription) {
-    Heard::default().until(subscription, |heard| heard.missed).await;
+    Received::default().until(subscription, |received| received.missed).await;
 }
 
 async fn hears(store: &Redis, subscription: &TopicSubscription, name: &str, version: u64) {
     publish(store, name, version).await;
-    Heard::default().until(subscription, |heard| heard.versions.get(name) == Some(&version)).await;
+    Received::default().until(subscription, |received| received.versions.get(name) == Some(&version)).await;
 }
 
 async fn moves(subscription: &TopicSubscription) {
@@ -72,8 +72,8 @@ async fn a_killed_subscription_is_owned_up_to_and_made_anew() {
         server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         missed(&subscription).await;
         hears(&store, &subscription, "bob", version * 10 + 1).await;
-        store.set_typing(vec![sign("c", &format!("user-{version}"), 5000)]).await.unwrap();
-        Heard::default().until(&subscription, |heard| !heard.typed.is_empty()).await;
+        store.set_typing(vec![signal("c", &format!("user-{version}"), 5000)]).await.unwrap();
+        Received::default().until(&subscription, |received| !received.typed.is_empty()).await;
     }
     assert!(idle.next().now_or_never().is_none(), "whoever watches nothing missed nothing");
     moves(&subscription).await;

@@ -23,7 +23,8 @@ use rollcall_store::memory::{Memory, Options};
 use rollcall_store::{Answer, ChoiceStore, Clock, SavedSessions, Store, StoredChoice};
 
 use suite::{
-    ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, touch_with, user, wait_for,
+    ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, touch_with, user,
+    wait_for,
 };
 
 const START: Time = Time(1_700_000_000_000);

@@ -1,7 +1,7 @@
-//! What every archive must do: the claims of `wit/archive.wit`, each a function that takes an empty archive.
+//! The suite of every archive: each claim of `wit/archive.wit` is a function that takes an empty archive.
 //!
-//! An archive joins with one file: implement [`Subject`] for it and call `archive_suite!`. The macro lists every claim
-//! once; one that is not listed is dead code, which the lints refuse.
+//! To test an archive, implement [`Subject`] for it and call `archive_suite!`. The macro lists every claim once; an
+//! unlisted one is dead code, which the lints refuse.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use rollcall_functions::capabilities::LastSeenEntry;
 use rollcall_store::{LastSeen, MAX_LAST_SEEN_ENTRIES};
 use tokio::task::JoinSet;
 
-/// A place of a test's own, with nothing in it.
+/// An empty database for one test.
 pub(crate) trait Subject: Send + Sync + 'static {
-    /// Opens the archive there. Whoever opens it again finds what was kept.
+    /// Opens the archive. Opening it again finds the stored data.
     fn open(&self) -> impl Future<Output = Arc<dyn LastSeen>> + Send;
 }
 
-/// Makes a test of every claim for the place that `$subject` makes anew for each.
+/// Makes a test of every claim; `$subject` creates an empty database for each.
 #[macro_export]
 macro_rules! archive_suite {
     ($subject:expr) => {
@@ -74,19 +74,23 @@ pub(crate) async fn last_seen_never_moves_backwards(subject: &impl Subject) {
     archive.put_many(vec![seen("eve", 1), seen("eve", 4), seen("eve", 2)]).await.unwrap();
     assert_eq!(get(&*archive, "eve").await, Some(4), "also within one call");
     archive.put_many(vec![seen("bob", 8), seen("eve", 5), seen("new", 1)]).await.unwrap();
-    assert_eq!(get_many(&*archive, &["bob", "eve", "new"]).await, [Some(9), Some(5), Some(1)], "each for themselves");
+    assert_eq!(
+        get_many(&*archive, &["bob", "eve", "new"]).await,
+        [Some(9), Some(5), Some(1)],
+        "each user independently"
+    );
 }
 
 pub(crate) async fn answers_are_in_request_order(subject: &impl Subject) {
     let archive = subject.open().await;
     archive.put_many(vec![seen("a", 1), seen("b", 2), seen("é", 3)]).await.unwrap();
-    let answers = get_many(&*archive, &["b", "nobody", "a", "b", "é", "nobody"]).await;
+    let answers = get_many(&*archive, &["b", "absent", "a", "b", "é", "absent"]).await;
     assert_eq!(answers, [Some(2), None, Some(1), Some(2), Some(3), None]);
 }
 
 pub(crate) async fn times_have_millisecond_precision(subject: &impl Subject) {
     let archive = subject.open().await;
-    // Around the epoch of PostgreSQL, this century, and the last millisecond that has four digits for its year.
+    // Around the epoch of PostgreSQL, this century, and the last millisecond with a year of four digits.
     let times = [0, 1, 999, 946_684_799_999, 946_684_800_001, 1_700_000_000_123, 253_402_300_799_999];
     for at in times {
         archive.put_many(vec![seen(&format!("at-{at}"), at)]).await.unwrap();
@@ -107,7 +111,7 @@ pub(crate) async fn far_future_time_is_clamped(subject: &impl Subject) {
 
 pub(crate) async fn user_ids_are_compared_byte_for_byte(subject: &impl Subject) {
     let archive = subject.open().await;
-    // Two ways to write one é, cases, spaces at the end, and what SQL and arrays would read as something else.
+    // Two encodings of é, upper and lower case, spaces at the ends, and characters special in SQL and in arrays.
     let names =
         ["é", "e\u{301}", "Bob", "bob", "bob ", " bob", "NULL", "'; --", "{a,b}", "\"", "\\", "%", "ß", "ss", "😀"];
     archive.put_many((1..).zip(names).map(|(at, name)| seen(name, at)).collect()).await.unwrap();
@@ -135,8 +139,8 @@ pub(crate) async fn oversized_batches_are_refused(subject: &impl Subject) {
 pub(crate) async fn full_batch_is_stored_and_answered_in_order(subject: &impl Subject) {
     let archive = subject.open().await;
     let name = |index: usize| format!("user-{}", index * 7919 % MAX_LAST_SEEN_ENTRIES);
-    let last_seen_entries = (0..MAX_LAST_SEEN_ENTRIES).map(|index| seen(&name(index), index as u64)).collect();
-    archive.put_many(last_seen_entries).await.unwrap();
+    let entries = (0..MAX_LAST_SEEN_ENTRIES).map(|index| seen(&name(index), index as u64)).collect();
+    archive.put_many(entries).await.unwrap();
     let answers = archive.get_many((0..MAX_LAST_SEEN_ENTRIES).map(|index| user(&name(index))).collect()).await.unwrap();
     assert!(answers.into_iter().eq((0..MAX_LAST_SEEN_ENTRIES as u64).map(|at| Some(Time(at)))));
 }
@@ -151,12 +155,12 @@ pub(crate) async fn reopened_archive_has_its_data(subject: &impl Subject) {
 
 pub(crate) async fn abandoned_calls_do_no_harm(subject: &impl Subject) {
     let archive = subject.open().await;
-    drop(archive.put_many(vec![seen("never-asked", 1)]));
+    drop(archive.put_many(vec![seen("never-polled", 1)]));
     drop(tokio::time::timeout(Duration::ZERO, archive.put_many(vec![seen("bob", 1)])).await);
     archive.put_many(vec![seen("bob", 2)]).await.unwrap();
     drop(tokio::time::timeout(Duration::ZERO, archive.get_many(vec![user("bob")])).await);
     assert_eq!(get(&*archive, "bob").await, Some(2));
-    assert_eq!(get(&*archive, "never-asked").await, None);
+    assert_eq!(get(&*archive, "never-polled").await, None);
 }
 
 pub(crate) async fn concurrent_readers_and_writers_stay_consistent(subject: &impl Subject) {
@@ -168,7 +172,7 @@ pub(crate) async fn concurrent_readers_and_writers_stay_consistent(subject: &imp
             let own = format!("user-{task}");
             for at in 1..=50 {
                 writer.put_many(vec![seen("shared", at), seen(&own, at)]).await.unwrap();
-                // What is acknowledged is visible to whoever asks from then on.
+                // An acknowledged write is visible to every later read.
                 assert!(get(&*writer, &own).await >= Some(at));
             }
         });

@@ -8,8 +8,8 @@ use rollcall_core::{
 use rollcall_functions::capabilities::{Commit, DeviceEvent, Eviction, MAX_BATCH};
 
 use super::{
-    ALIVE_FOR, Subject, all, beat, choice, due, idle_beat, load, now, publish, settle, touch, touch_one, touch_with, user,
-    wait_for,
+    ALIVE_FOR, Subject, all, beat, choice, due, idle_beat, load, now, publish, settle, touch, touch_one, touch_with,
+    user, wait_for,
 };
 
 const NOTHING: Found = Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
@@ -84,8 +84,11 @@ pub(crate) async fn logout_expires_device_and_keeps_last_beat(subject: impl Subj
 
 pub(crate) async fn device_returning_after_logout_is_new(subject: impl Subject) {
     let store = subject.store();
-    touch(&*store, vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")])
-        .await;
+    touch(
+        &*store,
+        vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")],
+    )
+    .await;
     let bob = load(&*store, "bob").await;
     assert_eq!(bob.devices.len(), 1);
     assert_eq!(bob.devices[0].active_at, None, "the logout cleared its last use");
@@ -94,7 +97,8 @@ pub(crate) async fn device_returning_after_logout_is_new(subject: impl Subject) 
 
 pub(crate) async fn departure_of_absent_user_creates_nothing(subject: impl Subject) {
     let store = subject.store();
-    let departures = vec![touch_with("bob", "a", DeviceEvent::Logout), touch_with("bob", "b", DeviceEvent::Dropped(Span(5)))];
+    let departures =
+        vec![touch_with("bob", "a", DeviceEvent::Logout), touch_with("bob", "b", DeviceEvent::Dropped(Span(5)))];
     assert_eq!(touch(&*store, departures).await.found, [Ok(NOTHING), Ok(NOTHING)]);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }

@@ -1,6 +1,6 @@
-//! What every store's topics must do, each claim a function that takes fresh ones.
+//! The suite of every store's topics: each claim is a function that takes new topics.
 //!
-//! The macro lists every claim once; one that is not listed is dead code, which the lints refuse.
+//! The macro lists every claim once; an unlisted one is dead code, which the lints refuse.
 
 pub(crate) mod typing;
 pub(crate) mod watching;
@@ -15,25 +15,25 @@ use rollcall_core::{ConversationId, Next, Published, Span, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, TypingSignal};
 use rollcall_store::{Clock, Store, Topic, TopicSubscription, Topics, Typed};
 
-/// Nothing that these tests wait for takes long; what takes longer has failed.
+/// Timeout of every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const START: Time = Time(1_700_000_000_000);
 
-/// Fresh topics with the store whose publications they carry, on a clock that the test moves.
+/// New topics with the store that publishes to them, on a clock that the test moves.
 pub(crate) struct Subject {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) topics: Arc<dyn Topics>,
-    /// The same, as another host has it.
+    /// The same topics through another host.
     pub(crate) elsewhere: Arc<dyn Topics>,
     pub(crate) clock: Clock,
-    /// How many connections are subscribed to a topic; none where there are no connections.
+    /// How many connections are subscribed to a topic; `None` for a store without connections.
     pub(crate) subscribed: Option<Subscribed>,
 }
 
 pub(crate) type Subscribed = Box<dyn Fn(&Topic) -> usize + Send + Sync>;
 
-/// Makes a test of every claim for the topics that `$subject` makes anew for each.
+/// Makes a test of every claim; `$subject` creates new topics for each.
 #[macro_export]
 macro_rules! topics_suite {
     ($subject:expr) => {
@@ -62,7 +62,7 @@ macro_rules! topics_suite {
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {
         $(mod $module {
-            #[allow(unused_imports, reason = "a factory may name anything of its module")]
+            #[allow(unused_imports, reason = "a factory may use anything of its module")]
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -82,19 +82,19 @@ pub(crate) fn person(name: &str) -> Topic {
     Topic::Person(user(name))
 }
 
-pub(crate) fn place(name: &str) -> ConversationId {
+pub(crate) fn conversation_id(name: &str) -> ConversationId {
     ConversationId::parse(name).unwrap()
 }
 
 pub(crate) fn conversation(name: &str) -> Topic {
-    Topic::Conversation(place(name))
+    Topic::Conversation(conversation_id(name))
 }
 
-pub(crate) fn sign(place_name: &str, name: &str, lasts_ms: u64) -> TypingSignal {
-    TypingSignal { conversation: place(place_name), user: user(name), lasts: Span(lasts_ms) }
+pub(crate) fn signal(conversation: &str, name: &str, lasts_ms: u64) -> TypingSignal {
+    TypingSignal { conversation: conversation_id(conversation), user: user(name), lasts: Span(lasts_ms) }
 }
 
-/// Commits a publication of this version, as a function would.
+/// Commits a publication of this version, as a function does.
 pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
     let published = Published { state: State::Online, note: None, since: Some(START), last_seen: Some(START), version };
     let next = Next::Settle(Time(START.0 * 2));
@@ -102,27 +102,27 @@ pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let loaded = store.load_many(vec![user(name)]).await.unwrap().sessions.remove(0);
-        // A Cluster may be just changing hands; whoever publishes tries again.
+        // During a Cluster failover the call fails and is retried.
         if let Ok(session) = loaded {
             let commit = Commit { user: user(name), expected: session.revision, decision: decision.clone() };
             if store.commit_many(vec![commit]).await.unwrap().remove(0) == Ok(Committed::Applied) {
                 return;
             }
         }
-        assert!(Instant::now() < deadline, "nothing can be published about {name}");
+        assert!(Instant::now() < deadline, "cannot publish about {name}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 impl Subject {
-    /// Leaves one sign of typing, by whatever host.
-    pub(crate) async fn revision(&self, at: &dyn Topics, sign: TypingSignal) {
-        assert_eq!(at.set_typing(vec![sign]).await.unwrap(), [Ok(())]);
+    /// Sends one typing signal through a host.
+    pub(crate) async fn set_typing(&self, host: &dyn Topics, signal: TypingSignal) {
+        assert_eq!(host.set_typing(vec![signal]).await.unwrap(), [Ok(())]);
     }
 
-    /// Who types there, and until how long after the start.
-    pub(crate) async fn typists(&self, place_name: &str) -> Vec<(String, u64)> {
-        let typists = self.elsewhere.typists(vec![place(place_name)]).await.unwrap().remove(0).unwrap();
+    /// The typists of a conversation, each with the end in milliseconds after the start.
+    pub(crate) async fn typists(&self, conversation: &str) -> Vec<(String, u64)> {
+        let typists = self.elsewhere.typists(vec![conversation_id(conversation)]).await.unwrap().remove(0).unwrap();
         typists.into_iter().map(|typist| (typist.user.into_string(), (typist.until - START).0)).collect()
     }
 
@@ -130,20 +130,20 @@ impl Subject {
     pub(crate) async fn settle(&self, subscription: &TopicSubscription) {
         self.clock.advance(Span(1));
         let now = self.clock.now();
-        until("everything to be heard", || subscription.received_until() >= now).await;
+        until("all publications to arrive", || subscription.received_until() >= now).await;
     }
 
-    /// Waits until everything published so far has arrived, and sees that it is nothing.
-    pub(crate) async fn is_silent(&self, subscription: &TopicSubscription) {
+    /// Waits until everything published so far has arrived, and asserts that it is nothing.
+    pub(crate) async fn assert_silent(&self, subscription: &TopicSubscription) {
         self.settle(subscription).await;
         let news = subscription.next().now_or_never();
         assert!(news.is_none(), "{news:?}");
     }
 
-    /// Waits until so many connections are subscribed to this.
+    /// Waits until `wanted` connections are subscribed to this topic.
     pub(crate) async fn subscribed(&self, topic: &Topic, wanted: usize) {
         if let Some(subscribed) = &self.subscribed {
-            until("subscriptions to be as they should", || subscribed(topic) == wanted).await;
+            until("the subscriptions of the server", || subscribed(topic) == wanted).await;
         }
     }
 }
@@ -151,31 +151,32 @@ impl Subject {
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Everything that came to a subscription.
+/// Everything that a subscription received.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) versions: HashMap<String, u64>,
     pub(crate) typed: Vec<Arc<Typed>>,
     pub(crate) missed: bool,
 }
 
-impl Heard {
-    /// Takes what comes until this holds.
+impl Received {
+    /// Receives until this holds.
     pub(crate) async fn until(mut self, subscription: &TopicSubscription, holds: impl Fn(&Self) -> bool) -> Self {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(news) = tokio::time::timeout(left, subscription.next()).await else {
-                panic!("waited in vain: {self:?}")
-            };
+            let Ok(news) = tokio::time::timeout(left, subscription.next()).await else { panic!("timed out: {self:?}") };
             for change in news.changes {
                 let before = self.versions.insert(change.user.as_str().to_owned(), change.published.version);
-                assert!(before.is_none_or(|before| before <= change.published.version), "an older one after a newer");
+                assert!(
+                    before.is_none_or(|before| before <= change.published.version),
+                    "an older version after a newer one"
+                );
             }
             self.typed.extend(news.typed);
             self.missed |= news.missed;
@@ -183,18 +184,20 @@ impl Heard {
         self
     }
 
-    /// Who was told to type until when after the start, in order.
-    pub(crate) fn told(&self) -> Vec<(&str, &str, Option<u64>)> {
-        let told = self.typed.iter();
-        told.map(|typed| (typed.conversation.as_str(), typed.user.as_str(), typed.until.map(|until| (until - START).0)))
+    /// The typing updates in order: conversation, user, and end in milliseconds after the start.
+    pub(crate) fn typing(&self) -> Vec<(&str, &str, Option<u64>)> {
+        let typed = self.typed.iter();
+        typed
+            .map(|typed| (typed.conversation.as_str(), typed.user.as_str(), typed.until.map(|until| (until - START).0)))
             .collect()
     }
 }
 
-/// The next news, and nothing missed.
-pub(crate) async fn heard(subscription: &TopicSubscription) -> Heard {
-    let heard =
-        Heard::default().until(subscription, |heard| !heard.versions.is_empty() || !heard.typed.is_empty()).await;
-    assert!(!heard.missed, "{heard:?}");
-    heard
+/// Receives the next news; none may be missed.
+pub(crate) async fn receive(subscription: &TopicSubscription) -> Received {
+    let received = Received::default()
+        .until(subscription, |received| !received.versions.is_empty() || !received.typed.is_empty())
+        .await;
+    assert!(!received.missed, "{received:?}");
+    received
 }

@@ -1,72 +1,77 @@
-//! Typing: who is told what, and when.
+//! Typing: which updates are published, and when.
 
 use rollcall_core::typing::MAX_TYPISTS;
 use rollcall_core::{Error, Span};
 
-use super::{Heard, Subject, conversation, heard, place, sign};
+use super::{Received, Subject, conversation, conversation_id, receive, signal};
 
 pub(crate) async fn typing_start_is_published_and_expires(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
-    subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(5000))]);
+    subject.set_typing(&*subject.elsewhere, signal("c", "bob", 5000)).await;
+    assert_eq!(receive(&subscription).await.typing(), [("c", "bob", Some(5000))]);
     assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5000)]);
     subject.clock.advance(Span(4999));
     assert_eq!(subject.typists("c").await.len(), 1);
     subject.clock.advance(Span(1));
     assert_eq!(subject.typists("c").await, []);
-    subject.is_silent(&subscription).await;
-    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&subscription).await.typed.len(), 1, "and may begin again");
+    subject.assert_silent(&subscription).await;
+    subject.set_typing(&*subject.topics, signal("c", "bob", 5000)).await;
+    assert_eq!(receive(&subscription).await.typed.len(), 1, "typing can start again");
 }
 
 pub(crate) async fn refresh_is_published_after_one_second(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
-    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(5000))]);
+    subject.set_typing(&*subject.topics, signal("c", "bob", 5000)).await;
+    assert_eq!(receive(&subscription).await.typing(), [("c", "bob", Some(5000))]);
     subject.clock.advance(Span(400));
-    subject.revision(&*subject.elsewhere, sign("c", "bob", 5000)).await;
-    assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5400)], "it counts although it is not told");
-    subject.is_silent(&subscription).await;
+    subject.set_typing(&*subject.elsewhere, signal("c", "bob", 5000)).await;
+    assert_eq!(subject.typists("c").await, [("bob".to_owned(), 5400)], "it counts before it is published");
+    subject.assert_silent(&subscription).await;
     subject.clock.advance(Span(600));
-    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(5400))]);
+    assert_eq!(receive(&subscription).await.typing(), [("c", "bob", Some(5400))]);
     subject.clock.advance(Span(1000));
-    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    // The fence of the silence above took one millisecond.
-    assert_eq!(heard(&subscription).await.told(), [("c", "bob", Some(7001))], "a slow one at once");
+    subject.set_typing(&*subject.topics, signal("c", "bob", 5000)).await;
+    // `assert_silent` above advanced the clock by one millisecond.
+    assert_eq!(
+        receive(&subscription).await.typing(),
+        [("c", "bob", Some(7001))],
+        "after the interval, published at once"
+    );
 }
 
 pub(crate) async fn only_effective_stops_are_published(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
-    subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
-    subject.is_silent(&subscription).await;
-    subject.revision(&*subject.topics, sign("c", "bob", 5000)).await;
-    assert_eq!(heard(&subscription).await.typed.len(), 1);
+    subject.set_typing(&*subject.topics, signal("c", "bob", 0)).await;
+    subject.assert_silent(&subscription).await;
+    subject.set_typing(&*subject.topics, signal("c", "bob", 5000)).await;
+    assert_eq!(receive(&subscription).await.typed.len(), 1);
     subject.clock.advance(Span(2000));
-    subject.revision(&*subject.elsewhere, sign("c", "bob", 0)).await;
-    assert_eq!(heard(&subscription).await.told(), [("c", "bob", None)]);
+    subject.set_typing(&*subject.elsewhere, signal("c", "bob", 0)).await;
+    assert_eq!(receive(&subscription).await.typing(), [("c", "bob", None)]);
     assert_eq!(subject.typists("c").await, []);
     subject.clock.advance(Span(2000));
-    subject.revision(&*subject.topics, sign("c", "bob", 0)).await;
-    subject.is_silent(&subscription).await;
+    subject.set_typing(&*subject.topics, signal("c", "bob", 0)).await;
+    subject.assert_silent(&subscription).await;
 }
 
 pub(crate) async fn last_of_many_signals_is_published(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c"), conversation("d")]).await.unwrap();
     for _ in 0..20 {
-        let signs = vec![sign("c", "bob", 5000), sign("c", "bob", 0), sign("d", "bob", 0), sign("d", "bob", 5000)];
-        assert!(subject.topics.set_typing(signs).await.unwrap().iter().all(Result::is_ok));
+        let signals =
+            vec![signal("c", "bob", 5000), signal("c", "bob", 0), signal("d", "bob", 0), signal("d", "bob", 5000)];
+        assert!(subject.topics.set_typing(signals).await.unwrap().iter().all(Result::is_ok));
     }
     subject.clock.advance(Span(1000));
-    let stopped = |heard: &Heard| heard.told().contains(&("c", "bob", None));
-    let heard = Heard::default().until(&subscription, stopped).await;
-    assert!(heard.told().len() <= 3, "{:?}", heard.told());
-    let of_d: Vec<_> = heard.told().into_iter().filter(|told| told.0 == "d").collect();
-    assert!(of_d.is_empty() || of_d == [("d", "bob", Some(5000))], "the same truth is not told twice: {of_d:?}");
-    subject.is_silent(&subscription).await;
+    let stopped = |received: &Received| received.typing().contains(&("c", "bob", None));
+    let received = Received::default().until(&subscription, stopped).await;
+    assert!(received.typing().len() <= 3, "{:?}", received.typing());
+    let of_d: Vec<_> = received.typing().into_iter().filter(|update| update.0 == "d").collect();
+    assert!(of_d.is_empty() || of_d == [("d", "bob", Some(5000))], "the same update is not published twice: {of_d:?}");
+    subject.assert_silent(&subscription).await;
     assert_eq!(subject.typists("c").await, []);
     assert_eq!(subject.typists("d").await, [("bob".to_owned(), 5000)]);
 }
@@ -74,13 +79,13 @@ pub(crate) async fn last_of_many_signals_is_published(subject: Subject) {
 pub(crate) async fn conversations_and_users_are_kept_apart(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
-    let signs = vec![sign("c", "eve", 5000), sign("d", "bob", 4000), sign("c", "bob", 3000)];
-    assert_eq!(subject.topics.set_typing(signs).await.unwrap(), [Ok(()), Ok(()), Ok(())]);
-    let heard = Heard::default().until(&subscription, |heard| heard.typed.len() == 2).await;
-    let mut told = heard.told();
-    told.sort_unstable();
-    assert_eq!(told, [("c", "bob", Some(3000)), ("c", "eve", Some(5000))]);
-    let asked = ["d", "none", "c", "d"].map(place).to_vec();
+    let signals = vec![signal("c", "eve", 5000), signal("d", "bob", 4000), signal("c", "bob", 3000)];
+    assert_eq!(subject.topics.set_typing(signals).await.unwrap(), [Ok(()), Ok(()), Ok(())]);
+    let received = Received::default().until(&subscription, |received| received.typed.len() == 2).await;
+    let mut updates = received.typing();
+    updates.sort_unstable();
+    assert_eq!(updates, [("c", "bob", Some(3000)), ("c", "eve", Some(5000))]);
+    let asked = ["d", "none", "c", "d"].map(conversation_id).to_vec();
     let answers = subject.elsewhere.typists(asked).await.unwrap();
     let names = |index: usize| {
         let typists = answers[index].clone().unwrap().into_iter();
@@ -91,23 +96,26 @@ pub(crate) async fn conversations_and_users_are_kept_apart(subject: Subject) {
 
 pub(crate) async fn typists_are_bounded(subject: Subject) {
     let crowd =
-        |from: usize| (from..from + MAX_TYPISTS).map(|index| sign("c", &format!("user-{index}"), 5000)).collect();
+        |from: usize| (from..from + MAX_TYPISTS).map(|index| signal("c", &format!("user-{index}"), 5000)).collect();
     for from in [0, 100] {
-        assert!(subject.topics.set_typing(crowd(from)).await.unwrap().iter().all(Result::is_ok), "nobody is refused");
+        assert!(
+            subject.topics.set_typing(crowd(from)).await.unwrap().iter().all(Result::is_ok),
+            "no signal is refused"
+        );
     }
     let typists = subject.typists("c").await;
     assert_eq!(typists.len(), MAX_TYPISTS);
-    assert!(!typists.iter().any(|(name, _)| *name == format!("user-{}", MAX_TYPISTS + 50)), "the first stay");
+    assert!(!typists.iter().any(|(name, _)| *name == format!("user-{}", MAX_TYPISTS + 50)), "the first typists stay");
     subject.clock.advance(Span(5000));
-    subject.revision(&*subject.topics, sign("c", "late", 5000)).await;
-    assert_eq!(subject.typists("c").await, [("late".to_owned(), 10_000)], "and make room when they are done");
+    subject.set_typing(&*subject.topics, signal("c", "late", 5000)).await;
+    assert_eq!(subject.typists("c").await, [("late".to_owned(), 10_000)], "typists who stopped make room");
 }
 
 pub(crate) async fn oversized_batches_are_refused(subject: Subject) {
-    let signs = (0..1025).map(|index| sign("c", &format!("user-{index}"), 5000)).collect();
-    assert_eq!(subject.topics.set_typing(signs).await, Err(Error::TooMany(1024)));
-    let places = (0..1025).map(|index| place(&format!("c-{index}"))).collect();
-    assert_eq!(subject.topics.typists(places).await, Err(Error::TooMany(1024)));
+    let signals = (0..1025).map(|index| signal("c", &format!("user-{index}"), 5000)).collect();
+    assert_eq!(subject.topics.set_typing(signals).await, Err(Error::TooMany(1024)));
+    let conversations = (0..1025).map(|index| conversation_id(&format!("c-{index}"))).collect();
+    assert_eq!(subject.topics.typists(conversations).await, Err(Error::TooMany(1024)));
     assert_eq!(subject.topics.set_typing(Vec::new()).await, Ok(Vec::new()));
     assert_eq!(subject.topics.typists(Vec::new()).await, Ok(Vec::new()));
     assert_eq!(subject.typists("c").await, []);

@@ -1,11 +1,11 @@
-//! Watching: what arrives, at whom, and what it costs the server.
+//! Watching: what arrives at which subscription, and what the server has to keep.
 
 use futures::FutureExt;
 use rollcall_core::Span;
 use rollcall_functions::capabilities::{Changes, Watching};
 use rollcall_store::{NativeTopics, WATCHERS_TTL};
 
-use super::{Heard, Subject, heard, person, publish, user};
+use super::{Received, Subject, person, publish, receive, user};
 
 pub(crate) async fn commits_reach_all_watchers(subject: Subject) {
     let (here, there) = (subject.topics.subscription(), subject.elsewhere.subscription());
@@ -15,7 +15,7 @@ pub(crate) async fn commits_reach_all_watchers(subject: Subject) {
     for version in 1..=3 {
         publish(&*subject.store, "bob", version).await;
         for subscription in [&here, &there] {
-            assert_eq!(heard(subscription).await.versions["bob"], version);
+            assert_eq!(receive(subscription).await.versions["bob"], version);
         }
     }
 }
@@ -25,9 +25,9 @@ pub(crate) async fn watching_delivers_no_earlier_changes(subject: Subject) {
     subscription.watch(&[person("eve")]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
     subscription.watch(&[person("bob")]).await.unwrap();
-    subject.is_silent(&subscription).await;
+    subject.assert_silent(&subscription).await;
     publish(&*subject.store, "bob", 2).await;
-    assert_eq!(heard(&subscription).await.versions["bob"], 2);
+    assert_eq!(receive(&subscription).await.versions["bob"], 2);
 }
 
 pub(crate) async fn slow_reader_gets_newest_change_per_user(subject: Subject) {
@@ -52,13 +52,13 @@ pub(crate) async fn unwatched_topics_are_silent(subject: Subject) {
     other.watch(&[person("bob")]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
     subject.settle(&subscription).await;
-    subscription.unwatch(&["bob", "nobody"].map(person));
-    subject.is_silent(&subscription).await;
+    subscription.unwatch(&["bob", "absent"].map(person));
+    subject.assert_silent(&subscription).await;
     publish(&*subject.store, "bob", 2).await;
-    subject.is_silent(&subscription).await;
-    assert_eq!(heard(&other).await.versions["bob"], 2, "others go on");
+    subject.assert_silent(&subscription).await;
+    assert_eq!(receive(&other).await.versions["bob"], 2, "other subscriptions continue");
     publish(&*subject.store, "eve", 1).await;
-    assert_eq!(heard(&subscription).await.versions.len(), 1);
+    assert_eq!(receive(&subscription).await.versions.len(), 1);
 }
 
 pub(crate) async fn topics_stay_subscribed_until_last_unwatch(subject: Subject) {
@@ -71,14 +71,14 @@ pub(crate) async fn topics_stay_subscribed_until_last_unwatch(subject: Subject) 
     other.unwatch(&[person("eve")]);
     subject.subscribed(&person("eve"), 0).await;
     publish(&*subject.store, "bob", 1).await;
-    assert_eq!(heard(&other).await.versions["bob"], 1);
+    assert_eq!(receive(&other).await.versions["bob"], 1);
     subject.subscribed(&person("bob"), 1).await;
     drop(other);
     subject.subscribed(&person("bob"), 0).await;
     let again = subject.topics.subscription();
     again.watch(&[person("bob")]).await.unwrap();
     publish(&*subject.store, "bob", 2).await;
-    assert_eq!(heard(&again).await.versions["bob"], 2);
+    assert_eq!(receive(&again).await.versions["bob"], 2);
 }
 
 pub(crate) async fn watching_twice_counts_once(subject: Subject) {
@@ -87,28 +87,28 @@ pub(crate) async fn watching_twice_counts_once(subject: Subject) {
     subscription.watch(&[person("bob")]).await.unwrap();
     subscription.watch(&[]).await.unwrap();
     publish(&*subject.store, "bob", 1).await;
-    assert_eq!(heard(&subscription).await.versions["bob"], 1);
-    subject.is_silent(&subscription).await;
+    assert_eq!(receive(&subscription).await.versions["bob"], 1);
+    subject.assert_silent(&subscription).await;
     subscription.unwatch(&[person("bob")]);
     subject.subscribed(&person("bob"), 0).await;
     publish(&*subject.store, "bob", 2).await;
-    subject.is_silent(&subscription).await;
+    subject.assert_silent(&subscription).await;
 }
 
 pub(crate) async fn abandoned_watch_leaves_no_subscription(subject: Subject) {
     let subscription = subject.topics.subscription();
     subscription.watch(&[person("eve")]).await.unwrap();
     for _ in 0..100 {
-        // Polled once and dropped, wherever it was. One that is through by then, because bob was still subscribed to, watches.
+        // Polled once and dropped. It may be ready at once if bob is still subscribed; then it watches.
         if subscription.watch(&["bob", "eve"].map(person)).now_or_never().is_some() {
             subscription.unwatch(&[person("bob")]);
         }
     }
     subject.subscribed(&person("bob"), 0).await;
     publish(&*subject.store, "bob", 1).await;
-    subject.is_silent(&subscription).await;
+    subject.assert_silent(&subscription).await;
     publish(&*subject.store, "eve", 1).await;
-    assert_eq!(heard(&subscription).await.versions["eve"], 1, "what was watched before still is");
+    assert_eq!(receive(&subscription).await.versions["eve"], 1, "earlier topics are still watched");
 }
 
 pub(crate) async fn thousands_of_topics_are_watched_and_unwatched(subject: Subject) {
@@ -120,8 +120,8 @@ pub(crate) async fn thousands_of_topics_are_watched_and_unwatched(subject: Subje
     for name in &some {
         publish(&*subject.store, name, 1).await;
     }
-    let heard = Heard::default().until(&subscription, |heard| heard.versions.len() == some.len()).await;
-    assert!(!heard.missed && some.iter().all(|name| heard.versions.contains_key(*name)));
+    let received = Received::default().until(&subscription, |received| received.versions.len() == some.len()).await;
+    assert!(!received.missed && some.iter().all(|name| received.versions.contains_key(*name)));
     subscription.unwatch(&topics);
     for topic in topics.iter().step_by(300) {
         subject.subscribed(topic, 0).await;
@@ -147,23 +147,23 @@ pub(crate) async fn watch_and_unwatch_leave_exactly_the_watched(subject: Subject
         subject.subscribed(&person(name), usize::from(kept.contains(&name.as_str()))).await;
         publish(&*subject.store, name, 1).await;
     }
-    let heard = Heard::default().until(&subscription, |heard| heard.versions.len() == 2).await;
-    assert!(kept.iter().all(|name| heard.versions.contains_key(*name)), "{heard:?}");
-    subject.is_silent(&subscription).await;
+    let received = Received::default().until(&subscription, |received| received.versions.len() == 2).await;
+    assert!(kept.iter().all(|name| received.versions.contains_key(*name)), "{received:?}");
+    subject.assert_silent(&subscription).await;
 }
 
 pub(crate) async fn watcher_counts_add_up_and_expire(subject: Subject) {
-    let count = async |station: &str, counts: &[(&str, u32)]| {
+    let count = async |host: &str, counts: &[(&str, u32)]| {
         let counts = counts.iter().map(|(name, count)| (user(name), *count)).collect();
-        subject.elsewhere.count_watchers(station, counts).await.unwrap()
+        subject.elsewhere.count_watchers(host, counts).await.unwrap()
     };
     assert_eq!(count("one", &[("bob", 7), ("eve", 2), ("ann", 0)]).await, [7, 2, 0]);
-    assert_eq!(count("two", &[("eve", 40), ("bob", 5)]).await, [42, 12], "in the order asked");
-    assert_eq!(count("one", &[("bob", 8)]).await, [13], "what a station says replaces what it said");
+    assert_eq!(count("two", &[("eve", 40), ("bob", 5)]).await, [42, 12], "in request order");
+    assert_eq!(count("one", &[("bob", 8)]).await, [13], "a host's new count replaces its old one");
     subject.clock.advance(Span(WATCHERS_TTL.0 / 2));
     assert_eq!(count("one", &[("bob", 8)]).await, [13]);
     subject.clock.advance(Span(WATCHERS_TTL.0 / 2));
-    assert_eq!(count("three", &[("bob", 1), ("eve", 1)]).await, [9, 1], "the second station fell silent");
+    assert_eq!(count("three", &[("bob", 1), ("eve", 1)]).await, [9, 1], "the counts of the second host expired");
     assert_eq!(count("one", &[("bob", 0)]).await, [1]);
     assert_eq!(count("three", &[("bob", 0)]).await, [0]);
     assert_eq!(count("three", &[]).await, [] as [u64; 0]);
