@@ -272,7 +272,7 @@ async fn choices_are_stored_and_deleted_in_order() {
 
 #[tokio::test]
 async fn unstored_choice_is_not_confirmed() {
-    let (store, _notebook) = with_choice_store(true);
+    let (store, _choices) = with_choice_store(true);
     let mut decision = publish(State::Offline, START);
     decision.choice = Some(choice(Stance::Invisible, START));
     let commits = vec![

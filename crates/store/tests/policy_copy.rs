@@ -1,4 +1,5 @@
-//! A policy store with a local copy: a restart reads no page from the store, and no damage to the file causes a wrong answer.
+//! A policy store with a local copy: a restart reads no page from the store, and a damaged file never causes a wrong
+//! answer.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,7 +47,7 @@ impl Counted {
         self.pages.load(Ordering::SeqCst)
     }
 
-    fn there(&self) -> Result<(), Error> {
+    fn check_available(&self) -> Result<(), Error> {
         if self.unavailable.load(Ordering::SeqCst) { Err(Error::Unavailable(1000)) } else { Ok(()) }
     }
 }
@@ -62,7 +63,7 @@ impl Policies for Counted {
 
     fn snapshot(&self, page: u32) -> Answer<'_, Page> {
         Box::pin(async move {
-            self.there()?;
+            self.check_available()?;
             self.pages.fetch_add(1, Ordering::SeqCst);
             let found = self.inner.snapshot(page).await?;
             if let Some((held, read, go_on)) = &self.held
@@ -77,7 +78,7 @@ impl Policies for Counted {
 
     fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
         Box::pin(async move {
-            self.there()?;
+            self.check_available()?;
             self.inner.since(cursor, limit).await
         })
     }
@@ -132,8 +133,8 @@ fn copied(store: &Arc<Counted>, path: &Path) -> LocalCopy {
     LocalCopy::open(Arc::clone(store) as Arc<dyn Policies>, path, "a store")
 }
 
-/// Something on each of the four kinds of pages of the SQLite store.
-fn something() -> Vec<Change> {
+/// A change for each of the four kinds of pages of the SQLite store.
+fn changes_of_every_kind() -> Vec<Change> {
     vec![
         block("bob", "eve"),
         add_contact("bob", "al"),
@@ -155,15 +156,15 @@ async fn read(policies: &dyn Policies) -> Model {
 async fn restart_reads_no_page_from_the_store() {
     let folder = Folder::new();
     let store = store();
-    apply(&*store, &something()).await;
+    apply(&*store, &changes_of_every_kind()).await;
     let path = folder.path("copy");
     let first = copied(&store, &path);
-    assert_eq!(read(&first).await, Model::of(&something()));
+    assert_eq!(read(&first).await, Model::of(&changes_of_every_kind()));
     assert_eq!(store.pages(), 4);
-    assert_eq!(first.store_reads(), 4 + 1, "its pages, and what came after them");
+    assert_eq!(first.store_reads(), 4 + 1, "the pages, and the changes after them");
     for round in 0..3 {
         let again = copied(&store, &path);
-        assert_eq!(read(&again).await, Model::of(&something()));
+        assert_eq!(read(&again).await, Model::of(&changes_of_every_kind()));
         assert_eq!((store.pages(), again.store_reads()), (4, 2), "in round {round}");
     }
     let files: Vec<_> = std::fs::read_dir(folder.root()).unwrap().map(|file| file.unwrap().file_name()).collect();
@@ -180,7 +181,7 @@ async fn changes_since_the_copy_are_caught_up() {
     let path = folder.path("copy");
     read(&copied(&store, &path)).await;
     let pages = store.pages();
-    // Made while no reader followed, and more than one answer has.
+    // Made while no reader followed, and more than one answer returns.
     apply(&*store, &changes[100..5000]).await;
     let second = copied(&store, &path);
     assert_eq!(read(&second).await, Model::of(&changes[..5000]));
@@ -197,17 +198,17 @@ async fn changes_since_the_copy_are_caught_up() {
 async fn copy_with_gap_is_dropped() {
     let folder = Folder::new();
     let store = Counted::new(Arc::new(SqliteArchive::in_memory().unwrap().policies_keeping(5)));
-    apply(&*store, &something()).await;
+    apply(&*store, &changes_of_every_kind()).await;
     let path = folder.path("copy");
     read(&copied(&store, &path)).await;
     let later: Vec<Change> = (0..20).map(|index| block("al", &format!("other-{index}"))).collect();
     apply(&*store, &later).await;
-    let all: Vec<Change> = something().into_iter().chain(later).collect();
+    let all: Vec<Change> = changes_of_every_kind().into_iter().chain(later).collect();
     let pages = store.pages();
     assert_eq!(read(&copied(&store, &path)).await, Model::of(&all));
     assert_eq!(store.pages(), 2 * pages, "the store was read");
     assert_eq!(read(&copied(&store, &path)).await, Model::of(&all));
-    assert_eq!(store.pages(), 2 * pages, "and copied again");
+    assert_eq!(store.pages(), 2 * pages, "the copy was written again");
 }
 
 #[tokio::test]
@@ -225,12 +226,12 @@ async fn gap_found_while_following_drops_the_copy() {
 async fn copy_of_another_store_is_not_used() {
     let folder = Folder::new();
     let (store, path) = (store(), folder.path("copy"));
-    apply(&*store, &something()).await;
+    apply(&*store, &changes_of_every_kind()).await;
     // The same store under other identities: its cursors alone would match all of these copies.
     for (round, identity) in (0..).zip(["one", "other", "on", "one", ""]) {
         for _ in 0..2 {
             let copied = LocalCopy::open(Arc::clone(&store) as Arc<dyn Policies>, &path, identity);
-            assert_eq!(read(&copied).await, Model::of(&something()));
+            assert_eq!(read(&copied).await, Model::of(&changes_of_every_kind()));
             assert_eq!(store.pages(), 4 * (round + 1), "{identity}");
         }
     }
@@ -240,21 +241,21 @@ async fn copy_of_another_store_is_not_used() {
 async fn unavailable_store_is_unavailable_with_a_copy() {
     let folder = Folder::new();
     let store = store();
-    apply(&*store, &something()).await;
+    apply(&*store, &changes_of_every_kind()).await;
     let path = folder.path("copy");
     read(&copied(&store, &path)).await;
     let (pages, copied) = (store.pages(), copied(&store, &path));
     store.unavailable.store(true, Ordering::SeqCst);
     assert_eq!(copied.snapshot(0).await, Err(Error::Unavailable(1000)));
     store.unavailable.store(false, Ordering::SeqCst);
-    assert_eq!(read(&copied).await, Model::of(&something()));
-    assert_eq!(store.pages(), pages, "and the copy is still good when it comes back");
+    assert_eq!(read(&copied).await, Model::of(&changes_of_every_kind()));
+    assert_eq!(store.pages(), pages, "the copy is still valid after the outage");
 }
 
 /// A copy with a snapshot and a log, and the state at each cursor.
 async fn with_log(store: &Arc<Counted>, path: &Path) -> (HashMap<Cursor, Model>, Model) {
     let mut random = Random(11);
-    apply(&**store, &something()).await;
+    apply(&**store, &changes_of_every_kind()).await;
     let copied = copied(store, path);
     let (mut model, mut cursor) = load(&copied).await;
     let mut states = HashMap::from([(cursor.clone(), model.clone())]);
@@ -385,10 +386,10 @@ async fn concurrent_readers_leave_one_valid_copy() {
     for order in 0..64_u64 {
         let folder = Folder::new();
         let (store, path) = (store(), folder.path("copy"));
-        apply(&*store, &something()).await;
+        apply(&*store, &changes_of_every_kind()).await;
         let copied = copied(&store, &path);
         let mut readers = [Some(0), Some(0)];
-        let (mut random, mut changes) = (Random(order), something());
+        let (mut random, mut changes) = (Random(order), changes_of_every_kind());
         for step in 0.. {
             let turn = usize::from(order >> (step % 6) & 1 == 1);
             let turn = if readers[turn].is_some() { turn } else { 1 - turn };
@@ -438,13 +439,13 @@ async fn page_read_before_the_recording_is_left_out() {
 async fn unwritable_disk_costs_only_the_copy() {
     let folder = Folder::new();
     let store = store();
-    apply(&*store, &something()).await;
+    apply(&*store, &changes_of_every_kind()).await;
     std::fs::create_dir(folder.path("a-folder")).unwrap();
     for path in [folder.path("missing/copy"), folder.path("a-folder")] {
         let copied = copied(&store, &path);
         for _ in 0..2 {
             let pages = store.pages();
-            assert_eq!(read(&copied).await, Model::of(&something()));
+            assert_eq!(read(&copied).await, Model::of(&changes_of_every_kind()));
             assert_eq!(store.pages(), pages + 4);
         }
     }
@@ -473,7 +474,7 @@ async fn copy_with_overlong_log_is_written_again() {
     assert!(std::fs::metadata(&path).unwrap().len() < small + (64 << 10));
     let pages = store.pages();
     assert_eq!(read(&self::copied(&store, &path)).await, model);
-    assert_eq!(store.pages(), pages, "and copied again");
+    assert_eq!(store.pages(), pages, "the copy was written again");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Who may see whom, in SQLite: the claims of every store of policy, and what is particular to a file.
+//! Policy in SQLite: the suite, and what is specific to a file.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,12 +23,12 @@ use folder::Folder;
 use policy_suite::model::Model;
 use policy_suite::{Random, Subject, apply, block, changes_since, follow, load, numbers, relation, restrict, user};
 
-/// Two handles to one opened file: what the archive hands out.
+/// Two handles to one open file, both from the archive.
 fn subject() -> Subject {
     let folder = Folder::new();
     let archive = SqliteArchive::open(folder.path("a.db")).unwrap();
     let subject = Subject { policies: Arc::new(archive.policies()), elsewhere: Some(Arc::new(archive.policies())) };
-    // An open file outlives its name.
+    // An open file survives the deletion of its folder.
     drop(folder);
     subject
 }
@@ -72,7 +72,7 @@ async fn reopened_file_has_its_policy() {
     assert_eq!(followed, Model::of(&changes), "a cursor outlives the process");
 }
 
-/// The tables of version 1, as they were made then.
+/// The tables of version 1.
 const VERSION_1: &str = "
     CREATE TABLE user_presence (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE choice (user_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -113,11 +113,11 @@ async fn trimmed_log_is_a_gap_for_late_readers() {
     }
     for (done, cursor) in cursors.iter().enumerate() {
         match policies.since(cursor.clone(), 1000).await.unwrap() {
-            ChangesSince::Gap => assert!(done < 20, "{done} of 30 were known"),
+            ChangesSince::Gap => assert!(done < 20, "after {done} of 30 changes"),
             ChangesSince::Changes(changes, after) => {
-                assert!(done >= 20, "{done} of 30 were known");
-                let came: Vec<Change> = (done..30).map(|index| restrict(&format!("name-{index}"))).collect();
-                assert_eq!((changes, &after), (came, cursors.last().unwrap()));
+                assert!(done >= 20, "after {done} of 30 changes");
+                let later: Vec<Change> = (done..30).map(|index| restrict(&format!("name-{index}"))).collect();
+                assert_eq!((changes, &after), (later, cursors.last().unwrap()));
             }
         }
     }
@@ -188,14 +188,14 @@ async fn large_snapshot_skips_empty_pages() {
         .chain((0..300).map(|page| Change::RestrictMany(numbers(page * 200, &[page, 65_535]))))
         .collect();
     apply(&policies, &changes).await;
-    let back: Vec<Change> = changes[4000..9000]
+    let removals: Vec<Change> = changes[4000..9000]
         .iter()
         .map(|change| match change {
             Change::Block(owner, other) => Change::Unblock(owner.clone(), other.clone()),
             other => panic!("{other:?}"),
         })
         .collect();
-    apply(&policies, &back).await;
+    apply(&policies, &removals).await;
     let (mut next, mut pages, mut model) = (Some(0), Vec::new(), Model::default());
     while let Some(page) = next {
         let loaded = policies.snapshot(page).await.unwrap();
@@ -204,8 +204,8 @@ async fn large_snapshot_skips_empty_pages() {
         pages.push(page);
         next = loaded.next;
     }
-    assert!(pages.len() > 100, "number pages are far apart: {}", pages.len());
-    let all: Vec<Change> = changes.iter().chain(&back).cloned().collect();
+    assert!(pages.len() > 100, "number pages are far apart: {} pages", pages.len());
+    let all: Vec<Change> = changes.iter().chain(&removals).cloned().collect();
     assert_eq!(model, Model::of(&all));
 }
 

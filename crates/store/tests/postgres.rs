@@ -1,4 +1,4 @@
-//! Last seen in PostgreSQL: the whole suite, what only it promises, and what it says when it cannot be used.
+//! The archive in PostgreSQL: the suite, its own guarantees, and its errors.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,15 +22,15 @@ use tokio::task::JoinSet;
 
 use archive_suite::{Subject, get, seen, user};
 
-/// What a call may take at most: its own limit of 3 s, and what a busy machine adds.
-const AT_MOST: Duration = Duration::from_secs(5);
+/// The longest a call may take: its timeout of 3 s, and a margin for a busy machine.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a connection may take to come back: an attempt every quarter of a second, on a busy machine.
-const BACK_WITHIN: Duration = Duration::from_secs(15);
+/// The longest a reconnect may take: an attempt every 250 ms, on a busy machine.
+const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 
-const AWAY: Error = Error::Unavailable(1000);
+const UNAVAILABLE: Error = Error::Unavailable(1000);
 
-/// A database of a test's own.
+/// A database for one test.
 struct Database {
     server: &'static Postgres,
     name: String,
@@ -69,11 +69,11 @@ async fn refusal(url: &str) -> String {
     error
 }
 
-/// Waits until a last seen entry is kept again.
-async fn back(archive: &PostgresArchive, name: &str, at: u64) {
-    let deadline = Instant::now() + BACK_WITHIN;
+/// Waits until writes and reads succeed again.
+async fn wait_for_reconnect(archive: &PostgresArchive, name: &str, at: u64) {
+    let deadline = Instant::now() + RECONNECT_LIMIT;
     while archive.put_many(vec![seen(name, at)]).await.is_err() || archive.get_many(vec![user(name)]).await.is_err() {
-        assert!(Instant::now() < deadline, "it did not come back");
+        assert!(Instant::now() < deadline, "the archive did not reconnect");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -104,7 +104,7 @@ async fn batch_with_a_refused_row_stores_nothing() {
     );
     assert_eq!(archive.get_many(vec![user("ann"), user("zoe")]).await.unwrap(), [None, None]);
     archive.put_many(vec![seen("ann", 2)]).await.unwrap();
-    assert_eq!(get(&archive, "ann").await, Some(2), "and the connection is as good as before");
+    assert_eq!(get(&archive, "ann").await, Some(2), "the connection still works");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -115,12 +115,11 @@ async fn concurrent_nodes_neither_deadlock_nor_move_backwards() {
         let archive = database.archive().await;
         tasks.spawn(async move {
             for round in 0..25_u64 {
-                // Every node in an order of its own, with people of its own and times that overtake each other.
-                let people = (0..400).map(|index| (index * 7 + node * 131 + round) % 400);
-                let last_seen_entries =
-                    people.map(|person| seen(&format!("user-{person}"), round * 4 + (node + person) % 4));
-                archive.put_many(last_seen_entries.collect()).await.unwrap();
-                let floor = archive.get_many((0..400).map(|person| user(&format!("user-{person}"))).collect()).await;
+                // Each node writes the users in a different order, with times that overtake each other.
+                let users = (0..400).map(|index| (index * 7 + node * 131 + round) % 400);
+                let entries = users.map(|user| seen(&format!("user-{user}"), round * 4 + (node + user) % 4));
+                archive.put_many(entries.collect()).await.unwrap();
+                let floor = archive.get_many((0..400).map(|index| user(&format!("user-{index}"))).collect()).await;
                 assert!(floor.unwrap().into_iter().all(|time| time >= Some(Time(round * 4))));
             }
         });
@@ -129,7 +128,7 @@ async fn concurrent_nodes_neither_deadlock_nor_move_backwards() {
         task.unwrap();
     }
     let archive = database.archive().await;
-    assert_eq!(get(&archive, "user-7").await, Some(99), "the latest of all");
+    assert_eq!(get(&archive, "user-7").await, Some(99), "the latest time");
     let deadlocks = database.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
     assert_eq!(deadlocks, "0");
 }
@@ -157,7 +156,7 @@ async fn role_without_create_uses_existing_table() {
     assert!(error.contains("may not create the table") && error.contains("CREATE TABLE user_presence ("), "{error}");
     assert!(error.contains(&format!("GRANT SELECT, INSERT, UPDATE ON user_presence TO \"{role}\"")), "{error}");
 
-    // What the message says, done to the letter, helps.
+    // The commands of the message solve the problem.
     let advice = error.split_once("who may can do so: ").unwrap().1;
     let (table, grant) = advice.split_once("; ").unwrap();
     database.sql(table);
@@ -193,8 +192,8 @@ async fn connection_errors_name_cause_but_no_password() {
     let (server, name) = (database.server, &*database.name);
     let error = refusal(&server.url_for(ROLE, "s3cret", name)).await;
     assert!(error.contains("refuses the user `rollcall`") && error.contains("Check user and password"), "{error}");
-    let error = refusal(&server.url_for("stranger", "s3cret", name)).await;
-    assert!(error.contains("refuses the user `stranger`"), "{error}");
+    let error = refusal(&server.url_for("unknown", "s3cret", name)).await;
+    assert!(error.contains("refuses the user `unknown`"), "{error}");
     let error = refusal(&format!("postgres://{ROLE}@127.0.0.1:{}/{name}", server.port())).await;
     assert!(error.contains("asks for a password"), "{error}");
     let missing = PostgresArchive::open(&server.url("nowhere")).await.map(drop).unwrap_err();
@@ -217,14 +216,14 @@ async fn locked_table_is_unavailable_until_unlocked() {
     let (server, name) = (database.server, database.name.clone());
     let holder = std::thread::spawn(move || server.sql(&name, &lock).unwrap());
     let held = "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'user_presence'::regclass";
-    rollcall_servers::wait_until("the lock", AT_MOST, || Ok(server.sql(&database.name, held)? == "1")).unwrap();
+    rollcall_servers::wait_until("the lock", CALL_LIMIT, || Ok(server.sql(&database.name, held)? == "1")).unwrap();
     let started = Instant::now();
-    assert_eq!(archive.put_many(vec![seen("bob", 2)]).await, Err(AWAY));
-    assert!(started.elapsed() < AT_MOST, "{:?}", started.elapsed());
-    assert_eq!(get(&*archive, "bob").await, Some(1), "looking does not wait for it");
+    assert_eq!(archive.put_many(vec![seen("bob", 2)]).await, Err(UNAVAILABLE));
+    assert!(started.elapsed() < CALL_LIMIT, "{:?}", started.elapsed());
+    assert_eq!(get(&*archive, "bob").await, Some(1), "a read does not wait for the lock");
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    assert_eq!(database.sql(waiting), "0", "nothing of it is left waiting");
+    assert_eq!(database.sql(waiting), "0", "no statement is left waiting");
     holder.join().unwrap();
     archive.put_many(vec![seen("bob", 3)]).await.unwrap();
     assert_eq!(get(&*archive, "bob").await, Some(3));
@@ -239,14 +238,14 @@ async fn killed_server_loses_no_acknowledged_write() {
         archive.put_many(vec![seen("bob", round)]).await.unwrap();
         server.kill();
         let started = Instant::now();
-        assert_eq!(archive.put_many(vec![seen("bob", 9)]).await, Err(AWAY));
-        assert_eq!(archive.get_many(vec![user("bob")]).await, Err(AWAY));
+        assert_eq!(archive.put_many(vec![seen("bob", 9)]).await, Err(UNAVAILABLE));
+        assert_eq!(archive.get_many(vec![user("bob")]).await, Err(UNAVAILABLE));
         for _ in 0..100 {
-            assert_eq!(archive.get_many(vec![user("bob")]).await, Err(AWAY));
+            assert_eq!(archive.get_many(vec![user("bob")]).await, Err(UNAVAILABLE));
         }
         assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
         server.start_again().unwrap();
-        back(&archive, "eve", round).await;
+        wait_for_reconnect(&archive, "eve", round).await;
         assert_eq!(get(&archive, "bob").await, Some(round));
     }
 }
@@ -257,11 +256,11 @@ async fn terminated_session_is_replaced() {
     let archive = database.archive().await;
     let ours = "application_name = 'rollcall' AND datname = current_database()";
     let ended = database.sql(&format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {ours}"));
-    assert_eq!(ended, "2", "one to write and one to read");
-    back(&archive, "bob", 1).await;
+    assert_eq!(ended, "2", "one session to write and one to read");
+    wait_for_reconnect(&archive, "bob", 1).await;
     drop(archive);
     let open = format!("SELECT count(*) FROM pg_stat_activity WHERE {ours}");
-    rollcall_servers::wait_until("them to be closed", AT_MOST, || Ok(database.sql(&open) == "0")).unwrap();
+    rollcall_servers::wait_until("the sessions to be closed", CALL_LIMIT, || Ok(database.sql(&open) == "0")).unwrap();
 }
 
 #[tokio::test]
@@ -273,15 +272,15 @@ async fn frozen_server_costs_one_timeout_only() {
     server.freeze().unwrap();
     let started = Instant::now();
     let (put, got) = tokio::join!(archive.put_many(vec![seen("bob", 2)]), archive.get_many(vec![user("bob")]));
-    assert_eq!((put, got), (Err(AWAY), Err(AWAY)));
-    assert!(started.elapsed() < AT_MOST, "{:?}", started.elapsed());
+    assert_eq!((put, got), (Err(UNAVAILABLE), Err(UNAVAILABLE)));
+    assert!(started.elapsed() < CALL_LIMIT, "{:?}", started.elapsed());
     let started = Instant::now();
     for _ in 0..100 {
-        assert_eq!(archive.get_many(vec![user("bob")]).await, Err(AWAY));
+        assert_eq!(archive.get_many(vec![user("bob")]).await, Err(UNAVAILABLE));
     }
     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
     server.thaw().unwrap();
-    back(&archive, "bob", 3).await;
+    wait_for_reconnect(&archive, "bob", 3).await;
     assert_eq!(get(&archive, "bob").await, Some(3));
 }
 
@@ -313,7 +312,7 @@ async fn tls_modes_match_psql() {
         assert_eq!(server.sql(&name, encrypted).unwrap(), sessions, "{query}");
         drop(archive);
         let gone = || Ok(server.sql(&name, encrypted)? == "0");
-        rollcall_servers::wait_until("the sessions to end", AT_MOST, gone).unwrap();
+        rollcall_servers::wait_until("the sessions to end", CALL_LIMIT, gone).unwrap();
     }
     for query in ["sslmode=verify-full&sslrootcert=@/other.pem", "sslmode=verify-full&sslrootcert=system"] {
         let error = refusal(&url(query)).await;

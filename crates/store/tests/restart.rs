@@ -148,7 +148,7 @@ async fn saved_sessions_serve_exactly_one_run() {
     assert_eq!(run.store.sessions(), 1);
     drop(run);
     let run = Run::start(&folder, START).await;
-    assert_eq!((run.saved_at, run.store.sessions()), (None, 0), "the run before has served");
+    assert_eq!((run.saved_at, run.store.sessions()), (None, 0), "the previous run used them up");
 }
 
 #[tokio::test]

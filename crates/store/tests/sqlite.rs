@@ -1,4 +1,4 @@
-//! Last seen in SQLite: never backwards, never lost once acknowledged, never a panic over a file.
+//! The archive in SQLite: the suite, no loss of acknowledged writes, and errors of the file.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,19 +57,19 @@ async fn closing_leaves_one_file() {
         archive.put_many(vec![seen("bob", round)]).await.unwrap();
         drop(archive);
         let files: Vec<_> = std::fs::read_dir(folder.root()).unwrap().map(|file| file.unwrap().file_name()).collect();
-        assert_eq!(files, ["a.db"], "the log is folded into the file");
+        assert_eq!(files, ["a.db"], "the WAL is merged into the file");
     }
 }
 
-/// Not a test of its own: the process that the next one kills. It writes and says what was acknowledged, for ever.
+/// Not a test by itself: the next test starts it as a process and kills it. It writes and prints what was acknowledged.
 #[test]
 fn writes_until_killed() {
     let Some(path) = std::env::var_os("ROLLCALL_TEST_KILLED") else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let archive = SqliteArchive::open(path).unwrap();
     for at in 1.. {
-        let last_seen_entries = (0..20).map(|index| seen(&format!("user-{at}-{index}"), at)).chain([seen("bob", at)]);
-        runtime.block_on(archive.put_many(last_seen_entries.collect())).unwrap();
+        let entries = (0..20).map(|index| seen(&format!("user-{at}-{index}"), at)).chain([seen("bob", at)]);
+        runtime.block_on(archive.put_many(entries.collect())).unwrap();
         println!("acknowledged {at}");
     }
 }
@@ -89,7 +89,7 @@ async fn killed_process_loses_no_acknowledged_write() {
     let mut last = 0;
     for at in lines.map_while(Result::ok).filter_map(acknowledged) {
         last = at;
-        // Killed in the middle of its writing; what it still said before it died counts too.
+        // Kills it while it writes; what it printed until it ended counts too.
         if at == 40 {
             child.kill().unwrap();
         }
@@ -114,9 +114,9 @@ fn refusal(path: &Path) -> String {
 fn unusable_file_is_refused_by_name() {
     let folder = Folder::new();
     let text = folder.path("notes.txt");
-    std::fs::write(&text, "not a database, but long enough to be looked at as if it were one".repeat(100)).unwrap();
+    std::fs::write(&text, "not a database, but long enough to be read as one".repeat(100)).unwrap();
     assert!(refusal(&text).contains("not a database"));
-    assert!(std::fs::read_to_string(&text).unwrap().starts_with("not a database"), "and left as it was");
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("not a database"), "the file is unchanged");
     assert!(refusal(&folder.path("missing/a.db")).contains("unable to open"));
     assert!(refusal(folder.root()).contains("unable to open"));
 
@@ -141,7 +141,7 @@ async fn locked_file_is_unavailable_until_unlocked() {
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(archive.put_many(vec![seen("bob", 2)]).await, Err(Error::Unavailable(1000)));
-    assert_eq!(get(&archive, "bob").await, Some(1), "looking does not wait for it");
+    assert_eq!(get(&archive, "bob").await, Some(1), "a read does not wait for the lock");
     other.execute_batch("ROLLBACK").unwrap();
     archive.put_many(vec![seen("bob", 3)]).await.unwrap();
     assert_eq!(get(&archive, "bob").await, Some(3));
@@ -156,7 +156,7 @@ async fn damaged_file_is_an_error_not_a_panic() {
     drop(archive);
     let mut bytes = std::fs::read(&path).unwrap();
     let length = bytes.len();
-    // Everything but the first pages, which say what the file is.
+    // Everything but the first pages, which identify the file.
     bytes[5 * 4096..length].fill(0xee);
     std::fs::write(&path, bytes).unwrap();
     let archive = SqliteArchive::open(&path).unwrap();

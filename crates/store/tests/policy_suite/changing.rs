@@ -1,4 +1,4 @@
-//! Each kind of change, how it shows, and that it can be taken back.
+//! Each kind of change, its effect on relations, and its reversal.
 
 use rollcall_core::policy::{Audience, Change, Privacy, Relation};
 
@@ -8,7 +8,7 @@ use super::{
     unblock, unrestrict, user,
 };
 
-/// Ids with everything in them that could mean something to somebody.
+/// Ids with characters that are special in Redis, SQL, JSON or Unicode.
 const ODD: [&str; 24] = [
     "bob",
     "Bob",
@@ -49,8 +49,8 @@ pub(crate) async fn restriction_applies_to_every_viewer_until_lifted(subject: Su
     for name in ["bob", "7"] {
         apply(policies, &[restrict(name)]).await;
         assert_eq!(relation(policies, "ann", name).await, restricted, "{name}");
-        assert_eq!(relation(policies, name, name).await, restricted, "{name} to themselves");
-        assert_eq!(relations(policies, None, &[name]).await, [restricted], "{name} to a service");
+        assert_eq!(relation(policies, name, name).await, restricted, "{name} as their own viewer");
+        assert_eq!(relations(policies, None, &[name]).await, [restricted], "a service as viewer of {name}");
         assert_eq!(relation(policies, name, "ann").await, Relation::default(), "ann is not restricted");
         apply(policies, &[restrict(name)]).await;
         apply(policies, &[unrestrict(name)]).await;
@@ -69,7 +69,7 @@ pub(crate) async fn block_applies_to_both_until_removed(subject: Subject) {
     assert_eq!(relation(policies, "bob", "cid").await, Relation::default());
     assert_eq!(relation(policies, "cid", "bob").await, Relation::default());
     apply(policies, &[block("ann", "bob"), unblock("bob", "ann")]).await;
-    assert_eq!(relation(policies, "bob", "ann").await, blocked, "each has to take it back");
+    assert_eq!(relation(policies, "bob", "ann").await, blocked, "each user has to remove their own block");
     apply(policies, &[unblock("ann", "bob"), unblock("ann", "bob")]).await;
     assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
     assert_eq!(relation(policies, "bob", "ann").await, Relation::default());
@@ -79,7 +79,7 @@ pub(crate) async fn contact_applies_to_listed_users_only(subject: Subject) {
     let policies = &*subject.policies;
     apply(policies, &[add_contact("bob", "ann"), add_contact("bob", "ann")]).await;
     assert_eq!(relation(policies, "ann", "bob").await, Relation { contact: true, ..Relation::default() });
-    assert_eq!(relation(policies, "bob", "ann").await, Relation::default(), "bob is no contact of ann's");
+    assert_eq!(relation(policies, "bob", "ann").await, Relation::default(), "bob is not a contact of ann");
     assert_eq!(relation(policies, "cid", "bob").await, Relation::default());
     apply(policies, &[remove_contact("bob", "ann")]).await;
     assert_eq!(relation(policies, "ann", "bob").await, Relation::default());
@@ -136,11 +136,15 @@ pub(crate) async fn numeric_ids_are_restricted_in_bulk(subject: Subject) {
         names.iter().zip(relations).filter(|(_, relation)| relation.restricted).map(|(name, _)| *name).collect()
     };
     apply(policies, &[restrict("65545"), Change::RestrictMany(numbers(1, &[0, 7, 65_535]))]).await;
-    assert_eq!(restricted().await, ["65536", "65543", "65545", "131071"], "the others stay as they are");
+    assert_eq!(restricted().await, ["65536", "65543", "65545", "131071"], "other numbers keep their restrictions");
     apply(policies, &[Change::RestrictMany(numbers(1, &[7, 8]))]).await;
     assert_eq!(restricted().await, ["65536", "65543", "65544", "65545", "131071"]);
     apply(policies, &[Change::UnrestrictMany(numbers(1, &[0, 1, 9]))]).await;
-    assert_eq!(restricted().await, ["65543", "65544", "131071"], "those of a page are the same one by one");
+    assert_eq!(
+        restricted().await,
+        ["65543", "65544", "131071"],
+        "a page also lifts numbers that were restricted one by one"
+    );
     apply(policies, &[unrestrict("65543"), Change::RestrictMany(numbers(1, &[]))]).await;
     assert_eq!(restricted().await, ["65544", "131071"]);
     apply(policies, &[Change::UnrestrictMany(numbers(1, &[0, 8, 65_535])), restrict("7")]).await;

@@ -1,4 +1,4 @@
-//! Everything, what came after it, and that something did.
+//! The snapshot, the changes after it, and the notification of changes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,14 +25,14 @@ pub(crate) async fn empty_store_has_an_empty_snapshot(subject: Subject) {
 
 pub(crate) async fn empty_cursor_returns_end_of_log(subject: Subject) {
     let policies = &*subject.policies;
-    let here = async || match policies.since(Cursor::new(), 1).await.unwrap() {
+    let end_of_log = async || match policies.since(Cursor::new(), 1).await.unwrap() {
         ChangesSince::Changes(nothing, cursor) if nothing.is_empty() => cursor,
         other => panic!("{other:?}"),
     };
-    let start = here().await;
+    let start = end_of_log().await;
     assert_eq!(start, load(policies).await.1);
     apply(policies, &[restrict("bob"), block("bob", "ann")]).await;
-    let later = here().await;
+    let later = end_of_log().await;
     assert_eq!(changes_since(policies, &later, 100).await.0, []);
     assert_eq!(changes_since(policies, &start, 100).await.0.len(), 2);
     apply(policies, &[unrestrict("bob")]).await;
@@ -49,7 +49,7 @@ pub(crate) async fn snapshot_contains_all_settings(subject: Subject) {
             changes.extend([restrict(&one), set_privacy(&other, Audience::Nobody, Audience::Contacts)]);
         }
     }
-    // More pages of numbers than are read at once, some of them next to each other, and the last there is.
+    // More pages of numbers than one read returns, some of them adjacent, and the last possible page.
     for page in (0..150).map(|index| index * index).chain([65_535]) {
         changes.push(Change::RestrictMany(numbers(page, &[0, 7, page % 65_536, 65_535])));
     }
@@ -74,7 +74,7 @@ pub(crate) async fn snapshot_and_log_match_a_naive_model(subject: Subject) {
         if round % 8 == 0 {
             let (loaded, at) = load(policies).await;
             assert_eq!(loaded, model, "round {round}");
-            assert_eq!(at, cursor, "nothing happens meanwhile");
+            assert_eq!(at, cursor, "nothing changed meanwhile");
         }
     }
     let names: Vec<String> = (0..16).map(|_| random.name()).collect();
@@ -102,7 +102,7 @@ pub(crate) async fn changes_between_pages_are_not_lost(subject: Subject) {
     assert_eq!(followed, model);
 }
 
-/// What each did, in order: the only order that there is.
+/// The changes of each user, in order; across users no order is guaranteed.
 fn by_owner(changes: &[Change]) -> BTreeMap<String, Vec<Change>> {
     let mut by_owner: BTreeMap<String, Vec<Change>> = BTreeMap::new();
     for change in changes {
@@ -116,8 +116,8 @@ pub(crate) async fn cursor_returns_exactly_the_later_changes(subject: Subject) {
     let (_, start) = load(policies).await;
     let before: Vec<Change> = (0..50).map(|index| block(&format!("user-{index}"), "ann")).collect();
     apply(policies, &before).await;
-    let (told, middle) = changes_since(policies, &start, 1000).await;
-    assert_eq!(by_owner(&told), by_owner(&before));
+    let (returned, middle) = changes_since(policies, &start, 1000).await;
+    assert_eq!(by_owner(&returned), by_owner(&before));
     let after = [
         unblock("user-7", "ann"),
         add_contact("user-7", "ann"),
@@ -128,11 +128,11 @@ pub(crate) async fn cursor_returns_exactly_the_later_changes(subject: Subject) {
         set_privacy("user-9", Audience::Everyone, Audience::Everyone),
     ];
     apply(policies, &after).await;
-    let (told, end) = changes_since(policies, &middle, 1000).await;
-    assert_eq!(by_owner(&told), by_owner(&after), "each kind is told as it was made");
+    let (returned, end) = changes_since(policies, &middle, 1000).await;
+    assert_eq!(by_owner(&returned), by_owner(&after), "each kind of change is returned as it was made");
     assert_eq!(changes_since(policies, &end, 1000).await, (Vec::new(), end.clone()));
-    let (told, again) = changes_since(policies, &start, 1000).await;
-    assert_eq!(by_owner(&told), by_owner(&[before.as_slice(), &after].concat()));
+    let (returned, again) = changes_since(policies, &start, 1000).await;
+    assert_eq!(by_owner(&returned), by_owner(&[before.as_slice(), &after].concat()));
     assert_eq!(again, end);
 }
 
@@ -149,14 +149,14 @@ pub(crate) async fn changes_of_one_user_stay_in_order(subject: Subject) {
     let (bobs, anns) = (of("bob"), of("ann"));
     let both: Vec<Change> = bobs.iter().zip(&anns).flat_map(|(one, other)| [one.clone(), other.clone()]).collect();
     apply(policies, &both).await;
-    let told = by_owner(&changes_since(policies, &cursor, 64).await.0);
-    assert_eq!(told["bob"], bobs);
-    assert_eq!(told["ann"], anns);
+    let returned = by_owner(&changes_since(policies, &cursor, 64).await.0);
+    assert_eq!(returned["bob"], bobs);
+    assert_eq!(returned["ann"], anns);
 }
 
 pub(crate) async fn changes_without_effect_are_not_logged(subject: Subject) {
     let policies = &*subject.policies;
-    let so = [
+    let effective = [
         restrict("bob"),
         restrict("7"),
         block("bob", "ann"),
@@ -164,7 +164,7 @@ pub(crate) async fn changes_without_effect_are_not_logged(subject: Subject) {
         set_privacy("bob", Audience::Nobody, Audience::Contacts),
         Change::RestrictMany(numbers(3, &[1, 2, 3])),
     ];
-    let never = [
+    let ineffective = [
         unrestrict("eve"),
         unrestrict("8"),
         unrestrict("65600"),
@@ -176,10 +176,10 @@ pub(crate) async fn changes_without_effect_are_not_logged(subject: Subject) {
         Change::RestrictMany(numbers(3, &[2, 3])),
         Change::RestrictMany(numbers(5, &[])),
     ];
-    apply(policies, &so).await;
+    apply(policies, &effective).await;
     let (model, cursor) = load(policies).await;
-    apply(policies, &so).await;
-    apply(policies, &never).await;
+    apply(policies, &effective).await;
+    apply(policies, &ineffective).await;
     assert_eq!(changes_since(policies, &cursor, 100).await, (Vec::new(), cursor.clone()));
     assert_eq!(load(policies).await, (model, cursor));
 }
@@ -202,7 +202,7 @@ pub(crate) async fn bulk_restrictions_are_followed(subject: Subject) {
         cursor = follow(policies, &mut followed, &cursor).await;
         assert_eq!(followed, model, "{step:?}");
     }
-    // One who comes late may be told of the pages as they are by then, and ends the same.
+    // A late reader may receive the pages in their current state, and ends with the same model.
     let mut late = Model::default();
     let (changes, _) = changes_since(policies, &start, 10_000).await;
     assert!(changes.iter().all(|change| match change {
@@ -238,11 +238,11 @@ pub(crate) async fn small_limit_loses_nothing(subject: Subject) {
         (0..3000).map(|index| block(&format!("user-{}", index % 40), &index.to_string())).collect();
     apply(policies, &changes).await;
     for limit in [1, 100] {
-        let (told, _) = changes_since(policies, &cursor, limit).await;
-        assert_eq!(by_owner(&told), by_owner(&changes), "limit {limit}");
+        let (returned, _) = changes_since(policies, &cursor, limit).await;
+        assert_eq!(by_owner(&returned), by_owner(&changes), "limit {limit}");
     }
     let ChangesSince::Changes(first, _) = policies.since(cursor, 100).await.unwrap() else { panic!("a gap") };
-    assert!(first.len() < changes.len(), "{} at once", first.len());
+    assert!(first.len() < changes.len(), "{} changes in one answer", first.len());
 }
 
 pub(crate) async fn unknown_cursor_is_a_gap(subject: Subject) {
@@ -261,12 +261,12 @@ pub(crate) async fn unknown_cursor_is_a_gap(subject: Subject) {
     }
 }
 
-/// Waits until every change made through `policies` moves `invalidated` at once, several times in a row: the first few may
-/// come before anybody listens.
-async fn invalidations(policies: &dyn Policies, invalidated: &mut watch::Receiver<u64>) {
+/// Waits until changes made through `policies` notify `invalidated` at once, five times in a row: the first few may
+/// precede the subscription.
+async fn assert_notified(policies: &dyn Policies, invalidated: &mut watch::Receiver<u64>) {
     let (deadline, mut in_a_row) = (Instant::now() + PATIENCE, 0);
     for round in 0.. {
-        assert!(Instant::now() < deadline, "a change moves nothing");
+        assert!(Instant::now() < deadline, "a change does not notify");
         invalidated.mark_unchanged();
         apply(policies, &[if round % 2 == 0 { block("bob", "ann") } else { unblock("bob", "ann") }]).await;
         match tokio::time::timeout(Duration::from_millis(500), invalidated.changed()).await {
@@ -284,10 +284,10 @@ async fn invalidations(policies: &dyn Policies, invalidated: &mut watch::Receive
 
 pub(crate) async fn changes_notify_followers_on_all_hosts(subject: Subject) {
     let mut invalidated = subject.policies.invalidated();
-    invalidations(&*subject.policies, &mut invalidated).await;
+    assert_notified(&*subject.policies, &mut invalidated).await;
     if let Some(elsewhere) = &subject.elsewhere {
-        invalidations(&**elsewhere, &mut invalidated).await;
-        invalidations(&*subject.policies, &mut elsewhere.invalidated()).await;
+        assert_notified(&**elsewhere, &mut invalidated).await;
+        assert_notified(&*subject.policies, &mut elsewhere.invalidated()).await;
         let (mut followed, cursor) = load(&**elsewhere).await;
         apply(&*subject.policies, &[block("bob", "eve")]).await;
         follow(&**elsewhere, &mut followed, &cursor).await;

@@ -1,4 +1,4 @@
-//! What a person set, questions about many, and bounds.
+//! A user's settings, relations to many subjects, and bounds.
 
 use rollcall_core::policy::{Audience, Change, MAX_LISTED, MAX_SUBJECTS, Privacy, Relation};
 use rollcall_core::{Error, Ids, UserId};
@@ -81,7 +81,7 @@ pub(crate) async fn contacts_are_bounded(subject: Subject) {
     bounded(&*subject.policies, add_contact, remove_contact, block).await;
 }
 
-/// A list takes no more than its bound; the other list has a bound of its own.
+/// A list takes no more items than its bound; the other list has a separate bound.
 async fn bounded(
     policies: &dyn Policies,
     add: fn(&str, &str) -> Change,
@@ -91,16 +91,16 @@ async fn bounded(
     let too_many = Err(Error::TooMany(MAX_LISTED as u32));
     let all: Vec<Change> = (0..MAX_LISTED - 1).map(|index| add("bob", &format!("user-{index}"))).collect();
     apply(policies, &all).await;
-    // Twice the same counts once, and of a batch only what is beyond is refused.
+    // A duplicate counts once, and only the items beyond the bound are refused.
     let last =
         vec![add("bob", "user-0"), add("bob", "last"), add("bob", "beyond"), add("bob", "last"), add("ann", "bob")];
     let outcomes = policies.apply_many(last).await.unwrap();
     assert_eq!(outcomes, [Ok(()), Ok(()), too_many.clone(), Ok(()), Ok(())]);
     let (_, cursor) = load(policies).await;
     assert_eq!(outcome(policies, add("bob", "beyond")).await, too_many);
-    assert_eq!(changes_since(policies, &cursor, 100).await.0, [], "what was refused is not told");
+    assert_eq!(changes_since(policies, &cursor, 100).await.0, [], "a refused change is not logged");
     assert_eq!(outcome(policies, other_list("bob", "beyond")).await, Ok(()));
-    assert_eq!(outcome(policies, remove("bob", "nobody")).await, Ok(()), "which was not there");
+    assert_eq!(outcome(policies, remove("bob", "absent")).await, Ok(()), "removing an absent item succeeds");
     assert_eq!(outcome(policies, add("bob", "beyond")).await, too_many);
     assert_eq!(outcome(policies, remove("bob", "user-7")).await, Ok(()));
     assert_eq!(outcome(policies, add("bob", "beyond")).await, Ok(()));

@@ -1,7 +1,7 @@
-//! What every store of policy must do: the claims of `wit/policy.wit`, each a function that takes a fresh store.
+//! The suite of every policy store: each claim of `wit/policy.wit` is a function that takes a new store.
 //!
-//! A store joins with one file: make a [`Subject`] of it and call `policy_suite!`. The macro lists every claim once;
-//! one that is not listed is dead code, which the lints refuse.
+//! To test a store, make a [`Subject`] of it and call `policy_suite!`. The macro lists every claim once; an unlisted one
+//! is dead code, which the lints refuse.
 
 pub(crate) mod changing;
 pub(crate) mod following;
@@ -18,20 +18,20 @@ use rollcall_store::Policies;
 
 use model::Model;
 
-/// Nothing that these tests wait for takes long; what takes longer has failed.
+/// Timeout of every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The most changes that a store takes at once.
+/// The most changes that a store accepts in one call.
 pub(crate) const MAX_CHANGES: usize = 1024;
 
-/// A fresh store.
+/// A new store.
 pub(crate) struct Subject {
     pub(crate) policies: Arc<dyn Policies>,
-    /// The same data, as another host has them; none where only one can have them.
+    /// The same data through another host; `None` if only one host can open them.
     pub(crate) elsewhere: Option<Arc<dyn Policies>>,
 }
 
-/// Makes a test of every claim for the store that `$subject` makes anew for each.
+/// Makes a test of every claim; `$subject` creates a new store for each.
 #[macro_export]
 macro_rules! policy_suite {
     ($subject:expr) => {
@@ -73,7 +73,7 @@ macro_rules! policy_suite {
     };
     (@list $subject:expr; $($module:ident: $($claim:ident),+;)+) => {
         $(mod $module {
-            #[allow(unused_imports, reason = "a factory may name anything of its module")]
+            #[allow(unused_imports, reason = "a factory may use anything of its module")]
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -117,7 +117,7 @@ pub(crate) fn set_privacy(name: &str, presence: Audience, last_seen: Audience) -
     Change::SetPrivacy(user(name), Privacy { presence, last_seen })
 }
 
-/// These numbers, all of one page.
+/// A set of numbers of one page.
 pub(crate) fn numbers(page: u32, of_page: &[u32]) -> Numbers {
     let mut bits = vec![0; of_page.iter().max().map_or(0, |most| *most as usize / 8 + 1)];
     for number in of_page {
@@ -126,7 +126,7 @@ pub(crate) fn numbers(page: u32, of_page: &[u32]) -> Numbers {
     Numbers::new(page, bits).unwrap()
 }
 
-/// Makes changes, all of which must succeed, as many at once as may be.
+/// Applies changes in full batches; all must succeed.
 pub(crate) async fn apply(policies: &dyn Policies, changes: &[Change]) {
     for part in changes.chunks(MAX_CHANGES) {
         let outcomes = policies.apply_many(part.to_vec()).await.unwrap();
@@ -137,14 +137,14 @@ pub(crate) async fn apply(policies: &dyn Policies, changes: &[Change]) {
     }
 }
 
-/// How one change ends.
+/// The outcome of one change.
 pub(crate) async fn outcome(policies: &dyn Policies, change: Change) -> Result<(), Error> {
     let mut outcomes = policies.apply_many(vec![change]).await.unwrap();
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
 }
 
-/// How a viewer, or a service, stands to these.
+/// The relations of a viewer, or of a service, to these subjects.
 pub(crate) async fn relations(policies: &dyn Policies, viewer: Option<&str>, subjects: &[&str]) -> Vec<Relation> {
     let subjects: Vec<UserId> = subjects.iter().map(|name| user(name)).collect();
     let relations = policies.relations(viewer.map(user), subjects.iter().collect::<Ids<UserId>>()).await.unwrap();
@@ -156,7 +156,7 @@ pub(crate) async fn relation(policies: &dyn Policies, viewer: &str, subject: &st
     relations(policies, Some(viewer), &[subject]).await.remove(0)
 }
 
-/// What somebody set for themselves, sorted.
+/// The settings of a user, sorted.
 pub(crate) async fn settings(policies: &dyn Policies, name: &str) -> OwnSettings {
     let mut settings = policies.settings_of(user(name)).await.unwrap();
     settings.contacts.sort();
@@ -164,12 +164,12 @@ pub(crate) async fn settings(policies: &dyn Policies, name: &str) -> OwnSettings
     settings
 }
 
-/// Everything, page by page, and the cursor to follow it from. `between` happens after each page.
+/// Loads all pages of the snapshot, and the cursor to follow from. Calls `between` after each page.
 pub(crate) async fn load_with(policies: &dyn Policies, mut between: impl AsyncFnMut(u32)) -> (Model, Cursor) {
     let (mut model, mut cursor, mut next) = (Model::default(), None, Some(0));
     let mut seen = Vec::new();
     while let Some(page) = next {
-        assert!(!seen.contains(&page), "page {page} again, after {seen:?}");
+        assert!(!seen.contains(&page), "page {page} was returned again after {seen:?}");
         seen.push(page);
         let loaded = policies.snapshot(page).await.unwrap();
         loaded.changes.iter().for_each(|change| model.apply(change));
@@ -184,17 +184,17 @@ pub(crate) async fn load(policies: &dyn Policies) -> (Model, Cursor) {
     load_with(policies, async |_| {}).await
 }
 
-/// What is answered from a cursor on until nothing comes any more, and the cursor after it.
+/// All changes after a cursor, and the cursor after them.
 pub(crate) async fn changes_since(policies: &dyn Policies, cursor: &Cursor, limit: u32) -> (Vec<Change>, Cursor) {
     let (mut all, mut cursor) = (Vec::new(), cursor.clone());
     loop {
         match policies.since(cursor.clone(), limit).await.unwrap() {
             ChangesSince::Changes(changes, after) if changes.is_empty() => {
-                assert_eq!(after, cursor, "nothing came, so nothing moves");
+                assert_eq!(after, cursor, "the cursor moved without a change");
                 return (all, cursor);
             }
             ChangesSince::Changes(changes, after) => {
-                assert_ne!(after, cursor, "{changes:?} would come again");
+                assert_ne!(after, cursor, "{changes:?} would be returned again");
                 all.extend(changes);
                 cursor = after;
             }
@@ -203,14 +203,14 @@ pub(crate) async fn changes_since(policies: &dyn Policies, cursor: &Cursor, limi
     }
 }
 
-/// Brings a model up to date.
+/// Applies all changes after a cursor to a model.
 pub(crate) async fn follow(policies: &dyn Policies, model: &mut Model, cursor: &Cursor) -> Cursor {
     let (changes, after) = changes_since(policies, cursor, 1000).await;
     changes.iter().for_each(|change| model.apply(change));
     after
 }
 
-/// A generator of numbers that are the same in every run.
+/// A generator of the same numbers in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -227,7 +227,7 @@ impl Random {
         }
     }
 
-    /// One of a few people; some are numbers, and some only look like them.
+    /// One of a few user ids: some are numeric, some only look numeric.
     pub(crate) fn name(&mut self) -> String {
         match self.below(16) {
             0 => "7".to_owned(),
@@ -239,7 +239,7 @@ impl Random {
         }
     }
 
-    /// Any change at all.
+    /// A random change.
     pub(crate) fn change(&mut self) -> Change {
         let (one, other) = (self.name(), self.name());
         match self.below(12) {
@@ -263,7 +263,7 @@ impl Random {
     }
 }
 
-/// Whose change it is, of those that a person makes; restrictions are by account.
+/// The user that a change belongs to; empty for a change of a page of numbers.
 pub(crate) fn owner(change: &Change) -> &str {
     match change {
         Change::Restrict(user) | Change::Unrestrict(user) | Change::SetPrivacy(user, _) => user.as_str(),
@@ -275,7 +275,7 @@ pub(crate) fn owner(change: &Change) -> &str {
     }
 }
 
-/// The page of a number's account; none for a name.
+/// The page of a numeric id; `None` for a name.
 pub(crate) fn page_of(name: &str) -> Option<u32> {
     number_of(name).map(|number| number >> 16)
 }

@@ -1,10 +1,10 @@
-//! The contract once more, written as plainly as it reads.
+//! A naive model of the contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rollcall_core::policy::{Change, Numbers, Privacy, Relation, number_of};
 
-/// Everything that anybody set.
+/// All settings of all users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     pub(crate) restricted: BTreeSet<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// What these changes make of nothing.
+    /// The result of these changes on an empty model.
     pub(crate) fn of(changes: &[Change]) -> Self {
         let mut model = Self::default();
         changes.iter().for_each(|change| model.apply(change));

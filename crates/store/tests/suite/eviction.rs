@@ -68,8 +68,8 @@ pub(crate) async fn revision_never_repeats_after_eviction(subject: impl Subject)
     }
 }
 
-/// Nothing of an evicted session is kept, and still a decision made before that session must not be published after it with
-/// an older version.
+/// Nothing of an evicted session is kept, and still a decision made before that session must not be published after it
+/// with an older version.
 pub(crate) async fn commit_on_absence_is_stale_after_an_eviction(subject: impl Subject) {
     let store = subject.store();
     let absent = load(&*store, "bob").await.revision;
