@@ -61,7 +61,7 @@ async fn closing_leaves_one_file() {
     }
 }
 
-/// Not a test by itself: the next test starts it as a process and kills it. It writes and prints what was acknowledged.
+/// Not a test: the next test starts it as a process and kills it. It writes and prints what was acknowledged.
 #[test]
 fn writes_until_killed() {
     let Some(path) = std::env::var_os("ROLLCALL_TEST_KILLED") else { return };

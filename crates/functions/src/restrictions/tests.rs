@@ -214,7 +214,7 @@ fn gap_in_log_causes_reload() {
     policy.trimmed.set(4);
     let lost = refresh(&cache, &policy);
     assert_eq!((lost.state, lost.more, lost.invalidated), (CacheState::Cold, true, vec![Invalidation::Everybody]));
-    // A change between the gap and the next read cannot be told apart.
+    // A change between the gap and the next read is not reported separately.
     policy.change(block("bob", "alice"));
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Everybody]);
     assert_eq!(rulings(&cache, &policy, "a", &["user-0"]).unwrap(), [Ruling::Restricted], "answered by the store");

@@ -67,7 +67,7 @@ impl Agents {
                 self.gathered.push((user, device, active));
             }
             Event::Flush => self.flush(world),
-            Event::Leave { user, device, for_good } if world.nodes_are_up() => leave(world, user, device, for_good),
+            Event::Leave { user, device, is_logout } if world.nodes_are_up() => leave(world, user, device, is_logout),
             Event::Choose { user } if !world.is_closing() => choose(world, user),
             Event::Hint { user } if world.nodes_are_up() => hint(world, user),
             Event::Query if !world.is_closing() => ask(world),
@@ -209,15 +209,15 @@ fn end(world: &mut World, user: usize, device: usize) {
     let way = world.random.between(0, 2);
     if way < 2 {
         let delay = world.random.between(0, 200);
-        world.after(delay, Event::Leave { user, device, for_good: way == 0 });
+        world.after(delay, Event::Leave { user, device, is_logout: way == 0 });
     }
     let pause = if world.random.chance(4000) { 90 * SECOND } else { 60 * MINUTE };
     let pause = world.random.between(0, pause);
     world.after(pause, Event::Start { user, device });
 }
 
-fn leave(world: &mut World, user: usize, device: usize, for_good: bool) {
-    let reason = if for_good { Reason::Logout } else { Reason::Dropped };
+fn leave(world: &mut World, user: usize, device: usize, is_logout: bool) {
+    let reason = if is_logout { Reason::Logout } else { Reason::Dropped };
     let departures = vec![Ok(Departure { user: user_id(user), device: device_id(device), reason })];
     world.spawn(vec![user], move |client, rules| async move {
         let answers = leave_many(&client, &rules, departures).await;

@@ -85,7 +85,7 @@ pub(crate) enum Event {
     Leave {
         user: usize,
         device: usize,
-        for_good: bool,
+        is_logout: bool,
     },
     Choose {
         user: usize,
