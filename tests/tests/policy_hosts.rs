@@ -212,7 +212,7 @@ fn host_behind_the_trimmed_log_reloads() {
     assert_eq!(event.data["state"], Value::Null);
     until_loaded(service.first());
     // Of the first load, when nobody had set anything, nothing was said.
-    assert_eq!(service.first().log().matches("holds in memory").count(), 1, "{}", service.first().log());
+    assert_eq!(service.first().log().matches("Policy loaded into memory").count(), 1, "{}", service.first().log());
     assert_eq!(service.first().client("x").ruling(VIEWER, "bob"), "blocked");
     assert_eq!(service.first().client("x").ruling("dave", "bob"), "allowed");
     service.stop();

@@ -144,8 +144,9 @@ fn continued_typing_is_extended_until_stopped() {
             put(service.last(), "bob", "c1");
             now_ms() > began + 3500
         });
-        for alice in &mut watchers {
-            let events = alice.events_so_far(service.last());
+        // Read from both before either waits for the stop, which would otherwise be among the events of the second.
+        let received = watchers.each_mut().map(|alice| alice.events_so_far(service.last()));
+        for (alice, events) in watchers.iter_mut().zip(received) {
             assert!(events.iter().all(|event| event.data["typing"] == true), "no pause: {events:#?}");
             let ends: Vec<u64> = events.iter().map(|event| event.data["until"].as_u64().unwrap()).collect();
             assert!(ends.len() >= 2 && ends.is_sorted_by(|one, other| one < other), "each ends later: {ends:?}");

@@ -313,7 +313,8 @@ mod tests {
         assert_eq!(names(&workspace.other_hosts()), ["rollcall-wasmtime"]);
         assert_eq!(names(&workspace.guests()), ["guest-loop"]);
         assert_eq!(names(&workspace.examples()), ["example-policy"]);
-        let natives = ["rollcall-host", "rollcall-redis", "rollcall-servers", "rollcall-tests", "rollcall-door-http"];
+        let natives =
+            ["rollcall-host", "rollcall-redis", "rollcall-servers", "rollcall-tests", "rollcall-trigger-http"];
         assert_eq!(names(&workspace.natives()), natives);
         assert_eq!(names(&workspace.xtask()), ["xtask"]);
         Ok(())

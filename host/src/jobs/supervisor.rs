@@ -171,7 +171,13 @@ mod tests {
                 let starts = Rc::clone(&starts);
                 move || {
                     starts.borrow_mut().push(Instant::now());
-                    async { Exit::Unexpected("the stream ended") }
+                    let is_last = starts.borrow().len() == 4;
+                    async move {
+                        if is_last {
+                            std::future::pending::<()>().await;
+                        }
+                        Exit::Unexpected("the stream ended")
+                    }
                 }
             });
             until("four runs", || starts.borrow().len() == 4).await;

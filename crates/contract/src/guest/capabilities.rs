@@ -9,8 +9,9 @@ use rollcall_functions::capabilities::{
 };
 use wit_bindgen::{FutureReader, StreamReader};
 
+use super::capability_bindings::rollcall::presence::{archive, policy, sessions, settings, topics};
 use super::convert::{all, answers, each};
-use super::wit::{self, archive, policy, restriction_check, sessions, settings, topics};
+use super::wit::{self, restriction_check};
 
 /// The rules in force for this call.
 pub fn rules() -> Rules {
