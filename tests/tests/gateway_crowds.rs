@@ -1,5 +1,5 @@
-//! Watchers by the thousand: all of one person's are told and nobody else waits for it, a crowd is told the newest and not
-//! everything, and a deploy that sends everybody away is no event for anybody.
+//! Thousands of watchers: a change reaches all of them and delays no other request, a crowd gets the newest state instead of
+//! every change, and a deploy that disconnects everyone causes no presence events.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,10 +20,10 @@ use rollcall_tests::watcher_pool::{Kind, Plan, WatcherPool, allow_descriptors};
 use rollcall_tests::{Client, Host, LossyProxy, Service};
 use serde_json::json;
 
-/// Thousands at once are enough for a small machine: these tests wait for each other.
+/// Thousands of connections are enough for a small machine: these tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Connecting ten thousand takes seconds; a busy machine is given more.
+/// Connecting ten thousand takes seconds; a busy machine needs more.
 const GATHERED: Duration = Duration::from_secs(60);
 
 fn choose(client: &Client, text: &str) -> u64 {
@@ -51,19 +51,19 @@ fn ten_thousand_watcher_fan_out_delays_no_request() {
     let version = ["enters", "bows", "sings"].into_iter().fold(0, |_, text| choose(&star, text));
     choose(&bob, "in the audience");
     alice.presence("bob", "busy");
-    let bob_told = Instant::now();
+    let bob_received = Instant::now();
     let last = pools.iter().map(|pool| pool.until_all_received(version, GATHERED)).max().unwrap();
-    println!("all told after {:?}, bob's watcher after {:?}", last - changed, bob_told - changed);
-    assert!(bob_told < last, "ten thousand went before one");
+    println!("all received it after {:?}, bob's watcher after {:?}", last - changed, bob_received - changed);
+    assert!(bob_received < last, "bob's watcher waited for all ten thousand");
     for pool in &pools {
         let tally = pool.tally();
         let pushed = tally.count(|delivery| delivery.kind == Kind::Presence);
-        assert!((pool.size()..=3 * pool.size()).contains(&pushed), "{pushed}: one to three events each");
-        assert!(tally.newest(pool.size()).iter().all(|newest| *newest == version), "the newest is the last");
-        assert!(tally.closed.is_empty(), "nobody was sent away");
+        assert!((pool.size()..=3 * pool.size()).contains(&pushed), "{pushed} events: each watcher must get one to three");
+        assert!(tally.newest(pool.size()).iter().all(|newest| *newest == version), "the last event is not the newest");
+        assert!(tally.closed.is_empty(), "connections were closed");
     }
     drop(pools);
-    rollcall_tests::eventually("everybody is gone", Duration::from_secs(30), || {
+    rollcall_tests::eventually("all of them are disconnected", Duration::from_secs(30), || {
         host.metric("rollcall_watchers") == 1.0
     });
     host.stop();
@@ -86,7 +86,7 @@ fn crowd_gets_newest_state_only() {
     for pool in &pools {
         pool.until_all_received(newest, Duration::from_secs(10));
         let tally = pool.tally();
-        assert!(tally.newest(pool.size()).iter().all(|version| *version == newest), "the newest is the last");
+        assert!(tally.newest(pool.size()).iter().all(|version| *version == newest), "the last event is not the newest");
         let pushed = tally.count(|delivery| delivery.kind == Kind::Presence);
         // The first at once, then one a second, and the last.
         let most = pool.size() * (began.elapsed().as_secs() as usize + 2);
@@ -100,21 +100,21 @@ fn crowd_learns_of_lost_messages() {
     let _alone = ALONE.lock();
     let redis = Redis::start().unwrap();
     let proxy = LossyProxy::to(redis.port());
-    let (deaf, direct) = (proxy.url(), redis.url());
-    let here = Host::start(&["--store", &deaf, "--recheck", "500ms", "--workers", "1"]);
+    let (lossy, direct) = (proxy.url(), redis.url());
+    let here = Host::start(&["--store", &lossy, "--recheck", "500ms", "--workers", "1"]);
     let there = Host::start(&["--store", &direct]);
     let star = there.client("star");
     assert_eq!(star.beat("web").status, 200);
-    // More than are told in one go.
+    // More than one chunk of the fan-out.
     let pool = WatcherPool::connect(Plan::watching(Transport::Events, here.address(), "star", 1500), GATHERED);
     proxy.set_dropping(true);
     pool.until_all_received(choose(&star, "lost"), Duration::from_secs(10));
-    assert!(proxy.dropped() >= 1, "it was not lost");
+    assert!(proxy.dropped() >= 1, "the message was not lost");
     drop(pool);
     [here, there].into_iter().for_each(Host::stop);
 }
 
-/// Clients that are here themselves and watch the next two, and come back to another host when they are sent away.
+/// Clients that are online, watch the next two, and reconnect to another host when they are disconnected.
 fn circle(transport: Transport, address: &str, rejoin: &str, count: usize) -> Plan {
     let name = |index: usize| format!("{transport:?}-{}", index % count);
     let path = |index| match transport {
@@ -133,25 +133,25 @@ fn circle(transport: Transport, address: &str, rejoin: &str, count: usize) -> Pl
     Plan { transport, address, rejoin: Some(rejoin), paths: (0..count).map(path).collect(), messages }
 }
 
-/// Waits until everybody of a circle was sent away in good order, each with another delay, and is back. Nobody was told
-/// since then that anybody is offline.
-fn all_come_back(transport: Transport, pool: &WatcherPool, since: Instant) {
+/// Waits until every client of a circle was closed gracefully, with delays that are spread out, and has reconnected. Fails if
+/// any received an offline event since then.
+fn all_reconnect(transport: Transport, pool: &WatcherPool, since: Instant) {
     let size = pool.size();
-    pool.until("everybody was sent away", GATHERED, |tally| tally.closed.len() >= size);
-    pool.until("everybody is back", GATHERED, |tally| tally.count(|one| one.kind == Kind::Snapshot) >= 2 * size);
+    pool.until("all are disconnected", GATHERED, |tally| tally.closed.len() >= size);
+    pool.until("all have reconnected", GATHERED, |tally| tally.count(|one| one.kind == Kind::Snapshot) >= 2 * size);
     let tally = pool.tally();
     let code = (transport == Transport::Socket).then_some(1012);
     assert!(tally.closed.iter().all(|one| one.code == code), "{:?}", tally.closed.first());
     let delays: BTreeSet<u64> = tally.closed.iter().filter_map(|closed| closed.after_ms).collect();
-    assert!(delays.len() > size / 8, "spread out: {} different delays", delays.len());
+    assert!(delays.len() > size / 8, "only {} different delays", delays.len());
     let offline = tally.count(|delivery| delivery.offline && delivery.at > since);
-    assert_eq!(offline, 0, "so many were told that somebody is offline");
+    assert_eq!(offline, 0, "a client received an offline event");
 }
 
-/// Waits until everybody of a circle is here. What was told of them until then may be that they were not here yet.
-fn all_are_here(transport: Transport, pool: &WatcherPool, viewer: &Client) {
+/// Waits until every client of a circle is online. Earlier events may say that they are not yet.
+fn all_go_online(transport: Transport, pool: &WatcherPool, viewer: &Client) {
     let users: Vec<String> = (0..pool.size()).map(|index| format!("{transport:?}-{index}")).collect();
-    rollcall_tests::eventually("everybody is here", GATHERED, || {
+    rollcall_tests::eventually("all are online", GATHERED, || {
         users.chunks(500).all(|users| {
             let answer = viewer.post("/v1/presence", json!({ "users": users }));
             answer.json["presences"].as_array().unwrap().iter().all(|one| one["state"] == "online")
@@ -159,7 +159,7 @@ fn all_are_here(transport: Transport, pool: &WatcherPool, viewer: &Client) {
     });
 }
 
-/// Beats that leave a busy machine the time to take two thousand back.
+/// Beats slow enough for a busy machine to reconnect two thousand clients.
 const CALM: [&str; 4] = ["--interval", "6s", "--tolerance", "4s"];
 
 #[test]
@@ -171,11 +171,11 @@ fn deploy_moves_watchers_without_events() {
     let mut observer = Transport::Events.watch(service.last(), "observer", &watched.join(","));
     observer.snapshot();
     let (from, to) = (service.first().address(), service.last().address());
-    let pools = Transport::BOTH.map(|way| (way, WatcherPool::connect(circle(way, from, to, 1000), GATHERED)));
-    pools.iter().for_each(|(way, pool)| all_are_here(*way, pool, &service.last().client("viewer")));
+    let pools = Transport::BOTH.map(|transport| (transport, WatcherPool::connect(circle(transport, from, to, 1000), GATHERED)));
+    pools.iter().for_each(|(transport, pool)| all_go_online(*transport, pool, &service.last().client("viewer")));
     let stopped = Instant::now();
     service.hosts.remove(0).stop();
-    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, stopped));
+    pools.iter().for_each(|(transport, pool)| all_reconnect(*transport, pool, stopped));
     let events = received_so_far(&mut observer);
     assert!(events.iter().all(|event| event.state() == "online"), "{events:#?}");
     drop(pools);
@@ -190,17 +190,17 @@ fn embedded_restart_causes_no_events_for_returners() {
     let mut arguments = CALM.to_vec();
     arguments.extend(["--listen", &address]);
     let host = Host::start_in(data.path(), &arguments);
-    let pools = Transport::BOTH.map(|way| (way, WatcherPool::connect(circle(way, &address, &address, 1000), GATHERED)));
-    pools.iter().for_each(|(way, pool)| all_are_here(*way, pool, &host.client("viewer")));
+    let pools = Transport::BOTH.map(|transport| (transport, WatcherPool::connect(circle(transport, &address, &address, 1000), GATHERED)));
+    pools.iter().for_each(|(transport, pool)| all_go_online(*transport, pool, &host.client("viewer")));
     let stopped = Instant::now();
     host.stop();
     let host = Host::start_in(data.path(), &arguments);
-    pools.iter().for_each(|(way, pool)| all_come_back(*way, pool, stopped));
+    pools.iter().for_each(|(transport, pool)| all_reconnect(*transport, pool, stopped));
     drop(pools);
     host.stop();
 }
 
-/// What has come, without waiting for more.
+/// The events that have arrived, without waiting for more.
 fn received_so_far(events: &mut rollcall_tests::watcher::EventQueue) -> Vec<WatchEvent> {
     std::iter::from_fn(|| events.try_next(Duration::from_millis(1))).collect()
 }

@@ -1,5 +1,5 @@
-//! Watchers while hosts are killed, Redis cuts them off or restarts, messages are lost, and some never read: nobody stays
-//! wrong, nobody has to reconnect for it, and nobody else pays for it.
+//! Watchers while hosts are killed, Redis closes connections or restarts, messages are lost, and clients do not read. Every
+//! watcher ends up with the newest state, on the same connection, and a slow client delays no other.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,10 +22,10 @@ use rollcall_tests::watcher_pool::{Piece, Reader, masked, opening};
 use rollcall_tests::{Client, Host, LossyProxy, Service, eventually};
 use serde_json::json;
 
-/// From the last beat to the word that somebody is gone, by the promise; and what a busy machine may add.
+/// From the last beat to the offline event: the guaranteed time, and as much again for a busy machine.
 const GONE: Duration = Duration::from_millis(2500 + 2500);
 
-/// A host tries a lost store every 150 ms and reads again what it watches.
+/// A host retries a lost store every 150 ms, then reads again everyone it watches.
 const REPAIRED: Duration = Duration::from_secs(10);
 
 fn choose(client: &Client, text: &str) -> bool {
@@ -34,11 +34,11 @@ fn choose(client: &Client, text: &str) -> bool {
     answer.is_ok_and(|answer| answer.status == 200)
 }
 
-/// What a watcher believes of each person, by their notes: that of the snapshot, and whatever was told since.
+/// The newest version and note a watcher received for each user, from the snapshot and the events since.
 #[derive(Default)]
-struct Belief(BTreeMap<String, (u64, String)>);
+struct Received(BTreeMap<String, (u64, String)>);
 
-impl Belief {
+impl Received {
     fn take(&mut self, presence: &serde_json::Value) {
         let user = presence["user"].as_str().unwrap().to_owned();
         let version = presence["version"].as_u64().unwrap();
@@ -47,12 +47,12 @@ impl Belief {
         self.0.insert(user, (version, presence["note"]["text"].as_str().unwrap_or_default().to_owned()));
     }
 
-    /// Listens until everybody is believed to say this, and never heard an older word after a newer one.
+    /// Reads events until every user has this note. Fails if a version goes back.
     fn until(&mut self, events: &mut EventQueue, users: &[String], text: &str, within: Duration) {
         let end = Instant::now() + within;
         while !users.iter().all(|user| self.0.get(user).is_some_and(|(_, note)| note == text)) {
             let event = events.try_next(end.saturating_duration_since(Instant::now()));
-            let Some(event) = event else { panic!("not everybody says {text} within {within:?}: {:?}", self.0) };
+            let Some(event) = event else { panic!("not all users have the note {text} within {within:?}: {:?}", self.0) };
             match event.event.as_str() {
                 "snapshot" => event.data["presences"].as_array().unwrap().iter().for_each(|one| self.take(one)),
                 "presence" => self.take(&event.data),
@@ -66,23 +66,23 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("p{index}")).collect()
 }
 
-/// So many people who are here by the other host, and the clients by which they are.
-fn people(service: &Service, count: usize) -> (Vec<String>, Vec<Client>) {
+/// Users who are online through the last host, and their clients.
+fn online_users(service: &Service, count: usize) -> (Vec<String>, Vec<Client>) {
     let users = names(count);
     let clients: Vec<Client> = users.iter().map(|user| service.last().client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     (users, clients)
 }
 
-/// Watchers of everybody here, over both transports.
-fn watchers(host: &Host, users: &[String]) -> Vec<(Watcher, Belief)> {
-    let watch = |transport: Transport| (transport.watch(host, "alice", &users.join(",")), Belief::default());
+/// Watchers of these users, over both transports.
+fn watchers(host: &Host, users: &[String]) -> Vec<(Watcher, Received)> {
+    let watch = |transport: Transport| (transport.watch(host, "alice", &users.join(",")), Received::default());
     Transport::BOTH.into_iter().map(watch).collect()
 }
 
-fn all_say(watchers: &mut [(Watcher, Belief)], users: &[String], text: &str, within: Duration) {
-    for (watcher, belief) in watchers {
-        belief.until(watcher, users, text, within);
+fn until_all_received(watchers: &mut [(Watcher, Received)], users: &[String], text: &str, within: Duration) {
+    for (watcher, received) in watchers {
+        received.until(watcher, users, text, within);
         assert!(watcher.is_open());
     }
 }
@@ -116,12 +116,12 @@ fn killed_host_users_go_offline_elsewhere() {
         let end = Instant::now() + GONE;
         while !left.is_empty() {
             let event = alice.try_next(end.saturating_duration_since(Instant::now()));
-            let event = event.unwrap_or_else(|| panic!("not told to be gone: {left:?}"));
+            let event = event.unwrap_or_else(|| panic!("no offline event for {left:?}"));
             assert_eq!(event.state(), "offline", "{event:?}");
             left.retain(|name| !event.is_of(name));
         }
     }
-    println!("told to be gone {} ms after their host was killed", now_ms() - killed);
+    println!("offline {} ms after their host was killed", now_ms() - killed);
     for (_, mut bob) in bobs {
         bob.ending(Duration::from_secs(5));
     }
@@ -131,50 +131,50 @@ fn killed_host_users_go_offline_elsewhere() {
 #[test]
 fn killed_redis_connections_cause_no_watcher_events() {
     let service = Service::redis(&[]);
-    let (users, clients) = people(&service, 12);
+    let (users, clients) = online_users(&service, 12);
     let mut watchers = watchers(service.first(), &users);
     let redis = service.redis.as_ref().unwrap();
     for kind in ["pubsub", "normal"] {
-        let (mut turn, mut all_taken) = (0, 0);
+        let (mut turn, mut all_accepted) = (0, 0);
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
             turn += 1;
-            // A change that is refused meanwhile is made again below.
-            let taken = clients.iter().filter(|client| choose(client, &format!("{kind} {turn}"))).count();
-            all_taken += usize::from(taken == clients.len());
+            // A change that fails now is repeated below.
+            let accepted = clients.iter().filter(|client| choose(client, &format!("{kind} {turn}"))).count();
+            all_accepted += usize::from(accepted == clients.len());
             if turn % 3 == 0 {
                 redis.ask(&["CLIENT", "KILL", "TYPE", kind]).unwrap();
             }
         }
         redis.ask(&["CLIENT", "KILL", "TYPE", kind]).unwrap();
-        assert!(all_taken > 0, "people changed meanwhile");
-        let last = format!("{kind} is over");
+        assert!(all_accepted > 0, "no round of changes was accepted between two kills");
+        let last = format!("after {kind}");
         for client in &clients {
-            eventually("a change is taken", REPAIRED, || choose(client, &last));
+            eventually("a change is accepted", REPAIRED, || choose(client, &last));
         }
-        all_say(&mut watchers, &users, &last, REPAIRED);
+        until_all_received(&mut watchers, &users, &last, REPAIRED);
     }
-    assert!(service.first().metric("rollcall_topics_missed_total") >= 1.0, "it was noticed");
+    assert!(service.first().metric("rollcall_topics_missed_total") >= 1.0, "the lost subscription was noticed");
     service.stop();
 }
 
 #[test]
 fn restarted_redis_causes_no_watcher_events() {
     let mut service = Service::durable_redis(&[]);
-    let (users, clients) = people(&service, 12);
+    let (users, clients) = online_users(&service, 12);
     let mut watchers = watchers(service.first(), &users);
     clients.iter().for_each(|client| assert!(choose(client, "before")));
-    all_say(&mut watchers, &users, "before", REPAIRED);
+    until_all_received(&mut watchers, &users, "before", REPAIRED);
     for turn in 0..2 {
         service.server().kill();
-        eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
+        eventually("the outage is noticed", REPAIRED, || !choose(&clients[0], "away"));
         service.server().restart().unwrap();
-        // As soon as one host takes it, whether the other listens again or not.
+        // As soon as one host accepts changes, whether the other has subscribed again or not.
         let last = format!("restarted {turn}");
         for client in &clients {
-            eventually("a change is taken", REPAIRED, || choose(client, &last));
+            eventually("a change is accepted", REPAIRED, || choose(client, &last));
         }
-        all_say(&mut watchers, &users, &last, REPAIRED);
+        until_all_received(&mut watchers, &users, &last, REPAIRED);
     }
     service.stop();
 }
@@ -182,15 +182,15 @@ fn restarted_redis_causes_no_watcher_events() {
 #[test]
 fn hung_redis_causes_no_watcher_events() {
     let mut service = Service::redis(&[]);
-    let (users, clients) = people(&service, 12);
+    let (users, clients) = online_users(&service, 12);
     let mut watchers = watchers(service.first(), &users);
     service.server().pause().unwrap();
-    eventually("it is found to be away", REPAIRED, || !choose(&clients[0], "away"));
+    eventually("the outage is noticed", REPAIRED, || !choose(&clients[0], "away"));
     service.server().resume().unwrap();
     for client in &clients {
-        eventually("a change is taken", REPAIRED, || choose(client, "resumed"));
+        eventually("a change is accepted", REPAIRED, || choose(client, "resumed"));
     }
-    all_say(&mut watchers, &users, "resumed", REPAIRED);
+    until_all_received(&mut watchers, &users, "resumed", REPAIRED);
     service.stop();
 }
 
@@ -210,23 +210,23 @@ fn empty_redis_relearns_connected_users() {
     }
     let client = service.last().client("carol");
     service.server().kill();
-    eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
+    eventually("the outage is noticed", REPAIRED, || client.beat("web").status == 503);
     service.server().restart().unwrap();
-    eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
+    eventually("a beat is accepted", REPAIRED, || client.beat("web").status == 200);
     let viewer = service.first().client("viewer");
-    // Away, if they have not used it since: that they did before is lost.
-    let is_here = |state: &str| ["online", "away"].contains(&state);
+    // Away if the device was not used since: its earlier activity is lost.
+    let is_present = |state: &str| ["online", "away"].contains(&state);
     let state = |bob: &String| viewer.get(&format!("/v1/presence/{bob}")).json["state"].clone();
-    eventually("everybody who is connected is here", REPAIRED, || {
-        names.iter().all(|bob| state(bob).as_str().is_some_and(is_here))
+    eventually("every connected user is online or away", REPAIRED, || {
+        names.iter().all(|bob| state(bob).as_str().is_some_and(is_present))
     });
     for alice in &mut alices {
         let mut left: Vec<&String> = names.iter().collect();
         let end = Instant::now() + REPAIRED;
         while !left.is_empty() {
             let event = alice.try_next(end.saturating_duration_since(Instant::now()));
-            let event = event.unwrap_or_else(|| panic!("not told to be here again: {left:?}"));
-            left.retain(|bob| !event.is_of(bob) || !is_here(event.state()));
+            let event = event.unwrap_or_else(|| panic!("no event that they are back: {left:?}"));
+            left.retain(|bob| !event.is_of(bob) || !is_present(event.state()));
         }
     }
     service.stop();
@@ -235,17 +235,17 @@ fn empty_redis_relearns_connected_users() {
 #[test]
 fn cluster_failover_causes_no_watcher_events() {
     let mut service = Service::cluster(&[]);
-    let (users, clients) = people(&service, 16);
+    let (users, clients) = online_users(&service, 16);
     let mut watchers = watchers(service.first(), &users);
     clients.iter().for_each(|client| assert!(choose(client, "before")));
-    all_say(&mut watchers, &users, "before", REPAIRED);
+    until_all_received(&mut watchers, &users, "before", REPAIRED);
     service.cluster.as_mut().unwrap().kill(0).unwrap();
     for client in &clients {
-        eventually("a change is taken", 2 * REPAIRED, || choose(client, "after"));
+        eventually("a change is accepted", 2 * REPAIRED, || choose(client, "after"));
     }
-    all_say(&mut watchers, &users, "after", REPAIRED);
+    until_all_received(&mut watchers, &users, "after", REPAIRED);
     clients.iter().for_each(|client| assert!(choose(client, "long after")));
-    all_say(&mut watchers, &users, "long after", REPAIRED);
+    until_all_received(&mut watchers, &users, "long after", REPAIRED);
     service.stop();
 }
 
@@ -255,14 +255,14 @@ fn subscribing_during_outage_says_retry() {
     let mut socket = rollcall_tests::Socket::open(service.first(), "alice", "watch_only=true");
     service.server().kill();
     let client = service.first().client("bob");
-    eventually("it is found to be away", REPAIRED, || client.beat("web").status == 503);
+    eventually("the outage is noticed", REPAIRED, || client.beat("web").status == 503);
     let answer = rollcall_tests::Stream::try_subscribe(service.first(), "alice", "users=bob").unwrap_err();
     assert_eq!((answer.status, answer.header("retry-after").is_some()), (503, true), "{}", answer.text);
     let watch = json!({ "op": "watch", "users": ["bob"] });
     assert_eq!(socket.refused(&watch)["status"], 503);
     service.server().restart().unwrap();
-    eventually("it can be watched again", REPAIRED, || socket.ask(&watch).event == "snapshot");
-    eventually("a beat is taken", REPAIRED, || client.beat("web").status == 200);
+    eventually("bob can be watched again", REPAIRED, || socket.ask(&watch).event == "snapshot");
+    eventually("a beat is accepted", REPAIRED, || client.beat("web").status == 200);
     socket.presence("bob", "online");
     service.stop();
 }
@@ -271,33 +271,33 @@ fn subscribing_during_outage_says_retry() {
 fn recheck_finds_silently_lost_messages() {
     let redis = Redis::start().unwrap();
     let proxy = LossyProxy::to(redis.port());
-    let (deaf, direct) = (proxy.url(), redis.url());
-    let here = Host::start(&["--store", &deaf, "--recheck", "500ms"]);
+    let (lossy, direct) = (proxy.url(), redis.url());
+    let here = Host::start(&["--store", &lossy, "--recheck", "500ms"]);
     let there = Host::start(&["--store", &direct]);
     let users = names(5);
     let clients: Vec<Client> = users.iter().map(|user| there.client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
     let mut watchers = watchers(&here, &users);
-    clients.iter().for_each(|client| assert!(choose(client, "heard")));
-    all_say(&mut watchers, &users, "heard", REPAIRED);
+    clients.iter().for_each(|client| assert!(choose(client, "received")));
+    until_all_received(&mut watchers, &users, "received", REPAIRED);
     assert_eq!(here.metric("rollcall_repaired_total"), 0.0);
 
     proxy.set_dropping(true);
     clients.iter().for_each(|client| assert!(choose(client, "lost")));
-    all_say(&mut watchers, &users, "lost", REPAIRED);
-    assert!(proxy.dropped() >= users.len(), "{} were lost", proxy.dropped());
-    assert!(here.metric("rollcall_repaired_total") >= users.len() as f64, "found without a word");
+    until_all_received(&mut watchers, &users, "lost", REPAIRED);
+    assert!(proxy.dropped() >= users.len(), "only {} messages were dropped", proxy.dropped());
+    assert!(here.metric("rollcall_repaired_total") >= users.len() as f64, "the re-check found them without a message");
     proxy.set_dropping(false);
-    clients.iter().for_each(|client| assert!(choose(client, "heard again")));
-    all_say(&mut watchers, &users, "heard again", REPAIRED);
+    clients.iter().for_each(|client| assert!(choose(client, "received again")));
+    until_all_received(&mut watchers, &users, "received again", REPAIRED);
     [here, there].into_iter().for_each(Host::stop);
 }
 
-/// A client that reads only when it is told to, over a connection like that of a phone: small segments, a small window.
+/// A client that reads only on request, over a connection like a phone's: small segments, a small window.
 struct Slow {
     stream: TcpStream,
     reader: Reader,
-    /// Events that it has read.
+    /// How many events it has read.
     read: usize,
 }
 
@@ -321,7 +321,7 @@ impl Slow {
         Self { stream, reader: Reader::new(transport), read: 0 }
     }
 
-    /// Reads until every person's newest version was told; true: they were, false: the connection ended before.
+    /// Reads until it has every user's newest version. False if the connection ends before.
     fn catches_up(&mut self, newest: &BTreeMap<String, u64>, within: Duration) -> bool {
         self.stream.set_read_timeout(Some(within)).unwrap();
         let (mut versions, mut buffer) = (BTreeMap::new(), [0; 65536]);
@@ -344,14 +344,14 @@ impl Slow {
     }
 }
 
-/// How much memory a host has in use.
+/// A host's resident memory.
 fn resident_kb(host: &Host) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Everybody changes so often, with notes about as long as they may be, none of which was there before.
+/// Every user changes this many times, each time to a new note of about the maximal length.
 fn flap(clients: &[Client], turns: usize) {
     let long = "x".repeat(110);
     for turn in 0..turns {
@@ -375,38 +375,37 @@ fn slow_reader_is_bounded_and_gets_newest() {
     quick.snapshot();
     flap(&clients, 5);
     let before = resident_kb(&host);
-    // What is told to one that reads is 10 people × 80 turns × 0.3 KB, more than twice what the system keeps for one that
-    // does not.
+    // A reader receives 10 users × 80 turns × 0.3 KB, more than twice what the kernel buffers for one that does not read.
     let mut latest = 0;
     let began = now_ms();
     for _ in 0..8 {
         flap(&clients, 10);
         let newest = newest(&host, &users);
         let is_newest = |event: &WatchEvent| event.is_of("p9") && event.version() == newest["p9"];
-        let event = quick.until("the quick one is told the newest", Duration::from_secs(5), is_newest).pop().unwrap();
+        let event = quick.until("the quick reader gets the newest version", Duration::from_secs(5), is_newest).pop().unwrap();
         latest = latest.max(event.at_ms.saturating_sub(event.version() / 1000));
     }
-    assert!(now_ms() - began < 18_000, "the slow ones are closed after 20 s, which would prove nothing");
+    assert!(now_ms() - began < 18_000, "slow readers are closed after 20 s: the test took too long to prove anything");
     let grown = resident_kb(&host).saturating_sub(before);
-    println!("{grown} KB more for {} that do not read; the quick one was told after {latest} ms at most", slow.len());
-    assert!(grown < 20 * 200, "{grown} KB more: what is told to them is not kept for them");
+    println!("{grown} KB more for {} clients that do not read; the quick one had each event after {latest} ms at most", slow.len());
+    assert!(grown < 20 * 200, "{grown} KB more: events for a slow reader must not be queued");
     let newest = newest(&host, &users);
     for one in &mut slow {
-        assert!(one.catches_up(&newest, Duration::from_secs(5)), "it was closed");
-        assert!(one.read < 600, "{} events of 850 changes: the system took them all, which proves nothing", one.read);
+        assert!(one.catches_up(&newest, Duration::from_secs(5)), "the host closed it");
+        assert!(one.read < 600, "{} events of 850 changes: the kernel buffered them all, which proves nothing", one.read);
     }
     host.stop();
 }
 
 #[test]
 fn reader_that_never_reads_is_closed() {
-    // The system gives up on it after ten seconds where beats are frequent, and the host after twenty where they are not.
+    // With frequent beats the kernel gives up after ten seconds; otherwise the host does after twenty.
     let hosts = [Host::start(&["--interval", "1s", "--tolerance", "1s"]), Host::start(&[])];
     let users = names(10);
     let mut slow = Vec::new();
     for host in &hosts {
         slow.extend(Transport::BOTH.map(|transport| Slow::open(host, transport, &users)));
-        eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watchers") == 2.0);
+        eventually("both are connected", Duration::from_secs(5), || host.metric("rollcall_watchers") == 2.0);
     }
     let clients: Vec<Client> = hosts.iter().flat_map(|host| users.iter().map(|user| host.client(user))).collect();
     let began = Instant::now();
@@ -419,7 +418,7 @@ fn reader_that_never_reads_is_closed() {
     }
     let unreachable = BTreeMap::from([("nobody".to_owned(), 1)]);
     for one in &mut slow {
-        assert!(!one.catches_up(&unreachable, Duration::from_secs(5)), "what was sent is followed by the end");
+        assert!(!one.catches_up(&unreachable, Duration::from_secs(5)), "the connection must end after what was sent");
     }
     hosts.into_iter().for_each(Host::stop);
 }
@@ -430,7 +429,7 @@ fn stalled_reader_cannot_block_shutdown() {
     let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
     let _slow = Transport::BOTH.map(|transport| Slow::open(&host, transport, &users));
-    eventually("both are there", Duration::from_secs(5), || host.metric("rollcall_watched_users") >= 10.0);
+    eventually("both are connected", Duration::from_secs(5), || host.metric("rollcall_watched_users") >= 10.0);
     flap(&clients, 40);
     let began = Instant::now();
     host.stop();

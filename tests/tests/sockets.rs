@@ -1,5 +1,5 @@
-//! What a socket may and may not do: limits that leave everything as it was, closings that say why, tokens that expire and
-//! are renewed, conversations for those who take part; and a client of another stack.
+//! WebSocket connections: limits whose violation changes nothing, close codes, tokens that expire and are renewed,
+//! conversations that require membership, and a client written in Python.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use rollcall_tests::{Client, Host, Service, Socket, Stream, binary, root};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-/// How long a host may take to close what it does not want.
+/// How long a host may take to close a connection.
 const CLOSED: Duration = Duration::from_secs(5);
 
 fn names(count: usize) -> Vec<String> {
@@ -37,17 +37,17 @@ fn exceeding_a_limit_changes_nothing() {
         let answer =
             Stream::try_subscribe(service.first(), "alice", &format!("users={}", users.join(","))).unwrap_err();
         assert_eq!((answer.status, &answer.json["type"]), (400, &json!(too_many)), "{}", answer.text);
-        assert!(answer.text.contains("20"), "it says how many may be: {}", answer.text);
+        assert!(answer.text.contains("20"), "the error names the limit: {}", answer.text);
 
         let mut alice = Socket::open(service.first(), "alice", "watch_only=true");
         let watch = |users: &[String]| json!({ "op": "watch", "users": users });
         assert_eq!(alice.refused(&watch(&users))["type"], too_many);
-        assert_eq!(service.first().metric("rollcall_watched_users"), 0.0, "none of the twenty-one");
+        assert_eq!(service.first().metric("rollcall_watched_users"), 0.0, "none of the 21 is watched");
         let first: Vec<String> = users[..19].iter().cloned().chain([FENCE.to_owned()]).collect();
         assert_eq!(alice.ask(&watch(&first)).data["presences"].as_array().unwrap().len(), 20);
         assert_eq!(alice.refused(&watch(&users[19..]))["type"], too_many);
-        assert_eq!(service.first().metric("rollcall_watched_users"), 20.0, "neither of the two");
-        assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "who is watched already is none more");
+        assert_eq!(service.first().metric("rollcall_watched_users"), 20.0, "neither of the two was added");
+        assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "a user who is already watched does not count again");
 
         service.last().client("u20").beat("web");
         service.last().client("u18").beat("web");
@@ -77,10 +77,10 @@ fn unwatched_users_release_their_topics() {
         };
         assert_eq!(watched().0, 2.0);
         alice.done(&json!({ "op": "unwatch", "users": ["bob", "carol"], "conversations": ["c1", "c2"] }));
-        assert_eq!(watched(), (2.0, 1.0, 1.0), "what the other watches stays");
+        assert_eq!(watched(), (2.0, 1.0, 1.0), "the other watcher's topics stay");
         drop(other);
         drop(alice);
-        rollcall_tests::eventually("nothing is left", CLOSED, || watched() == (0.0, 0.0, 0.0));
+        rollcall_tests::eventually("no watcher and no topic is left", CLOSED, || watched() == (0.0, 0.0, 0.0));
     });
 }
 
@@ -135,13 +135,13 @@ fn protocol_violations_close_with_a_reason() {
     socket.done(&json!({ "op": "beat" }));
     socket.say(Message::Close(None));
     socket.ending(CLOSED);
-    assert_eq!(raw(&host, &[0x81, 0x82, 0, 0, 0, 0, 0xff, 0xfe]), Some(1007), "text that is none");
-    assert_eq!(raw(&host, &[0x81, 0x02, b'{', b'}']), Some(1002), "a client's frames are masked");
-    assert_eq!(raw(&host, &[0xf1, 0x82, 0, 0, 0, 0, b'{', b'}']), Some(1002), "bits that mean nothing");
+    assert_eq!(raw(&host, &[0x81, 0x82, 0, 0, 0, 0, 0xff, 0xfe]), Some(1007), "invalid UTF-8");
+    assert_eq!(raw(&host, &[0x81, 0x02, b'{', b'}']), Some(1002), "a client must mask its frames");
+    assert_eq!(raw(&host, &[0xf1, 0x82, 0, 0, 0, 0, b'{', b'}']), Some(1002), "reserved bits");
     host.stop();
 }
 
-/// Opens a socket, sends these bytes and nothing else ever, and answers with which code it is closed.
+/// Opens a socket, sends these bytes and nothing more. Returns the close code.
 fn raw(host: &Host, bytes: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(host.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -199,16 +199,16 @@ fn foreign_origin_cannot_open_a_socket() {
     host.stop();
 }
 
-/// A secret in a file of its own.
+/// Writes a signing secret to a file. Returns its path.
 fn secret(folder: &Path) -> String {
     let file = folder.join("key");
     std::fs::write(&file, "a secret that is surely long enough to sign with").unwrap();
     file.display().to_string()
 }
 
-fn token(key: &str, user: &str, further: &[&str]) -> String {
+fn token(key: &str, user: &str, extra: &[&str]) -> String {
     let mut command = Command::new(binary());
-    let output = command.args(["token", "--key", key, "--user", user]).args(further).output().unwrap();
+    let output = command.args(["token", "--key", key, "--user", user]).args(extra).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
@@ -226,14 +226,14 @@ fn connection_ends_with_token_unless_renewed() {
     let mut stream = Stream::get(host.address(), &format!("/v1/subscribe?users=bob&token={}", brief()), &[]).unwrap();
     let (mut ending, mut renewed) = (open(&host, &brief()), open(&host, &brief()));
     let bobs = renewed.refused(&json!({ "op": "token", "token": token(&key, "bob", &[]) }));
-    assert!([401, 403].map(Value::from).contains(&bobs["status"]), "a token of somebody else: {bobs}");
+    assert!([401, 403].map(Value::from).contains(&bobs["status"]), "another user's token: {bobs}");
     let nonsense = renewed.refused(&json!({ "op": "token", "token": "nonsense" }));
     assert_eq!(nonsense["status"], 401, "{nonsense}");
     renewed.done(&json!({ "op": "token", "token": token(&key, "alice", &[]) }));
-    // A second, the leeway of five for clocks that differ, and until the host looks.
+    // The token lasts a second; add five for clock skew, and the time until the host checks.
     assert_eq!(ending.ending(Duration::from_secs(15)).code(), 4401);
     let last =
-        stream.until("the stream says why", Duration::from_secs(5), |event| event.event == "close").pop().unwrap();
+        stream.until("the stream is closed with a reason", Duration::from_secs(5), |event| event.event == "close").pop().unwrap();
     assert_eq!(last.data["code"], 4401, "{last:?}");
     assert_eq!(stream.ending(CLOSED), Ending::Broken);
     renewed.done(&json!({ "op": "beat" }));
@@ -285,7 +285,7 @@ fn python_client_uses_the_whole_socket_api() {
         let said = String::from_utf8_lossy(&run.stderr);
         assert!(
             run.status.success(),
-            "is Debian's python3-websockets installed? `cargo xtask test` does that.\n{said}"
+            "is Debian's python3-websockets installed? `cargo xtask test` installs it.\n{said}"
         );
     });
 }
