@@ -1,4 +1,4 @@
-//! `rollcall watch` and `rollcall top`, as somebody at a terminal and as a script have them.
+//! `rollcall watch` and `rollcall top`, at a terminal and in a script.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,30 +16,30 @@ use std::time::{Duration, Instant};
 use rollcall_tests::{Host, TokenIssuer, binary, eventually};
 use serde_json::{Value, json};
 
-/// What is printed comes within milliseconds; a busy machine is given more, and a connection time to be made again.
+/// Output comes within milliseconds; a busy machine and a reconnect need more.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A running command of ours. Killed when dropped.
-struct Looking {
+/// A running `rollcall` command with its output. Killed when dropped.
+struct Running {
     child: Child,
     lines: Receiver<String>,
-    complaints: Receiver<String>,
+    errors: Receiver<String>,
 }
 
-impl Looking {
+impl Running {
     fn at(host: &Host, arguments: &[&str]) -> Self {
         Self::at_address(host.base(), arguments)
     }
 
-    /// Where there may be no host yet.
+    /// Like [`Self::at`], for an address where no host may run yet.
     fn at_address(base: &str, arguments: &[&str]) -> Self {
         let mut child = command(arguments).args(["--url", base]).spawn().expect("the binary starts");
         let lines = lines_of(child.stdout.take().expect("a pipe"));
-        let complaints = lines_of(child.stderr.take().expect("a pipe"));
-        Self { child, lines, complaints }
+        let errors = lines_of(child.stderr.take().expect("a pipe"));
+        Self { child, lines, errors }
     }
 
-    /// Everything that is printed up to the first line that is as wanted, which is the last.
+    /// All lines printed up to and including the first wanted one.
     #[track_caller]
     fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let end = Instant::now() + SOON;
@@ -55,17 +55,17 @@ impl Looking {
         }
     }
 
-    /// Waits until it ends by itself; what it complained of, too.
+    /// Waits until it ends. Returns its status and standard error.
     fn ended(mut self) -> (ExitStatus, String) {
         let mut exit = None;
         eventually("the command ends", SOON, || {
             exit = self.child.try_wait().expect("it can be waited for");
             exit.is_some()
         });
-        (exit.expect("it ended"), self.complaints.iter().collect::<Vec<_>>().join("\n"))
+        (exit.expect("it ended"), self.errors.iter().collect::<Vec<_>>().join("\n"))
     }
 
-    /// Tells it to end as Ctrl-C does.
+    /// Ends it with SIGINT, like Ctrl-C.
     fn interrupt(self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
@@ -73,14 +73,14 @@ impl Looking {
     }
 }
 
-impl Drop for Looking {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What is read line by line, as it comes.
+/// The lines of a pipe, as they are written.
 fn lines_of(out: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -89,21 +89,26 @@ fn lines_of(out: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// A running command of ours on a real terminal, which `script` makes of a pipe. Killed when dropped.
+/// A running `rollcall` command on a real terminal, which `script` provides. Killed when dropped.
 struct Terminal {
     child: Child,
     pieces: Receiver<Vec<u8>>,
-    /// All that was written to the terminal, colours and commands included.
+    /// Everything written to the terminal, with control sequences.
     written: Vec<u8>,
 }
 
 impl Terminal {
     fn of(host: &Host, arguments: &str) -> Self {
-        let ours = format!("stty cols 100 rows 30; exec {} {arguments} --url {}", binary().display(), host.base());
+        let command_line =
+            format!("stty cols 100 rows 30; exec {} {arguments} --url {}", binary().display(), host.base());
         let mut script = without_settings(Command::new("script"));
-        script.args(["-qec", &ours, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh").env_remove("NO_COLOR");
+        script
+            .args(["-qec", &command_line, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .env_remove("NO_COLOR");
         script.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = script.spawn().expect("`script` is there, as on every Debian");
+        let mut child = script.spawn().expect("`script` is installed, as on every Debian");
         let (sender, pieces) = channel();
         let mut out = child.stdout.take().expect("a pipe");
         std::thread::spawn(move || {
@@ -132,7 +137,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.written).into_owned()
     }
 
-    /// Types Ctrl-C; answers what is left on the terminal's own screen, if all went well.
+    /// Types Ctrl-C and expects success. Returns what is left on the main screen.
     #[track_caller]
     fn interrupted(mut self) -> String {
         self.child.stdin.as_mut().expect("a pipe").write_all(b"\x03").expect("it is typed");
@@ -152,7 +157,7 @@ impl Drop for Terminal {
     }
 }
 
-/// What opens the other screen of a terminal, without a cursor, and what brings back the first.
+/// Switches to the alternate screen and hides the cursor; switches back and shows it.
 const OPENED: &str = "\x1b[?1049h\x1b[?25l";
 const CLOSED: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -176,35 +181,35 @@ fn event(line: &str) -> Value {
 #[test]
 fn watch_prints_changes_without_going_online() {
     let host = Host::start(&[]);
-    let looking = Looking::at(&host, &["watch", "bob", "eve", "--as", "alice", "--typing", "room-1"]);
-    let first = looking.until("the snapshot", |line| line.ends_with("  eve  offline"));
+    let running = Running::at(&host, &["watch", "bob", "eve", "--as", "alice", "--typing", "room-1"]);
+    let first = running.until("the snapshot", |line| line.ends_with("  eve  offline"));
     assert!(first[0].ends_with("Z  bob  offline"), "{first:?}");
     let bob = host.client("bob");
     assert_eq!(bob.beat("web").status, 200);
-    looking.until("bob is online", |line| line.contains("  bob  online  last seen "));
+    running.until("bob is online", |line| line.contains("  bob  online  last seen "));
     assert_eq!(bob.put("/v1/status", json!({ "choice": "busy", "text": "in a meeting", "emoji": "📅" })).status, 200);
-    looking.until("bob is busy", |line| line.contains("  bob  busy  📅 “in a meeting”  last seen "));
+    running.until("bob is busy", |line| line.contains("  bob  busy  📅 “in a meeting”  last seen "));
     assert_eq!(bob.send("PUT", "/v1/typing/room-1", Some(b"{}")).status, 200);
-    looking.until("bob types", |line| line.ends_with("  bob  types in room-1"));
+    running.until("bob types", |line| line.ends_with("  bob  types in room-1"));
     assert_eq!(bob.send("PUT", "/v1/blocks/alice", None).status, 200);
-    looking.until("bob hides", |line| line.ends_with("  bob  hidden"));
-    assert_eq!(host.client("viewer").state("alice"), "offline", "she only looks");
-    assert!(looking.interrupt().success());
+    running.until("bob hides", |line| line.ends_with("  bob  hidden"));
+    assert_eq!(host.client("viewer").state("alice"), "offline", "watching sends no heartbeats");
+    assert!(running.interrupt().success());
 }
 
 #[test]
 fn json_output_equals_socket_events() {
     let host = Host::start(&[]);
-    let looking = Looking::at(&host, &["watch", "bob", "--json"]);
-    let snapshot = event(&looking.until("the snapshot", |_| true)[0]);
+    let running = Running::at(&host, &["watch", "bob", "--json"]);
+    let snapshot = event(&running.until("the snapshot", |_| true)[0]);
     let offline =
         json!({ "user": "bob", "state": "offline", "since": null, "last_seen": null, "version": 0, "note": null });
     let expected = json!({ "event": "snapshot", "presences": [offline], "typing": [], "resumed": false });
     assert_eq!(snapshot, expected);
     assert_eq!(host.client("bob").beat("web").status, 200);
-    let mut told = event(&looking.until("bob is online", |line| line.contains("online"))[0]);
-    assert_eq!(told.as_object_mut().unwrap().remove("event"), Some(json!("presence")));
-    assert_eq!(told, host.client("viewer").presence("bob"), "exactly as it is answered");
+    let mut received = event(&running.until("bob is online", |line| line.contains("online"))[0]);
+    assert_eq!(received.as_object_mut().unwrap().remove("event"), Some(json!("presence")));
+    assert_eq!(received, host.client("viewer").presence("bob"), "the same as the answer to a query");
 }
 
 #[test]
@@ -217,16 +222,16 @@ fn watch_survives_host_restart_and_catches_up() {
         assert_eq!(client.beat("web").status, 200);
         assert_eq!(client.put("/v1/status", json!({ "choice": state })).status, 200);
     }
-    let looking = Looking::at(&host, &["watch", "bob", "eve"]);
-    looking.until("the snapshot", |line| line.contains("  eve  away"));
+    let running = Running::at(&host, &["watch", "bob", "eve"]);
+    running.until("the snapshot", |line| line.contains("  eve  away"));
     host.stop();
     let host = Host::start_in(folder.path(), &["--listen", &address]);
     assert_eq!(host.client("bob").put("/v1/status", json!({ "choice": "auto" })).status, 200);
-    let told = looking.until("bob is online", |line| line.contains("  bob  online"));
-    assert_eq!(told.len(), 1, "nothing is said of eve, who is as she was: {told:?}");
+    let received = running.until("bob is online", |line| line.contains("  bob  online"));
+    assert_eq!(received.len(), 1, "eve did not change: {received:?}");
     assert_eq!(host.client("eve").put("/v1/status", json!({ "choice": "auto" })).status, 200);
-    looking.until("eve is online", |line| line.contains("  eve  online"));
-    assert!(looking.interrupt().success());
+    running.until("eve is online", |line| line.contains("  eve  online"));
+    assert!(running.interrupt().success());
 }
 
 #[test]
@@ -241,49 +246,49 @@ fn watch_ends_with_the_host_refusal() {
         (vec!["watch", "bob", "--typing", "room-1", "--token", &token], "Not allowed"),
         (vec!["top", "--token", &token], "Not allowed: this needs a token with the scope `admin`"),
     ] {
-        let (exit, said) = Looking::at(&host, &arguments).ended();
+        let (exit, said) = Running::at(&host, &arguments).ended();
         assert_eq!(exit.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.starts_with("rollcall: ") && said.contains(words), "{arguments:?}: {said}");
     }
-    let looking = Looking::at(&host, &["watch", "bob", "--token", &token]);
-    looking.until("the snapshot", |line| line.ends_with("  bob  offline"));
+    let running = Running::at(&host, &["watch", "bob", "--token", &token]);
+    running.until("the snapshot", |line| line.ends_with("  bob  offline"));
 }
 
 #[test]
 fn token_from_environment_is_sent() {
     let issuer = TokenIssuer::default();
     let host = Host::start(&["--token-key", &issuer.key()]);
-    let mut looking = command(&["top", "--once", "--json", "--url", host.base()]);
-    let output = looking.env("ROLLCALL_TOKEN", issuer.token("ops", &["admin"])).output().unwrap();
+    let mut running = command(&["top", "--once", "--json", "--url", host.base()]);
+    let output = running.env("ROLLCALL_TOKEN", issuer.token("ops", &["admin"])).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
 fn top_prints_rates_between_samples() {
     let host = Host::start(&[]);
-    let beating = host.client("bob");
-    let looking = Looking::at(&host, &["top", "--once", "--json"]);
+    let bob = host.client("bob");
+    let running = Running::at(&host, &["top", "--once", "--json"]);
     let mut line = None;
-    eventually("top has looked twice", SOON, || {
-        assert_eq!(beating.beat("web").status, 200);
-        line = looking.lines.try_recv().ok();
+    eventually("top has two samples", SOON, || {
+        assert_eq!(bob.beat("web").status, 200);
+        line = running.lines.try_recv().ok();
         line.is_some()
     });
     let seen = event(&line.unwrap());
     assert!(seen["rates"]["heartbeats"].as_f64().unwrap() > 0.0, "{seen}");
     assert!(seen["times"]["functions"]["heartbeat"]["p99_ms"].as_f64().unwrap() > 0.0, "{seen}");
     assert_eq!((&seen["people"]["here"], &seen["store"]["answers"]), (&json!(1), &json!(true)));
-    assert!(looking.ended().0.success());
-    let looking = Looking::at(&host, &["top", "--once"]);
-    let page = looking.until("the page", |line| line.starts_with("Most watched"));
+    assert!(running.ended().0.success());
+    let running = Running::at(&host, &["top", "--once"]);
+    let page = running.until("the page", |line| line.starts_with("Most watched"));
     assert!(page.iter().any(|line| line.starts_with("People here") && line.contains(" 1 ")), "{page:#?}");
-    assert!(looking.ended().0.success());
+    assert!(running.ended().0.success());
 }
 
 #[test]
 fn watch_waits_for_host_except_once_mode() {
-    let mut looking = command(&["top", "--once", "--url", "http://127.0.0.1:1"]);
-    let output = looking.output().unwrap();
+    let mut running = command(&["top", "--once", "--url", "http://127.0.0.1:1"]);
+    let output = running.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("http://127.0.0.1:1 cannot be reached"), "{said}");
@@ -291,14 +296,14 @@ fn watch_waits_for_host_except_once_mode() {
     let host = Host::start_in(folder.path(), &[]);
     let (address, base) = (host.address().to_owned(), host.base().to_owned());
     host.stop();
-    let looking = [&["watch", "bob"][..], &["top", "--json"]].map(|words| Looking::at_address(&base, words));
-    for looking in &looking {
-        let said = looking.complaints.recv_timeout(SOON).expect("a complaint");
+    let running = [&["watch", "bob"][..], &["top", "--json"]].map(|words| Running::at_address(&base, words));
+    for running in &running {
+        let said = running.errors.recv_timeout(SOON).expect("a line on standard error");
         assert!(said.contains("cannot be reached") && said.ends_with("; retrying"), "{said}");
     }
     let _host = Host::start_in(folder.path(), &["--listen", &address]);
-    for (looking, line) in looking.iter().zip(["  bob  offline", "\"heartbeats\""]) {
-        looking.until("what was waited for", |said| said.contains(line));
+    for (running, line) in running.iter().zip(["  bob  offline", "\"heartbeats\""]) {
+        running.until("output once the host runs", |said| said.contains(line));
     }
 }
 
@@ -312,7 +317,7 @@ fn terminal_shows_table_and_is_restored() {
     terminal.shows("\x1b[32monline");
     let left = terminal.interrupted();
     assert!(left.contains("● bob      online") && left.contains("○ eve      offline"), "{left:?}");
-    assert!(!left.contains("\x1b["), "no colours, nor commands: {left:?}");
+    assert!(!left.contains("\x1b["), "no control sequences: {left:?}");
 }
 
 #[test]
@@ -322,5 +327,5 @@ fn top_shows_host_activity() {
     terminal.shows(OPENED);
     terminal.shows("Heartbeats a second");
     terminal.shows("answers in");
-    assert_eq!(terminal.interrupted().trim(), "", "what was there before is there again");
+    assert_eq!(terminal.interrupted().trim(), "", "the earlier screen is back");
 }

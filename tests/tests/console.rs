@@ -1,4 +1,4 @@
-//! What whoever runs the service can see: figures that move, everything about one person, and the pages of the console.
+//! What operators can see: stats, everything about one user, and the console.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use rollcall_servers::redis::Redis;
 use rollcall_tests::{Answer, Client, Host, Socket, Stream, TokenIssuer, eventually};
 use serde_json::{Value, json};
 
-/// Figures are there at once; a busy machine is given more.
+/// Stats are current at once; a busy machine needs more.
 const SOON: Duration = Duration::from_secs(10);
 
 const STRICT: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; \
@@ -33,7 +33,7 @@ fn person(host: &Host, user: &str) -> Value {
     answer.json
 }
 
-/// Waits until a figure is as wanted.
+/// Waits until a statistic is as wanted.
 #[track_caller]
 fn becomes(host: &Host, pointer: &str, wanted: impl Fn(&Value) -> bool) {
     let mut last = Value::Null;
@@ -52,22 +52,22 @@ fn is(wanted: Value) -> impl Fn(&Value) -> bool {
     move |value| *value == wanted
 }
 
-/// Everything that figures tell of, on the first of these hosts; `here` is counted on all of them.
-fn figures_move(hosts: &[&Host]) {
+/// Every statistic follows activity on the first of these hosts; `here` is counted on all of them.
+fn assert_stats_follow(hosts: &[&Host]) {
     let host = hosts[0];
     let before = stats(host);
     assert_eq!(before["totals"]["transitions"], json!({ "online": 0, "away": 0, "busy": 0, "offline": 0 }));
     assert_eq!((&before["people"]["here"], &before["store"]["answers"]), (&json!(0), &json!(true)));
-    let mut eyes: Vec<Socket> =
-        (0..3).map(|index| Socket::open(host, &format!("eye-{index}"), "watch_only=true")).collect();
-    eyes.iter_mut().for_each(|eye| drop(eye.ask(&json!({ "op": "watch", "users": ["bob"] }))));
+    let mut watchers: Vec<Socket> =
+        (0..3).map(|index| Socket::open(host, &format!("watcher-{index}"), "watch_only=true")).collect();
+    watchers.iter_mut().for_each(|watcher| drop(watcher.ask(&json!({ "op": "watch", "users": ["bob"] }))));
     let _stream = Stream::subscribe(host, "reader", "users=eve&conversations=c1&watch_only=true");
     becomes(host, "/gateway/watchers", is(json!(4)));
     becomes(host, "/gateway/hot", is(json!([{ "user": "bob", "watchers": 3 }, { "user": "eve", "watchers": 1 }])));
     let bob = host.client("bob");
     assert_eq!(bob.beat("web").status, 200);
     assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
-    eyes.iter_mut().for_each(|eye| drop(eye.presence("bob", "busy")));
+    watchers.iter_mut().for_each(|watcher| drop(watcher.presence("bob", "busy")));
     let now = stats(host);
     assert_eq!(now["totals"]["transitions"], json!({ "online": 1, "away": 0, "busy": 1, "offline": 0 }));
     assert_eq!((&now["totals"]["heartbeats"], &now["gateway"]["conversations"]), (&json!(1), &json!(1)));
@@ -78,16 +78,16 @@ fn figures_move(hosts: &[&Host]) {
     {
         assert!(at_least(1)(&histogram["count"]) && histogram["sum_ms"].as_f64().unwrap() > 0.0, "{histogram}");
         let last = histogram["buckets"].as_array().unwrap().last().unwrap();
-        assert_eq!(last, &json!([null, histogram["count"]]), "the last bound is none, and has them all");
+        assert_eq!(last, &json!([null, histogram["count"]]), "the last bucket has no bound and holds all");
     }
     assert!(at_least(1)(&now["times"]["topic_lag"]["count"]), "{now}");
     hosts.iter().for_each(|host| becomes(host, "/people/here", is(json!(1))));
-    // Bob beats no more.
+    // Bob stops beating.
     becomes(host, "/people/here", is(json!(0)));
     let settled =
         || hosts.iter().map(|host| stats(host)["times"]["settle_lag"]["count"].as_u64().unwrap()).sum::<u64>();
-    eventually("somebody noticed that bob is gone", SOON, || settled() >= 1);
-    drop(eyes);
+    eventually("bob was settled", SOON, || settled() >= 1);
+    drop(watchers);
     becomes(host, "/gateway/watchers", is(json!(1)));
     becomes(host, "/gateway/hot", is(json!([{ "user": "eve", "watchers": 1 }])));
 }
@@ -101,7 +101,7 @@ fn stats_follow_activity() {
         (&json!("memory"), &json!("sqlite"), &json!(true))
     );
     assert_eq!(stats(&host)["rules"]["interval_ms"], 1000);
-    figures_move(&[&host]);
+    assert_stats_follow(&[&host]);
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn redis_stats_move_and_count_whole_store() {
     let mut server = Redis::start().unwrap();
     let url = server.url();
     let hosts = [Host::brisk(&["--store", &url]), Host::brisk(&["--store", &url])];
-    figures_move(&[&hosts[0], &hosts[1]]);
+    assert_stats_follow(&[&hosts[0], &hosts[1]]);
     assert_eq!(stats(&hosts[1])["host"]["store"], "redis");
-    assert_eq!(stats(&hosts[1])["totals"]["heartbeats"], 0, "what is counted is each host's own");
+    assert_eq!(stats(&hosts[1])["totals"]["heartbeats"], 0, "each host counts its own calls");
     assert_eq!(hosts[0].client("eve").beat("web").status, 200);
     becomes(&hosts[1], "/people/here", is(json!(1)));
     assert!(hosts[1].metric("rollcall_users_online") >= 1.0);
@@ -119,8 +119,8 @@ fn redis_stats_move_and_count_whole_store() {
     becomes(&hosts[0], "/store/answers", is(json!(false)));
     becomes(&hosts[0], "/people/here", is(Value::Null));
     becomes(&hosts[0], "/totals/store_errors", at_least(1));
-    // What it was before is not what it is.
-    eventually("nobody is said to be here", SOON, || {
+    // A gauge whose value is unknown is left out.
+    eventually("the online gauge is left out", SOON, || {
         let metrics = hosts[1].client("prometheus").get("/metrics").text;
         metrics.contains("rollcall_heartbeats_total") && !metrics.contains("rollcall_users_online")
     });
@@ -150,8 +150,8 @@ fn administrator_sees_everything_about_a_user() {
         bob.put("/v1/privacy", json!({ "presence": "contacts", "last_seen": "nobody" }));
         bob.send("PUT", "/v1/contacts/alice", None);
         bob.send("PUT", "/v1/blocks/eve", None);
-        let mut eye = Socket::open(&host, "alice", "watch_only=true");
-        eye.ask(&json!({ "op": "watch", "users": ["bob"] }));
+        let mut watcher = Socket::open(&host, "alice", "watch_only=true");
+        watcher.ask(&json!({ "op": "watch", "users": ["bob"] }));
         let known = person(&host, "bob");
         assert_eq!(
             (&known["user"], &known["state"], &known["record"]["state"]),
@@ -188,7 +188,7 @@ fn archive_keeps_last_seen_of_offline_users() {
     assert_eq!(host.client("bob").beat("web").status, 200);
     let seen = person(&host, "bob")["record"]["last_seen"].clone();
     eventually("bob is archived", SOON, || person(&host, "bob")["archived_last_seen"] == seen);
-    assert_eq!(person(&host, "bob")["record"], Value::Null, "and dropped from where people are");
+    assert_eq!(person(&host, "bob")["record"], Value::Null, "and evicted from the hot store");
 }
 
 #[test]
@@ -204,7 +204,11 @@ fn archive_outage_nulls_only_its_field() {
     server.kill();
     let bob = person(&host, "bob");
     assert_eq!((&bob["state"], &bob["archived_last_seen"]), (&json!("offline"), &Value::Null));
-    assert_eq!(bob["privacy"], json!({ "presence": "everyone", "last_seen": "everyone" }), "the rest is there");
+    assert_eq!(
+        bob["privacy"],
+        json!({ "presence": "everyone", "last_seen": "everyone" }),
+        "the other fields are there"
+    );
     assert_eq!(host.client("eve").beat("web").status, 200);
     assert_eq!(person(&host, "eve")["state"], "online");
 }
@@ -214,11 +218,11 @@ fn crowd_counts_watchers_of_all_hosts() {
     let server = Redis::start().unwrap();
     let url = server.url();
     let hosts = [0, 1].map(|_| Host::start(&["--store", &url, "--crowd", "1", "--workers", "1"]));
-    let mut eyes = Vec::new();
+    let mut watchers = Vec::new();
     for host in &hosts {
-        let mut eye = Socket::open(host, "alice", "watch_only=true");
-        eye.ask(&json!({ "op": "watch", "users": ["bob"] }));
-        eyes.push(eye);
+        let mut watcher = Socket::open(host, "alice", "watch_only=true");
+        watcher.ask(&json!({ "op": "watch", "users": ["bob"] }));
+        watchers.push(watcher);
     }
     let counted = || person(&hosts[0], "bob")["watchers"] == json!({ "here": 1, "everywhere": 2 });
     eventually("both hosts have counted", Duration::from_secs(40), counted);
@@ -236,7 +240,7 @@ fn only_administrators_see_stats_and_people() {
             assert_eq!(refused.status, 403, "{path}");
             assert!(refused.json["detail"].as_str().unwrap().contains("`admin`"), "{}", refused.text);
         }
-        assert_eq!(host.client("ops").get(path).status, 401, "a name is no token");
+        assert_eq!(host.client("ops").get(path).status, 401, "a user name is not a token");
     }
     let open = Client::with_token(host.base(), &issuer.token("ops", &["admin"])).get("/v1/stats");
     assert_eq!(open.json["host"]["open"], false);
@@ -255,7 +259,7 @@ fn bound(answer: &Answer, kept: &str) {
 #[test]
 fn console_is_served_with_strict_csp() {
     let host = Host::start(&[]);
-    let client = host.client("anybody");
+    let client = host.client("visitor");
     let page = client.get("/");
     bound(&page, "no-cache");
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
@@ -281,16 +285,16 @@ fn console_is_served_with_strict_csp() {
 #[test]
 fn console_files_are_revalidated_by_etag() {
     let host = Host::start(&[]);
-    let tag = host.client("anybody").get("/").header("etag").expect("a tag").to_owned();
+    let tag = host.client("visitor").get("/").header("etag").expect("a tag").to_owned();
     let known = Client::with_header(host.base(), "If-None-Match", &tag).get("/");
     assert_eq!((known.status, known.text.as_str(), known.header("etag")), (304, "", Some(tag.as_str())));
     let other = Client::with_header(host.base(), "If-None-Match", "\"another\"").get("/");
     assert_eq!(other.status, 200);
-    let head = host.client("anybody").send("HEAD", "/client.js", None);
+    let head = host.client("visitor").send("HEAD", "/client.js", None);
     assert_eq!((head.status, head.text.as_str()), (200, ""));
     assert!(head.header("etag").is_some() && head.header("content-security-policy").is_some());
-    assert_eq!(host.client("anybody").get("/assets/nothing.js").status, 404);
-    let posted = host.client("anybody").post("/", json!({}));
+    assert_eq!(host.client("visitor").get("/assets/nothing.js").status, 404);
+    let posted = host.client("visitor").post("/", json!({}));
     assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD")));
 }
 
@@ -306,10 +310,10 @@ fn open_host_admits_only_listed_origins() {
     }
     assert_eq!(asked(&host, "https://evil.example"), (403, None));
     let wide = Host::start(&["--origins", "*"]);
-    assert_eq!(asked(&wide, "https://evil.example"), (403, None), "`*` names nobody");
+    assert_eq!(asked(&wide, "https://evil.example"), (403, None), "`*` admits no origin on an open host");
     assert_eq!(asked(&wide, "null"), (403, None));
-    // A name of somebody else's that points here.
+    // DNS rebinding: a foreign name that resolves to this host.
     let headers = [("Host", "rebound.example"), ("Origin", "null"), ("Rollcall-User", "eve")];
     let refused = Socket::get(host.address(), "/v1/socket?watch_only=true", &headers);
-    assert!(refused.is_err_and(|answer| answer.status == 403), "whatever is listed");
+    assert!(refused.is_err_and(|answer| answer.status == 403), "the listed origin must not help");
 }

@@ -1,5 +1,5 @@
-//! A policy of one's own in place of ours: `examples/policy-component`, by which people of one team see each other and
-//! nobody else. It decides for queries, watchers and typing alike, and has nothing that could be set.
+//! A custom policy component: `examples/policy-component`, where only users of the same team see each other. It decides for
+//! queries, watchers and typing, and has no settings.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,16 +15,16 @@ use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, Watcher};
 use rollcall_tests::{Answer, Client, Host, component};
 use serde_json::{Value, json};
 
-/// A team mate of alice's whose doings mark the end of what was told: see [`events_so_far`].
+/// A team mate of alice, whose change marks the end of the events so far: see [`events_so_far`].
 const MATE: &str = "red/fence";
 
-fn host(further: &[&str]) -> Host {
+fn host(extra: &[&str]) -> Host {
     let file = component("examples/policy-component");
     let given = format!("restriction-check={}", file.display());
-    Host::start(&[&["--component", &given, "--typing-ttl", "30s"], further].concat())
+    Host::start(&[&["--component", &given, "--typing-ttl", "30s"], extra].concat())
 }
 
-/// An id as it stands in a path.
+/// An id, escaped for a path.
 fn escaped(id: &str) -> String {
     id.replace('/', "%2F")
 }
@@ -35,13 +35,13 @@ fn seen(client: &Client, user: &str) -> Value {
     answer.json["state"].clone()
 }
 
-/// What was told until a team mate does something that is told for certain.
+/// The events received before a change of the team mate, which always arrives.
 fn events_so_far(watcher: &mut Watcher, host: &Host, round: u32) -> Vec<WatchEvent> {
     let mate = host.client(MATE);
     assert_eq!(mate.beat("web").status, 200);
     assert_eq!(mate.put("/v1/status", json!({ "choice": "busy", "text": format!("round {round}") })).status, 200);
     let is_fence = |event: &WatchEvent| event.is_of(MATE) && event.data["note"]["text"] == format!("round {round}");
-    let events = watcher.until("the mate is told of", Duration::from_secs(10), is_fence);
+    let events = watcher.until("the mate's event arrives", Duration::from_secs(10), is_fence);
     events.into_iter().filter(|event| !event.is_of(MATE)).collect()
 }
 
@@ -120,14 +120,14 @@ fn policy_without_settings_rejects_changes() {
     refused(alice.send("PUT", "/v1/restrictions/blue%2Feve", None));
     let change = json!({ "op": "block", "user": "red/alice", "other": "red/bob" });
     refused(alice.post("/v1/policy", json!({ "changes": [change] })));
-    assert_eq!(alice.get("/v1/restrictions/blue%2Feve").json["restricted"], false, "it can be asked, though");
+    assert_eq!(alice.get("/v1/restrictions/blue%2Feve").json["restricted"], false, "checks still work");
     assert_eq!(alice.beat("web").status, 200);
     let known = alice.get("/v1/people/red%2Falice");
     assert_eq!((known.status, &known.json["state"]), (200, &json!("online")), "{}", known.text);
     for part in ["privacy", "contacts", "blocks"] {
-        assert_eq!(known.json.get(part), Some(&Value::Null), "{part}, which this policy does not have");
+        assert_eq!(known.json.get(part), Some(&Value::Null), "{part}: this policy has none");
     }
     assert_eq!(alice.get("/readyz").status, 200);
-    assert_eq!(alice.as_user(FENCE).beat("web").status, 200, "and the rest goes on");
+    assert_eq!(alice.as_user(FENCE).beat("web").status, 200, "other functions work");
     host.stop();
 }

@@ -58,7 +58,10 @@ fn ten_thousand_watcher_fan_out_delays_no_request() {
     for pool in &pools {
         let tally = pool.tally();
         let pushed = tally.count(|delivery| delivery.kind == Kind::Presence);
-        assert!((pool.size()..=3 * pool.size()).contains(&pushed), "{pushed} events: each watcher must get one to three");
+        assert!(
+            (pool.size()..=3 * pool.size()).contains(&pushed),
+            "{pushed} events: each watcher must get one to three"
+        );
         assert!(tally.newest(pool.size()).iter().all(|newest| *newest == version), "the last event is not the newest");
         assert!(tally.closed.is_empty(), "connections were closed");
     }
@@ -171,7 +174,8 @@ fn deploy_moves_watchers_without_events() {
     let mut observer = Transport::Events.watch(service.last(), "observer", &watched.join(","));
     observer.snapshot();
     let (from, to) = (service.first().address(), service.last().address());
-    let pools = Transport::BOTH.map(|transport| (transport, WatcherPool::connect(circle(transport, from, to, 1000), GATHERED)));
+    let pools =
+        Transport::BOTH.map(|transport| (transport, WatcherPool::connect(circle(transport, from, to, 1000), GATHERED)));
     pools.iter().for_each(|(transport, pool)| all_go_online(*transport, pool, &service.last().client("viewer")));
     let stopped = Instant::now();
     service.hosts.remove(0).stop();
@@ -190,7 +194,8 @@ fn embedded_restart_causes_no_events_for_returners() {
     let mut arguments = CALM.to_vec();
     arguments.extend(["--listen", &address]);
     let host = Host::start_in(data.path(), &arguments);
-    let pools = Transport::BOTH.map(|transport| (transport, WatcherPool::connect(circle(transport, &address, &address, 1000), GATHERED)));
+    let pools = Transport::BOTH
+        .map(|transport| (transport, WatcherPool::connect(circle(transport, &address, &address, 1000), GATHERED)));
     pools.iter().for_each(|(transport, pool)| all_go_online(*transport, pool, &host.client("viewer")));
     let stopped = Instant::now();
     host.stop();

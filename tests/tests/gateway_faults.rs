@@ -52,7 +52,9 @@ impl Received {
         let end = Instant::now() + within;
         while !users.iter().all(|user| self.0.get(user).is_some_and(|(_, note)| note == text)) {
             let event = events.try_next(end.saturating_duration_since(Instant::now()));
-            let Some(event) = event else { panic!("not all users have the note {text} within {within:?}: {:?}", self.0) };
+            let Some(event) = event else {
+                panic!("not all users have the note {text} within {within:?}: {:?}", self.0)
+            };
             match event.event.as_str() {
                 "snapshot" => event.data["presences"].as_array().unwrap().iter().for_each(|one| self.take(one)),
                 "presence" => self.take(&event.data),
@@ -382,17 +384,25 @@ fn slow_reader_is_bounded_and_gets_newest() {
         flap(&clients, 10);
         let newest = newest(&host, &users);
         let is_newest = |event: &WatchEvent| event.is_of("p9") && event.version() == newest["p9"];
-        let event = quick.until("the quick reader gets the newest version", Duration::from_secs(5), is_newest).pop().unwrap();
+        let event =
+            quick.until("the quick reader gets the newest version", Duration::from_secs(5), is_newest).pop().unwrap();
         latest = latest.max(event.at_ms.saturating_sub(event.version() / 1000));
     }
     assert!(now_ms() - began < 18_000, "slow readers are closed after 20 s: the test took too long to prove anything");
     let grown = resident_kb(&host).saturating_sub(before);
-    println!("{grown} KB more for {} clients that do not read; the quick one had each event after {latest} ms at most", slow.len());
+    println!(
+        "{grown} KB more for {} clients that do not read; the quick one had each event after {latest} ms at most",
+        slow.len()
+    );
     assert!(grown < 20 * 200, "{grown} KB more: events for a slow reader must not be queued");
     let newest = newest(&host, &users);
     for one in &mut slow {
         assert!(one.catches_up(&newest, Duration::from_secs(5)), "the host closed it");
-        assert!(one.read < 600, "{} events of 850 changes: the kernel buffered them all, which proves nothing", one.read);
+        assert!(
+            one.read < 600,
+            "{} events of 850 changes: the kernel buffered them all, which proves nothing",
+            one.read
+        );
     }
     host.stop();
 }

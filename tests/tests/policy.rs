@@ -1,5 +1,5 @@
-//! Who may see whom, as it is set and asked for over HTTP: every route there and back, whose it is to set what, and that
-//! what was answered is kept.
+//! Policy over HTTP: every setting is written, read and revoked, scopes decide who may change what, and an acknowledged
+//! change survives a stop or a kill.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,9 +32,9 @@ fn settings_are_readable_revocable_and_idempotent() {
         answer(&bob.get("/v1/privacy"), &privacy("everyone", "everyone"));
         for presence in ["contacts", "nobody", "everyone"] {
             for last_seen in ["contacts", "nobody", "everyone"] {
-                let wish = json!({ "presence": presence, "last_seen": last_seen });
+                let privacy_body = json!({ "presence": presence, "last_seen": last_seen });
                 for _ in 0..2 {
-                    answer(&bob.put("/v1/privacy", wish.clone()), &privacy(presence, last_seen));
+                    answer(&bob.put("/v1/privacy", privacy_body.clone()), &privacy(presence, last_seen));
                 }
                 answer(&there.get("/v1/privacy"), &privacy(presence, last_seen));
             }
@@ -109,14 +109,18 @@ fn check_gives_reasons_for_ten_thousand_subjects() {
         let expected = json!({ "verdicts": verdicts, "last_seen": last_seen });
         answer(&admin.post("/v1/restrictions/check", body), &expected);
         client("alice").add_contact("carol");
-        assert_eq!(admin.ruling("alice", "carol"), "private", "whom she lists says nothing of who lists her");
+        assert_eq!(admin.ruling("alice", "carol"), "private", "her own contacts do not count, only those of carol");
         client("carol").add_contact("alice");
         client("dave").add_contact("alice");
         assert_eq!(admin.ruling("alice", "carol"), "allowed");
         let check = admin.post("/v1/restrictions/check", json!({ "viewer": "alice", "subjects": ["dave", "carol"] }));
         assert_eq!(check.json["last_seen"], json!([true, true]), "{}", check.text);
         let service = admin.post("/v1/restrictions/check", json!({ "subjects": ["bob", "mallory", "carol"] }));
-        assert_eq!(service.json["verdicts"], json!(["allowed", "restricted", "allowed"]), "no viewer is a service");
+        assert_eq!(
+            service.json["verdicts"],
+            json!(["allowed", "restricted", "allowed"]),
+            "without a viewer a service asks"
+        );
 
         let mut crowd: Vec<String> = (0..10_000).map(|number| format!("{}", number * 429_000_u64)).collect();
         crowd[9_999] = "mallory".to_owned();
@@ -170,7 +174,7 @@ fn bad_change_in_batch_fails_alone() {
         answer(&service.last().client("dave").get("/v1/contacts"), &json!({ "user": "dave", "contacts": [] }));
         let many: Vec<Value> = (0..1025).map(|_| json!({ "op": "restrict", "user": "x" })).collect();
         refused(&backend.post("/v1/policy", json!({ "changes": many })), 400, "too-many", Some("changes"));
-        assert_eq!(backend.ruling("alice", "x"), "allowed", "none of them");
+        assert_eq!(backend.ruling("alice", "x"), "allowed", "a batch over the limit changes nothing");
         let full: Vec<Value> = (0..1024).map(|n| json!({ "op": "restrict", "user": n.to_string() })).collect();
         backend.change(&full);
         assert!(backend.is_restricted("1023") && !backend.is_restricted("1024"));
@@ -205,7 +209,7 @@ fn contact_and_block_lists_are_bounded() {
                 batch.text
             );
             assert_eq!(bob.send("DELETE", &format!("{path}/other7"), None).status, 200);
-            assert_eq!(bob.send("PUT", &format!("{path}/one-more"), None).status, 200, "there is room again");
+            assert_eq!(bob.send("PUT", &format!("{path}/one-more"), None).status, 200, "a removed entry makes room");
             assert_eq!(bob.get(path).json[list].as_array().unwrap().len(), 10_000);
         }
     });
@@ -252,13 +256,13 @@ fn scopes_decide_who_changes_which_policy() {
     let client = |user: &str, scopes: &[&str]| Client::with_token(host.base(), &issuer.token(user, scopes));
     let [bob, service, admin] = [client("bob", &[]), client("backend", &["service"]), client("root", &["admin"])];
     let forbidden = |answer: &Answer| refused(answer, 403, "forbidden", None);
-    let wish = |user: Option<&str>| json!({ "user": user, "presence": "nobody", "last_seen": "nobody" });
+    let privacy_body = |user: Option<&str>| json!({ "user": user, "presence": "nobody", "last_seen": "nobody" });
     bob.block("alice");
     bob.add_contact("carol");
     assert_eq!(bob.put("/v1/privacy", json!({ "presence": "contacts", "last_seen": "nobody" })).status, 200);
-    assert_eq!(bob.put("/v1/privacy", wish(Some("bob"))).status, 200, "their own, by name");
+    assert_eq!(bob.put("/v1/privacy", privacy_body(Some("bob"))).status, 200, "their own, named in the body");
     for (method, path, body) in [
-        ("PUT", "/v1/privacy", wish(Some("carol"))),
+        ("PUT", "/v1/privacy", privacy_body(Some("carol"))),
         ("PUT", "/v1/blocks/alice", json!({ "user": "carol" })),
         ("PUT", "/v1/contacts/alice", json!({ "user": "carol" })),
     ] {
@@ -266,7 +270,7 @@ fn scopes_decide_who_changes_which_policy() {
         let answer = bob.send(method, path, Some(body.as_bytes()));
         assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
         let answer = admin.send(method, path, Some(body.as_bytes()));
-        assert_eq!(answer.status, 403, "an administrator is no service: {method} {path}: {}", answer.text);
+        assert_eq!(answer.status, 403, "the admin scope does not include service: {method} {path}: {}", answer.text);
         let answer = service.send(method, path, Some(body.as_bytes()));
         assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
     }
@@ -351,7 +355,7 @@ fn acknowledged_policy_survives_stop_and_kill() {
                 (admin.ruling("alice", &carol), admin.ruling("bob", &carol)),
                 ("allowed".into(), "private".into())
             );
-            assert_eq!(host.client("alice").state(&format!("bob{before}")), "null", "from its first answers on");
+            assert_eq!(host.client("alice").state(&format!("bob{before}")), "null", "from the first answer");
         }
         host
     };

@@ -1,5 +1,5 @@
-//! Who may see whom, on several hosts that share a Redis: a change made anywhere holds everywhere, however a host comes by
-//! what it knows, and whatever happens to the Redis.
+//! Policy on several hosts that share a Redis: a change on one host holds on all, whether a host has the policy in memory, in
+//! a copy on disk or only in Redis, and whatever happens to Redis.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,10 +20,10 @@ use rollcall_tests::watcher::{FENCE, Transport};
 use rollcall_tests::{Host, LossyProxy, Service, binary, eventually};
 use serde_json::{Value, json};
 
-/// Within this a change made on one host is in force on the others. It takes a round trip, or a second if the hint is lost.
+/// How long a change may take to hold on the other hosts. It takes a round trip, or a second if the hint is lost.
 const EVERYWHERE: Duration = Duration::from_secs(5);
 
-/// Within this a host has loaded everything: it begins within five seconds, and a busy machine is given more.
+/// How long a host may take to load the policy. It starts within five seconds; a busy machine needs more.
 const LOADED: Duration = Duration::from_secs(30);
 
 fn has_loaded(host: &Host) -> bool {
@@ -32,19 +32,19 @@ fn has_loaded(host: &Host) -> bool {
 }
 
 fn until_loaded(host: &Host) {
-    eventually("everything is loaded", LOADED, || has_loaded(host));
+    eventually("the policy is loaded", LOADED, || has_loaded(host));
 }
 
-/// How often a command was called.
+/// How many times a command was called.
 fn calls(redis: &Redis, command: &str) -> u64 {
     let stats = redis.ask(&["INFO", "commandstats"]).unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// So many people block the viewer, some are restricted, each in a batch.
-fn settle(host: &Host, people: usize) {
-    let changes: Vec<Value> = (0..people)
+/// Hides this many users from the viewer: restricted, private or blocking, in batches.
+fn hide(host: &Host, count: usize) {
+    let changes: Vec<Value> = (0..count)
         .map(|index| match index % 4 {
             0 => json!({ "op": "restrict", "user": format!("name{index}") }),
             1 => json!({ "op": "restrict", "user": index.to_string() }),
@@ -57,14 +57,14 @@ fn settle(host: &Host, people: usize) {
     changes.chunks(1000).for_each(|changes| host.client("backend").change(changes));
 }
 
-/// The verdicts on those who [`settle`]d, as a host gives them.
-fn is_in_force(host: &Host, people: usize) -> bool {
+/// Whether a host gives the verdicts that [`hide`] set.
+fn is_enforced(host: &Host, count: usize) -> bool {
     let name = |index: usize| if index % 4 == 1 { index.to_string() } else { format!("name{index}") };
-    let names: Vec<String> = (0..people).map(name).chain(["stranger".to_owned(), "2".to_owned()]).collect();
+    let names: Vec<String> = (0..count).map(name).chain(["stranger".to_owned(), "2".to_owned()]).collect();
     let body = json!({ "viewer": VIEWER, "subjects": names });
     let answer = host.client("backend").post("/v1/restrictions/check", body);
     assert_eq!(answer.status, 200, "{}", answer.text);
-    let expected = (0..people).map(|index| ["restricted", "restricted", "private", "blocked"][index % 4]);
+    let expected = (0..count).map(|index| ["restricted", "restricted", "private", "blocked"][index % 4]);
     let expected: Vec<&str> = expected.chain(["allowed", "allowed"]).collect();
     answer.json["verdicts"] == json!(expected)
 }
@@ -84,7 +84,7 @@ fn change_holds_on_other_host_warm_or_cold() {
             relation.apply(service.last(), &bob);
             eventually(&format!("{bob} is hidden"), EVERYWHERE, || alice.state(&bob) == "null");
             let late = Host::start(&["--store", &service.redis.as_ref().unwrap().url(), "--workers", "1"]);
-            assert_eq!(late.client(VIEWER).state(&bob), "null", "a host that comes later knows it from the start");
+            assert_eq!(late.client(VIEWER).state(&bob), "null", "a host that starts later enforces it from the start");
             relation.revoke(service.last(), &bob);
             eventually(&format!("{bob} is shown"), EVERYWHERE, || alice.state(&bob) == "online");
             eventually(&format!("{bob} is shown"), EVERYWHERE, || late.client(VIEWER).state(&bob) == "online");
@@ -100,17 +100,17 @@ fn returning_host_reads_only_missed_changes() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--store", &url, "--workers", "2"];
     let other = Host::start(&["--store", &url, "--workers", "1", "--policy-memory", "0"]);
-    settle(&other, 3000);
+    hide(&other, 3000);
     let before = calls(&redis, "hgetall");
     let host = Host::start_in(folder.path(), &arguments);
     until_loaded(&host);
-    assert!(calls(&redis, "hgetall") > before + 100, "the first time it reads everything");
-    assert!(is_in_force(&host, 3000));
+    assert!(calls(&redis, "hgetall") > before + 100, "the first start reads everything");
+    assert!(is_enforced(&host, 3000));
     let mut hosts = vec![host];
     for (round, end) in [Host::stop, Host::kill, Host::stop].into_iter().enumerate() {
         other.client("name-before").block(&format!("{VIEWER}{round}"));
         let host = hosts.pop().unwrap();
-        eventually("it has heard of the last change", EVERYWHERE, || {
+        eventually("the last change arrives", EVERYWHERE, || {
             host.client("x").ruling(&format!("{VIEWER}{round}"), "name-before") == "blocked"
         });
         end(host);
@@ -118,11 +118,11 @@ fn returning_host_reads_only_missed_changes() {
         other.client(&missed).block(VIEWER);
         let before = calls(&redis, "hgetall");
         let host = Host::start_in(folder.path(), &arguments);
-        assert_eq!(host.client("x").ruling(VIEWER, &missed), "blocked", "also before it has loaded");
+        assert_eq!(host.client("x").ruling(VIEWER, &missed), "blocked", "before the policy is loaded");
         until_loaded(&host);
-        assert_eq!(calls(&redis, "hgetall") - before, 0, "round {round}: it has a copy of its own");
-        assert!(is_in_force(&host, 3000), "round {round}");
-        assert_eq!(host.client("x").ruling(VIEWER, &missed), "blocked", "what changed meanwhile is known too");
+        assert_eq!(calls(&redis, "hgetall") - before, 0, "round {round}: it loads its own copy");
+        assert!(is_enforced(&host, 3000), "round {round}");
+        assert_eq!(host.client("x").ruling(VIEWER, &missed), "blocked", "a change missed while it was down");
         assert_eq!(host.client("x").ruling(&format!("{VIEWER}{round}"), "name-before"), "blocked");
         hosts.push(host);
     }
@@ -138,8 +138,8 @@ fn damaged_or_foreign_copy_is_ignored() {
         host
     };
     let host = start(&one);
-    settle(&host, 1000);
-    assert!(is_in_force(&host, 1000));
+    hide(&host, 1000);
+    assert!(is_enforced(&host, 1000));
     host.stop();
     let copy = folder.path().join("policy.copy");
     let whole = std::fs::read(&copy).unwrap();
@@ -149,7 +149,7 @@ fn damaged_or_foreign_copy_is_ignored() {
     for damaged in [&whole[..middle], &flipped, b"", b"nonsense"] {
         std::fs::write(&copy, damaged).unwrap();
         let host = start(&one);
-        assert!(is_in_force(&host, 1000));
+        assert!(is_enforced(&host, 1000));
         host.stop();
     }
     std::fs::write(&copy, &whole).unwrap();
@@ -162,8 +162,8 @@ fn damaged_or_foreign_copy_is_ignored() {
 fn change_with_lost_hint_is_enforced_shortly() {
     let redis = Redis::start().unwrap();
     let proxy = LossyProxy::to(redis.port());
-    let (url, deaf) = (redis.url(), proxy.url());
-    let [there, here] = [&url, &deaf].map(|url| Host::start(&["--store", url, "--workers", "2"]));
+    let (url, lossy) = (redis.url(), proxy.url());
+    let [there, here] = [&url, &lossy].map(|url| Host::start(&["--store", url, "--workers", "2"]));
     for loaded in [false, true] {
         if loaded {
             until_loaded(&here);
@@ -177,14 +177,14 @@ fn change_with_lost_hint_is_enforced_shortly() {
         });
         proxy.set_dropping(true);
         there.client(&bob).block(VIEWER);
-        eventually("it is in force", EVERYWHERE, || here.client(VIEWER).state(&bob) == "null");
+        eventually("the change holds", EVERYWHERE, || here.client(VIEWER).state(&bob) == "null");
         for watcher in &mut watchers {
-            let event = watcher.until("hidden is told", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
+            let event = watcher.until("the hidden event arrives", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
             assert_eq!(event.data["state"], Value::Null);
         }
         proxy.set_dropping(false);
     }
-    assert!(proxy.dropped() > 0, "hints were lost indeed");
+    assert!(proxy.dropped() > 0, "no hint was lost");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn host_behind_the_trimmed_log_reloads() {
     };
     signal("-STOP");
     service.last().client("bob").block(VIEWER);
-    // A log per group keeps 50,000 changes, and one person's changes are all in one.
+    // Each log keeps 50,000 changes, and all changes of one user are in one log.
     let changes: Vec<Value> = (0..1000)
         .map(|n| json!({ "op": if n % 2 == 0 { "block" } else { "unblock" }, "user": "bob", "other": "dave" }))
         .collect();
@@ -208,10 +208,10 @@ fn host_behind_the_trimmed_log_reloads() {
         service.last().client("backend").change(&changes);
     }
     signal("-CONT");
-    let event = alice.until("hidden is told", LOADED, |event| event.is_of("bob")).pop().unwrap();
+    let event = alice.until("the hidden event arrives", LOADED, |event| event.is_of("bob")).pop().unwrap();
     assert_eq!(event.data["state"], Value::Null);
     until_loaded(service.first());
-    // Of the first load, when nobody had set anything, nothing was said.
+    // The first load, of an empty policy, is not logged.
     assert_eq!(service.first().log().matches("Policy loaded into memory").count(), 1, "{}", service.first().log());
     assert_eq!(service.first().client("x").ruling(VIEWER, "bob"), "blocked");
     assert_eq!(service.first().client("x").ruling("dave", "bob"), "allowed");
@@ -224,21 +224,21 @@ fn hosts_agree_after_concurrent_policy_changes() {
     let url = service.redis.as_ref().unwrap().url();
     let cold = Host::start(&["--store", &url, "--workers", "1", "--policy-memory", "0"]);
     let hosts: Vec<&Host> = service.hosts.iter().chain([&cold]).collect();
-    let people: Vec<String> = (0..8).map(|index| format!("p{index}")).collect();
-    for person in &people {
-        assert_eq!(cold.client(person).beat("web").status, 200);
+    let users: Vec<String> = (0..8).map(|index| format!("p{index}")).collect();
+    for user in &users {
+        assert_eq!(cold.client(user).beat("web").status, 200);
     }
     let mut watchers: Vec<_> = hosts
         .iter()
-        .flat_map(|host| Transport::BOTH.map(|transport| transport.watch(host, VIEWER, &people.join(","))))
+        .flat_map(|host| Transport::BOTH.map(|transport| transport.watch(host, VIEWER, &users.join(","))))
         .collect();
-    let mut seen = vec![vec![Value::Null; people.len()]; watchers.len()];
-    // Everybody blocks and unblocks on every host, each at their own pace, while the hosts begin to load.
+    let mut seen = vec![vec![Value::Null; users.len()]; watchers.len()];
+    // Users block and unblock on every host concurrently while the hosts start to load.
     std::thread::scope(|scope| {
         for (turn, host) in hosts.iter().enumerate() {
-            for person in &people[turn..] {
+            for user in &users[turn..] {
                 scope.spawn(move || {
-                    let client = host.client(person);
+                    let client = host.client(user);
                     for round in 0..30 {
                         if (round + turn) % 2 == 0 { client.block(VIEWER) } else { client.unblock(VIEWER) }
                     }
@@ -246,19 +246,19 @@ fn hosts_agree_after_concurrent_policy_changes() {
             }
         }
     });
-    let truth: Vec<bool> = people.iter().map(|person| cold.client("x").ruling(VIEWER, person) == "blocked").collect();
+    let truth: Vec<bool> = users.iter().map(|user| cold.client("x").ruling(VIEWER, user) == "blocked").collect();
     for host in &hosts {
-        for (person, is_blocked) in people.iter().zip(&truth) {
+        for (user, is_blocked) in users.iter().zip(&truth) {
             let ruling = if *is_blocked { "blocked" } else { "allowed" };
-            eventually("every host agrees", EVERYWHERE, || host.client("x").ruling(VIEWER, person) == ruling);
+            eventually("every host agrees", EVERYWHERE, || host.client("x").ruling(VIEWER, user) == ruling);
         }
     }
     for (watcher, seen) in watchers.iter_mut().zip(&mut seen) {
-        eventually("so does every watcher", LOADED, || {
+        eventually("every watcher agrees", LOADED, || {
             while let Some(event) = watcher.try_next(Duration::from_millis(50)) {
                 let presences = event.data["presences"].as_array().cloned().unwrap_or_else(|| vec![event.data.clone()]);
                 for presence in presences {
-                    let place = people.iter().position(|person| presence["user"] == **person).unwrap();
+                    let place = users.iter().position(|user| presence["user"] == **user).unwrap();
                     seen[place] = presence["state"].clone();
                 }
             }
@@ -273,28 +273,30 @@ fn hosts_agree_after_concurrent_policy_changes() {
 fn emptied_redis_hides_no_user() {
     let service = Service::redis(&["--workers", "2"]);
     service.hosts.iter().for_each(until_loaded);
-    settle(service.last(), 400);
+    hide(service.last(), 400);
     service.last().client("bob").block(VIEWER);
     for host in &service.hosts {
-        eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
-        eventually("so is the block", EVERYWHERE, || host.client("x").ruling(VIEWER, "bob") == "blocked");
+        eventually("the change holds", EVERYWHERE, || is_enforced(host, 400));
+        eventually("the block holds", EVERYWHERE, || host.client("x").ruling(VIEWER, "bob") == "blocked");
     }
     let mut alice = Transport::Events.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
     assert_eq!(alice.snapshot()["presences"][0]["state"], Value::Null);
     for round in 0..4 {
         assert_eq!(service.redis.as_ref().unwrap().ask(&["FLUSHALL"]).unwrap(), "OK");
         for host in &service.hosts {
-            eventually("nobody is hidden", LOADED, || {
+            eventually("no user is hidden", LOADED, || {
                 let body = json!({ "viewer": VIEWER, "subjects": ["bob", "name0", "1", "name2", "name3"] });
                 let answer = host.client("x").post("/v1/restrictions/check", body);
                 answer.json["verdicts"] == json!(["allowed", "allowed", "allowed", "allowed", "allowed"])
             });
         }
-        let event = alice.until("who watches is told", LOADED, |event| event.is_of("bob")).pop().unwrap();
+        let event = alice.until("the watcher gets an event", LOADED, |event| event.is_of("bob")).pop().unwrap();
         assert_ne!(event.data["state"], Value::Null, "round {round}: {event:?}");
-        // At once: what is set while a host finds its feet again is not lost on those who watch.
+        // At once: a change made while a host recovers still reaches watchers.
         service.hosts[round % 2].client("bob").block(VIEWER);
-        alice.until("so is what is set anew", LOADED, |event| event.is_of("bob") && event.data["state"].is_null());
+        alice.until("the new block reaches the watcher", LOADED, |event| {
+            event.is_of("bob") && event.data["state"].is_null()
+        });
     }
     service.stop();
 }
@@ -303,9 +305,9 @@ fn emptied_redis_hides_no_user() {
 fn killed_durable_redis_keeps_policy() {
     let mut service = Service::durable_redis(&["--workers", "2"]);
     service.hosts.iter().for_each(until_loaded);
-    settle(service.last(), 400);
+    hide(service.last(), 400);
     for host in &service.hosts {
-        eventually("it is in force", EVERYWHERE, || is_in_force(host, 400));
+        eventually("the change holds", EVERYWHERE, || is_enforced(host, 400));
     }
     service.server().kill();
     for host in &service.hosts {
@@ -315,25 +317,25 @@ fn killed_durable_redis_keeps_policy() {
         assert!(alice.get(path).header("retry-after").is_some());
         assert_eq!(alice.send("PUT", "/v1/blocks/carol", None).status, 503);
         assert_eq!(alice.get("/v1/blocks").status, 503);
-        assert!(is_in_force(host, 400), "what is held in memory needs no store");
+        assert!(is_enforced(host, 400), "a policy in memory needs no store");
         assert_eq!(alice.get("/healthz").status, 200);
     }
     service.server().restart().unwrap();
     for host in &service.hosts {
         let alice = host.client(VIEWER);
-        eventually("it is back", LOADED, || alice.get("/v1/presence/name3").status == 200);
+        eventually("Redis is back", LOADED, || alice.get("/v1/presence/name3").status == 200);
         assert_eq!(alice.state("name3"), "null");
-        assert!(is_in_force(host, 400));
+        assert!(is_enforced(host, 400));
     }
     service.last().client("carol").block(VIEWER);
-    eventually("changes are heard again", EVERYWHERE, || service.first().client(VIEWER).state("carol") == "null");
+    eventually("changes arrive again", EVERYWHERE, || service.first().client(VIEWER).state("carol") == "null");
     service.stop();
 }
 
-/// Waits until every replica has all that its master has.
+/// Waits until every replica has caught up with its master.
 fn until_replicated(cluster: &Cluster) {
     for node in cluster.nodes() {
-        eventually("the replica has everything", Duration::from_secs(10), || {
+        eventually("the replica has caught up", Duration::from_secs(10), || {
             let info = node.ask(&["INFO", "replication"]).unwrap();
             let field = |name: &str| info.lines().find_map(|line| line.trim().strip_prefix(name));
             if field("role:") != Some("master") {
@@ -352,15 +354,15 @@ fn failover_keeps_policy() {
     let arguments = ["--store", &url, "--workers", "1"];
     let mut hosts = vec![Host::start(&arguments), Host::start(&arguments)];
     hosts.iter().for_each(until_loaded);
-    settle(&hosts[0], 600);
+    hide(&hosts[0], 600);
     for host in &hosts {
-        eventually("it is in force", EVERYWHERE, || is_in_force(host, 600));
+        eventually("the change holds", EVERYWHERE, || is_enforced(host, 600));
     }
     until_replicated(&cluster);
     let mut cluster = cluster;
     cluster.kill(0).unwrap();
     for host in &hosts {
-        assert!(is_in_force(host, 600), "in memory nothing changes");
+        assert!(is_enforced(host, 600), "a policy in memory does not change");
     }
     eventually("the replica takes over", LOADED, || cluster.owner_of(0).is_ok_and(|owner| owner != 0));
     let cold = [&arguments[..], &["--policy-memory", "0"]].concat();
@@ -370,13 +372,15 @@ fn failover_keeps_policy() {
     });
     for host in &hosts {
         let changes = host.client(&format!("late{}", host.pid()));
-        eventually("changes are taken again", LOADED, || changes.send("PUT", "/v1/blocks/alice", None).status == 200);
+        eventually("changes are accepted again", LOADED, || {
+            changes.send("PUT", "/v1/blocks/alice", None).status == 200
+        });
     }
     for host in &hosts {
-        assert!(is_in_force(host, 600), "whoever was promoted has all of it");
+        assert!(is_enforced(host, 600), "the promoted replica has the whole policy");
         for other in &hosts {
             let late = format!("late{}", other.pid());
-            eventually("and what came after", LOADED, || host.client("x").ruling(VIEWER, &late) == "blocked");
+            eventually("later changes arrive", LOADED, || host.client("x").ruling(VIEWER, &late) == "blocked");
         }
     }
 }
@@ -387,15 +391,15 @@ fn host_without_policy_memory_still_enforces() {
     let url = redis.url();
     let start = |memory: &str| Host::start(&["--store", &url, "--workers", "2", "--policy-memory", memory]);
     let [plenty, none] = [start("100000000"), start("0")];
-    settle(&plenty, 5000);
+    hide(&plenty, 5000);
     let little = start("100000");
     until_loaded(&plenty);
     let count = |host: &Host, of: &str| host.metric(&format!("rollcall_policy_instances{{of=\"{of}\"}}"));
-    eventually("it does not fit", LOADED, || count(&little, "too-large") == 2.0);
+    eventually("the policy does not fit", LOADED, || count(&little, "too-large") == 2.0);
     assert_eq!(count(&none, "cold"), 2.0);
     let hosts = [&plenty, &little, &none];
     for host in hosts {
-        assert!(is_in_force(host, 5000));
+        assert!(is_enforced(host, 5000));
     }
     for (round, host) in hosts.into_iter().enumerate() {
         let bob = format!("bob{round}");
@@ -406,15 +410,15 @@ fn host_without_policy_memory_still_enforces() {
             watcher
         });
         host.client(&bob).block(VIEWER);
-        assert_eq!(host.client(VIEWER).state(&bob), "null", "at once where it was set");
+        assert_eq!(host.client(VIEWER).state(&bob), "null", "at once on the host that made the change");
         for (watcher, host) in watchers.iter_mut().zip(hosts) {
-            let event = watcher.until("hidden is told", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
+            let event = watcher.until("the hidden event arrives", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
             assert_eq!(event.data["state"], Value::Null);
             assert_eq!(host.client(VIEWER).state(&bob), "null");
         }
         host.client(&bob).unblock(VIEWER);
         for watcher in &mut watchers {
-            let event = watcher.until("shown is told", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
+            let event = watcher.until("the shown event arrives", EVERYWHERE, |event| event.is_of(&bob)).pop().unwrap();
             assert_eq!(event.data["state"], "online");
         }
     }
@@ -426,20 +430,20 @@ fn hosts_starting_together_read_once_and_enforce() {
     let url = redis.url();
     let arguments = ["--store", &url, "--workers", "2"];
     let first = Host::start(&[&arguments[..], &["--policy-memory", "0"]].concat());
-    settle(&first, 4000);
+    hide(&first, 4000);
     first.stop();
     let reads = || calls(&redis, "hgetall") + calls(&redis, "hlen");
     let before = reads();
     let one = Host::start(&arguments);
     until_loaded(&one);
     let load = reads() - before;
-    assert!(load > 100, "everything is {load} reads");
+    assert!(load > 100, "a load takes only {load} reads");
     one.stop();
     let before = reads();
     let hosts: Vec<Host> = std::thread::scope(|scope| {
         let start = || {
             let host = Host::start(&arguments);
-            assert!(is_in_force(&host, 4000), "its first answer");
+            assert!(is_enforced(&host, 4000), "the first answer");
             host
         };
         let starting: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
@@ -448,7 +452,7 @@ fn hosts_starting_together_read_once_and_enforce() {
     hosts.iter().for_each(until_loaded);
     let all = reads() - before;
     assert!(all <= 6 * load, "six hosts read {all} times, one {load}: instances of a host share a load");
-    assert!(hosts.iter().all(|host| is_in_force(host, 4000)));
+    assert!(hosts.iter().all(|host| is_enforced(host, 4000)));
 }
 
 fn restrictions(arguments: &[&str]) -> Output {
@@ -465,7 +469,7 @@ fn exported(store: &str, folder: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(&file).unwrap();
     let ids: Vec<String> = text.lines().map(str::to_owned).collect();
     let set: BTreeSet<String> = ids.iter().cloned().collect();
-    assert_eq!(ids.len(), set.len(), "each once");
+    assert_eq!(ids.len(), set.len(), "an id is exported twice");
     set
 }
 
@@ -485,7 +489,7 @@ fn running_hosts_enforce_import_and_export_returns_it() {
 
     let ids = write("ids.txt", b"# banned\n7\nmallory\n\n  4294967295  \n4294967296\n70000\n\xc3\xbcber\n007\n");
     done(&restrictions(&["import", &ids, "--store", &store]));
-    let event = alice.until("who watches is told", EVERYWHERE, |event| event.is_of("7")).pop().unwrap();
+    let event = alice.until("the watcher gets an event", EVERYWHERE, |event| event.is_of("7")).pop().unwrap();
     assert_eq!(event.data["state"], Value::Null);
     let mut all: BTreeSet<String> =
         ["7", "mallory", "4294967295", "4294967296", "70000", "über", "007"].map(str::to_owned).into();
@@ -521,7 +525,7 @@ fn running_hosts_enforce_import_and_export_returns_it() {
 
     let lifted = write("lifted.txt", b"7\nmallory\n12345\n");
     done(&restrictions(&["import", "--lift", &lifted, "--store", &store]));
-    let event = alice.until("who watches is told", EVERYWHERE, |event| event.is_of("7")).pop().unwrap();
+    let event = alice.until("the watcher gets an event", EVERYWHERE, |event| event.is_of("7")).pop().unwrap();
     assert_ne!(event.data["state"], Value::Null);
     assert!(all.remove("7") && all.remove("mallory"));
     agree(&all, &["7", "mallory", "12345"]);
@@ -540,7 +544,7 @@ fn import_rejects_bad_lines_by_number_atomically() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("line 3") && said.contains("line 5") && !said.contains("line 4"), "{said}");
-    assert!(said.contains("ids.txt"), "it says which file: {said}");
+    assert!(said.contains("ids.txt"), "the error names the file: {said}");
     assert_eq!(exported(&store, folder.path()), BTreeSet::new());
     let output = restrictions(&["import", "/nowhere/at/all", "--store", &store]);
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/nowhere/at/all"));

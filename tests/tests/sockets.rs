@@ -47,7 +47,11 @@ fn exceeding_a_limit_changes_nothing() {
         assert_eq!(alice.ask(&watch(&first)).data["presences"].as_array().unwrap().len(), 20);
         assert_eq!(alice.refused(&watch(&users[19..]))["type"], too_many);
         assert_eq!(service.first().metric("rollcall_watched_users"), 20.0, "neither of the two was added");
-        assert_eq!(alice.ask(&watch(&users[..1])).event, "snapshot", "a user who is already watched does not count again");
+        assert_eq!(
+            alice.ask(&watch(&users[..1])).event,
+            "snapshot",
+            "a user who is already watched does not count again"
+        );
 
         service.last().client("u20").beat("web");
         service.last().client("u18").beat("web");
@@ -232,8 +236,10 @@ fn connection_ends_with_token_unless_renewed() {
     renewed.done(&json!({ "op": "token", "token": token(&key, "alice", &[]) }));
     // The token lasts a second; add five for clock skew, and the time until the host checks.
     assert_eq!(ending.ending(Duration::from_secs(15)).code(), 4401);
-    let last =
-        stream.until("the stream is closed with a reason", Duration::from_secs(5), |event| event.event == "close").pop().unwrap();
+    let last = stream
+        .until("the stream is closed with a reason", Duration::from_secs(5), |event| event.event == "close")
+        .pop()
+        .unwrap();
     assert_eq!(last.data["code"], 4401, "{last:?}");
     assert_eq!(stream.ending(CLOSED), Ending::Broken);
     renewed.done(&json!({ "op": "beat" }));
