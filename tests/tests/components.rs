@@ -1,6 +1,6 @@
-//! Each built component, by itself: what it imports and exports, and that it does what its function promises.
+//! Each built component alone: its imports and exports match its world, and its function works.
 //!
-//! A component without a test here stops the build: `for_each_component!` asks for a test of every name.
+//! A component without a test here does not compile: `for_each_component!` requires a test of each name.
 
 #![allow(
     clippy::expect_used,
@@ -27,7 +27,7 @@ include!(concat!(env!("OUT_DIR"), "/components.rs"));
 
 macro_rules! has_a_test {
     ($name:ident) => {
-        #[allow(unused_imports, reason = "that it exists is the point")]
+        #[allow(unused_imports, reason = "only checks that it exists")]
         use self::$name as _;
     };
 }
@@ -39,7 +39,7 @@ mod every_component_has_a_test {
 }
 
 const START: Time = Time(1_700_000_000_000);
-const EVERYWHERE: Shards = Shards { first: 0, end: 256 };
+const ALL_SHARDS: Shards = Shards { first: 0, end: 256 };
 
 fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
@@ -49,7 +49,7 @@ fn beat(name: &str, device: &str) -> Beat {
     Beat { user: user(name), device: DeviceId::parse(device).unwrap(), kind: DeviceKind::Web, active: true }
 }
 
-/// The names of all that a world imports and exports.
+/// The names of a world's imports and exports.
 fn shape(resolve: &Resolve, world: WorldId) -> (BTreeSet<String>, BTreeSet<String>) {
     let names = |items: Vec<(&wit_parser::WorldKey, &WorldItem)>| {
         items.into_iter().map(|(key, _)| resolve.name_world_key(key)).collect()
@@ -58,7 +58,7 @@ fn shape(resolve: &Resolve, world: WorldId) -> (BTreeSet<String>, BTreeSet<Strin
     (names(world.imports.iter().collect()), names(world.exports.iter().collect()))
 }
 
-/// What `wit/` says about a function, and what its component says about itself.
+/// A function's component has exactly the imports and exports of its world in `wit/`.
 fn assert_fits_its_world(name: &str) {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
@@ -82,10 +82,10 @@ fn heartbeat() {
         let idle = Beat { kind: DeviceKind::Mobile, active: false, ..beat("eve", "phone") };
         let answers = bench.functions.beat_many(vec![beat("bob", "web"), idle]).await.unwrap();
         assert_eq!(answers[0].as_ref().map(|s| s.version), Ok(START.0 * 1000), "a second beat publishes nothing");
-        assert_eq!(answers[1].as_ref().map(|s| s.state), Ok(State::Away), "never used");
+        assert_eq!(answers[1].as_ref().map(|s| s.state), Ok(State::Away), "an inactive device counts as away");
 
-        let choice_request = ChoiceRequest { user: user("bob"), stance: Stance::Busy, for_s: Some(60), note: None };
-        let chosen = bench.functions.choose_many(vec![choice_request]).await.unwrap().remove(0).unwrap();
+        let request = ChoiceRequest { user: user("bob"), stance: Stance::Busy, for_s: Some(60), note: None };
+        let chosen = bench.functions.choose_many(vec![request]).await.unwrap().remove(0).unwrap();
         assert_eq!((chosen.standing.state, chosen.choice.until), (State::Busy, Some(START + Span::seconds(60))));
 
         let device = DeviceId::parse("web").unwrap();
@@ -112,19 +112,19 @@ fn query() {
         bench.clock.advance(Span::seconds(25));
         let views = bench.functions.look_up(None, vec![user("bob")]).await.unwrap();
         let bob = views.into_iter().next().unwrap().unwrap().unwrap().published;
-        assert_eq!(bob.state, State::Offline, "derived, although nobody has noticed yet");
+        assert_eq!(bob.state, State::Offline, "derived, although not settled yet");
         assert_eq!(bob.last_seen, Some(START));
     });
 }
 
-/// Where one person is, for a viewer.
-async fn place(bench: &InProcess, viewer: &str, name: &str) -> InitialPresence {
-    let places = bench.functions.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
-    places.into_iter().next().unwrap().unwrap()
+/// One user's initial presence, for a viewer.
+async fn initial(bench: &InProcess, viewer: &str, name: &str) -> InitialPresence {
+    let initials = bench.functions.open(Some(user(viewer)), 0, vec![user(name)]).await.unwrap();
+    initials.into_iter().next().unwrap().unwrap()
 }
 
-fn state(place: &InitialPresence) -> State {
-    place.view.as_ref().unwrap().published.state
+fn state(initial: &InitialPresence) -> State {
+    initial.view.as_ref().unwrap().published.state
 }
 
 #[test]
@@ -133,33 +133,37 @@ fn subscribe() {
     on_a_worker(Rules::default(), &[], async |bench| {
         bench.functions.beat(beat("bob", "web")).await.unwrap();
         let asked = vec![user("nobody"), user("bob"), user("bob")];
-        let places = bench.functions.open(Some(user("alice")), 17, asked.clone()).await.unwrap();
-        let places: Vec<_> = places.into_iter().map(Result::unwrap).collect();
-        assert_eq!(places.iter().map(state).collect::<Vec<_>>(), [State::Offline, State::Online, State::Online]);
-        assert!(places.iter().all(|place| place.settled && place.visibility.presence && place.visibility.last_seen));
+        let initials = bench.functions.open(Some(user("alice")), 17, asked.clone()).await.unwrap();
+        let initials: Vec<_> = initials.into_iter().map(Result::unwrap).collect();
+        assert_eq!(initials.iter().map(state).collect::<Vec<_>>(), [State::Offline, State::Online, State::Online]);
+        assert!(
+            initials
+                .iter()
+                .all(|initial| initial.settled && initial.visibility.presence && initial.visibility.last_seen)
+        );
         let above = bench.functions.open(Some(user("alice")), 18, asked).await;
-        assert_eq!(above, Err(Error::TooMany(20)), "with those watched already it is more than the limit");
+        assert_eq!(above, Err(Error::TooMany(20)), "users watched already count toward the limit");
 
         let unseen = ChoiceRequest { user: user("eve"), stance: Stance::Invisible, for_s: None, note: None };
         bench.functions.beat(beat("eve", "web")).await.unwrap();
         bench.functions.choose_many(vec![unseen]).await.unwrap().remove(0).unwrap();
-        let (eve, own) = (place(&bench, "alice", "eve").await, place(&bench, "eve", "eve").await);
+        let (eve, own) = (initial(&bench, "alice", "eve").await, initial(&bench, "eve", "eve").await);
         assert_eq!((state(&eve), eve.settled, eve.view.unwrap().choice), (State::Offline, true, None));
-        assert_eq!(own.view.unwrap().choice.unwrap().stance, Stance::Invisible, "for their own eyes");
+        assert_eq!(own.view.unwrap().choice.unwrap().stance, Stance::Invisible, "users see their own choice");
 
         bench.clock.advance(Span::seconds(45));
-        let bob = place(&bench, "alice", "bob").await;
-        assert_eq!((state(&bob), bob.settled), (State::Offline, false), "nobody has published it yet");
+        let bob = initial(&bench, "alice", "bob").await;
+        assert_eq!((state(&bob), bob.settled), (State::Offline, false), "not published yet");
         bench.functions.settle(vec![user("bob")]).await.unwrap();
-        let bob = place(&bench, "alice", "bob").await;
+        let bob = initial(&bench, "alice", "bob").await;
         assert_eq!((state(&bob), bob.settled), (State::Offline, true));
     });
 }
 
-/// The next update of a feed: about whom, what is visible, and from where to resume.
-async fn told(feed: &mut Feed) -> (String, State, u64) {
+/// The next update of a feed: the user, the visible state, and the version to resume from.
+async fn next_update(feed: &mut Feed) -> (String, State, u64) {
     let next = tokio::time::timeout(Duration::from_secs(10), feed.next()).await;
-    let Update { presence, version } = next.expect("an update in time").expect("a feed that goes on");
+    let Update { presence, version } = next.expect("an update in time").expect("the feed continues");
     (presence.user.into_string(), presence.view.unwrap().published.state, version)
 }
 
@@ -171,27 +175,27 @@ fn subscribe_feeds_changes_and_resumes() {
         let later = (START + Span::seconds(20)).0 * 1000;
         let (alice, watched) = (Some(user("alice")), vec![user("bob"), user("eve")]);
         let mut feed = bench.functions.feed(alice.clone(), watched.clone(), None).await.unwrap();
-        assert_eq!(told(&mut feed).await, ("bob".to_owned(), State::Online, later));
-        assert_eq!(told(&mut feed).await, ("eve".to_owned(), State::Offline, later));
+        assert_eq!(next_update(&mut feed).await, ("bob".to_owned(), State::Online, later));
+        assert_eq!(next_update(&mut feed).await, ("eve".to_owned(), State::Offline, later));
         bench.clock.advance(Span(5));
         bench.functions.beat(beat("eve", "web")).await.unwrap();
-        let (name, state, since) = told(&mut feed).await;
+        let (name, state, since) = next_update(&mut feed).await;
         assert_eq!((name.as_str(), state, since), ("eve", State::Online, later + 5_000));
 
-        // That nobody reads any more is noticed with the next change, and then the watch is let go.
+        // The feed notices a reader that went away at the next change, then ends its watch.
         let end = tokio::task::spawn_local(feed.end());
         let busy = ChoiceRequest { user: user("eve"), stance: Stance::Busy, for_s: None, note: None };
         bench.functions.choose_many(vec![busy]).await.unwrap().remove(0).unwrap();
         let end = tokio::time::timeout(Duration::from_secs(10), end).await;
-        assert_eq!(end.expect("an end in time").unwrap(), Ok(()));
+        assert_eq!(end.expect("the feed ends in time").unwrap(), Ok(()));
 
         let mut feed = bench.functions.feed(alice, watched, Some(since)).await.unwrap();
-        let (name, state, _) = told(&mut feed).await;
-        assert_eq!((name.as_str(), state), ("eve", State::Busy), "bob has not changed since");
+        let (name, state, _) = next_update(&mut feed).await;
+        assert_eq!((name.as_str(), state), ("eve", State::Busy), "bob did not change since");
         let departure =
             Departure { user: user("bob"), device: DeviceId::parse("web").unwrap(), reason: Reason::Logout };
         bench.functions.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
-        let (name, state, _) = told(&mut feed).await;
+        let (name, state, _) = next_update(&mut feed).await;
         assert_eq!((name.as_str(), state), ("bob", State::Offline));
 
         let crowd: Vec<_> = (0..21).map(|number| user(&number.to_string())).collect();
@@ -207,15 +211,15 @@ fn subscribe_gives_slow_reader_the_newest_only() {
         for round in 0..100 {
             bench.clock.advance(Span(1));
             let stance = if round % 2 == 0 { Stance::Busy } else { Stance::Auto };
-            let choice_request = ChoiceRequest { user: user("bob"), stance, for_s: None, note: None };
-            last = bench.functions.choose_many(vec![choice_request]).await.unwrap().remove(0).unwrap().standing.version;
+            let request = ChoiceRequest { user: user("bob"), stance, for_s: None, note: None };
+            last = bench.functions.choose_many(vec![request]).await.unwrap().remove(0).unwrap().standing.version;
         }
-        let mut updates = vec![told(&mut feed).await];
+        let mut updates = vec![next_update(&mut feed).await];
         while updates.last().is_some_and(|(_, _, version)| *version < last) {
-            updates.push(told(&mut feed).await);
+            updates.push(next_update(&mut feed).await);
         }
         assert_eq!(updates.last().map(|(_, state, _)| *state), Some(State::Online));
-        assert!(updates.len() < 10, "a hundred changes, of which {} were told", updates.len());
+        assert!(updates.len() < 10, "a hundred changes, {} updates", updates.len());
         assert!(updates.is_sorted_by_key(|(_, _, version)| *version));
     });
 }
@@ -225,26 +229,25 @@ fn typing() {
     assert_fits_its_world("typing");
     on_a_worker(Rules::default(), &[], async |bench| {
         let lunch = ConversationId::parse("lunch").unwrap();
-        let typing_update = |name: &str, typing| TypingUpdate { user: user(name), conversation: lunch.clone(), typing };
+        let update = |name: &str, typing| TypingUpdate { user: user(name), conversation: lunch.clone(), typing };
         let typists = async |viewer: &str| {
             let asked = vec![lunch.clone(), ConversationId::parse("dinner").unwrap()];
             let mut found = bench.functions.typists(Some(user(viewer)), asked).await.unwrap();
-            assert_eq!(found.pop().unwrap(), Ok(Vec::new()), "nobody types there");
+            assert_eq!(found.pop().unwrap(), Ok(Vec::new()), "no user types there");
             let found = found.pop().unwrap().unwrap().into_iter();
             found.map(|typist| (typist.user.into_string(), typist.until)).collect::<Vec<_>>()
         };
-        let started =
-            bench.functions.type_many(vec![typing_update("bob", true), typing_update("eve", true)]).await.unwrap();
+        let started = bench.functions.type_many(vec![update("bob", true), update("eve", true)]).await.unwrap();
         assert_eq!(started, [Ok(()), Ok(())]);
         let until = START + Span::seconds(5);
         assert_eq!(typists("alice").await, [("bob".to_owned(), until), ("eve".to_owned(), until)]);
-        assert_eq!(typists("bob").await, [("eve".to_owned(), until)], "everybody knows of themselves");
+        assert_eq!(typists("bob").await, [("eve".to_owned(), until)], "users are not shown their own typing");
         bench.clock.advance(Span::seconds(2));
-        bench.functions.type_many(vec![typing_update("bob", false)]).await.unwrap().remove(0).unwrap();
+        bench.functions.type_many(vec![update("bob", false)]).await.unwrap().remove(0).unwrap();
         assert_eq!(typists("alice").await, [("eve".to_owned(), until)]);
         bench.clock.advance(Span::seconds(3));
-        assert_eq!(typists("alice").await, [], "a start that is not repeated ends by itself");
-        assert_eq!(bench.functions.type_many(vec![typing_update("bob", true); 1025]).await, Err(Error::TooMany(1024)));
+        assert_eq!(typists("alice").await, [], "a signal that is not repeated expires");
+        assert_eq!(bench.functions.type_many(vec![update("bob", true); 1025]).await, Err(Error::TooMany(1024)));
     });
 }
 
@@ -256,25 +259,25 @@ fn offline_sweep() {
         bench.clock.advance(Span::seconds(30));
         bench.functions.beat(beat("bob", "web")).await.unwrap();
         bench.clock.advance(Span::seconds(15));
-        let early = bench.functions.sweep(EVERYWHERE, 100).await.unwrap();
-        assert_eq!((early.examined, early.published, early.rescheduled), (1, 0, 1), "found alive, scheduled anew");
+        let early = bench.functions.sweep(ALL_SHARDS, 100).await.unwrap();
+        assert_eq!((early.examined, early.published, early.rescheduled), (1, 0, 1), "still alive, so scheduled again");
         bench.clock.advance(Span(30_250));
         let settled = bench.functions.settle(vec![user("bob"), user("bob")]).await.unwrap();
         assert_eq!((settled.examined, settled.published), (1, 1));
         assert_eq!(settled.lags, vec![Span(250)]);
-        let again = bench.functions.sweep(EVERYWHERE, 100).await.unwrap();
+        let again = bench.functions.sweep(ALL_SHARDS, 100).await.unwrap();
         assert_eq!(again.examined, 0, "published once");
 
         bench.clock.advance(Rules::default().evict_after);
-        let archived = bench.functions.archive(EVERYWHERE, 100).await.unwrap();
+        let archived = bench.functions.archive(ALL_SHARDS, 100).await.unwrap();
         assert_eq!((archived.kept, archived.dropped, bench.memory.sessions()), (1, 1, 0));
         let views = bench.functions.look_up(None, vec![user("bob")]).await.unwrap();
         let bob = views.into_iter().next().unwrap().unwrap().unwrap().published;
-        assert_eq!(bob.last_seen, Some(START + Span::seconds(30)), "the archive remembers");
+        assert_eq!(bob.last_seen, Some(START + Span::seconds(30)), "from the archive");
     });
 }
 
-/// What a viewer may see of these, by the functions.
+/// The verdicts on these subjects for a viewer.
 async fn rulings(bench: &InProcess, viewer: Option<&str>, subjects: &[&str]) -> Vec<(Ruling, bool)> {
     let subjects: Vec<UserId> = subjects.iter().map(|subject| user(subject)).collect();
     let verdicts = bench.functions.check(viewer.map(user), subjects.iter().collect()).await.unwrap();
@@ -286,7 +289,7 @@ fn restriction_check() {
     assert_fits_its_world("restriction-check");
     let (open, hidden) = ((Ruling::Allowed, true), |ruling| (ruling, false));
     let privacy = |presence, last_seen| Privacy { presence, last_seen };
-    // From memory it answers as it does from the store.
+    // The answers are the same from memory and from the store.
     for warm in [false, true] {
         on_a_worker(Rules::default(), &[], async |bench| {
             if warm {
@@ -320,20 +323,20 @@ fn restriction_check() {
             ];
             assert_eq!(rulings(&bench, Some("alice"), &asked).await, rules, "warm: {warm}");
             assert_eq!(rulings(&bench, Some("bob"), &["alice", "carol"]).await, [blocked, open], "warm: {warm}");
-            assert_eq!(rulings(&bench, Some("mallory"), &["mallory"]).await, [open], "everybody sees themselves");
+            assert_eq!(rulings(&bench, Some("mallory"), &["mallory"]).await, [open], "users see themselves");
             let seen = rulings(&bench, None, &["mallory", "bob", "carol", "dave"]).await;
             assert_eq!(seen, [restricted, open, open, open], "a service sees all but the restricted");
 
             let own = bench.functions.settings_of(user("carol")).await.unwrap();
             assert_eq!(own.privacy, privacy(Audience::Contacts, Audience::Everyone));
             assert_eq!((own.contacts, own.blocks), (vec![user("bob")], vec![]));
-            let taken_back = vec![
+            let reverted = vec![
                 Change::Unrestrict(user("42")),
                 Change::UnrestrictMany(Numbers::new(1, vec![0b0100_0000]).unwrap()),
                 Change::Unblock(user("bob"), user("alice")),
                 Change::RemoveContact(user("carol"), user("bob")),
             ];
-            let outcomes = bench.functions.apply(taken_back).await.unwrap();
+            let outcomes = bench.functions.apply(reverted).await.unwrap();
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
             let asked = ["42", "65537", "65543", "bob"];
             assert_eq!(rulings(&bench, Some("alice"), &asked).await, [open, open, restricted, open], "warm: {warm}");

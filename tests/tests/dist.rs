@@ -1,5 +1,5 @@
-//! What is deployed to other hosts: which files there are, what is inside each, what each needs, and that each can be
-//! instantiated. What they do is in `everywhere.rs`.
+//! The components for other hosts, in `dist/`: which files there are, which functions each contains, what each imports, and
+//! that each can be instantiated. `deployments.rs` tests what they do.
 
 #![allow(
     clippy::expect_used,
@@ -19,15 +19,15 @@ use wit_parser::decoding::{DecodedWasm, decode};
 
 const FUNCTIONS: [&str; 6] = ["heartbeat", "offline-sweep", "query", "restriction-check", "subscribe", "typing"];
 
-/// What Spin provides, and what every host of WASI 0.3 does.
+/// The imports Spin provides, and those every WASI 0.3 host provides.
 const SPIN: [&str; 5] = ["wasi:", "spin:redis/", "spin:sqlite/", "spin:variables/", "fermyon:spin/variables"];
 const WASI: [&str; 1] = ["wasi:"];
 
-/// Interfaces that hold only types: no host has to provide anything for them.
+/// Interfaces that contain only types: no host provides anything for them.
 const TYPES: [&str; 3] =
     ["rollcall:presence/types@0.1.0", "rollcall:presence/session-types@0.1.0", "rollcall:presence/policy-types@0.1.0"];
 
-/// Functions that are a part of others.
+/// The functions inside a file.
 fn inside(function: &str) -> Vec<&str> {
     match function {
         "redis-expiry" => vec!["offline-sweep"],
@@ -41,7 +41,7 @@ fn file(folder: &str, name: &str) -> PathBuf {
     root().join("dist").join(folder).join(name).with_extension("wasm")
 }
 
-/// Every file that is deployed, with the beginnings of what it may import.
+/// Every deployed file, with the prefixes of what it may import.
 fn deployed() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
     let folders = [("spin", &SPIN[..]), ("spin-redis", &SPIN[..]), ("wasi", &WASI[..])];
     let everywhere = FUNCTIONS.into_iter().flat_map(|name| folders.map(|(folder, imports)| (folder, name, imports)));
@@ -75,7 +75,7 @@ fn dist_functions_are_byte_identical_to_hosts() {
         for function in inside(name) {
             let part = std::fs::read(component(function)).unwrap();
             let is_there = whole.windows(part.len()).any(|bytes| bytes == part);
-            assert!(is_there, "dist/{folder}/{name}.wasm does not contain {function}.wasm as it is in the host");
+            assert!(is_there, "dist/{folder}/{name}.wasm does not contain the host's {function}.wasm");
         }
     }
 }
@@ -85,18 +85,18 @@ fn imports_are_all_provided_by_the_platform() {
     for (folder, name, provided) in deployed() {
         let (imports, exports) = names(folder, name);
         for import in imports.iter().filter(|import| !TYPES.contains(&import.as_str())) {
-            assert!(provided.iter().any(|beginning| import.starts_with(beginning)), "{folder}/{name} imports {import}");
+            assert!(provided.iter().any(|prefix| import.starts_with(prefix)), "{folder}/{name} imports {import}");
         }
         let handler = match name {
             "redis-expiry" => "spin:redis/inbound-redis@3.0.0",
             _ => "wasi:http/handler@0.3.0",
         };
         assert!(exports.contains(handler), "{folder}/{name} exports {exports:?}");
-        let keeps = imports.iter().any(|import| import.starts_with("spin:sqlite/"));
+        let has_archive = imports.iter().any(|import| import.starts_with("spin:sqlite/"));
         assert_eq!(
-            keeps,
+            has_archive,
             folder == "spin-sqlite",
-            "{folder}/{name} has an archive of its own only where it is called so"
+            "{folder}/{name}: only files in spin-sqlite have their own archive"
         );
     }
 }
@@ -105,7 +105,7 @@ fn imports_are_all_provided_by_the_platform() {
 async fn every_file_can_be_instantiated() {
     let mut config = Config::new();
     config.wasm_component_model_async(true);
-    // Whether it fits is all that is asked, and there are two megabytes of each.
+    // Nothing is called, and each file has two megabytes: compile fast.
     config.cranelift_opt_level(OptLevel::None);
     let engine = Engine::new(&config).unwrap();
     for (folder, name, _) in deployed() {

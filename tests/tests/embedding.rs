@@ -1,4 +1,4 @@
-//! What `docs/EMBEDDING.md` promises to strangers, held against the built components and the contract.
+//! The tables of `docs/EMBEDDING.md`, checked against the built components and the contract.
 
 #![allow(
     clippy::expect_used,
@@ -21,26 +21,26 @@ fn document() -> String {
     std::fs::read_to_string(root().join("docs/EMBEDDING.md")).unwrap()
 }
 
-/// The rows of the table below a heading: of each cell, what it has in backticks.
+/// The rows of the table below a heading; of each cell, the words in backticks.
 fn table(heading: &str) -> Vec<Vec<BTreeSet<String>>> {
     let document = document();
-    let section = document.split(&format!("\n## {heading}\n")).nth(1).expect("there is such a heading");
+    let section = document.split(&format!("\n## {heading}\n")).nth(1).expect("the heading exists");
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     rows.map(|row| row.trim_matches('|').split('|').map(quoted).collect()).collect()
 }
 
-/// The interfaces of the contract that a component imports and exports, without those that hold only types. It may have
-/// no others.
+/// The contract interfaces that a component imports and exports, without those that contain only types. Fails on any other
+/// interface.
 fn shape(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let bytes = std::fs::read(component(name)).unwrap();
-    let DecodedWasm::Component(resolve, world) = decode(&bytes).unwrap() else { panic!("{name} is no component") };
+    let DecodedWasm::Component(resolve, world) = decode(&bytes).unwrap() else { panic!("{name} is not a component") };
     let world = &resolve.worlds[world];
     let short = |key: &wit_parser::WorldKey| {
         let whole = resolve.name_world_key(key);
         let short = whole.strip_prefix("rollcall:presence/").and_then(|name| name.strip_suffix("@0.1.0"));
-        short.unwrap_or_else(|| panic!("{name} has {whole}, which is not of the contract")).to_owned()
+        short.unwrap_or_else(|| panic!("{name} has {whole}, which is not in the contract")).to_owned()
     };
     let imports = world.imports.keys().map(short).filter(|import| !import.ends_with("types")).collect();
     (imports, world.exports.keys().map(short).collect())
@@ -63,11 +63,11 @@ fn error_table_has_every_case() {
     let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
     let types = resolve.packages[package].interfaces["types"];
     let error = &resolve.types[resolve.interfaces[types].types["error"]];
-    let TypeDefKind::Variant(error) = &error.kind else { panic!("the error is no variant") };
+    let TypeDefKind::Variant(error) = &error.kind else { panic!("the error is not a variant") };
     let cases: Vec<&str> = error.cases.iter().map(|case| case.name.as_str()).collect();
     let rows = table("Errors");
-    let told: Vec<&str> = rows.iter().map(|row| row[0].first().unwrap().as_str()).collect();
-    assert_eq!(told, cases, "in the order of the contract");
+    let documented: Vec<&str> = rows.iter().map(|row| row[0].first().unwrap().as_str()).collect();
+    assert_eq!(documented, cases, "in the order of the contract");
 }
 
 #[test]

@@ -1,8 +1,7 @@
-//! What is in `infra/` is true of this service: metrics, paths, ports, flags, variables and files that are named there are
-//! real ones, and what the files set up works.
+//! The files in `infra/` match this service: the metrics, paths, ports, flags, variables and files they name exist, and what
+//! they set up works.
 //!
-//! Whether the files are well-formed for those who read them — Prometheus, Kubernetes, systemd — is asked of their own tools by
-//! `cargo xtask infra`.
+//! `cargo xtask infra` checks their syntax with the tools of Prometheus, Kubernetes and systemd.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,10 +22,10 @@ use rollcall_tests::{Host, Stream, TokenIssuer, binary, component, eventually, r
 use serde_json::{Map, Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Two brisk deadlines, and time for a busy machine.
+/// Two short deadlines, and time for a busy machine.
 const SOON: Duration = Duration::from_secs(15);
 
-/// The metrics of redis_exporter that we look at; they were there in 1.45.
+/// The metrics of redis_exporter that `infra/` uses; version 1.45 has them.
 const EXPORTER: [&str; 6] = [
     "redis_up",
     "redis_memory_used_bytes",
@@ -56,7 +55,7 @@ fn document(path: &str) -> Value {
     document
 }
 
-/// YAML as JSON, which is easier to walk through.
+/// YAML as JSON, which is easier to traverse.
 fn plain(yaml: &Yaml) -> Value {
     match yaml {
         Yaml::Real(number) => json!(number.parse::<f64>().expect("a number")),
@@ -69,11 +68,11 @@ fn plain(yaml: &Yaml) -> Value {
             Value::Object(hash.iter().map(|(name, value)| (key(name), plain(value))).collect::<Map<_, _>>())
         }
         Yaml::Null => Value::Null,
-        Yaml::Alias(_) | Yaml::BadValue => panic!("what an alias stands for is put in its place"),
+        Yaml::Alias(_) | Yaml::BadValue => panic!("the parser resolves aliases"),
     }
 }
 
-/// Everything under this key, however deep.
+/// All values of this key, at any depth.
 fn all<'a>(value: &'a Value, key: &str) -> Vec<&'a Value> {
     let nested: Vec<&Value> = match value {
         Value::Array(items) => items.iter().collect(),
@@ -87,7 +86,7 @@ fn words(value: &Value, key: &str) -> Vec<String> {
     all(value, key).into_iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Every file of the folder, by its path in it.
+/// Every file in `infra/`, by its path there.
 fn files() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -109,7 +108,7 @@ fn names_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
-/// Every expression that Prometheus is asked, by alerts and by the dashboard.
+/// Every Prometheus expression of the alerts and the dashboard.
 fn expressions() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&text("grafana/dashboard.json")).unwrap();
     let mut expressions = words(&document("prometheus/alerts.yml"), "expr");
@@ -119,7 +118,7 @@ fn expressions() -> Vec<String> {
     expressions
 }
 
-/// The names of what a host exports, as Prometheus stores them, with the labels of each.
+/// The metrics a host exports, with the labels of each.
 fn exported(host: &Host) -> BTreeMap<String, BTreeSet<String>> {
     let text = host.client("ops").get("/metrics").text;
     let mut exported: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -131,7 +130,7 @@ fn exported(host: &Host) -> BTreeMap<String, BTreeSet<String>> {
     exported
 }
 
-/// The names of labels in `of="a",le="b"}`: what stands before an `=` outside of quotes.
+/// The label names in `of="a",le="b"}`: the text before each `=` outside of quotes.
 fn labels_of(labels: &str) -> Vec<String> {
     let outside = labels.split('"').step_by(2);
     let names =
@@ -139,7 +138,7 @@ fn labels_of(labels: &str) -> Vec<String> {
     names.collect()
 }
 
-/// A host on Redis that did some of everything, and one whose function had to be replaced.
+/// A host on Redis that has used every metric, and one whose function was replaced after a trap.
 fn busy_hosts(redis: &Redis) -> (Host, Host) {
     let host = Host::brisk(&["--store", &redis.url(), "--evict-after", "200ms"]);
     let watcher = Stream::subscribe(&host, "alice", "users=bob&conversations=tea");
@@ -158,11 +157,11 @@ fn watched_metrics_exist_with_their_labels() {
     let watched: BTreeSet<&str> = expressions.iter().flat_map(|text| names_in(text)).collect();
     let foreign: Vec<_> =
         watched.iter().filter(|name| name.starts_with("redis_") && !EXPORTER.contains(name)).collect();
-    assert!(foreign.is_empty(), "not known of redis_exporter: {foreign:?}");
+    assert!(foreign.is_empty(), "redis_exporter has no {foreign:?}");
     let redis = Redis::start().unwrap();
     let hosts = busy_hosts(&redis);
     let mut known = BTreeMap::new();
-    eventually("every metric is there", SOON, || {
+    eventually("every metric is exported", SOON, || {
         known = exported(&hosts.0);
         known.extend(exported(&hosts.1).into_iter().filter(|(name, _)| name.contains("replacements")));
         let ours = watched.iter().filter(|name| name.starts_with("rollcall_"));
@@ -236,7 +235,7 @@ fn number(text: &str) -> u64 {
 
 /// The first number after a word.
 fn number_after(text: &str, word: &str) -> u64 {
-    let (_, rest) = text.split_once(word).unwrap_or_else(|| panic!("there is no {word}"));
+    let (_, rest) = text.split_once(word).unwrap_or_else(|| panic!("{word} is missing"));
     number(rest)
 }
 
@@ -274,14 +273,14 @@ fn every_variable_is_a_setting() {
     for path in files() {
         let text = text(&path);
         for name in names_in(&text).filter(|name| name.starts_with("ROLLCALL_") && *name != "ROLLCALL_") {
-            assert!(help.contains(&format!("[env: {name}]")), "infra/{path}: {name} is no setting");
+            assert!(help.contains(&format!("[env: {name}]")), "infra/{path}: {name} is not a setting");
             count += 1;
         }
     }
     assert!(count >= 10, "{count}");
 }
 
-/// Variables of a manifest that are settings.
+/// The variables of a manifest that are settings.
 fn settings(values: &Value) -> BTreeMap<String, String> {
     let values = values.as_object().expect("names and values").iter();
     let values = values.map(|(name, value)| (name.clone(), value.as_str().expect("text").to_owned()));
@@ -310,7 +309,7 @@ fn every_flag_belongs_to_its_command() {
                 for flag in arguments.split([' ', '`', '\'']).filter(|word| word.starts_with("--")) {
                     assert!(
                         help.split_whitespace().any(|word| word == flag),
-                        "infra/{path}: there is no {flag}: {line}"
+                        "infra/{path}: unknown flag {flag}: {line}"
                     );
                     count += 1;
                 }
@@ -338,7 +337,7 @@ fn every_mounted_or_read_file_exists() {
         assert!(infra("prometheus").join(rules.as_str().unwrap()).exists(), "{rules}");
     }
     for script in ["../spin.toml", "rollcall.toml", "../docs/OPERATIONS.md"] {
-        assert!(infra(script).exists(), "{script} is installed beside the units");
+        assert!(infra(script).exists(), "{script} is installed with the units, but missing");
     }
 }
 
@@ -352,12 +351,15 @@ fn grafana_finds_dashboard_and_data_source() {
     let source = &document("grafana/provisioning/datasources/prometheus.yaml")["datasources"][0];
     assert_eq!(source["url"], "http://prometheus:9090");
     let dashboard: Value = serde_json::from_str(&text("grafana/dashboard.json")).unwrap();
-    assert!(all(&dashboard, "datasource").iter().all(|used| used["uid"] == source["uid"]), "one source of data");
+    assert!(
+        all(&dashboard, "datasource").iter().all(|used| used["uid"] == source["uid"]),
+        "a panel uses another data source"
+    );
     let ids: Vec<_> = dashboard["panels"].as_array().unwrap().iter().map(|panel| panel["id"].as_u64()).collect();
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "every panel has an id of its own");
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "two panels share an id");
 }
 
-/// Everything that Kubernetes is given.
+/// Every Kubernetes object.
 fn objects() -> Vec<Value> {
     let manifests = files().into_iter().filter(|path| path.starts_with("kubernetes/") || path.starts_with("spinkube/"));
     manifests.flat_map(|path| documents(&path)).collect()
@@ -382,15 +384,15 @@ fn kubernetes_references_resolve() {
         for mount in all(object, "volumeMounts").into_iter().flat_map(|list| list.as_array().unwrap()) {
             let is_there = volumes.iter().any(|volume| volume["name"] == mount["name"])
                 || claims.iter().any(|claim| claim["metadata"]["name"] == mount["name"]);
-            assert!(is_there, "{kind}: there is no volume {}", mount["name"]);
+            assert!(is_there, "{kind}: no volume {}", mount["name"]);
         }
         for config in [all(object, "configMapRef"), all(object, "configMap")].concat() {
-            assert!(is("ConfigMap", &config["name"]), "there is no {config}");
+            assert!(is("ConfigMap", &config["name"]), "no ConfigMap {config}");
         }
-        // The Secrets are made by hand; the comments say how.
+        // Secrets are created by hand; a comment shows the command.
         for secret in words(object, "secretName") {
             let how = format!("kubectl create secret generic {secret} --from-file=");
-            assert!(files().iter().any(|path| text(path).contains(&how)), "nobody says how {secret} is made");
+            assert!(files().iter().any(|path| text(path).contains(&how)), "no comment shows how to create {secret}");
         }
     }
     let services = ["redis://rollcall-redis:6379", "http://rollcall-spin/v1/sweep"];
@@ -416,7 +418,7 @@ fn stop_timeouts_exceed_the_drain() {
     );
 }
 
-/// The directives of a Redis configuration, without what is said about them.
+/// The directives of a Redis configuration, without comments.
 fn directives(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
@@ -446,7 +448,7 @@ fn shipped_redis_setup_causes_no_warnings() {
     .unwrap();
     let host = Host::start(&["--store", &format!("redis://127.0.0.1:{port}"), "--log", "warn"]);
     assert_eq!(host.client("bob").beat("web").json["state"], "online");
-    assert_eq!(host.log(), "", "nothing to complain of");
+    assert_eq!(host.log(), "", "no warnings");
     for (name, value) in
         [("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("save", ""), ("notify-keyspace-events", "xE")]
     {
@@ -473,14 +475,15 @@ fn spin_variables_match_its_manifest() {
     assert!(names.len() >= 3 && names.iter().all(|name| is_variable(name)), "{names:?}");
 }
 
-/// The one-liner of the unit, as systemd hands it to the shell, calling this address.
+/// The shell command of the unit, as systemd passes it to the shell, with this address.
 fn sweep_of_the_unit(url: &str) -> String {
     let unit = text("systemd/rollcall-sweep.service");
-    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).expect("a shell is started");
+    let line =
+        unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).expect("the unit starts a shell");
     line.trim_end_matches('\'').replace("%%", "%").replace("http://127.0.0.1:3000/v1/sweep", url)
 }
 
-/// The script of the job, calling this address once instead of for most of a minute.
+/// The script of the job, with this address, called once instead of for most of a minute.
 fn sweep_of_the_job(url: &str, token: &Path) -> String {
     let job = document("spinkube/sweep.yaml");
     let command = all(&job, "command")[0];
@@ -497,12 +500,12 @@ fn sweep_caller_needs_token_with_scope() {
     let token = folder.path().join("sweep.token");
     let url = format!("{}/v1/sweep", host.base());
     let scripts = [sweep_of_the_unit(&url), sweep_of_the_job(&url, &token)];
-    for (scopes, may) in [(&["service"][..], true), (&[], false)] {
+    for (scopes, is_allowed) in [(&["service"][..], true), (&[], false)] {
         std::fs::write(&token, issuer.token("sweep", scopes)).unwrap();
         for script in &scripts {
             let mut shell = Command::new("sh");
             let status = shell.args(["-c", script]).env("CREDENTIALS_DIRECTORY", folder.path()).status();
-            assert_eq!(status.expect("a shell").success(), may, "with {scopes:?}: {script}");
+            assert_eq!(status.expect("a shell").success(), is_allowed, "with {scopes:?}: {script}");
         }
     }
     assert!(host.metric("rollcall_http_requests_total{route=\"/v1/sweep\",status=\"200\"}") >= 2.0);
