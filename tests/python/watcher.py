@@ -1,6 +1,6 @@
-"""A client of another stack: Debian's python3-websockets. Watches, types, beats, resumes and leaves.
+"""A client in Python, with Debian's python3-websockets: watches, types, beats, resumes and leaves.
 
-Run as: watcher.py HERE THERE, the addresses of two hosts, or of one twice. Ends with success if all of it works.
+Run as: watcher.py HERE THERE, the addresses of two hosts, or the same one twice. Exits with 0 if everything works.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ DEADLINE_S = 30
 
 
 async def ask(socket, **message):
-    """Sends a message and answers what comes back for it, and what was told before."""
+    """Sends a message. Returns its reply, and the events received before it."""
     ask.reference += 1
     await socket.send(json.dumps({**message, "ref": ask.reference}))
     before = []
     while True:
-        told = json.loads(await socket.recv())
-        if told.get("ref") == ask.reference:
-            return told, before
-        before.append(told)
+        event = json.loads(await socket.recv())
+        if event.get("ref") == ask.reference:
+            return event, before
+        before.append(event)
 
 
 ask.reference = 0
 
 
 async def until(socket, **wanted):
-    """Waits for an event with these fields."""
+    """Returns the next event with these fields."""
     while True:
-        told = json.loads(await socket.recv())
-        if all(told.get(field) == value for field, value in wanted.items()):
-            return told
+        event = json.loads(await socket.recv())
+        if all(event.get(field) == value for field, value in wanted.items()):
+            return event
 
 
 async def main(here, there):

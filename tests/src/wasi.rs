@@ -1,7 +1,7 @@
-//! A host of WASI 0.3 that is not ours: what is in `dist/wasi`, on wasmtime's own WASI, in this process.
+//! A plain WASI 0.3 host: serves the components of `dist/wasi` on wasmtime's WASI, in this process.
 //!
-//! It keeps instances as Spin and `wasmtime serve` do, each for many requests and for several at once; `wasmtime serve` stands on
-//! the same library, but takes ten minutes to compile.
+//! Like Spin and `wasmtime serve` it reuses instances, each for many requests and several at once. `wasmtime serve` uses the
+//! same library, but takes ten minutes to compile.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,24 +29,24 @@ use wasmtime_wasi_http::handler::{
 use wasmtime_wasi_http::p3::bindings::ServicePre;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
-/// How many requests an instance is given in its life, and how many at once: as many as Spin and `wasmtime serve` give it.
+/// How many requests an instance serves in total and at once: the same as in Spin and `wasmtime serve`.
 const REQUESTS: (usize, usize) = (128, 16);
 
-/// An instance that has nothing to do for so long ends.
+/// An instance that is idle this long ends.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A running service. It ends with this value.
+/// A running service. Dropping it stops the service.
 pub(crate) struct Wasi {
     address: SocketAddr,
     failures: Arc<Mutex<Vec<String>>>,
     runtime: Option<Runtime>,
 }
 
-/// Functions, each with the beginnings of the paths that it answers for.
+/// Functions, each with the path prefixes it serves.
 pub(crate) type Paths = [(&'static str, &'static [&'static str])];
 
 impl Wasi {
-    /// Serves these functions on one port, with these variables in the environment of each.
+    /// Serves these functions on one port, each with these environment variables.
     pub(crate) fn start(paths: &'static Paths, variables: Vec<(String, String)>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -66,7 +66,7 @@ impl Wasi {
         format!("http://{}", self.address)
     }
 
-    /// What went wrong so far, by function: an instance that trapped, or a request without an answer.
+    /// Failures so far, by function: traps, and requests without an answer.
     pub(crate) fn failures(&self) -> Vec<String> {
         self.failures.lock().expect("a lock").clone()
     }
@@ -90,7 +90,7 @@ async fn accept(listener: TcpListener, handlers: Handlers) -> io::Result<()> {
     }
 }
 
-/// Until the client goes, which is no failure.
+/// Serves a connection until the client closes it, which is not an error.
 async fn serve(stream: TcpStream, handlers: Handlers) {
     let service = service_fn(|request| answer(request, &handlers));
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
@@ -98,9 +98,9 @@ async fn serve(stream: TcpStream, handlers: Handlers) {
 
 async fn answer(request: Request<Incoming>, handlers: &Handlers) -> Result<Response<WasiBody>, Infallible> {
     let path = request.uri().path();
-    let answers_for = |paths: &[&str]| paths.iter().any(|beginning| path.starts_with(beginning));
-    let Some((_, handler)) = handlers.iter().find(|(paths, _)| answers_for(paths)) else {
-        return Ok(plain(404, "nobody answers for this path"));
+    let serves = |paths: &[&str]| paths.iter().any(|prefix| path.starts_with(prefix));
+    let Some((_, handler)) = handlers.iter().find(|(paths, _)| serves(paths)) else {
+        return Ok(plain(404, "no function serves this path"));
     };
     let request = request.map(|body| body.map_err(Error::from).boxed_unsync());
     Ok(handler.handle((), request).await.unwrap_or_else(|error| {
@@ -114,13 +114,13 @@ fn plain(status: u16, text: &'static str) -> Response<WasiBody> {
     Response::builder().status(status).body(body).expect("a response")
 }
 
-/// Compiled once: every service of a test has the same.
+/// The compiled components. Compiled once: all services of a test use the same.
 fn components(paths: &Paths) -> &'static [(&'static str, Component)] {
     static COMPILED: OnceLock<Vec<(&str, Component)>> = OnceLock::new();
     COMPILED.get_or_init(|| {
         let mut config = Config::new();
         config.wasm_component_model_async(true);
-        // Two megabytes each, most of which never runs.
+        // Each has two megabytes, most of which never runs: compile fast.
         config.cranelift_opt_level(OptLevel::None);
         let engine = Engine::new(&config).expect("an engine");
         let compiled = paths.iter().map(|(name, _)| {
@@ -131,16 +131,16 @@ fn components(paths: &Paths) -> &'static [(&'static str, Component)] {
     })
 }
 
-/// With all of WASI below it, and nothing else.
+/// Links a component with all of WASI and nothing else.
 fn linked(component: &Component) -> ServicePre<Guest> {
     let mut linker = Linker::new(component.engine());
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI 0.2, which Rust's standard library is on");
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI 0.2, which Rust's standard library uses");
     wasmtime_wasi::p3::add_to_linker(&mut linker).expect("WASI 0.3");
     wasmtime_wasi_http::p3::add_to_linker(&mut linker).expect("HTTP");
     linker.instantiate_pre(component).and_then(ServicePre::new).expect("a component that fits")
 }
 
-/// A function that is deployed here.
+/// A deployed function.
 struct Function {
     name: &'static str,
     service: ServicePre<Guest>,
@@ -161,21 +161,22 @@ fn record(failures: &Mutex<Vec<String>>, name: &str, error: &wasmtime::Error) {
 impl HandlerState for Function {
     type StoreData = Guest;
     type WorkerExpiration = Idle;
-    type WorkerState = Kept;
+    type WorkerState = Recorder;
 
-    async fn instantiate(&self) -> wasmtime::Result<Instance<Guest, Idle, Kept>> {
+    async fn instantiate(&self) -> wasmtime::Result<Instance<Guest, Idle, Recorder>> {
         let mut wasi = WasiCtx::builder();
         wasi.envs(&self.variables).inherit_network().allow_tcp(true).allow_ip_name_lookup(true).inherit_stderr();
-        let guest = Guest { wasi: wasi.build(), http: WasiHttpCtx::new(), table: ResourceTable::new(), hooks: Closed };
+        let guest =
+            Guest { wasi: wasi.build(), http: WasiHttpCtx::new(), table: ResourceTable::new(), hooks: DenyOutgoing };
         let mut store = Store::new(self.service.engine(), guest);
         let proxy = Proxy::P3(self.service.instantiate_async(&mut store).await?);
         let expiration = Idle(Box::pin(tokio::time::sleep(IDLE)));
-        let state = Kept { name: self.name, failures: Arc::clone(&self.failures) };
+        let state = Recorder { name: self.name, failures: Arc::clone(&self.failures) };
         Ok(Instance { store, proxy, view: WasiHttpView::http, expiration, state })
     }
 }
 
-/// When an instance ends by itself.
+/// Ends an idle instance.
 struct Idle(Pin<Box<Sleep>>);
 
 impl WorkerExpiration for Idle {
@@ -191,18 +192,18 @@ impl WorkerExpiration for Idle {
     }
 }
 
-/// An instance, as long as it is kept.
-struct Kept {
+/// Records the failures of an instance.
+struct Recorder {
     name: &'static str,
     failures: Arc<Mutex<Vec<String>>>,
 }
 
-impl WorkerState for Kept {
+impl WorkerState for Recorder {
     type StoreData = Guest;
     type RequestData = ();
 
-    fn should_accept_request(&self, at_once: usize, in_all: usize) -> ShouldAccept {
-        match (in_all >= REQUESTS.0, at_once >= REQUESTS.1) {
+    fn should_accept_request(&self, concurrent: usize, total: usize) -> ShouldAccept {
+        match (total >= REQUESTS.0, concurrent >= REQUESTS.1) {
             (true, _) => ShouldAccept::Never,
             (_, true) => ShouldAccept::No,
             _ => ShouldAccept::Yes,
@@ -225,12 +226,12 @@ impl WorkerState for Kept {
     }
 }
 
-/// What stands behind WASI for one instance.
+/// The WASI state of one instance.
 struct Guest {
     wasi: WasiCtx,
     http: WasiHttpCtx,
     table: ResourceTable,
-    hooks: Closed,
+    hooks: DenyOutgoing,
 }
 
 impl WasiView for Guest {
@@ -245,13 +246,13 @@ impl WasiHttpView for Guest {
     }
 }
 
-/// No function asks anybody over HTTP.
-struct Closed;
+/// Denies outgoing HTTP requests: no function makes any.
+struct DenyOutgoing;
 
-/// What is still to be sent or received.
+/// The I/O of a request in progress.
 type Exchange = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
-impl WasiHttpHooks for Closed {
+impl WasiHttpHooks for DenyOutgoing {
     fn send_request(
         &mut self,
         _: Request<WasiBody>,

@@ -1,8 +1,8 @@
-//! Real servers for tests: each in a folder and on a loopback port of its own, killed when it is dropped.
+//! Real servers for tests: each has its own folder and loopback port, and is killed when it is dropped.
 //!
-//! Nothing here retries a test or skips one: a server that does not come up within its deadline is an error with what
-//! it wrote. Deliberately absent: any client library. Servers are asked by the tools that come with them, so that what
-//! a test finds is not filtered by the client under test.
+//! No test is retried or skipped: a server that does not start within its deadline is an error that contains its log.
+//! Deliberately absent: any client library. Tests query servers with the tools that come with them, so that results do not
+//! depend on the client under test.
 
 pub mod postgres;
 mod process;

@@ -1,9 +1,9 @@
-//! A real PostgreSQL: made by `initdb` in a folder of its own, on a loopback port of its own.
+//! A real PostgreSQL, made by `initdb`, with its own folder and loopback port.
 //!
-//! It does not sync its files: what a test kills is the process, not the machine. It refuses to run as root, so when
-//! the tests do, the server gets a user of its own. It ends with its value, and with the process that started it,
-//! however that ends: one that is shared by all tests of a binary is never dropped. Both times it is told to end, and
-//! not killed: a killed one leaves a segment of shared memory behind, of which a system has only so many.
+//! It does not sync its files: tests kill the process, not the machine. PostgreSQL refuses to run as root, so under root
+//! the server gets another user. It stops when it is dropped, and also when the process that started it ends in any way: a
+//! server shared by all tests of a binary is never dropped. In both cases it is asked to shut down: a killed server leaves
+//! a shared memory segment behind, and their number is limited.
 
 use std::fs;
 use std::io::Write;
@@ -20,26 +20,26 @@ use tempfile::TempDir;
 
 use crate::process::{free_port, wait_until};
 
-/// The role that owns the databases. It logs in with a password, and may do nothing special.
+/// The role that owns the databases. It logs in with a password and has no special rights.
 pub const ROLE: &str = "rollcall";
 
-/// The password of [`ROLE`]. With characters that a URL has to escape, because passwords have them.
+/// The password of [`ROLE`], with characters that a URL must escape, as real passwords have.
 pub const PASSWORD: &str = "p@ss/w%rd";
 
-/// The same as a URL has it.
+/// [`PASSWORD`], escaped for a URL.
 const PASSWORD_IN_URL: &str = "p%40ss%2Fw%25rd";
 
-/// A start takes about a second; on a machine that is busy with something else, several.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A start takes about a second; on a busy machine, several.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where Debian and Ubuntu keep a version each.
+/// Where Debian and Ubuntu install each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Users to be when we are root, in the order of preference. The second is there on every system.
+/// The users to run as under root, in order of preference. The second exists on every system.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
-/// Ends the server when its stdin does, which is when the process that holds the other end is gone. An immediate end
-/// takes milliseconds, and takes the file with the id away; the loop is bounded all the same (5 s).
+/// Stops the server when its stdin closes, that is when the process that holds the other end is gone. An immediate
+/// shutdown takes milliseconds and removes the pid file; the loop is bounded anyway (5 s).
 const GUARD: &str = r#"
     read -r _
     file="$1/data/postmaster.pid"
@@ -49,7 +49,7 @@ const GUARD: &str = r#"
     rm -rf "$1"
 "#;
 
-/// A running server, or one that was killed and may be started again.
+/// A server, running or killed.
 #[derive(Debug)]
 pub struct Postgres {
     process: Option<Child>,
@@ -61,12 +61,12 @@ pub struct Postgres {
     folder: TempDir,
 }
 
-/// Whether a server speaks TLS.
+/// Whether a server uses TLS.
 #[derive(Debug, Clone, Copy)]
 pub enum Tls<'a> {
-    /// It does not.
+    /// No TLS.
     Off,
-    /// It does, with this certificate and this key, both as PEM.
+    /// TLS with this certificate and key, both in PEM.
     On {
         /// The certificate.
         certificate: &'a str,
@@ -76,18 +76,18 @@ pub enum Tls<'a> {
 }
 
 impl Postgres {
-    /// The server that all tests of this process share. It is started by whoever asks first.
+    /// The server that all tests of this process share. The first call starts it.
     pub fn shared() -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Postgres>> = OnceLock::new();
         SHARED.get_or_init(Self::start).as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))
     }
 
-    /// A server of the caller's own.
+    /// Starts a server without TLS.
     pub fn start() -> Result<Self> {
         Self::start_with(Tls::Off)
     }
 
-    /// A server of the caller's own that may speak TLS.
+    /// Starts a server, with or without TLS.
     pub fn start_with(tls: Tls<'_>) -> Result<Self> {
         let programs = programs()?;
         let folder = tempfile::Builder::new().prefix("rollcall-postgres-").tempdir()?;
@@ -109,24 +109,24 @@ impl Postgres {
         self.port
     }
 
-    /// Makes a database of its own for a test, owned by [`ROLE`], and answers its name.
+    /// Creates a database for a test, owned by [`ROLE`]. Returns its name.
     pub fn database(&self) -> Result<String> {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::SeqCst));
         self.sql("postgres", &format!("CREATE DATABASE {name} OWNER {ROLE}"))?;
         Ok(name)
     }
 
-    /// Where a database is, for [`ROLE`].
+    /// The URL of a database for [`ROLE`].
     pub fn url(&self, database: &str) -> String {
         self.url_for(ROLE, PASSWORD_IN_URL, database)
     }
 
-    /// Where a database is, for another role; the password as a URL has it.
+    /// The URL of a database for another role; the password must be escaped.
     pub fn url_for(&self, role: &str, password: &str, database: &str) -> String {
         format!("postgres://{role}:{password}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Does something as the superuser, who needs no password, and answers the rows: a line each, values parted by `|`.
+    /// Runs SQL as the superuser, who needs no password. Returns the rows, one per line, with `|` between values.
     pub fn sql(&self, database: &str, sql: &str) -> Result<String> {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql]);
@@ -135,7 +135,7 @@ impl Postgres {
         Ok(output.trim_end().to_owned())
     }
 
-    /// Kills the server at once, as a crash would, and its sessions with it: they would go on answering for a while.
+    /// Kills the server at once, like a crash, and its sessions, which would otherwise answer for a while.
     pub fn kill(&mut self) {
         let _ = self.signal_all("KILL");
         if let Some(mut process) = self.process.take() {
@@ -145,23 +145,23 @@ impl Postgres {
         }
     }
 
-    /// Stops the server where it stands: it keeps its connections and answers nobody.
+    /// Pauses the server: it keeps its connections and does not answer.
     pub fn freeze(&self) -> Result<()> {
         self.signal_all("STOP")
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) -> Result<()> {
         self.signal_all("CONT")
     }
 
-    /// Starts the server again after [`Self::kill`], on the same port and with what it had kept.
+    /// Starts the server again after [`Self::kill`], on the same port and with its data.
     pub fn start_again(&mut self) -> Result<()> {
-        ensure!(self.process.is_none(), "it is running");
-        let deadline = Instant::now() + PATIENCE;
+        ensure!(self.process.is_none(), "PostgreSQL is already running");
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match self.launch(deadline) {
-                // Sessions of the killed server end by themselves when they notice; until then it refuses to start.
+                // Sessions of the killed server take a moment to end; until then it refuses to start.
                 Err(error) if error.to_string().contains("is still in use") && Instant::now() < deadline => {}
                 launched => return launched,
             }
@@ -170,13 +170,13 @@ impl Postgres {
 
     fn launch(&mut self, deadline: Instant) -> Result<()> {
         let path = self.folder.path().join("log");
-        // A new one: what the last run wrote says nothing about this one.
+        // A new log: the last run's output says nothing about this one.
         let log = fs::File::create(&path)?;
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
         let mut process = postgres.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
         let status = self.data().join("postmaster.pid");
-        // The file that names the process says in its last line how far it is.
+        // The last line of the pid file is the startup status.
         let ready = wait_until("PostgreSQL to start", deadline.saturating_duration_since(Instant::now()), || {
             if let Some(ended) = process.try_wait()? {
                 bail!("PostgreSQL ended with {ended}:\n{}", fs::read_to_string(&path)?);
@@ -185,7 +185,7 @@ impl Postgres {
             let own = text.lines().next() == Some(&process.id().to_string());
             Ok(own && text.lines().any(|line| line.trim_end() == "ready"))
         });
-        // Held before it is judged: one that did not get ready in time has to be ended all the same.
+        // Stored before the check: a server that is not ready in time must be killed too.
         self.process = Some(process);
         ready.inspect_err(|_| self.kill())
     }
@@ -220,7 +220,7 @@ impl Postgres {
             .context("cannot configure the server")
     }
 
-    /// Writes a file that only the server may read: it refuses a key that others can.
+    /// Writes a file that only the server may read: it refuses a key that is readable by others.
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.folder.path().join(name);
         fs::write(&path, text)?;
@@ -235,7 +235,7 @@ impl Postgres {
         self.folder.path().join("data")
     }
 
-    /// One of the server's programs, as the user that it has to be. In its folder, because ours may be closed to it.
+    /// One of the server's programs, run as the server's user and in its folder, because ours may not be accessible to it.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.folder.path()).env("LC_ALL", "C").process_group(0);
@@ -245,9 +245,9 @@ impl Postgres {
         command
     }
 
-    /// Sends a signal to the server and to each of its sessions, which are its children.
+    /// Sends a signal to the server and its sessions, which are child processes.
     fn signal_all(&self, name: &str) -> Result<()> {
-        let process = self.process.as_ref().context("it is not running")?;
+        let process = self.process.as_ref().context("PostgreSQL is not running")?;
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.id()))?;
         let ids = std::iter::once(process.id().to_string()).chain(children.split_whitespace().map(str::to_owned));
         finish(Command::new("kill").arg(format!("-{name}")).args(ids)).map(drop)
@@ -256,21 +256,21 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // A frozen one would not hear that it is to end.
+        // A frozen server would not handle the signal.
         let _ = self.thaw();
         let _ = self.signal_all("QUIT");
         if let Some(process) = &mut self.process {
             let _ = wait_until("PostgreSQL to end", Duration::from_secs(5), || Ok(process.try_wait()?.is_some()));
         }
         self.kill();
-        // If it is still there, it names a process that is gone, and whose id may be somebody else's by now.
+        // A leftover pid file names a process that is gone; its id may be reused by now.
         let _ = fs::remove_file(self.data().join("postmaster.pid"));
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
     }
 }
 
-/// The folder of PostgreSQL's programs: of the newest version, if the system keeps several.
+/// The folder of PostgreSQL's programs, of the newest version installed.
 fn programs() -> Result<PathBuf> {
     let complete = |folder: &PathBuf| ["initdb", "postgres", "psql"].iter().all(|name| folder.join(name).is_file());
     let versions =
@@ -287,15 +287,15 @@ fn programs() -> Result<PathBuf> {
     })
 }
 
-/// The user that the server has to be if we are root: then the folder becomes theirs.
+/// The user to run the server as, if we are root. Gives that user the folder.
 fn user_for(folder: &Path) -> Result<Option<(u32, u32)>> {
-    // Whose the folder is that we have just made, is who we are.
+    // We just made the folder, so its owner is our user.
     if fs::metadata(folder)?.uid() != 0 {
         return Ok(None);
     }
     let passwd = fs::read_to_string("/etc/passwd").context("cannot find a user for PostgreSQL")?;
     let Some((user, group)) = USERS.iter().find_map(|name| ids_of(name, &passwd)) else {
-        bail!("PostgreSQL does not run as root, and there is none of the users {}", USERS.join(", "));
+        bail!("PostgreSQL does not run as root, and none of the users {} exists", USERS.join(", "));
     };
     chown(folder, Some(user), Some(group))?;
     Ok(Some((user, group)))
@@ -308,7 +308,7 @@ fn ids_of(name: &str, passwd: &str) -> Option<(u32, u32)> {
         .find_map(|fields| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?)))
 }
 
-/// In a group of its own: a key that ends the tests must not end the one who cleans up after them.
+/// Starts the guard in its own process group: Ctrl-C on the tests must not end it before it cleans up.
 fn guard(folder: &Path) -> Result<Child> {
     let mut shell = Command::new("sh");
     shell.args(["-c", GUARD, "guard"]).arg(folder).process_group(0);
@@ -316,12 +316,12 @@ fn guard(folder: &Path) -> Result<Child> {
     shell.spawn().context("cannot start the guard of PostgreSQL")
 }
 
-/// Runs a program to its end, but not for ever; its errors are ours. What it prints must fit into a pipe (64 KB).
+/// Runs a program to its end, with a timeout. Its failure is an error. Its output must fit into a pipe (64 KB).
 fn finish(command: &mut Command) -> Result<String> {
     let program = command.get_program().display().to_string();
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-    let ended = wait_until(&format!("{program} to end"), PATIENCE, || Ok(child.try_wait()?.is_some()));
+    let ended = wait_until(&format!("{program} to end"), TIMEOUT, || Ok(child.try_wait()?.is_some()));
     if ended.is_err() {
         let _ = child.kill();
     }

@@ -1,4 +1,4 @@
-//! A server's process: started by us, ended with us by its own id, and never waited for without a deadline.
+//! A server process: it ends with the test, is killed by its id, and is never waited for without a deadline.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a condition is looked at again. Short beside the start of any server.
+/// The pause between two checks of a condition. Short compared with any server's start.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a program and ends it when the pipe at standard input is closed, which the system does however the test ends:
-/// also if it is killed, or if the server is in a `static`, which nothing drops. The pipe is copied to 3, because a
-/// shell takes standard input away from what it runs in the background.
+/// Runs a program and kills it when the pipe at standard input closes. The kernel closes it however the test ends, also if
+/// the test is killed or the server is in a `static`, which is never dropped. The pipe is copied to descriptor 3, because a
+/// shell redirects the standard input of background jobs.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" 3<&- </dev/null &
@@ -30,7 +30,7 @@ folder=${0%/*}
 exit "$status"
 "#;
 
-/// How long a shell may take to say which process it started, and to end it.
+/// How long a shell may take to write the id of the process it started.
 const SHELL: Duration = Duration::from_secs(10);
 
 /// A process that ends with this value, or with the test.
@@ -42,12 +42,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program. What it writes goes to the file `log`, so that no pipe fills up and blocks it.
+    /// Starts a program. Its output goes to the file `log`, so that no full pipe blocks it.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let out = File::options().create(true).append(true).open(log).context("cannot open the log")?;
         let err = out.try_clone()?;
         let id_file = log.with_extension("pid");
-        // One of an earlier process would be taken for this one's.
+        // The id of an earlier process must not be read.
         let _ = std::fs::remove_file(&id_file);
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(KEEPER).arg(&id_file).arg(command.get_program()).args(command.get_args());
@@ -74,13 +74,13 @@ impl Process {
         self.id
     }
 
-    /// Kills the process at once, as a crash would, and waits until it is gone.
+    /// Kills the process at once, like a crash, and waits until it is gone.
     pub fn kill(&mut self) {
         if let Some(mut pipe) = self.keeper.stdin.take() {
-            // It fails only if nobody is there to read it.
+            // Fails only if the shell has ended.
             let _ = pipe.write_all(b"end\n");
         }
-        // It fails only if it has ended already.
+        // Fails only if it has ended already.
         let _ = self.keeper.wait();
     }
 
@@ -93,15 +93,15 @@ impl Process {
         Ok(())
     }
 
-    /// An error with what the process wrote, if it has ended.
+    /// Fails with the process's output if it has ended.
     pub fn must_run(&mut self) -> Result<()> {
         if let Some(status) = self.keeper.try_wait()? {
-            bail!("it ended with {status}:\n{}", self.log());
+            bail!("the process ended with {status}:\n{}", self.log());
         }
         Ok(())
     }
 
-    /// What the process wrote so far.
+    /// The process's output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -113,18 +113,18 @@ impl Drop for Process {
     }
 }
 
-/// A port of the loopback interface that nobody listens on. Somebody else may take it before the server does; then the
-/// server says so and does not start, which is an error and not a wrong result.
+/// A free loopback port. Another process may take it before the server does; then the server fails to start, which is an
+/// error and not a wrong result.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Waits until the condition holds. `what` completes "waited in vain for …".
-pub fn wait_until(what: &str, patience: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let end = Instant::now() + patience;
+/// Waits until the condition holds. `what` completes "timed out waiting for …".
+pub fn wait_until(what: &str, timeout: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + timeout;
     while !holds()? {
         if Instant::now() >= end {
-            bail!("waited in vain for {what}, {patience:?} long");
+            bail!("timed out waiting for {what}, after {timeout:?}");
         }
         std::thread::sleep(PAUSE);
     }

@@ -13,7 +13,7 @@ use crate::process::{Process, free_port, wait_until};
 
 pub use cluster::Cluster;
 
-/// A server starts in a tenth of a second; a busy machine is given a hundred times that.
+/// A server starts in a tenth of a second; a busy machine gets a hundred times that.
 const START: Duration = Duration::from_secs(10);
 
 /// How a server is started.
@@ -21,18 +21,18 @@ const START: Duration = Duration::from_secs(10);
 pub struct Options {
     /// The password of the default user.
     pub password: Option<String>,
-    /// Whether what is written survives a kill.
+    /// Whether data survives a kill.
     pub durable: bool,
-    /// Further arguments, as on the command line: `--maxmemory 10mb`.
+    /// More arguments, as on the command line: `--maxmemory 10mb`.
     pub args: Vec<String>,
 }
 
-/// A server on a loopback port of its own.
+/// A server on its own loopback port.
 #[derive(Debug)]
 pub struct Redis {
     options: Options,
     port: u16,
-    /// Before the folder, so that it has ended when its folder goes.
+    /// Declared before the folder, so that the process ends before the folder is deleted.
     process: Option<Process>,
     folder: TempDir,
 }
@@ -57,45 +57,45 @@ impl Redis {
         self.port
     }
 
-    /// The server's process; none while it is killed.
+    /// The id of the server's process; none while it is killed.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
-    /// The address as a store takes it, with the password if there is one.
+    /// The URL for `--store`, with the password if there is one.
     pub fn url(&self) -> String {
         let credentials = self.options.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
         format!("redis://{credentials}127.0.0.1:{}", self.port)
     }
 
-    /// The folder with everything that is the server's.
+    /// The server's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Kills the server at once, as a crash would.
+    /// Kills the server at once, like a crash.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Starts the server again on the same port. It finds what it kept, if it was durable.
+    /// Restarts the server on the same port. A durable one has its data.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.launch()?;
         self.wait_for_answer()
     }
 
-    /// Stops the server where it is: connections stay open and nothing answers.
+    /// Pauses the server: connections stay open and nothing answers.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the server is not running")?.signal("STOP")
     }
 
-    /// Lets a stopped server go on.
+    /// Resumes a paused server.
     pub fn resume(&self) -> Result<()> {
         self.process.as_ref().context("the server is not running")?.signal("CONT")
     }
 
-    /// Asks the server something, as `redis-cli` does, and answers with its raw output, trimmed.
+    /// Sends a command through `redis-cli`. Returns its raw output, trimmed.
     pub fn ask(&self, args: &[&str]) -> Result<String> {
         cli(self.port, self.options.password.as_deref(), args)
     }
@@ -104,7 +104,7 @@ impl Redis {
         let mut command = Command::new("redis-server");
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"]);
         command.arg("--dir").arg(self.folder.path());
-        // A debugger's commands are how tests make a server hang.
+        // Tests use DEBUG commands to make a server hang.
         command.args(["--save", "", "--enable-debug-command", "yes"]);
         if self.options.durable {
             command.args(["--appendonly", "yes", "--appendfsync", "always"]);
@@ -131,7 +131,7 @@ impl Redis {
     }
 }
 
-/// Asks a server something. An error that the server answers with is text like any other answer.
+/// Sends a command to a server. An error reply is returned as text, like any other reply.
 fn cli(port: u16, password: Option<&str>, args: &[&str]) -> Result<String> {
     let mut command = Command::new("redis-cli");
     command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--no-auth-warning", "--raw"]);

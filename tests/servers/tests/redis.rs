@@ -1,4 +1,4 @@
-//! The servers that other tests rely on: they start, they answer, they end.
+//! The servers that other tests use: they start, answer and stop.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

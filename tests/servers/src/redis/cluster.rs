@@ -1,4 +1,4 @@
-//! A Cluster of three masters with a replica each, on loopback ports of its own.
+//! A Cluster of three masters with a replica each, on its own loopback ports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::process::{free_port, wait_until};
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// A Cluster is together in two seconds; a busy machine is given more.
+/// A Cluster forms in two seconds; a busy machine needs more.
 const START: Duration = Duration::from_secs(30);
 
-/// After this long without an answer a master counts as failed and its replica takes over. Short, so that tests of that
-/// are; not so short that a busy machine fails over by itself.
+/// After this long without an answer a master counts as failed and its replica takes over. Short, for short failover tests;
+/// not so short that a busy machine causes a failover.
 const NODE_TIMEOUT_MS: &str = "1500";
 
 /// The nodes: the masters first, then their replicas in the same order, as they were at the start.
@@ -38,7 +38,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The address as a store takes it: all the masters of the start.
+    /// The URL for `--store`: all initial masters.
     pub fn url(&self) -> String {
         let hosts: Vec<String> =
             self.nodes.iter().take(MASTERS).map(|node| format!("127.0.0.1:{}", node.port())).collect();
@@ -50,7 +50,7 @@ impl Cluster {
         &self.nodes
     }
 
-    /// Which of the nodes serves this slot, as a node that is there says.
+    /// The index of the node that serves this slot, according to any node that answers.
     pub fn owner_of(&self, slot: u16) -> Result<usize> {
         let shards = self.ask_any(&["CLUSTER", "NODES"])?;
         for line in shards.lines() {
@@ -63,10 +63,10 @@ impl Cluster {
             if owns && flags.contains("master") && !flags.contains("fail") {
                 let port = address.split(['@', ':']).nth(1).context("an address without a port")?;
                 let node = self.nodes.iter().position(|node| node.port().to_string() == port);
-                return node.context("a node that is not ours");
+                return node.context("the owner is not one of the nodes");
             }
         }
-        bail!("nobody serves slot {slot}")
+        bail!("no node serves slot {slot}")
     }
 
     /// Kills a node at once.
@@ -80,7 +80,7 @@ impl Cluster {
         self.nodes.get_mut(node).context("no such node")?.restart()
     }
 
-    /// Makes one of the nodes: they meet at the first, whose bus is there.
+    /// Joins the nodes to one Cluster: all of them meet the first, which has this bus port.
     fn join(&self, bus: u16) -> Result<()> {
         let (masters, replicas) = self.nodes.split_at(MASTERS);
         let first = masters.first().context("no masters")?;
@@ -96,21 +96,21 @@ impl Cluster {
         }
         for (master, replica) in masters.iter().zip(replicas) {
             let id = master.ask(&["CLUSTER", "MYID"])?;
-            // A node that has not yet heard of its master refuses it.
+            // A node that does not know its master yet refuses this.
             wait_until("a replica to know its master", START, || {
                 Ok(replica.ask(&["CLUSTER", "REPLICATE", &id])? == "OK")
             })?;
         }
-        wait_until("the Cluster to be together", START, || self.is_together())
+        wait_until("the Cluster to form", START, || self.is_formed())
     }
 
-    fn is_together(&self) -> Result<bool> {
+    fn is_formed(&self) -> Result<bool> {
         let mut counts = BTreeMap::new();
         for node in &self.nodes {
             let info = node.ask(&["CLUSTER", "INFO"])?;
-            let together = info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6");
+            let is_ok = info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6");
             let role = node.ask(&["INFO", "replication"])?;
-            *counts.entry((together, role.contains("master_link_status:up"))).or_insert(0) += 1;
+            *counts.entry((is_ok, role.contains("master_link_status:up"))).or_insert(0) += 1;
         }
         Ok(counts == BTreeMap::from([((true, false), MASTERS), ((true, true), MASTERS)]))
     }
@@ -126,7 +126,7 @@ fn options(bus: u16) -> Options {
         "yes",
         "--cluster-node-timeout",
         NODE_TIMEOUT_MS,
-        // The usual bus port, 10,000 above the node's, is beyond the last port for half of those that are free.
+        // The default bus port, 10,000 above the node's, is out of range for half of the free ports.
         "--cluster-port",
         &bus.to_string(),
         "--repl-diskless-sync-delay",
