@@ -1,12 +1,12 @@
-//! The example on the built components: the functions decide, and the example's memory keeps.
+//! Runs the example with the built components.
 
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What `cargo xtask build` put there.
+/// The folder that `cargo xtask build` writes.
 const COMPONENTS: &str = env!("ROLLCALL_COMPONENTS");
 
-/// Where the output is shown, with this time in it.
+/// The document that shows the output, with this time in it.
 const DOCUMENT: &str = include_str!("../../../docs/EMBEDDING.md");
 const TIME_SHOWN: &str = "1794843707272";
 
@@ -20,7 +20,7 @@ fn now() -> Result<u128, Box<dyn std::error::Error>> {
 }
 
 #[test]
-fn bob_comes_stays_and_leaves_and_each_change_is_published_once() -> Result<(), Box<dyn std::error::Error>> {
+fn each_change_is_published_once() -> Result<(), Box<dyn std::error::Error>> {
     let began = now()?;
     let output = embed(&["heartbeat", "query"])?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -41,12 +41,12 @@ fn bob_comes_stays_and_leaves_and_each_change_is_published_once() -> Result<(), 
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     let shown = text.replace(seen, TIME_SHOWN);
-    assert!(DOCUMENT.contains(&shown), "docs/EMBEDDING.md shows something else than\n{shown}");
+    assert!(DOCUMENT.contains(&shown), "docs/EMBEDDING.md does not show this output:\n{shown}");
     Ok(())
 }
 
 #[test]
-fn component_that_needs_more_than_is_provided_is_refused() -> Result<(), Box<dyn std::error::Error>> {
+fn component_with_missing_import_is_refused() -> Result<(), Box<dyn std::error::Error>> {
     let output = embed(&["subscribe", "query"])?;
     let said = String::from_utf8(output.stderr)?;
     assert!(!output.status.success() && said.contains("rollcall:presence/topics@0.1.0"), "{said}");
@@ -54,7 +54,7 @@ fn component_that_needs_more_than_is_provided_is_refused() -> Result<(), Box<dyn
 }
 
 #[test]
-fn missing_file_is_asked_for() -> Result<(), Box<dyn std::error::Error>> {
+fn missing_file_prints_usage() -> Result<(), Box<dyn std::error::Error>> {
     let output = embed(&["heartbeat"])?;
     let said = String::from_utf8(output.stderr)?;
     assert!(!output.status.success() && said.contains("usage: embed heartbeat.wasm query.wasm"), "{said}");

@@ -1,6 +1,6 @@
-//! The capabilities of the contract on one Redis, over the sockets of WASI 0.3.
+//! Adapter: the contract's capabilities on one Redis, over WASI 0.3 sockets.
 //!
-//! All of them but `topics`, which is in `redis-topics`: a component that goes on working after it has answered needs one more
+//! All except `topics`, which is in `redis-topics`: a component that continues to run after it has answered needs one more
 //! turn of the host's event loop for every wait.
 
 use std::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! The contract's `topics` on one Redis, over the sockets of WASI 0.3.
+//! Adapter: the contract's `topics` on one Redis, over WASI 0.3 sockets.
 //!
 //! An instance has one connection for commands, and a second one, in subscribe mode, while users are watched. Both are
 //! opened on first use.

@@ -1,4 +1,4 @@
-//! The contract's capabilities on one Redis, through Spin's Redis connection.
+//! Adapter: the contract's capabilities on one Redis, through Spin's Redis connection.
 //!
 //! Spin keeps the connection and sends the commands of all calls on it. It has no subscriptions, so changes are found by
 //! polling.

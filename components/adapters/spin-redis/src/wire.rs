@@ -1,7 +1,7 @@
 //! Commands through Spin's connection to Redis.
 //!
-//! Spin has no pipelines, but it starts a command as soon as it is asked to and sends what is started in that order on one
-//! connection. So all commands are started before the first is waited for: that is one round trip, in order.
+//! Spin has no pipelines, but it sends a command as soon as its call starts, in that order, on one connection. So all calls
+//! start before the first is awaited: one round trip, in order.
 
 use std::pin::pin;
 
@@ -13,11 +13,11 @@ use spin_sdk::redis::{Connection as SpinConnection, Error, RedisParameter, Redis
 use spin_sdk::wasip3::clocks::monotonic_clock;
 use spin_sdk::wasip3::random::random::get_random_u64;
 
-/// How long a connection may take: as long as with the native host.
+/// The connect timeout, as in the native host.
 const CONNECT_MS: u64 = 1000;
 
-/// How long an answer may take: as long as with the native host.
-const ANSWER_MS: u64 = 1500;
+/// The reply timeout, as in the native host.
+const REPLY_MS: u64 = 1500;
 
 /// One Redis, by its URL.
 pub(crate) struct SpinRedis {
@@ -33,7 +33,7 @@ impl SpinRedis {
     async fn open(&self) -> Result<SpinConnection, ConnectionError> {
         let opened = within(CONNECT_MS, SpinConnection::open(&self.url)).await;
         let opened = opened.unwrap_or_else(|| Err(Error::Other("it does not answer in time".to_owned())));
-        opened.map_err(away)
+        opened.map_err(connection_error)
     }
 }
 
@@ -43,7 +43,7 @@ impl Connection for SpinRedis {
             return Ok(Vec::new());
         }
         let connection = self.connection.get(self.open()).await?;
-        let replies = within(ANSWER_MS, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
+        let replies = within(REPLY_MS, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
         let replies = replies.unwrap_or_else(|| vec![Err(ConnectionError("it does not answer in time".to_owned()))]);
         replies.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.connection.discard(&connection))
     }
@@ -61,7 +61,7 @@ impl Connection for SpinRedis {
     }
 }
 
-/// One command. What the server says is a reply; everything else is a connection that failed.
+/// Runs one command. An error from the server is a reply; any other error means that the connection failed.
 async fn execute(connection: &SpinConnection, command: Command<'_>) -> Result<ReplyLine, ConnectionError> {
     let mut args = command.args();
     let name = String::from_utf8_lossy(args.next().unwrap_or_default());
@@ -72,7 +72,7 @@ async fn execute(connection: &SpinConnection, command: Command<'_>) -> Result<Re
             Some(line) => Ok(ReplyLine::Error(line)),
             None => Err(ConnectionError(text)),
         },
-        Err(error) => Err(away(error)),
+        Err(error) => Err(connection_error(error)),
     }
 }
 
@@ -85,13 +85,13 @@ fn piece(result: RedisResult) -> OwnedPiece {
     }
 }
 
-fn away(error: Error) -> ConnectionError {
+fn connection_error(error: Error) -> ConnectionError {
     ConnectionError(match error {
         Error::InvalidAddress => {
-            "`redis_url` is no address, or is not among the `allowed_outbound_hosts` of the component".to_owned()
+            "`redis_url` is not an address, or not in the component's `allowed_outbound_hosts`".to_owned()
         }
         Error::TooManyConnections => "Spin allows no more connections".to_owned(),
-        Error::TypeError => "it answered with something that Spin cannot hand on".to_owned(),
+        Error::TypeError => "Spin cannot represent the reply".to_owned(),
         Error::Other(text) => text,
     })
 }
@@ -100,9 +100,9 @@ async fn sleep(ms: u64) {
     monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
 }
 
-/// What came of it within so many milliseconds; none: nothing yet.
-async fn within<T>(ms: u64, what: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(what), pin!(sleep(ms))).await {
+/// The output of a future; none after the timeout.
+async fn within<T>(ms: u64, future: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(future), pin!(sleep(ms))).await {
         Either::Left((done, _)) => Some(done),
         Either::Right(((), _)) => None,
     }

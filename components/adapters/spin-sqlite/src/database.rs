@@ -1,8 +1,8 @@
-//! Last seen in the component's database `default`: a table as the native archive has it.
+//! Last seen in the component's database `default`, in the same table as the native archive.
 //!
-//! All calls of an instance share one connection: each of its own would wait for the locks of all others. So nothing that
-//! is begun in one statement may be left to another to end, and each call is one statement, whatever its size: what it is
-//! about goes in as one text of JSON. So it is all or nothing, and bounded by no number of variables.
+//! All calls of an instance share one connection: with one each they would wait for each other's locks. On a shared
+//! connection no transaction may span statements, so each call is one statement of any size, with its items in one JSON
+//! parameter. That makes it atomic, and not limited by SQLite's number of parameters.
 
 use std::rc::Rc;
 
@@ -12,21 +12,21 @@ use rollcall_functions::capabilities::{Archive, LastSeenEntry};
 use serde_json::json;
 use spin_sdk::sqlite::{self, Connection, RowResult, Value};
 
-const MAKE: &str = "CREATE TABLE IF NOT EXISTS user_presence \
-                    (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID";
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS user_presence \
+                            (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
-/// An older last seen entry changes nothing. The condition that is always true tells SQLite that `ON CONFLICT` is no join's.
+/// An older last seen changes nothing. `WHERE true` keeps SQLite from parsing `ON CONFLICT` as a join condition.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) \
                    SELECT value ->> 0, value ->> 1 FROM json_each(?1) WHERE true \
                    ON CONFLICT (user_id) DO UPDATE SET last_seen_at = excluded.last_seen_at \
                    WHERE excluded.last_seen_at > last_seen_at";
 
-/// The place of whoever was ever seen, and when.
+/// The index in the request and last seen of each user who has one.
 const GET: &str = "SELECT asked.key, last_seen_at FROM json_each(?1) AS asked \
                    JOIN user_presence ON user_id = asked.value";
 
 thread_local! {
-    /// With the table in it.
+    /// The shared connection; the table exists.
     static CONNECTION: Rc<SharedConnection<Connection, Error>> = Rc::default();
 }
 
@@ -34,13 +34,11 @@ thread_local! {
 pub(crate) struct Database;
 
 impl Archive for Database {
-    async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
-        if last_seen_entries.is_empty() {
+    async fn put_many(&self, entries: Vec<LastSeenEntry>) -> Result<(), Error> {
+        if entries.is_empty() {
             return Ok(());
         }
-        let pairs = last_seen_entries
-            .iter()
-            .map(|last_seen_entry| json!([last_seen_entry.user.as_str(), signed(last_seen_entry.last_seen)]));
+        let pairs = entries.iter().map(|entry| json!([entry.user.as_str(), signed(entry.last_seen)]));
         run(PUT, pairs.collect()).await?;
         Ok(())
     }
@@ -51,8 +49,9 @@ impl Archive for Database {
             return Ok(times);
         }
         for row in run(GET, users.iter().map(|user| json!(user.as_str())).collect()).await? {
-            let (place, time) = found(&row).ok_or_else(|| Error::Other("the archive holds no times".to_owned()))?;
-            if let Some(answer) = times.get_mut(place) {
+            let (index, time) =
+                found(&row).ok_or_else(|| Error::Other("the archive returned a row without a time".to_owned()))?;
+            if let Some(answer) = times.get_mut(index) {
                 *answer = Some(time);
             }
         }
@@ -60,46 +59,50 @@ impl Archive for Database {
     }
 }
 
-/// Runs a statement on these, and takes all rows.
-async fn run(statement: &str, about: Vec<serde_json::Value>) -> Result<Vec<RowResult>, Error> {
-    let kept = CONNECTION.with(Rc::clone);
-    let connection = kept.get(open()).await?;
-    let about = Value::Text(serde_json::Value::Array(about).to_string());
-    rows(&connection, statement, Some(about)).await.map_err(|error| {
-        kept.discard(&connection);
-        refused(error)
+/// Runs a statement with these items as its parameter. Returns all rows.
+async fn run(statement: &str, items: Vec<serde_json::Value>) -> Result<Vec<RowResult>, Error> {
+    let shared = CONNECTION.with(Rc::clone);
+    let connection = shared.get(open()).await?;
+    let parameter = Value::Text(serde_json::Value::Array(items).to_string());
+    rows(&connection, statement, Some(parameter)).await.map_err(|error| {
+        shared.discard(&connection);
+        archive_error(error)
     })
 }
 
-/// Opens the database, and makes the table if it is missing.
+/// Opens the database and creates the table if it is missing.
 async fn open() -> Result<Connection, Error> {
-    let connection = Connection::open_default().await.map_err(refused)?;
-    rows(&connection, MAKE, None).await.map_err(refused)?;
+    let connection = Connection::open_default().await.map_err(archive_error)?;
+    rows(&connection, CREATE_TABLE, None).await.map_err(archive_error)?;
     Ok(connection)
 }
 
-async fn rows(connection: &Connection, statement: &str, about: Option<Value>) -> Result<Vec<RowResult>, sqlite::Error> {
-    connection.execute(statement, about).await?.collect().await
+async fn rows(
+    connection: &Connection,
+    statement: &str,
+    parameter: Option<Value>,
+) -> Result<Vec<RowResult>, sqlite::Error> {
+    connection.execute(statement, parameter).await?.collect().await
 }
 
-/// SQLite's integers have a sign; a time beyond them is as good as the last.
+/// SQLite's integers are signed; a later time becomes the greatest.
 fn signed(time: Time) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }
 
 fn found(row: &RowResult) -> Option<(usize, Time)> {
-    let [Value::Integer(place), Value::Integer(time)] = row.values.as_slice() else { return None };
-    Some((usize::try_from(*place).ok()?, Time(u64::try_from(*time).ok()?)))
+    let [Value::Integer(index), Value::Integer(time)] = row.values.as_slice() else { return None };
+    Some((usize::try_from(*index).ok()?, Time(u64::try_from(*time).ok()?)))
 }
 
-/// What a failure means for the caller; whoever operates this is told why.
-fn refused(error: sqlite::Error) -> Error {
+/// The error for the caller. An outage is logged with its reason.
+fn archive_error(error: sqlite::Error) -> Error {
     match error {
-        sqlite::Error::NoSuchDatabase | sqlite::Error::AccessDenied => {
-            Error::Other("the component may not use the database `default`: see its `sqlite_databases`".to_owned())
-        }
+        sqlite::Error::NoSuchDatabase | sqlite::Error::AccessDenied => Error::Other(
+            "the component may not use the database `default`: add it to its `sqlite_databases`".to_owned(),
+        ),
         sqlite::Error::InvalidConnection | sqlite::Error::DatabaseFull | sqlite::Error::Io(_) => {
-            eprintln!("rollcall: the archive is away: {error:?}");
+            eprintln!("archive unavailable; the caller retries: {error:?}");
             Error::Unavailable(RETRY_MS)
         }
     }

@@ -1,4 +1,4 @@
-//! The contract's `archive` in a SQLite database of Spin, for deployments whose last seen is not to be kept in Redis.
+//! Adapter: the contract's `archive` in Spin's SQLite, for deployments that do not keep last seen in Redis.
 
 mod database;
 

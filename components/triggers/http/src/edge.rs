@@ -1,4 +1,4 @@
-//! The way of a request, as in the native host: route, query, caller, body, call. What each step means is `rollcall-api`'s.
+//! The steps of a request, as in the native host: route, query, caller, body, call. `rollcall-api` implements each step.
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, Method};
@@ -11,11 +11,11 @@ use rollcall_core::Error;
 
 use crate::{Answer, Setup, Trigger, logged};
 
-/// What a request says before its body.
+/// A request without its body.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) method: Method,
-    /// As it was sent, percent-escapes and all.
+    /// As sent, with percent-escapes.
     pub(crate) path: String,
     pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
@@ -27,26 +27,26 @@ impl Head {
     }
 }
 
-/// What a request meets that is no part of it. Each is a call of the host, and asked for only if it matters.
-pub(crate) struct Circumstances {
-    /// What time it is, in Unix seconds.
+/// Values from the host. Each is a call, made only if it is needed.
+pub(crate) struct HostCalls {
+    /// The time in Unix seconds.
     pub(crate) now: fn() -> u64,
-    /// When a browser whose stream cannot be had now is to come back.
+    /// When a browser should retry a stream that cannot be opened now.
     pub(crate) retry_ms: fn() -> u64,
 }
 
-/// Answers one request, whatever it is. `read` reads its body, up to so many bytes, if there is need of it.
+/// Answers one request. `read` reads its body, up to a number of bytes; it is called only if the body is needed.
 pub(crate) async fn answer<D: Trigger>(
     setup: &Setup,
     head: &Head,
-    around: Circumstances,
+    host: HostCalls,
     read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Answer {
     let origin = setup.origin(&head.headers);
     if let (Some(origin), true) = (origin, is_preflight(&head.method, &head.headers)) {
         return preflight(origin).into();
     }
-    let dispatched = dispatch::<D>(setup, head, around, read).await;
+    let dispatched = dispatch::<D>(setup, head, host, read).await;
     let mut answer = dispatched.unwrap_or_else(|problem| problem.into_reply().into());
     if let Some(origin) = origin {
         stamp(answer.headers_mut(), origin);
@@ -54,24 +54,24 @@ pub(crate) async fn answer<D: Trigger>(
     answer
 }
 
-/// The answer where what is set cannot be. The log says what.
+/// The answer if a setting is invalid. The log names it.
 pub(crate) fn misconfigured() -> Answer {
-    let detail = "this service is not set up as it must be; its log says why";
+    let detail = "the service is misconfigured; its log names the setting";
     Problem::new(Kind::Internal, detail).into_reply().into()
 }
 
 async fn dispatch<D: Trigger>(
     setup: &Setup,
     head: &Head,
-    around: Circumstances,
+    host: HostCalls,
     read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Result<Answer, Problem> {
     match route(&head.method, &head.path)? {
         Route::Page(page) => self::page::<D>(page).await,
         Route::Function(function) if D::serves(function) => {
-            self::function::<D>(setup, function, head, around, read).await
+            self::function::<D>(setup, function, head, host, read).await
         }
-        Route::Function(Function::Stats | Function::Person(_)) => Err(no_figures()),
+        Route::Function(Function::Stats | Function::Person(_)) => Err(no_stats()),
         Route::Function(_) => Err(elsewhere()),
     }
 }
@@ -88,12 +88,12 @@ async fn function<D: Trigger>(
     setup: &Setup,
     function: Function<'_>,
     head: &Head,
-    around: Circumstances,
+    host: HostCalls,
     read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Result<Answer, Problem> {
     let query = Query::parse(function, head.query.as_deref())?;
     let access = setup.access(&head.headers)?;
-    let caller = identify(access, head.text(&AUTHORIZATION), head.text(&ROLLCALL_USER), &query, around.now)?;
+    let caller = identify(access, head.text(&AUTHORIZATION), head.text(&ROLLCALL_USER), &query, host.now)?;
     let limit = function.body_limit(&setup.limits);
     let bytes = if limit == 0 { Vec::new() } else { read(limit).await? };
     let last_event_id = head.text(&LAST_EVENT_ID);
@@ -102,20 +102,20 @@ async fn function<D: Trigger>(
     match D::call(setup, call).await {
         Ok(answer) => Ok(answer),
         Err(Error::Unavailable(_)) if function == Function::Subscribe && head.headers.contains_key(LAST_EVENT_ID) => {
-            Ok(responses::come_back((around.retry_ms)()).into())
+            Ok(responses::come_back((host.retry_ms)()).into())
         }
         Err(error) => Err(logged(error).into()),
     }
 }
 
-/// There is such a path, but not here.
+/// The path exists, but another component serves it.
 fn elsewhere() -> Problem {
-    Problem::new(Kind::NotFound, "this path is served by another component of this service, or by none")
+    Problem::new(Kind::NotFound, "this component does not serve the path; another one of this service may")
 }
 
-/// Nothing here lives between two requests that could count, or knows who watches whom.
-fn no_figures() -> Problem {
-    Problem::new(Kind::NotFound, "this platform keeps no figures: a host of Rollcall's own has this path")
+/// No state outlives a request here, so there are no counters and no list of watchers.
+fn no_stats() -> Problem {
+    Problem::new(Kind::NotFound, "this platform keeps no stats; only the Rollcall host serves this path")
 }
 
 impl Answer {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::setup::tests::with;
 
-    /// Beats, and watches as well as a store lets it that is away.
+    /// Answers beats; fails subscriptions as if the store were unavailable.
     struct Sample;
 
     impl Trigger for Sample {
@@ -181,9 +181,9 @@ mod tests {
 
     fn answered(settings: &[(&str, &str)], head: &Head, body: Result<&str, BodyError>) -> Reply {
         let setup = with(settings).unwrap();
-        let around = Circumstances { now: || 1_700_000_000, retry_ms: || 1234 };
+        let host = HostCalls { now: || 1_700_000_000, retry_ms: || 1234 };
         let read = async |_limit| body.map(|body| body.as_bytes().to_vec());
-        match at_once(answer::<Sample>(&setup, head, around, read)) {
+        match at_once(answer::<Sample>(&setup, head, host, read)) {
             Answer::Whole(reply) => reply,
             Answer::Stream(_) => unreachable!("no trigger here streams"),
         }
@@ -192,7 +192,7 @@ mod tests {
     const OPEN: &[(&str, &str)] = &[("open", "true")];
 
     #[test]
-    fn a_beat_is_answered_as_the_host_answers_it() {
+    fn beat_gets_the_host_answer() {
         let head = request(Method::POST, "/v1/heartbeat", &[(ROLLCALL_USER, "bob")]);
         let reply = answered(OPEN, &head, Ok(r#"{"device":"web-1"}"#));
         assert_eq!(reply.status(), 200);
@@ -209,33 +209,33 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_said_to_be_elsewhere() {
+    fn stats_are_not_found() {
         for path in ["/v1/stats", "/v1/people/bob"] {
             let reply = answered(OPEN, &request(Method::GET, path, &[(ROLLCALL_USER, "ops")]), Ok(""));
             assert_eq!(reply.status(), 404, "{path}");
-            assert!(String::from_utf8_lossy(reply.body()).contains("keeps no figures"), "{path}");
+            assert!(String::from_utf8_lossy(reply.body()).contains("keeps no stats"), "{path}");
         }
     }
 
     #[test]
-    fn nobody_is_served_before_it_is_said_who_may_be() {
+    fn unconfigured_trigger_refuses_every_call() {
         let head = request(Method::POST, "/v1/heartbeat", &[(ROLLCALL_USER, "bob")]);
         assert_eq!(answered(&[], &head, Ok("{}")).status(), 403);
-        let nameless = request(Method::POST, "/v1/heartbeat", &[]);
-        assert_eq!(answered(OPEN, &nameless, Ok("{}")).status(), 401);
+        let anonymous = request(Method::POST, "/v1/heartbeat", &[]);
+        assert_eq!(answered(OPEN, &anonymous, Ok("{}")).status(), 401);
     }
 
     #[test]
-    fn a_body_that_could_not_be_read_is_refused() {
+    fn unreadable_body_is_refused() {
         let head = request(Method::POST, "/v1/heartbeat?as=bob", &[]);
-        for (unread, status) in [(BodyError::TooLarge(9), 413), (BodyError::Timeout, 400), (BodyError::Incomplete, 400)]
+        for (error, status) in [(BodyError::TooLarge(9), 413), (BodyError::Timeout, 400), (BodyError::Incomplete, 400)]
         {
-            assert_eq!(answered(OPEN, &head, Err(unread)).status(), status);
+            assert_eq!(answered(OPEN, &head, Err(error)).status(), status);
         }
     }
 
     #[test]
-    fn a_failure_is_a_problem_that_leaks_nothing() {
+    fn failure_leaks_no_internal_text() {
         let leave = request(Method::POST, "/v1/leave?as=bob", &[]);
         let reply = answered(OPEN, &leave, Ok(r#"{"device":"web-1","reason":"logout"}"#));
         assert_eq!(reply.status(), 500);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_resumes_a_stream_which_cannot_be_had_is_told_when_to_come_back() {
+    fn unavailable_resume_tells_browser_when_to_retry() {
         let head = request(Method::GET, "/v1/subscribe?as=bob&users=eve", &[(LAST_EVENT_ID, "5")]);
         let reply = answered(OPEN, &head, Ok(""));
         assert_eq!(
@@ -260,11 +260,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_let_in_may_ask_beforehand_and_read_every_answer() {
+    fn allowed_origin_gets_preflight_and_error_headers() {
         let settings = &[("token_key", "0123456789abcdef0123456789abcdef"), ("origins", "https://a.example")];
         let origin = (ORIGIN, "https://a.example");
-        let asking = [origin.clone(), (ACCESS_CONTROL_REQUEST_METHOD, "POST")];
-        let reply = answered(settings, &request(Method::OPTIONS, "/v1/heartbeat", &asking), Ok(""));
+        let preflight_headers = [origin.clone(), (ACCESS_CONTROL_REQUEST_METHOD, "POST")];
+        let reply = answered(settings, &request(Method::OPTIONS, "/v1/heartbeat", &preflight_headers), Ok(""));
         assert_eq!(reply.status(), 204);
         let refused = answered(settings, &request(Method::POST, "/v1/heartbeat", &[origin]), Ok("{}"));
         assert_eq!(

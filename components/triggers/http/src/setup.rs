@@ -1,6 +1,6 @@
-//! What whoever deploys a trigger has set, read once for each instance.
+//! The deployment's settings, read once per instance.
 //!
-//! Nobody is believed by default: without a key, and without the word that there is to be none, every call is refused.
+//! By default every call is refused: callers need a key that verifies their tokens, or the setting `open`.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use rollcall_core::Rules;
 
 use crate::log;
 
-/// What a trigger was set up with.
+/// The settings of a trigger.
 #[derive(Debug)]
 pub struct Setup {
-    /// How callers are known; none: not at all.
+    /// How callers are identified; none: every call is refused.
     access: Option<Access>,
-    /// Pages of which other origins are let in.
+    /// The other origins whose pages may call.
     origins: Origins,
-    /// How much one request may ask for.
+    /// The limits of one request.
     pub(crate) limits: Limits,
-    /// The times and limits by which the functions decide.
+    /// The times and limits that the functions use.
     pub(crate) rules: Rules,
-    /// Over how many shards people are spread.
+    /// The number of shards.
     pub(crate) shards: u32,
 }
 
 impl Setup {
-    /// This instance's. None: something is set that cannot be, and the log says what.
+    /// The settings of this instance; none: one is invalid, and the log names it.
     pub(crate) fn of_instance() -> Option<Rc<Self>> {
         thread_local! {
             static SETUP: OnceCell<Option<Rc<Setup>>> = const { OnceCell::new() };
@@ -36,14 +36,14 @@ impl Setup {
         let read = || match Self::read(&config::get) {
             Ok(setup) => Some(Rc::new(setup)),
             Err(wrong) => {
-                log(format_args!("every request is refused, because of what is set: {wrong}"));
+                log(format_args!("invalid settings; refusing every request: {wrong}"));
                 None
             }
         };
         SETUP.with(|setup| setup.get_or_init(read).clone())
     }
 
-    /// Reads what is set. The error names the setting.
+    /// Reads the settings. The error names the invalid one.
     fn read(get: &impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let rules = rollcall_redis::rules(get)?;
         let options = rollcall_redis::options(get, &rules)?;
@@ -57,11 +57,11 @@ impl Setup {
         })
     }
 
-    /// How callers are known, if this request may be let in at all.
+    /// How to identify the caller, or why this request is refused.
     pub(crate) fn access(&self, headers: &HeaderMap) -> Result<&Access, Problem> {
         let Some(access) = &self.access else {
-            let detail = "nobody is served: set `token_key` to the key that checks tokens, or, to try things out, `open` \
-                          to `true`, and callers are believed who they say they are";
+            let detail = "callers cannot be verified: set `token_key` to the key that verifies tokens, or, for trials only, \
+                          `open` to `true` to accept unverified callers";
             return Err(Problem::new(Kind::Forbidden, detail));
         };
         if let Access::Open = access {
@@ -70,23 +70,23 @@ impl Setup {
         Ok(access)
     }
 
-    /// The origin of a request, if it came from a page that is let in.
+    /// The origin of a request from a page, if that origin is allowed.
     pub(crate) fn origin<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
         self.access.as_ref().and_then(|access| self.origins.allowed(access, headers))
     }
 }
 
-/// A key counts, also beside the word that there is to be none.
+/// A key takes precedence over `open`.
 fn access(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Access>, String> {
     if let Some(key) = get("token_key") {
-        let keys = Keys::from_text(&key).map_err(|error| format!("`token_key` is no key: {error}"))?;
+        let keys = Keys::from_text(&key).map_err(|error| format!("`token_key` is not a key: {error}"))?;
         let expect = Expect { issuer: get("token_issuer"), audience: get("token_audience") };
         return Ok(Some(Access::Keyed { keys, expect }));
     }
     match get("open").as_deref().map(str::trim) {
         None | Some("" | "false") => Ok(None),
         Some("true") => Ok(Some(Access::Open)),
-        Some(_) => Err("`open` is neither `true` nor `false`".to_owned()),
+        Some(_) => Err("`open` must be `true` or `false`".to_owned()),
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) mod tests {
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-    /// What these settings make.
+    /// The setup with these settings.
     pub(crate) fn with(settings: &[(&str, &str)]) -> Result<Setup, String> {
         let get = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
         Setup::read(&get)
@@ -110,7 +110,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_word_nobody_is_served() {
+    fn unconfigured_trigger_refuses_all_callers() {
         for settings in [&[][..], &[("open", "false")], &[("token_issuer", "me")]] {
             let setup = with(settings).unwrap();
             let problem = setup.access(&HeaderMap::new()).unwrap_err();
@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_key_counts_and_says_what_tokens_must_say() {
+    fn key_overrides_open_and_sets_expected_claims() {
         let setup = with(&[("token_key", SECRET), ("open", "true"), ("token_audience", "chat")]).unwrap();
         let elsewhere = headers(&[(HOST, "rollcall.example")]);
         let Ok(Access::Keyed { expect, .. }) = setup.access(&elsewhere) else { unreachable!("a key was set") };
@@ -138,14 +138,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn pages_are_let_in_by_the_list() {
+    fn origins_setting_lists_allowed_pages() {
         let setup = with(&[("token_key", SECRET), ("origins", " https://a.example, https://b.example ")]).unwrap();
         assert!(setup.origin(&headers(&[(ORIGIN, "https://b.example")])).is_some());
         assert!(setup.origin(&headers(&[(ORIGIN, "https://c.example")])).is_none());
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused_by_its_name_and_a_key_is_not_repeated() {
+    fn invalid_setting_is_named_without_key_text() {
         for (name, text) in
             [("token_key", "short"), ("open", "yes"), ("origins", "b.example"), ("interval_ms", "x"), ("shards", "0")]
         {

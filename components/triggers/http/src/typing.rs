@@ -23,9 +23,9 @@ impl Trigger for Typing {
 
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {
         let reply = match call {
-            Call::Type(typing_update) => {
-                only(type_many(vec![typing_update.clone()]).await?)?;
-                responses::typing(&typing_update, setup.rules.typing_ttl)
+            Call::Type(update) => {
+                only(type_many(vec![update.clone()]).await?)?;
+                responses::typing(&update, setup.rules.typing_ttl)
             }
             Call::Typists { viewer, conversation } => {
                 let typists = only(typists(viewer.as_ref(), std::slice::from_ref(&conversation)).await?)?;
@@ -37,8 +37,8 @@ impl Trigger for Typing {
     }
 }
 
-async fn type_many(typing_updates: Vec<TypingUpdate>) -> Result<Vec<Result<(), Error>>, Error> {
-    answers(wit::type_many(each(typing_updates)).await)
+async fn type_many(updates: Vec<TypingUpdate>) -> Result<Vec<Result<(), Error>>, Error> {
+    answers(wit::type_many(each(updates)).await)
 }
 
 /// The users the viewer may see typing in each conversation, in the order asked.

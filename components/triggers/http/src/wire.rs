@@ -1,4 +1,4 @@
-//! Requests and responses of `wasi:http`, and nothing of what they mean.
+//! Converts requests and responses of `wasi:http`, without interpreting them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,11 +12,11 @@ use wasip3::http::types::{ErrorCode, Fields, Method as WasiMethod, Request, Resp
 use wasip3::wit_bindgen::{StreamResult, StreamWriter, spawn};
 use wasip3::{wit_future, wit_stream};
 
-use crate::edge::{Circumstances, Head, answer, misconfigured};
+use crate::edge::{Head, HostCalls, answer, misconfigured};
 use crate::subscribe::retry_ms;
 use crate::{Answer, Setup, Streaming, Trigger, clock};
 
-/// How much of a body is read at a time: one beat fits, and a batch takes a few turns.
+/// How much of a body is read at once: one beat fits, a batch takes a few reads.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Serves one request through this trigger.
@@ -24,9 +24,9 @@ pub async fn serve<D: Trigger>(request: Request) -> Result<Response, ErrorCode> 
     let head = head(&request)?;
     let answer = match Setup::of_instance() {
         Some(setup) => {
-            let around = Circumstances { now: clock::unix_now, retry_ms };
+            let host_calls = HostCalls { now: clock::unix_now, retry_ms };
             let read = async |limit| read(request, &head.headers, limit).await;
-            answer::<D>(&setup, &head, around, read).await
+            answer::<D>(&setup, &head, host_calls, read).await
         }
         None => misconfigured(),
     };
@@ -47,7 +47,7 @@ fn head(request: &Request) -> Result<Head, ErrorCode> {
         None => (target, None),
     };
     let mut headers = headers(request.get_headers().copy_all());
-    // Some hosts take the header `Host` away and hand it over as this.
+    // Some hosts remove the `Host` header and pass its value as the authority.
     if let (false, Some(authority)) = (headers.contains_key(HOST), request.get_authority()) {
         headers.extend(HeaderValue::try_from(authority).ok().map(|host| (HOST, host)));
     }
@@ -69,7 +69,7 @@ fn method(method: WasiMethod) -> Option<Method> {
     })
 }
 
-/// Headers, but for those that cannot be any: a host does not hand such over.
+/// The headers. Invalid ones are dropped; a host passes none.
 fn headers(lines: Vec<(String, Vec<u8>)>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(lines.len());
     for (name, value) in lines {
@@ -92,8 +92,8 @@ async fn read(request: Request, headers: &HeaderMap, limit: usize) -> Result<Vec
 }
 
 async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Result<Vec<u8>, BodyError> {
-    // Dropped, it says that the body was taken well.
-    let (_taken, result) = wit_future::new(|| Ok(()));
+    // Dropping it reports that the body was received.
+    let (_received, result) = wit_future::new(|| Ok(()));
     let (mut body, end) = Request::consume_body(request, result);
     let mut bytes = Vec::new();
     loop {
@@ -102,8 +102,8 @@ async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Re
         if bytes.len() > limit {
             return Err(BodyError::TooLarge(limit));
         }
-        // All that was announced is there: what could come after it, trailers, nobody reads. Waiting for them takes two turns of
-        // the host's loop, of which a beat takes about ten in all.
+        // The announced length is complete. Only trailers could follow, which are not used. Waiting for them takes two turns of
+        // the host's event loop, and a whole beat takes about ten.
         if announced == Some(bytes.len()) {
             return Ok(bytes);
         }
@@ -118,18 +118,18 @@ async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Re
     }
 }
 
-/// The outcome, if it comes within so long.
-pub(crate) async fn within<T>(patience: std::time::Duration, outcome: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(outcome), pin!(clock::wait(patience))).await {
+/// The output of a future; none after the timeout.
+pub(crate) async fn within<T>(timeout: std::time::Duration, outcome: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(outcome), pin!(clock::wait(timeout))).await {
         Either::Left((outcome, _)) => Some(outcome),
         Either::Right(((), _)) => None,
     }
 }
 
-/// A response that is known from end to end, and says how long it is.
+/// A complete response with its length.
 fn whole(reply: Reply, head_only: bool) -> Response {
     let (mut parts, bytes) = reply.into_parts();
-    // Of what has no body by definition there is no length.
+    // 204 has no body, and must not have a length.
     if parts.status != StatusCode::NO_CONTENT {
         parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     }
@@ -137,14 +137,14 @@ fn whole(reply: Reply, head_only: bool) -> Response {
         return sent(&parts, None::<Streaming>);
     }
     let written = |mut writer: StreamWriter<u8>| async move {
-        // Whoever went away does not want the rest.
+        // A reader that went away leaves the rest unread.
         writer.write_all(bytes).await;
     };
     sent(&parts, Some(written))
 }
 
-/// Headers as a host takes them: at once, or, if it refuses one, the others. It keeps some for itself, such as `connection`,
-/// and sets them as they must be.
+/// The headers for the host: all at once, or, if it refuses one, all others. A host forbids some that it sets itself, such as
+/// `connection`.
 fn fields(headers: &HeaderMap) -> Fields {
     let lines = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
     let lines: Vec<_> = lines.collect();
@@ -157,26 +157,26 @@ fn fields(headers: &HeaderMap) -> Fields {
     })
 }
 
-/// A response, and whoever writes its body.
+/// Makes a response and starts the task that writes its body.
 fn sent<F: Future<Output = ()> + 'static>(
     parts: &Parts,
     body: Option<impl FnOnce(StreamWriter<u8>) -> F + 'static>,
 ) -> Response {
     let fields = fields(&parts.headers);
-    // Dropped, it says that there are no trailers.
+    // Dropping it reports that there are no trailers.
     let (trailers, none) = wit_future::new(|| Ok(None));
     let contents = body.map(|body| {
         let (writer, contents) = wit_stream::new();
         spawn(async move {
             body(writer).await;
-            // Not before: a host that hears of the trailers takes a turn with them, and lets the head go by itself meanwhile.
-            // The body that comes after it waits for the head to be acknowledged, which a client puts off for 40 ms.
+            // Not earlier: a host that gets the trailers first spends a turn on them and sends the head alone. Then the body
+            // waits until the client acknowledges the head, which it may delay by 40 ms.
             drop(trailers);
         });
         contents
     });
     let (response, _transmitted) = Response::new(fields, contents, none);
-    // It is 200 unless something else is said. Only a number that is no status is refused, and ours are.
+    // The default is 200. Only an invalid status is refused, and this one is valid.
     if parts.status != StatusCode::OK {
         let _ = response.set_status_code(parts.status.as_u16());
     }

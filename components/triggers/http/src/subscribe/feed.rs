@@ -38,15 +38,15 @@ impl Feed {
     pub(super) async fn begin(viewer: Option<&UserId>, users: &[UserId]) -> Result<(Self, Vec<Update>), Error> {
         let mut feed = Self { viewer: viewer.map(text), users: texts(users), version: 0, running: None };
         feed.run(None).await?;
-        let mut everybody = Vec::with_capacity(users.len());
+        let mut all_users = Vec::with_capacity(users.len());
         // A feed without `since` begins with every user, in any number of parts.
-        while everybody.len() < users.len() {
-            match feed.take(users.len() - everybody.len()).await? {
-                Some(updates) => everybody.extend(updates),
+        while all_users.len() < users.len() {
+            match feed.take(users.len() - all_users.len()).await? {
+                Some(updates) => all_users.extend(updates),
                 None => return Err(feed.ended().await),
             }
         }
-        Ok((feed, everybody))
+        Ok((feed, all_users))
     }
 
     /// The next updates. An error: the feed cannot be started again.

@@ -28,19 +28,19 @@ impl Watcher {
     /// Starts with everyone's presence and the users typing. Returns the snapshot event: everything, or what may have changed
     /// since `since`.
     pub(super) fn new(
-        everybody: Vec<Update>,
+        updates: Vec<Update>,
         conversations: impl IntoIterator<Item = (ConversationId, Vec<Typist>)>,
         since: Option<EventId>,
         rules: &Rules,
     ) -> (Self, String) {
-        let version = everybody.iter().map(|update| update.version).max().unwrap_or_default();
+        let version = updates.iter().map(|update| update.version).max().unwrap_or_default();
         // The newest version of a new feed is the time at which it began.
         let now = Time(version / 1000);
         let is_new =
             |update: &&Update| since.is_none_or(|since| is_since(update.presence.view.as_ref(), &since, now, rules));
         let presence = |update: &Update| events::presence(&update.presence.user, update.presence.view.as_ref());
-        let presences: Vec<String> = everybody.iter().filter(is_new).map(presence).collect();
-        let people = everybody.into_iter().map(|update| (update.presence.user, update.presence.view)).collect();
+        let presences: Vec<String> = updates.iter().filter(is_new).map(presence).collect();
+        let people = updates.into_iter().map(|update| (update.presence.user, update.presence.view)).collect();
         let conversations = conversations.into_iter().map(|(id, typists)| (id, by_user(typists))).collect();
         let watcher = Self { version, people, conversations };
         let typing: Vec<String> = watcher.typists().collect();
@@ -56,7 +56,7 @@ impl Watcher {
         for Update { presence: Presence { user, view }, version } in updates {
             self.version = self.version.max(version);
             // A feed that was started again may repeat updates.
-            if self.people.get(&user).is_some_and(|told| is_alike(told.as_ref(), view.as_ref())) {
+            if self.people.get(&user).is_some_and(|sent| is_alike(sent.as_ref(), view.as_ref())) {
                 continue;
             }
             let presence = events::presence(&user, view.as_ref());
@@ -110,15 +110,15 @@ fn is_since(view: Option<&View>, since: &EventId, now: Time, rules: &Rules) -> b
 
 /// Whether two views are the same for a viewer. The last seen of a user who is not offline moves with every beat and does
 /// not count.
-fn is_alike(told: Option<&View>, now: Option<&View>) -> bool {
-    let (told, now) = match (told, now) {
-        (Some(told), Some(now)) => (told, now),
+fn is_alike(sent: Option<&View>, now: Option<&View>) -> bool {
+    let (sent, now) = match (sent, now) {
+        (Some(sent), Some(now)) => (sent, now),
         (None, None) => return true,
         (Some(_), None) | (None, Some(_)) => return false,
     };
     let last_seen = |view: &View| view.published.last_seen.filter(|_| view.published.state == State::Offline);
     let looks = |view: &View| (view.published.state, view.published.since, last_seen(view));
-    looks(told) == looks(now) && told.published.note == now.published.note && told.choice == now.choice
+    looks(sent) == looks(now) && sent.published.note == now.published.note && sent.choice == now.choice
 }
 
 #[cfg(test)]

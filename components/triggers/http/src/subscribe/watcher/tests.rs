@@ -1,4 +1,4 @@
-//! What is told to whom, and what is not told twice.
+//! Which events a watcher gets, and that none is repeated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,21 +30,21 @@ fn typist(name: &str, until: u64) -> Typist {
     Typist { user: user(name), until: Time(until) }
 }
 
-fn begun(everybody: Vec<Update>, since: Option<u64>) -> (Watcher, String) {
+fn begun(updates: Vec<Update>, since: Option<u64>) -> (Watcher, String) {
     let since = since.map(|version| EventId { version, digest: None });
-    Watcher::new(everybody, [], since, &Rules::STANDARD)
+    Watcher::new(updates, [], since, &Rules::STANDARD)
 }
 
-/// The id that stands on what was told up to this time.
-fn id(heard_ms: u64) -> String {
-    format!("id: {}\n", (heard_ms - SURELY_PUBLISHED.0) * 1000)
+/// The event id after updates up to this time.
+fn id(received_ms: u64) -> String {
+    format!("id: {}\n", (received_ms - SURELY_PUBLISHED.0) * 1000)
 }
 
 #[test]
-fn a_stream_begins_with_everybody_and_with_whoever_types() {
-    let everybody = vec![update("bob", Some(published(State::Online, 7)), NOW_MS * 1000), update("eve", None, 5)];
+fn snapshot_has_all_users_and_typists() {
+    let updates = vec![update("bob", Some(published(State::Online, 7)), NOW_MS * 1000), update("eve", None, 5)];
     let rooms = [(room("c1"), vec![typist("eve", 9)])];
-    let (_, text) = Watcher::new(everybody, rooms, None, &Rules::STANDARD);
+    let (_, text) = Watcher::new(updates, rooms, None, &Rules::STANDARD);
     assert!(text.starts_with(&format!("event: snapshot\n{}data: ", id(NOW_MS))), "{text}");
     assert!(text.ends_with("\n\n"));
     for part in
@@ -56,32 +56,32 @@ fn a_stream_begins_with_everybody_and_with_whoever_types() {
 }
 
 #[test]
-fn a_stream_of_nobody_resumes_from_the_very_beginning() {
+fn empty_stream_has_event_id_zero() {
     let (_, text) = begun(Vec::new(), None);
     assert_eq!(text, "event: snapshot\nid: 0\ndata: {\"presences\":[],\"typing\":[],\"resumed\":false}\n\n");
 }
 
 #[test]
-fn who_resumes_is_told_what_may_have_changed_since_and_no_more() {
+fn resumed_stream_gets_only_possible_changes() {
     let since = (NOW_MS - 5000) * 1000;
-    let everybody = vec![
+    let updates = vec![
         update("newer", Some(published(State::Online, since)), NOW_MS * 1000),
         update("older", Some(published(State::Online, since - 1)), NOW_MS * 1000),
         update("hidden", None, NOW_MS * 1000),
         update("long-gone", Some(published(State::Offline, 0)), NOW_MS * 1000),
         update("left", Some(Published { since: None, last_seen: None, ..published(State::Offline, 0) }), NOW_MS * 1000),
     ];
-    let (mut watcher, text) = begun(everybody, Some(since));
+    let (mut watcher, text) = begun(updates, Some(since));
     assert!(text.contains(r#""resumed":true"#));
-    for (name, told) in [("newer", true), ("older", false), ("hidden", true), ("long-gone", false), ("left", true)] {
-        assert_eq!(text.contains(&format!(r#""user":"{name}""#)), told, "{name} in {text}");
+    for (name, is_sent) in [("newer", true), ("older", false), ("hidden", true), ("long-gone", false), ("left", true)] {
+        assert_eq!(text.contains(&format!(r#""user":"{name}""#)), is_sent, "{name} in {text}");
     }
-    // Whoever was not told of is known all the same.
+    // A user left out of the snapshot is known all the same.
     assert_eq!(watcher.changed(vec![update("older", Some(published(State::Online, since)), NOW_MS * 1000)]), "");
 }
 
 #[test]
-fn a_change_is_told_once_with_from_where_to_resume() {
+fn change_is_sent_once_with_event_id() {
     let (mut watcher, _) = begun(vec![update("bob", Some(published(State::Online, 7)), NOW_MS * 1000)], None);
     let away = update("bob", Some(published(State::Away, (NOW_MS + 20_000) * 1000)), (NOW_MS + 20_000) * 1000);
     let text = watcher.changed(vec![away.clone()]);
@@ -91,17 +91,17 @@ fn a_change_is_told_once_with_from_where_to_resume() {
             id(NOW_MS + 20_000)
         ))
     );
-    assert_eq!(watcher.changed(vec![away]), "", "a feed that was begun again tells it again");
+    assert_eq!(watcher.changed(vec![away]), "", "a restarted feed repeats it");
     let beat = Published { last_seen: Some(Time(99)), ..published(State::Away, 5) };
-    assert_eq!(watcher.changed(vec![update("bob", Some(beat), 5)]), "", "a beat of somebody who is here is no news");
+    assert_eq!(watcher.changed(vec![update("bob", Some(beat), 5)]), "", "a beat of an online user is not an event");
     let hidden = watcher.changed(vec![update("bob", None, 6)]);
     assert!(hidden.contains(r#""user":"bob","state":null"#), "{hidden}");
-    assert!(hidden.contains(&id(NOW_MS + 20_000)), "the place never goes back: {hidden}");
+    assert!(hidden.contains(&id(NOW_MS + 20_000)), "the event id never goes back: {hidden}");
     assert_eq!(watcher.changed(vec![update("bob", None, 7)]), "");
 }
 
 #[test]
-fn what_one_chose_is_news_to_oneself() {
+fn own_choice_is_sent_to_its_user() {
     let (mut watcher, _) = begun(vec![update("bob", Some(published(State::Online, 7)), 8)], None);
     let mut chosen = update("bob", Some(published(State::Online, 7)), 9);
     if let Some(view) = &mut chosen.presence.view {
@@ -111,7 +111,7 @@ fn what_one_chose_is_news_to_oneself() {
 }
 
 #[test]
-fn typing_is_told_where_it_begins_goes_on_and_ends() {
+fn typing_start_renewal_and_stop_are_sent() {
     let (mut watcher, _) = begun(Vec::new(), None);
     let mut typed = |typists: &[(&str, u64)]| {
         let typists = typists.iter().map(|(name, until)| typist(name, *until)).collect();
@@ -127,7 +127,7 @@ fn typing_is_told_where_it_begins_goes_on_and_ends() {
 }
 
 #[test]
-fn a_conversation_that_could_not_be_read_is_as_it_was() {
+fn unreadable_conversation_keeps_its_typists() {
     let (mut watcher, _) = begun(Vec::new(), None);
     let typing = |until| vec![(room("c1"), Ok(vec![typist("bob", until)]))];
     assert!(!watcher.typing(typing(5)).is_empty());
