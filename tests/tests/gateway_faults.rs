@@ -428,7 +428,10 @@ fn reader_that_never_reads_is_closed() {
     }
     let unreachable = BTreeMap::from([("nobody".to_owned(), 1)]);
     for one in &mut slow {
-        assert!(!one.catches_up(&unreachable, Duration::from_secs(5)), "the connection must end after what was sent");
+        assert!(
+            !one.catches_up(&unreachable, Duration::from_secs(5)),
+            "the connection must end after the buffered events"
+        );
     }
     hosts.into_iter().for_each(Host::stop);
 }

@@ -1,4 +1,4 @@
-//! A component that traps, loops, allocates too much or hangs fails its own calls and is replaced; other calls go on.
+//! A component that traps, loops, allocates too much or hangs fails its own calls and is replaced; other calls are not affected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests stop at the first surprise")]
 

@@ -164,8 +164,8 @@ fn watched_metrics_exist_with_their_labels() {
     eventually("every metric is exported", SOON, || {
         known = exported(&hosts.0);
         known.extend(exported(&hosts.1).into_iter().filter(|(name, _)| name.contains("replacements")));
-        let ours = watched.iter().filter(|name| name.starts_with("rollcall_"));
-        let missing: Vec<_> = ours.filter(|name| !known.contains_key(**name)).collect();
+        let own = watched.iter().filter(|name| name.starts_with("rollcall_"));
+        let missing: Vec<_> = own.filter(|name| !known.contains_key(**name)).collect();
         if !missing.is_empty() {
             eprintln!("not exported yet: {missing:?}");
         }

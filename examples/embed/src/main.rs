@@ -47,11 +47,11 @@ async fn main() -> Result<()> {
     let mut store = Store::new(&engine, Memory::default());
     let heartbeat = HeartbeatFunction::instantiate_async(&mut store, &heartbeat, &linker).await?;
     let query = QueryFunction::instantiate_async(&mut store, &query, &linker).await?;
-    store.run_concurrent(async |instances| evening(instances, &heartbeat, &query).await).await?
+    store.run_concurrent(async |instances| scenario(instances, &heartbeat, &query).await).await?
 }
 
 /// Bob sends two beats and leaves; alice queries before and after.
-async fn evening(instances: &Accessor<Memory>, heartbeat: &HeartbeatFunction, query: &QueryFunction) -> Result<()> {
+async fn scenario(instances: &Accessor<Memory>, heartbeat: &HeartbeatFunction, query: &QueryFunction) -> Result<()> {
     let heartbeat = heartbeat.rollcall_presence_heartbeat();
     let packed = |id: &str| Ids { text: id.to_owned(), lengths: vec![id.len() as u8] };
     for _ in 0..2 {

@@ -21,7 +21,7 @@ use types::{Error, Ids, Invalid, LastSeenEntry, Rules, Stance, State};
 /// Everything stored.
 #[derive(Default)]
 pub(crate) struct Memory {
-    people: HashMap<String, Session>,
+    sessions: HashMap<String, Session>,
     archive: HashMap<String, u64>,
     /// The newest time returned. The store's clock never goes back.
     now: u64,
@@ -37,13 +37,13 @@ impl Memory {
     }
 
     fn load(&self, user: &str) -> Session {
-        self.people.get(user).cloned().unwrap_or_else(empty_session)
+        self.sessions.get(user).cloned().unwrap_or_else(empty_session)
     }
 
     /// A user's session, for a change, with its new revision.
     fn write(&mut self, user: &str) -> &mut Session {
         self.writes += 1;
-        let session = self.people.entry(user.to_owned()).or_insert_with(empty_session);
+        let session = self.sessions.entry(user.to_owned()).or_insert_with(empty_session);
         session.revision = Revision { commits: self.writes, touches: self.writes };
         session
     }

@@ -1,4 +1,4 @@
-//! A replacement for `restriction-check`: users of the same team see each other, and nobody else does.
+//! A replacement for `restriction-check`: only users of the same team see each other.
 //!
 //! An id is `team/name`. There is nothing to look up or to cache, so it does not import the `policy` capability that its
 //! world offers. Loaded instead of the built-in one, it decides for queries, subscriptions and typing:

@@ -235,7 +235,7 @@ impl Postgres {
         self.folder.path().join("data")
     }
 
-    /// One of the server's programs, run as the server's user and in its folder, because ours may not be accessible to it.
+    /// One of the server's programs, run as the server's user and in its folder, because it may not have access to ours.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.folder.path()).env("LC_ALL", "C").process_group(0);

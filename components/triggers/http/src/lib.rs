@@ -122,7 +122,7 @@ fn short() -> Error {
     Error::Other("a function answered with fewer items than it was asked for".to_owned())
 }
 
-/// A bug in a trigger: [`Trigger::serves`] let in a call that [`Trigger::call`] does not make.
+/// A bug in a trigger: [`Trigger::serves`] accepted a call that [`Trigger::call`] does not make.
 fn misrouted() -> Error {
     Error::Other("the trigger accepted a call that it does not make".to_owned())
 }

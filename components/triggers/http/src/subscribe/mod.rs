@@ -73,16 +73,16 @@ async fn open(setup: &Setup, asked: call::Subscribe) -> Result<Answer, Error> {
     if conversations.len() > usize::try_from(limit).unwrap_or(usize::MAX) {
         return Err(Error::TooMany(limit));
     }
-    let (feed, people) = match users.as_slice() {
+    let (feed, updates) = match users.as_slice() {
         [] => (None, Vec::new()),
         users => {
-            let (feed, people) = Feed::begin(connect.viewer.as_ref(), users).await?;
-            (Some(feed), people)
+            let (feed, updates) = Feed::begin(connect.viewer.as_ref(), users).await?;
+            (Some(feed), updates)
         }
     };
     let conversations = Conversations { viewer: connect.viewer.clone(), ids: conversations };
     let typing = conversations.typists().await?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (watcher, snapshot) = Watcher::new(people, conversations.ids.iter().cloned().zip(typing), since, &setup.rules);
+    let (watcher, snapshot) = Watcher::new(updates, conversations.ids.iter().cloned().zip(typing), since, &setup.rules);
     let interval = Duration::from_millis(setup.rules.interval.0);
     let Connect { caller, device, kind, beats, active, .. } = connect;
     let device = beats.then(|| ConnectedDevice::new(caller.user.clone(), device, kind, active, interval)).flatten();
@@ -123,7 +123,7 @@ async fn serve(
     let (polled, typing) = mpsc::channel(1);
     let send = async {
         let departure = sender.run(typing, body).await;
-        // Without a device nobody receives it.
+        // Without a device there is no receiver.
         let _ = ended.send(departure);
     };
     let keep = async {

@@ -20,7 +20,7 @@ type Typing = BTreeMap<UserId, Time>;
 pub(super) struct Watcher {
     /// The newest version sent.
     version: u64,
-    people: HashMap<UserId, Option<View>>,
+    users: HashMap<UserId, Option<View>>,
     conversations: BTreeMap<ConversationId, Typing>,
 }
 
@@ -40,9 +40,9 @@ impl Watcher {
             |update: &&Update| since.is_none_or(|since| is_since(update.presence.view.as_ref(), &since, now, rules));
         let presence = |update: &Update| events::presence(&update.presence.user, update.presence.view.as_ref());
         let presences: Vec<String> = updates.iter().filter(is_new).map(presence).collect();
-        let people = updates.into_iter().map(|update| (update.presence.user, update.presence.view)).collect();
+        let users = updates.into_iter().map(|update| (update.presence.user, update.presence.view)).collect();
         let conversations = conversations.into_iter().map(|(id, typists)| (id, by_user(typists))).collect();
-        let watcher = Self { version, people, conversations };
+        let watcher = Self { version, users, conversations };
         let typing: Vec<String> = watcher.typists().collect();
         let (presences, typing) = (presences.iter().map(String::as_str), typing.iter().map(String::as_str));
         let snapshot = events::snapshot(presences, typing, since.is_some());
@@ -56,12 +56,12 @@ impl Watcher {
         for Update { presence: Presence { user, view }, version } in updates {
             self.version = self.version.max(version);
             // A feed that was started again may repeat updates.
-            if self.people.get(&user).is_some_and(|sent| is_alike(sent.as_ref(), view.as_ref())) {
+            if self.users.get(&user).is_some_and(|sent| is_alike(sent.as_ref(), view.as_ref())) {
                 continue;
             }
             let presence = events::presence(&user, view.as_ref());
             text.push_str(&events::sse(events::PRESENCE, Some(&self.id()), &presence));
-            self.people.insert(user, view);
+            self.users.insert(user, view);
         }
         text
     }
