@@ -1,4 +1,5 @@
-//! A component that traps, loops, allocates too much or hangs fails its own calls and is replaced; other calls are not affected.
+//! A component that traps, loops, allocates too much or hangs fails its own calls and is replaced. Other calls are not
+//! affected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests stop at the first surprise")]
 
