@@ -3,7 +3,7 @@
 -- ARGV:    1 the page; 2 the account's place in it; 3 1 to restrict, 0 to lift; 4 now in us;
 --          5 how many changes the log keeps; 6 the command that publishes; 7 the change as it is logged
 -- Reply:   1 changed, 0 nothing changed
--- Race:    another account of the page at the same time: the check for an empty page is atomic with the change.
+-- Race:    another account of the page changes at the same time: the check for an empty page is atomic with the change.
 
 if redis.call('GETBIT', KEYS[1], ARGV[2]) == tonumber(ARGV[3]) then return 0 end
 redis.call('SETBIT', KEYS[1], ARGV[2], ARGV[3])

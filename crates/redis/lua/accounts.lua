@@ -3,14 +3,14 @@
 -- ARGV:    1 the page; 2 the accounts, one bit each, without zeros at the end; 3 1 to restrict, 0 to lift; 4 now in us;
 --          5 how many changes the log keeps; 6 the command that publishes; 7 the change as it is logged
 -- Reply:   1 changed, 0 nothing changed
--- Race:    another account of the page at the same time: neither undoes what the other did.
+-- Race:    another account of the page changes at the same time: neither change undoes the other.
 
 local before = redis.call('BITCOUNT', KEYS[1])
 redis.call('SET', KEYS[2], ARGV[2])
 if ARGV[3] == '1' then
   redis.call('BITOP', 'OR', KEYS[1], KEYS[1], KEYS[2])
 else
-  -- Those of them that are restricted, and then the page without those: a bit that is missing is zero to both.
+  -- Intersect the operand with the page, then clear those bits. BITOP reads a missing bit as zero.
   redis.call('BITOP', 'AND', KEYS[2], KEYS[1], KEYS[2])
   redis.call('BITOP', 'XOR', KEYS[1], KEYS[1], KEYS[2])
 end

@@ -27,8 +27,8 @@ local function set(field, value)
   fields[#fields + 1] = value
 end
 if not revision[2] then set('t', ARGV[5]) end
--- What a touch finds says by when the session is due, so it is written whatever changes. Nothing but a commit moves a
--- deadline away, so it is due no later than what stands here.
+-- Field f holds the deadline, so every commit writes it. Only a commit moves a deadline later, so the session is due no
+-- later than f says.
 local record, rest = string.match(revision[3] or 'off 0', '^(%S+ %S+) ?(.*)$')
 local stance = string.match(rest, '(%S+ %S+)$') or ''
 if publishes then record = ARGV[10] end
@@ -39,7 +39,7 @@ if publishes then set('r', ARGV[11]) end
 if publishes and ARGV[12] ~= '' then set('n', ARGV[12]) end
 if chooses then set('h', ARGV[16]) end
 if chooses and ARGV[18] ~= '' then set('w', ARGV[18]) end
--- First, because it is what a server without memory refuses: then nothing at all has happened.
+-- First, because a server without memory refuses this write: then nothing has changed.
 redis.call('HSET', KEYS[1], unpack(fields))
 if publishes and ARGV[12] == '' then redis.call('HDEL', KEYS[1], 'n') end
 if chooses and ARGV[18] == '' then redis.call('HDEL', KEYS[1], 'w') end

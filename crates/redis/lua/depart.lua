@@ -20,8 +20,8 @@ else
   if life ~= '-' then life = string.format('%.0f', math.max(math.min(tonumber(life), due - tonumber(beat)), 0)) end
 end
 redis.call('HSET', KEYS[1], 't', ARGV[3], 'd:' .. ARGV[2], beat .. ' ' .. life .. ' ' .. kind)
--- Its beat with activity no longer counts as one. After a logout the last activity is removed too, so that a device that
--- comes back under the same id does not inherit it.
+-- Its beat with activity no longer counts as a beat. After a logout the last activity is removed too, so that a device
+-- that returns under the same id does not inherit it.
 if ARGV[5] == '-' then
   redis.call('HDEL', KEYS[1], 'a:' .. ARGV[2])
 elseif kept[5] then

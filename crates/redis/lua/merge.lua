@@ -1,5 +1,5 @@
--- Merges an outage grace into the one in force: of two that overlap, the earlier beginning and the later end count. It is kept
--- until it ends.
+-- Merges an outage grace into the one in force: if the two overlap, the earlier start and the later end count. The key
+-- expires when the outage grace ends.
 local function merge(key, since, till, now)
   local known = redis.call('GET', key)
   if known then

@@ -1,5 +1,5 @@
--- Purpose: returns the time and the outage grace in force, and stores that the server was reached. If nothing reached it for too
---          long, or the caller could not, it records an outage grace first.
+-- Purpose: returns the time and the outage grace in force, and stores that the server was reached. If no caller reached it
+--          for too long, or this caller failed to, it records an outage grace first.
 -- KEYS:    1 probed, 2 hosts, 3 outage grace
 -- ARGV:    1 the longest silence in ms that needs no outage grace; 2 how long an outage grace lasts, in ms;
 --          3 when the caller first failed to reach the server since it last did, in ms, 0 if it knew no time then,

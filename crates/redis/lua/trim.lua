@@ -1,6 +1,7 @@
--- Purpose: keeps a session's devices within the bound after a new one came: expired ones are removed first, then the silent.
+-- Purpose: keeps a session's devices within the bound after a new one: removes expired ones first, then those with
+--          the oldest beats.
 -- KEYS:    1 user
--- ARGV:    1 how many may stay; 2 devices that expired by this instant are dead, in ms; 3... the devices that came
+-- ARGV:    1 how many may stay; 2 devices that expired by this instant are dead, in ms; 3... the new devices
 -- Reply:   how many were removed
 -- Race:    two new devices at once: each call trims after its device was written, so the last sees both.
 
@@ -13,12 +14,12 @@ local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do kept[all[i]] = all[i + 1] end
 for field in pairs(kept) do
   local sort, id = string.match(field, '^([ad]):(.*)$')
-  -- Once for each: by its `d` if it has both.
+  -- Each device once: by its `d` if it has both fields.
   if id and (sort == 'd' or not kept['d:' .. id]) then
     local beat, life = newest(kept['d:' .. id], kept['a:' .. id])
     beat, life = beat or '0', life or '-'
     local dead = life == '-' or tonumber(beat) + tonumber(life) <= tonumber(ARGV[2])
-    -- The order of removal: devices that just came are removed last.
+    -- The order of removal: the new devices are removed last.
     local rank = came[id] and 2 or dead and 0 or 1
     devices[#devices + 1] = {id = id, rank = rank, beat = tonumber(beat)}
   end

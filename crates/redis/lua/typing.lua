@@ -1,10 +1,11 @@
--- Purpose: stores or removes a typing signal, or checks again one that came too fast, and publishes it, rate-limited. The rule is that of `rollcall_core::typing`.
+-- Purpose: stores or removes a typing signal, or checks again one that came too fast, and publishes it, rate-limited.
+--          The rule is that of `rollcall_core::typing`.
 -- KEYS:    1 typing, 2 c (the channel)
 -- ARGV:    1 the user; 2 now in ms; 3 how long the signal lasts in ms, 0 to remove it, - to check again;
 --          4 the least time between two publications, in ms; 5 the most users per conversation;
---          6 the command that publishes; 7 the payload up to the instant that it ends with
+--          6 the command that publishes; 7 the payload up to its last value, the instant
 -- Reply:   after how many ms to check again, 0 for never
--- Race:    the same user types on two hosts: the second finds what the first published, and when.
+-- Race:    the same user types on two hosts: the second call finds what the first published, and when.
 
 local now, every = tonumber(ARGV[2]), tonumber(ARGV[4])
 local function read(value)
@@ -50,7 +51,7 @@ if running(till) ~= running(published_till) then
 end
 
 redis.call('HSET', KEYS[1], ARGV[1], ms(till) .. ' ' .. ms(published_at) .. ' ' .. ms(published_till))
--- The key expires with its last user; no further than 2^41 ms: the server refuses expiries that overflow.
+-- The key expires with its last user. At most 2^41 ms: the server refuses expiries that overflow.
 local left = math.min(math.max(forget_at(till, published_at, published_till) - now, 1), 2199023255552)
 if redis.call('PTTL', KEYS[1]) < left then redis.call('PEXPIRE', KEYS[1], ms(left)) end
 if publish then redis.call(ARGV[6], KEYS[2], ARGV[7] .. (published_till > 0 and ms(published_till) or 'null') .. '}') end

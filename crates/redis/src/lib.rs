@@ -1,6 +1,6 @@
-//! Everything about Redis: what is kept ([`keyspace`]), the capabilities of the contract over a connection
-//! ([`capabilities`]), and the ways to a server: natively to one server or a Cluster (`native`, feature `native`), a client of
-//! the protocol over any byte stream ([`resp`]) and WASI sockets (`wasi`, feature `wasi-tcp`).
+//! Everything about Redis: keys, scripts and replies ([`keyspace`]), the capabilities of the contract over a connection
+//! ([`capabilities`]), and the transports: native to one server or a Cluster (`native`, feature `native`), a protocol
+//! client over any byte stream ([`resp`]) and WASI sockets (`wasi`, feature `wasi-tcp`).
 
 pub mod capabilities;
 pub mod keyspace;

@@ -9,7 +9,7 @@ use super::RedisStore;
 use crate::keyspace::decode_score;
 use crate::transport::{Batch, Transport, piece};
 
-/// The most entries or users in one call of an archive: the bound of the contract.
+/// The most entries or users in one call of the archive: the contract's bound.
 const MAX_LAST_SEEN_ENTRIES: usize = 10_000;
 
 impl<T: Transport> Archive for RedisStore<T> {

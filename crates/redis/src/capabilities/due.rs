@@ -8,8 +8,8 @@ use crate::keyspace::{DueScan, Queue};
 use crate::transport::{Batch, RETRY_MS, Transport, pieces};
 
 impl<T: Transport> RedisStore<T> {
-    /// Users of these shards whose instant passed at least `late_by` ago, longest overdue first. If some masters of a Cluster do
-    /// not answer, the users of the others.
+    /// Users of these shards whose instant passed at least `late_by` ago, longest overdue first. Users on masters that
+    /// do not answer are left out.
     pub(crate) async fn overdue(
         &self,
         queue: Queue,

@@ -1,4 +1,4 @@
-//! What hosts share: who takes part, how many users are online, and how many watchers each user has.
+//! What hosts share: the membership list, how many users are online, and how many watchers each user has.
 
 use rollcall_core::{Error, Span, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
@@ -35,9 +35,9 @@ impl<T: Transport> RedisStore<T> {
 
     /// How many users have a deadline, in all shards: one command each, in one pipeline per server.
     ///
-    /// Every user who is not offline has one. Included are connected invisible users, offline users whose choice or note is
-    /// going to end, and for a moment users who are due. If a server does not answer there is no count: half of one would
-    /// look as if users had left.
+    /// Every user who is not offline has one. Connected invisible users, offline users whose choice or note is going to
+    /// end and, briefly, users who are due are counted too. If a server does not answer there is no count: a partial
+    /// one would look as if users had left.
     pub async fn online_count(&self) -> Result<u64, Error> {
         let shards = self.keys().shards();
         let mut batch = Batch::with_capacity(shards as usize, shards as usize);

@@ -2,9 +2,9 @@
 //!
 //! Each is implemented once: the native host, WASI sockets and Spin run the same code, so they can share one Redis.
 //!
-//! Deliberately absent: reads from replicas (an old revision would make every commit stale), retries of calls that may have
-//! taken effect (the caller knows better), a queue for the time of an outage (the next beat brings everything) and a policy
-//! cache, which belongs to the reader.
+//! Deliberately absent: reads from replicas (an old revision would make every commit stale), retries of calls that may
+//! have taken effect (that is the caller's decision), a queue for outages (the next beat carries everything) and a
+//! policy cache, which belongs to the reader.
 
 mod archive;
 mod due;
@@ -35,7 +35,7 @@ pub struct RedisStore<T> {
     transport: T,
     /// How many changes each policy log keeps.
     policy_log: u32,
-    /// The next touch's stamp: a count that begins at a random number, so that no two instances use the same.
+    /// The next touch's stamp: a counter that starts at a random number, so that no two instances use the same stamps.
     stamp: AtomicU64,
     /// Seeds the hashes of policy readers.
     salt: u64,
@@ -48,7 +48,7 @@ impl<C: Connection> RedisStore<Probing<C>> {
         Self::new(Probing::new(connection, keys, options.outage_grace), options.policy_log)
     }
 
-    /// What sends the commands.
+    /// The connection that sends the commands.
     pub fn connection(&self) -> &C {
         self.transport.connection()
     }
@@ -67,12 +67,12 @@ impl<T: Transport> RedisStore<T> {
     }
 
     fn stamped(&self, now_us: u64) -> Stamped {
-        // 63 bits, and never 0: that is the revision of a user who is not stored.
+        // 63 bits, and never 0: that is the revision of a user without a session.
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 1);
         Stamped { now_us, stamp: stamp.max(1) }
     }
 
-    /// A decoded reply; one that cannot be read is logged.
+    /// A decoded reply; logs one that cannot be decoded.
     fn read<R>(&self, decoded: Result<R, BadReply>) -> Result<R, Error> {
         decoded.map_err(|error| {
             self.transport.warn(&error.to_string());

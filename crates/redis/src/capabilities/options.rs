@@ -1,35 +1,35 @@
-//! What whoever deploys has set, by name: every setting is text, and one that is wrong is an error that names it.
+//! Settings by name. Every setting is text; an invalid one is an error that names it.
 
 use std::str::FromStr;
 
 use crate::keyspace::DEFAULT_SHARDS;
 use rollcall_core::{Rules, Span};
 
-/// How many changes of who may see whom each of the logs keeps: as the host does unless it is told otherwise.
+/// How many policy changes each log keeps: the host's default.
 const POLICY_LOG: u32 = 50_000;
 
-/// The most shards: as many as a host may be told of.
+/// The most shards, as in the host's configuration.
 const MAX_SHARDS: u32 = 16_384;
 
-/// How the capabilities are set up.
+/// Options of the capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How many shards there are; at least one. The same for everybody who shares the Redis.
+    /// How many shards there are; at least one. The same for every host and adapter that shares the Redis.
     pub shards: u32,
-    /// How long people have to beat again after Redis was away: one full `d + ε`.
+    /// How long devices have to beat again after Redis was unreachable: one full `d + ε`.
     pub outage_grace: Span,
-    /// How many changes of who may see whom each of the logs keeps, at least one.
+    /// How many policy changes each log keeps; at least one.
     pub policy_log: u32,
 }
 
 impl Options {
-    /// What follows from these rules; everything else as it is unless somebody says otherwise.
+    /// The options that follow from these rules, and defaults for the rest.
     pub fn of(rules: &Rules) -> Self {
         Self { shards: DEFAULT_SHARDS, outage_grace: rules.alive_for(), policy_log: POLICY_LOG }
     }
 }
 
-/// The rules that were set; what was not is as in [`Rules::STANDARD`].
+/// The rules from the settings; a rule that is not set is as in [`Rules::STANDARD`].
 pub fn rules(get: impl Fn(&str) -> Option<String>) -> Result<Rules, String> {
     let span = |name: &str, standard: Span| number(&get, name, standard.0).map(Span);
     let standard = Rules::STANDARD;
@@ -44,13 +44,13 @@ pub fn rules(get: impl Fn(&str) -> Option<String>) -> Result<Rules, String> {
     };
     match rules.check() {
         Ok(()) => Ok(rules),
-        // The one rule that is no time has no unit in its name.
+        // `watch_limit` is the one rule that is not a time, so its name has no unit.
         Err(invalid) if invalid.field == "watch_limit" => Err(invalid.to_string()),
         Err(invalid) => Err(format!("`{}_ms` {}", invalid.field, invalid.rule)),
     }
 }
 
-/// How the capabilities are set up under these rules.
+/// The options under these rules.
 pub fn options(get: &impl Fn(&str) -> Option<String>, rules: &Rules) -> Result<Options, String> {
     let options = Options::of(rules);
     let shards = number(get, "shards", options.shards)?;
@@ -60,7 +60,7 @@ pub fn options(get: &impl Fn(&str) -> Option<String>, rules: &Rules) -> Result<O
     Ok(Options { shards, ..options })
 }
 
-/// A number; one that is not set, or set to nothing, is the standard one.
+/// A number. If it is unset or empty, the default.
 fn number<T: FromStr>(get: impl Fn(&str) -> Option<String>, name: &str, standard: T) -> Result<T, String> {
     match get(name).as_deref().map(str::trim) {
         None | Some("") => Ok(standard),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_standard() {
+    fn unset_settings_use_the_defaults() {
         assert_eq!(rules(|_| None), Ok(Rules::STANDARD));
         assert_eq!(rules(|_| Some(String::new())), Ok(Rules::STANDARD));
         let expected = Options { shards: 256, outage_grace: Span::seconds(45), policy_log: 50_000 };
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_counts() {
+    fn set_values_are_used() {
         let get = with(&[("interval_ms", "15000"), ("tolerance_ms", " 5000 "), ("watch_limit", "7"), ("shards", "16")]);
         let set = rules(&get);
         let expected = Rules { interval: Span(15_000), tolerance: Span(5_000), watch_limit: 7, ..Rules::STANDARD };
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_its_name() {
+    fn errors_name_the_invalid_setting() {
         let wrong = [("interval_ms", "30s"), ("interval_ms", "1"), ("grace_ms", "-1"), ("watch_limit", "0")];
         for (name, text) in wrong {
             let said = rules(with(&[(name, text)])).err().unwrap_or_default();

@@ -13,8 +13,7 @@ use crate::keyspace::{
 };
 use crate::transport::{Batch, Transport, piece, pieces};
 
-/// How many of a viewer's blocks are asked for by one command: few enough that the server is never busy with one for
-/// long.
+/// How many of a viewer's blocks one command asks for: few enough that a command never keeps the server busy for long.
 const BLOCKS_AT_ONCE: usize = 512;
 
 impl<T: Transport> Policy for RedisStore<T> {
@@ -22,8 +21,8 @@ impl<T: Transport> Policy for RedisStore<T> {
         self.relations_of(viewer.as_ref().map(UserId::as_str), &subjects).await
     }
 
-    /// Reads the user's whole bucket, with the settings of the others in it: one part in 4,096 of all policy. That is for a
-    /// user's settings page, not for a hot path.
+    /// Reads the user's whole bucket, including the settings of other users in it: 1/4,096 of all policy. That is for a
+    /// settings page, not for a hot path.
     async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error> {
         let (keys, mut batch) = (self.keys(), Batch::with_capacity(1, 1));
         let bucket = keys.bucket_of(user.as_str());
@@ -47,7 +46,7 @@ impl<T: Transport> Policy for RedisStore<T> {
         let logging = Logging { now_us: now.us, most: self.policy_log, publishing: self.transport.publishing() };
         let about: Vec<(u32, Cow<'_, str>)> = changes.iter().map(|change| about(keys, change)).collect();
         let mut batch = Batch::decided_at(now, changes.len(), changes.len());
-        // A master may be lost, and policy must not be lost with it.
+        // A policy change must survive the loss of a master.
         batch.wants_replica = true;
         for (change, (group, about)) in changes.iter().zip(&about) {
             batch.add(about, *group, |to| keys.change(to, change, logging));
@@ -101,8 +100,8 @@ impl<T: Transport> RedisStore<T> {
     }
 }
 
-/// The group of a change, and the name under which changes keep their order. A page can have the number of a user: then they
-/// keep their order too, which does no harm.
+/// The group of a change, and the name under which changes keep their order. If a page has the number of a user, their
+/// changes are ordered with each other too, which does no harm.
 fn about<'a>(keys: &Keyspace, change: &'a Change) -> (u32, Cow<'a, str>) {
     let whose = Whose::of(change);
     let name = match whose {

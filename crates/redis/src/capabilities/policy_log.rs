@@ -1,4 +1,4 @@
-//! All policy, page by page, and what changed since.
+//! The policy snapshot, page by page, and the changes since.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::keyspace::{
 };
 use crate::transport::{Batch, IN_ORDER, Reply, Transport, piece, pieces};
 
-/// Fewer entries of a log than this are not worth asking for.
+/// Asking for fewer log entries than this is not worth a round trip.
 const LEAST: u32 = 64;
 
-/// What is read first of a part.
+/// The first read of a part.
 struct Found<R> {
     cursor: Cursor,
     /// How many pages of numbers each group has.
@@ -56,7 +56,7 @@ impl<T: Transport> RedisStore<T> {
         Ok(Page { changes, next, cursor, salt: self.salt })
     }
 
-    /// Where the logs end, and then what the part begins with, all in one go.
+    /// Reads where the logs end and the first commands of the part, in one round trip.
     async fn find(&self, part: &Part) -> Result<Found<T::Reply>, Error> {
         let (keys, groups) = (self.keys(), self.keys().groups());
         let mut batch = Batch::default();
@@ -123,7 +123,7 @@ impl<T: Transport> RedisStore<T> {
         Ok(ChangesSince::Changes(changes_of(entries, |page| restricted.remove(&page)), cursor))
     }
 
-    /// Everything that the people of these buckets set.
+    /// All settings in these buckets.
     async fn buckets(&self, buckets: &[u32]) -> Result<Vec<Change>, Error> {
         let mut batch = Batch::default();
         for &bucket in buckets {
@@ -139,7 +139,7 @@ impl<T: Transport> RedisStore<T> {
         Ok(changes)
     }
 
-    /// The restricted accounts of these pages, where there are any.
+    /// The restricted accounts of these pages that have any.
     async fn numbers(&self, pages: &[u32]) -> Result<HashMap<u32, Numbers>, Error> {
         let mut batch = Batch::default();
         for &page in pages {

@@ -1,7 +1,7 @@
 //! Watching by polling, where the platform has no subscriptions.
 //!
-//! Published records stay readable, so a poll finds the newest record of every user, and one that is newer than at the
-//! last poll is a change. The cost is one read of every watched user, twice a second.
+//! Published records stay readable, so a poll finds the newest record of every user; a record newer than at the last
+//! poll is a change. The cost is one read of every watched user, twice a second.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -14,7 +14,7 @@ use super::RedisStore;
 use crate::resp::Mailbox;
 use crate::transport::{Connection, Probing};
 
-/// Between two polls. A change is seen 250 ms late on average, well within the promised second.
+/// The time between two polls. A change is seen 250 ms late on average, well within the promised second.
 const POLL_MS: u64 = 500;
 
 /// Users being polled.
@@ -27,7 +27,7 @@ pub struct Polling<W> {
 }
 
 impl<W: Connection + 'static> Polling<W> {
-    /// Polls once, so that anything published from now on is known to be new.
+    /// Polls once, so that anything published from now on is recognised as new.
     pub async fn begin(platform: Rc<RedisStore<Probing<W>>>, users: Vec<UserId>) -> Result<Self, Error> {
         let polled_at_us = platform.connection().ticks_us();
         let mut known = Known::default();
@@ -63,10 +63,10 @@ impl<W: Connection + 'static> Polling<W> {
 }
 
 impl<W: Connection + 'static> Polling<W> {
-    /// How many polls without a change are two minutes.
+    /// The number of polls in two minutes.
     pub const TWO_MINUTES: u32 = (120_000 / POLL_MS) as u32;
 
-    /// The next change; none: nothing at this poll. Cancel safe.
+    /// The next change; `None`: this poll found none. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Change>, Error> {
         // A change that waited for a slow reader may have been replaced meanwhile.
         if self.is_fresh()
@@ -84,7 +84,7 @@ impl<W: Connection + 'static> Polling<W> {
     }
 }
 
-/// The record that was read. One that cannot be parsed counts as none, so that it does not stop the others.
+/// The record that was read. One that cannot be parsed counts as missing, so that it does not stop the others.
 fn readable(found: Result<Option<Published>, Error>) -> Result<Option<Published>, Error> {
     match found {
         Ok(found) => Ok(found),
@@ -98,7 +98,7 @@ fn readable(found: Result<Option<Published>, Error>) -> Result<Option<Published>
 struct Known(BTreeMap<UserId, u64>);
 
 impl Known {
-    /// Remembers a record; true if it is newer than any before. A session that was dropped is not a change.
+    /// Stores the version of a record; true if it is newer than all before. An evicted session is not a change.
     fn note(&mut self, user: &UserId, found: Option<&Published>) -> bool {
         let Some(found) = found else { return false };
         match self.0.get_mut(user) {

@@ -31,8 +31,8 @@ impl<T: Transport> Sessions for RedisStore<T> {
 }
 
 impl<T: Transport> RedisStore<T> {
-    /// What was last published about each of these users, in the order asked; none: nothing, or the session is gone. For
-    /// watchers that poll because they cannot subscribe. At most 1,024.
+    /// What was last published about each of these users, in the order asked; `None`: nothing, or there is no session.
+    /// For watchers that poll because they cannot subscribe. At most 1,024 users.
     pub async fn read_published(&self, users: &[UserId]) -> Result<Vec<Result<Option<Published>, Error>>, Error> {
         bounded(users)?;
         let mut batch = Batch::with_capacity(users.len(), users.len());
@@ -48,8 +48,8 @@ impl<T: Transport> RedisStore<T> {
         self.overdue(Queue::Due, shards, limit, by).await
     }
 
-    /// Makes Redis look at these users' `alive` keys: one that is past its time expires on the spot, and its notification goes
-    /// to every subscriber. Left alone, Redis may take minutes.
+    /// Makes Redis look at these users' `alive` keys: a key past its time expires at once, and its notification goes to
+    /// every subscriber. Otherwise Redis may take minutes.
     pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
         let mut batch = Batch::with_capacity(users.len(), users.len());
         for user in users.iter().map(UserId::as_str) {

@@ -1,8 +1,8 @@
-//! Touches: the hot path, and what now and then comes after it.
+//! Touches: the hot path, and the rare follow-ups.
 //!
-//! A beat skips its `ZADD` if the transport knows that this process set the user's deadline a moment ago. What the beat finds
-//! says whether that was right; if the user is not due, the deadline is set before the touch is answered. See
-//! `docs/adr/0011-deadline-cache.md`.
+//! A beat skips its `ZADD` if the transport's deadline cache says that this process set the user's deadline recently.
+//! The reply to the beat says whether that was right; if the user is not due, the deadline is set before the touch is
+//! answered. See `docs/adr/0011-deadline-cache.md`.
 
 use rollcall_core::{Error, Time};
 use rollcall_functions::capabilities::{DeviceEvent, Touched, Touches};
@@ -11,23 +11,23 @@ use super::{RedisStore, bounded};
 use crate::keyspace::{BadReply, Deadline, Finding, Sent, Touching, decode_found};
 use crate::transport::{Batch, Now, Reply, Transport};
 
-/// One touch on its way.
+/// A touch that was sent.
 struct Touch<'a> {
     user: &'a str,
     device: &'a str,
-    /// When its beat expires; none: a departure, whose script sets the deadline.
+    /// When its beat expires; `None`: a departure, whose script sets the deadline.
     ends: Option<Time>,
     sent: Sent,
 }
 
-/// What has to be done after the touches.
+/// Follow-ups of a batch of touches.
 #[derive(Default)]
 struct After<'a> {
-    /// Devices that may have joined others of their user.
+    /// Devices that may be new to a user with others.
     came: Vec<(&'a str, &'a str)>,
-    /// Users who were taken to be due and are not: the place of the touch, the user, and the deadline.
+    /// Users the deadline cache wrongly took to be due: the index of the touch, the user, and the deadline.
     undue: Vec<(usize, &'a str, Time)>,
-    /// A session was gone that cannot have been evicted.
+    /// A session was gone that cannot have been evicted yet, so the server lost data.
     lost: bool,
 }
 
@@ -82,7 +82,8 @@ impl<T: Transport> RedisStore<T> {
         (batch, sent)
     }
 
-    /// Sets the deadlines of users who were taken to be due. Returns the places where that failed: their touch failed too.
+    /// Sets the deadlines of users who were wrongly taken to be due. Returns where that failed: those touches failed
+    /// too.
     async fn set_deadlines(&self, undue: &[(usize, &str, Time)]) -> Vec<(usize, Error)> {
         if undue.is_empty() {
             return Vec::new();
@@ -96,7 +97,8 @@ impl<T: Transport> RedisStore<T> {
         replies.items().zip(undue).filter_map(|(item, (place, ..))| Some((*place, item.err()?))).collect()
     }
 
-    /// Keeps users' devices within the bound after these came. A failure is not reported: the next new device trims again.
+    /// Keeps users' devices within the bound after new ones. A failure is not reported: the next new device trims
+    /// again.
     async fn trim(&self, came: &[(&str, &str)], now: Time) {
         if came.is_empty() {
             return;

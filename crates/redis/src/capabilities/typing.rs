@@ -1,9 +1,9 @@
 //! Typing signals: one script each.
 //!
-//! A signal that comes sooner than a second after the last published one is stored and not published. Someone has to publish
-//! it when the second is over. The native store has a task for that. Elsewhere nothing runs between two calls: a user who goes
-//! on typing sends another signal, and what was published ends by itself; but nothing follows a *stop*, so that call waits until
-//! it is published, a second at most.
+//! A signal that comes less than a second after the last published one is stored and not published. It has to be
+//! published when the second is over. The native store has a task for that. Elsewhere nothing runs between two calls: a
+//! user who goes on typing sends another signal, and what was published ends by itself; but nothing follows a *stop*,
+//! so that call waits until it is published, at most a second.
 
 use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
@@ -48,7 +48,7 @@ pub(crate) fn place(signal: &TypingSignal) -> (&str, &str) {
 }
 
 impl<T: Transport> RedisStore<T> {
-    /// Writes typing signals, or publishes stored ones; after how long each has to be looked at again.
+    /// Writes typing signals, or publishes stored ones; returns after how long each has to be checked again.
     pub(crate) async fn write_typing<'a>(
         &self,
         signals: impl Iterator<Item = ((&'a str, &'a str), TypingWrite)>,

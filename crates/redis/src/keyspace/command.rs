@@ -1,11 +1,11 @@
-//! Commands as bytes, many of them in one buffer: a batch of a thousand beats is three thousand commands, and a list of
-//! lists of bytes would spend more on allocations than on everything else here.
+//! Commands as bytes in one buffer. A batch of a thousand beats is three thousand commands, and a list of lists of
+//! bytes would spend more time on allocations than on everything else here.
 
 use std::io::Write;
 
 use crate::keyspace::keys::Key;
 
-/// Commands to be sent in this order.
+/// Commands in the order they are sent.
 #[derive(Debug, Clone, Default)]
 pub struct Commands {
     bytes: Vec<u8>,
@@ -26,9 +26,9 @@ pub struct Command<'a> {
 }
 
 impl Commands {
-    /// None, with room for about so many.
+    /// An empty list with room for about this many commands.
     pub fn with_capacity(commands: usize) -> Self {
-        // A beat's commands have four to eight arguments, of which the longest is a key with a UUID in it.
+        // A beat's commands have four to eight arguments; the longest is a key with a UUID in it.
         let args = commands * 6;
         Self {
             bytes: Vec::with_capacity(args * 20),
@@ -37,17 +37,17 @@ impl Commands {
         }
     }
 
-    /// How many there are.
+    /// The number of commands.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Begins a command by its name; what follows are its arguments.
+    /// Begins a command; its arguments follow.
     pub fn begin(&mut self, name: &str) -> &mut Self {
         self.ends.push(self.args.len());
         self.arg(name.as_bytes())
@@ -59,7 +59,7 @@ impl Commands {
         self.end_arg()
     }
 
-    /// Adds a text.
+    /// Adds text.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.arg(text.as_bytes())
     }
@@ -85,7 +85,7 @@ impl Commands {
         self.end_arg()
     }
 
-    /// Adds a command as it is.
+    /// Copies a command.
     pub fn push(&mut self, command: Command<'_>) {
         self.ends.push(self.args.len());
         for arg in command.args() {
@@ -109,7 +109,7 @@ impl Commands {
         Some(Command { bytes: &self.bytes, args: self.args.get(first..end)?, start })
     }
 
-    /// Each command in turn.
+    /// The commands in order.
     pub fn iter(&self) -> impl Iterator<Item = Command<'_>> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
@@ -126,12 +126,12 @@ impl<'a> Command<'a> {
         })
     }
 
-    /// How many bytes the arguments have together.
+    /// The total size of the arguments in bytes.
     pub fn bytes(&self) -> usize {
         self.args.last().map_or(0, |end| end - self.start)
     }
 
-    /// The same, on its own.
+    /// An owned copy.
     pub fn to_owned(&self) -> Vec<Vec<u8>> {
         self.args().map(<[u8]>::to_vec).collect()
     }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_come_out_as_they_went_in() {
+    fn commands_read_back_as_written() {
         let mut commands = Commands::with_capacity(2);
         assert!(commands.is_empty() && commands.get(0).is_none());
         commands.begin("PING");

@@ -1,4 +1,4 @@
-//! Commits and evictions: one script each, and how they ended.
+//! Commits and evictions: one script each, and their outcomes.
 
 use rollcall_core::{Next, Revision, Time};
 use rollcall_functions::capabilities::{Commit, Committed, Eviction};
@@ -10,12 +10,12 @@ use crate::keyspace::payload::encode_payload;
 use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
-/// How what is published goes out.
+/// Which command publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publishing {
-    /// To whoever subscribed anywhere: on a single server.
+    /// `PUBLISH`: reaches subscribers on any connection. For a single server.
     Plain,
-    /// To whoever subscribed at the shard's master: on a Cluster, where a plain one would go to every node.
+    /// `SPUBLISH`: reaches subscribers at the shard's master. For a Cluster, where `PUBLISH` would go to every node.
     Sharded,
 }
 
@@ -29,12 +29,12 @@ impl Publishing {
     }
 }
 
-/// When a touch or a commit happens, and what makes its revision unlike any other.
+/// The time of a touch or a commit, and the stamp that makes its revision unique.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamped {
     /// The store's time in microseconds.
     pub now_us: u64,
-    /// Unlike any other touch's, of any process, and not 0. Below 2^63, so that Redis keeps it in eight bytes.
+    /// Unique among the touches of all processes, and not 0. Below 2^63, so that Redis keeps it in eight bytes.
     pub stamp: u64,
 }
 
@@ -94,7 +94,7 @@ fn revision(to: &mut Commands, revision: Revision) -> &mut Commands {
     to.number(revision.commits).number(revision.touches)
 }
 
-/// How a commit or a eviction ended.
+/// The outcome of a commit or an eviction.
 pub fn decode_outcome(reply: Piece<'_>) -> Result<Committed, BadReply> {
     match reply.number("a script's answer")? {
         1 => Ok(Committed::Applied),
@@ -111,7 +111,7 @@ mod tests {
     use rollcall_core::{Published, Span, State, UserId};
 
     #[test]
-    fn a_commit_has_as_many_arguments_as_its_script_takes() {
+    fn commit_sends_every_argument_of_its_script() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let publish = Published { state: State::Online, note: None, since: None, last_seen: None, version: 5 };
         let choice =
@@ -123,7 +123,7 @@ mod tests {
             let commit = Commit { user: UserId::parse("bob").unwrap(), expected: Revision::default(), decision };
             let mut commands = Commands::default();
             keys.commit(&mut commands, &commit, Stamped { now_us: 7_000, stamp: 1 }, Publishing::Plain);
-            // EVALSHA, digest, the number of keys, the keys and the eighteen arguments.
+            // EVALSHA, digest, the number of keys, the keys and eighteen arguments.
             assert_eq!(commands.get(0).map(|command| command.args().len()), Some(3 + 6 + 18));
         }
     }

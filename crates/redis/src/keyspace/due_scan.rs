@@ -1,11 +1,11 @@
-//! Who is due and who is to be evicted, longest overdue first, over many shards.
+//! Finds users who are due or can be evicted, longest overdue first, over many shards.
 //!
-//! Every shard has its own sorted sets, so they are read side by side, a page of each, and merged; a shard is asked for
-//! more only while its last answer might still be among the first of all. That is exact, and a backlog of a million does
-//! not travel for the sake of the first thousand.
+//! Every shard has its own sorted sets. They are read side by side, a page of each, and merged; another page of a shard
+//! is read only while it could still contain one of the first. That is exact, and a backlog of a million users is not
+//! transferred to find the first thousand.
 //!
-//! Whoever looks sends the [questions](DueScan::questions) and hands over the [answers](DueScan::answer), until there are no more
-//! questions.
+//! The caller sends the [requests](DueScan::requests) and passes in the [answers](DueScan::answer), until there are no
+//! more requests.
 
 use std::collections::HashMap;
 
@@ -17,26 +17,26 @@ use crate::keyspace::keys::{Key, Keyspace};
 use crate::keyspace::queues::{decode_member_scores, decode_score};
 use crate::keyspace::reply::{BadReply, Piece};
 
-/// What a session can wait for.
+/// What a session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// To be settled.
+    /// The due queue.
     Due,
-    /// To be evicted.
+    /// The archive queue.
     Archive,
 }
 
-/// A page has at least so many: a round trip costs more than they do.
+/// The smallest page: a round trip costs more than this many members.
 const MIN_PAGE: usize = 16;
-/// And at most so many, so that no single answer holds up the server.
+/// The largest page, so that no single reply keeps the server busy.
 const MAX_PAGE: usize = 1024;
 
-/// How many pages of those to be evicted are looked through for somebody who beat since. Those are found here only if
-/// their function died on the way; in any case their beat's own end finds them, so a backlog of the archive must not be
-/// read to its end for every sweep.
-const MAX_COLD_PAGES: usize = 4;
+/// How many pages of the archive queue are searched for users who beat since. Such users are found here only if their
+/// function died half-way, and the end of their beat finds them anyway; so a sweep must not read a backlog of the
+/// archive queue to its end.
+const MAX_ARCHIVE_PAGES: usize = 4;
 
-/// The people whose time has come, as far as they were found.
+/// A scan and what it has found so far.
 #[derive(Debug)]
 pub struct DueScan {
     queue: Queue,
@@ -44,31 +44,31 @@ pub struct DueScan {
     limit: usize,
     page: usize,
     readings: Vec<Reading>,
-    is_in_doubt: bool,
+    is_checking: bool,
     found: HashMap<UserId, Time>,
 }
 
-/// One sorted set of one shard, as far as it was read.
+/// How far one sorted set of one shard has been read.
 #[derive(Debug)]
 struct Reading {
     shard: u32,
     set: Set,
     read: usize,
     pages_left: usize,
-    /// The last instant that was read.
+    /// The last instant read.
     last: Time,
-    /// Who is in the page that was read last, as long as it is not known whether they belong on the queue.
-    doubtful: Vec<(Time, UserId)>,
+    /// The members of the last page while it is not known whether they belong to the queue.
+    unchecked: Vec<(Time, UserId)>,
 }
 
 /// Which of a shard's sorted sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Set {
     Due,
-    Cold,
+    Archive,
 }
 
-/// What is to be asked of one shard.
+/// A request to one shard.
 #[derive(Debug)]
 pub struct PageRequest<'a> {
     of: &'a DueScan,
@@ -76,46 +76,46 @@ pub struct PageRequest<'a> {
 }
 
 impl DueScan {
-    /// Looks for so many people of these shards whose time has come by then.
+    /// Looks for up to `limit` users of these shards whose instant is not after `by`.
     pub fn new(keys: &Keyspace, queue: Queue, shards: Shards, by: Time, limit: u32) -> Self {
         let (limit, end) = (limit as usize, shards.end.min(keys.shards()));
         let readings = (shards.first..end).filter(|_| limit > 0).flat_map(|shard| begin(queue, shard));
         let readings: Vec<Reading> = readings.collect();
         let page = (limit.saturating_mul(2) / readings.len().max(1)).clamp(MIN_PAGE, MAX_PAGE);
-        Self { queue, by, limit, page, readings, is_in_doubt: false, found: HashMap::new() }
+        Self { queue, by, limit, page, readings, is_checking: false, found: HashMap::new() }
     }
 
-    /// What is to be asked next, all at once. Nothing: everybody was found.
+    /// The next requests, to be sent together; none: the scan is complete.
     pub fn requests(&self) -> impl Iterator<Item = PageRequest<'_>> {
-        let asked = self.readings.iter().filter(|reading| !self.is_in_doubt || !reading.doubtful.is_empty());
+        let asked = self.readings.iter().filter(|reading| !self.is_checking || !reading.unchecked.is_empty());
         asked.map(|reading| PageRequest { of: self, reading })
     }
 
-    /// Takes what these were answered, in order. None: a request was not answered; whoever it would have told of is left
-    /// out, and is found the next time that somebody looks.
+    /// Takes the answers to the requests, in order. `None`: no answer; the users of that page are left out, and the
+    /// next scan finds them.
     pub fn answer<'a, A: Iterator<Item = Piece<'a>>>(
         &mut self,
         answers: impl Iterator<Item = Option<A>>,
     ) -> Result<(), BadReply> {
-        match std::mem::take(&mut self.is_in_doubt) {
+        match std::mem::take(&mut self.is_checking) {
             false => self.take_pages(answers)?,
-            true => self.take_doubts(answers),
+            true => self.take_checks(answers),
         }
-        if !self.is_in_doubt {
-            let bar = bar(&self.found, self.limit);
-            self.readings.retain(|reading| reading.pages_left > 0 && bar.is_none_or(|bar| reading.last < bar));
+        if !self.is_checking {
+            let cutoff = cutoff(&self.found, self.limit);
+            self.readings.retain(|reading| reading.pages_left > 0 && cutoff.is_none_or(|cutoff| reading.last < cutoff));
         }
         Ok(())
     }
 
-    /// Everybody who was found, longest overdue first.
+    /// The users that were found, longest overdue first.
     pub fn found(self) -> Vec<UserId> {
         let mut found: Vec<_> = self.found.into_iter().collect();
         found.sort_unstable_by(|(one, at), (other, then)| (at, one).cmp(&(then, other)));
         found.into_iter().take(self.limit).map(|(user, _)| user).collect()
     }
 
-    /// A page of each; whoever has no more, or does not answer, is marked so.
+    /// Takes a page of each set. A set that has no more, or does not answer, gets no further requests.
     fn take_pages<'a, A: Iterator<Item = Piece<'a>>>(
         &mut self,
         answers: impl Iterator<Item = Option<A>>,
@@ -125,7 +125,7 @@ impl DueScan {
             let Some(answer) = answer else { continue };
             let mut pieces = 0;
             let members = decode_member_scores(answer.inspect(|_| pieces += 1))?;
-            // Two pieces each; whoever is not a person is among them and not among the members.
+            // Two pieces per member. Members that are not user ids count as read and are not in `members`.
             let read = pieces / 2;
             reading.read += read;
             reading.last = members.last().map_or(reading.last, |(at, _)| *at);
@@ -134,17 +134,17 @@ impl DueScan {
             }
             match reading.set {
                 Set::Due => members.into_iter().for_each(|member| keep(&mut self.found, member)),
-                Set::Cold => reading.doubtful = members,
+                Set::Archive => reading.unchecked = members,
             }
-            self.is_in_doubt |= !reading.doubtful.is_empty();
+            self.is_checking |= !reading.unchecked.is_empty();
         }
         Ok(())
     }
 
-    /// Which of those who wait to be evicted are due after all. Whoever is both is due.
-    fn take_doubts<'a, A: Iterator<Item = Piece<'a>>>(&mut self, answers: impl Iterator<Item = Option<A>>) {
-        let doubtful = self.readings.iter_mut().map(|reading| std::mem::take(&mut reading.doubtful));
-        for (members, answer) in doubtful.filter(|members| !members.is_empty()).zip(answers) {
+    /// Which members of the archive queue are due after all. A user in both queues is due.
+    fn take_checks<'a, A: Iterator<Item = Piece<'a>>>(&mut self, answers: impl Iterator<Item = Option<A>>) {
+        let unchecked = self.readings.iter_mut().map(|reading| std::mem::take(&mut reading.unchecked));
+        for (members, answer) in unchecked.filter(|members| !members.is_empty()).zip(answers) {
             let is_due =
                 answer.into_iter().flatten().map(|score| decode_score(score).is_ok_and(|score| score.is_some()));
             for (member, is_due) in members.into_iter().zip(is_due) {
@@ -157,16 +157,16 @@ impl DueScan {
 }
 
 impl PageRequest<'_> {
-    /// The shard that it is asked of.
+    /// The shard to send it to.
     pub fn shard(&self) -> u32 {
         self.reading.shard
     }
 
-    /// Adds the command that asks it.
+    /// Adds its command.
     pub fn ask(&self, keys: &Keyspace, to: &mut Commands) {
         let Self { of, reading } = self;
-        if of.is_in_doubt {
-            return keys.which_due(to, reading.shard, reading.doubtful.iter().map(|(_, user)| user.as_str()));
+        if of.is_checking {
+            return keys.which_due(to, reading.shard, reading.unchecked.iter().map(|(_, user)| user.as_str()));
         }
         keys.passed(to, reading.key(keys), of.by, reading.read, of.page);
     }
@@ -176,30 +176,30 @@ impl Reading {
     fn key<'a>(&self, keys: &'a Keyspace) -> Key<'a> {
         match self.set {
             Set::Due => keys.due(self.shard),
-            Set::Cold => keys.archive_queue(self.shard),
+            Set::Archive => keys.archive_queue(self.shard),
         }
     }
 }
 
-/// What has to be read of a shard.
+/// The sets of a shard that have to be read.
 fn begin(queue: Queue, shard: u32) -> impl Iterator<Item = Reading> {
     let reading =
-        move |set, pages_left| Reading { shard, set, read: 0, pages_left, last: Time(0), doubtful: Vec::new() };
+        move |set, pages_left| Reading { shard, set, read: 0, pages_left, last: Time(0), unchecked: Vec::new() };
     let readings = match queue {
-        Queue::Due => [Some(reading(Set::Due, usize::MAX)), Some(reading(Set::Cold, MAX_COLD_PAGES))],
-        Queue::Archive => [None, Some(reading(Set::Cold, usize::MAX))],
+        Queue::Due => [Some(reading(Set::Due, usize::MAX)), Some(reading(Set::Archive, MAX_ARCHIVE_PAGES))],
+        Queue::Archive => [None, Some(reading(Set::Archive, usize::MAX))],
     };
     readings.into_iter().flatten()
 }
 
-/// Somebody may be found twice: the earlier instant counts.
+/// A user may be found twice; the earlier instant counts.
 fn keep(found: &mut HashMap<UserId, Time>, (at, user): (Time, UserId)) {
     let known = found.entry(user).or_insert(at);
     *known = at.min(*known);
 }
 
-/// The instant of the last among the first `limit`; none if there are not so many.
-fn bar(found: &HashMap<UserId, Time>, limit: usize) -> Option<Time> {
+/// The instant of the last of the first `limit` users; `None` if fewer were found.
+fn cutoff(found: &HashMap<UserId, Time>, limit: usize) -> Option<Time> {
     let mut instants: Vec<Time> = found.values().copied().collect();
     let last = limit.checked_sub(1).filter(|last| *last < instants.len())?;
     Some(*instants.select_nth_unstable(last).1)
@@ -214,18 +214,18 @@ mod tests {
     const ALL: Shards = Shards { first: 0, end: u32::MAX };
     const NOW: Time = Time(1000);
 
-    /// Sorted sets by their keys, as Redis has them.
+    /// Sorted sets by key, as in Redis.
     struct Sets {
         keys: Keyspace,
         sets: BTreeMap<String, BTreeSet<(u64, Vec<u8>)>>,
         lost: Option<u32>,
-        /// How many members travelled.
-        told: usize,
+        /// How many members were transferred.
+        transferred: usize,
     }
 
     impl Sets {
         fn new(shards: u32) -> Self {
-            Self { keys: Keyspace::of_hosts(shards), sets: BTreeMap::new(), lost: None, told: 0 }
+            Self { keys: Keyspace::of_hosts(shards), sets: BTreeMap::new(), lost: None, transferred: 0 }
         }
 
         fn add(&mut self, set: &str, shard: u32, at: u64, member: impl AsRef<[u8]>) {
@@ -233,7 +233,7 @@ mod tests {
             set.insert((at, member.as_ref().to_vec()));
         }
 
-        /// What Redis would say.
+        /// What Redis would reply.
         fn run(&mut self, command: &[Vec<u8>]) -> Vec<Vec<u8>> {
             let words: Vec<_> = command.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
             let none = BTreeSet::new();
@@ -248,9 +248,10 @@ mod tests {
             );
             let [by, skip, page] = [3, 6, 7].map(|place: usize| words[place].parse::<u64>().unwrap());
             let passed = set.iter().take_while(|(at, _)| *at <= by).skip(skip as usize).take(page as usize);
-            let told: Vec<_> = passed.flat_map(|(at, member)| [member.clone(), at.to_string().into_bytes()]).collect();
-            self.told += told.len() / 2;
-            told
+            let transferred: Vec<_> =
+                passed.flat_map(|(at, member)| [member.clone(), at.to_string().into_bytes()]).collect();
+            self.transferred += transferred.len() / 2;
+            transferred
         }
 
         fn overdue(&mut self, queue: Queue, limit: u32) -> Vec<String> {
@@ -267,10 +268,10 @@ mod tests {
                 let commands: Vec<_> = commands.iter().map(|command| command.to_owned()).collect();
                 assert_eq!(commands.len(), shards.len());
                 let answers: Vec<_> = commands.iter().map(|command| self.run(command)).collect();
-                let told = shards.iter().zip(&answers).map(|(shard, answer)| {
+                let transferred = shards.iter().zip(&answers).map(|(shard, answer)| {
                     (self.lost != Some(*shard)).then(|| answer.iter().map(|bytes| piece(bytes)))
                 });
-                overdue.answer(told).unwrap();
+                overdue.answer(transferred).unwrap();
             }
         }
     }
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_all_are_found_in_order_wherever_they_are() {
+    fn longest_overdue_come_first_across_shards() {
         const SHARDS: u32 = 7;
         let (mut sets, mut state) = (Sets::new(SHARDS), 1_u64);
         let mut next = |below: u64| {
@@ -290,13 +291,13 @@ mod tests {
         let (mut due, mut cold) = (Vec::new(), Vec::new());
         for n in 0..600 {
             let (user, shard, at) = (format!("u{n}"), next(u64::from(SHARDS)) as u32, next(1200));
-            // Whoever is to be evicted and beat since is in both, and so are a few who wait for neither.
-            let (is_due, is_cold) = (n % 3 > 0, n % 8 == 0);
+            // A user who was evictable and beat since is in both queues; a few users are in neither.
+            let (is_due, is_evictable) = (n % 3 > 0, n % 8 == 0);
             if is_due {
                 sets.add("due", shard, at, &user);
                 due.push((at, user.clone()));
             }
-            if is_cold {
+            if is_evictable {
                 let since = next(1200);
                 sets.add("archive", shard, since, &user);
                 if is_due { &mut due } else { &mut cold }.push((since, user));
@@ -319,26 +320,26 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_does_not_travel_for_the_sake_of_the_first() {
+    fn backlog_is_not_transferred_for_a_small_limit() {
         let mut sets = Sets::new(4);
         for n in 0..8000_u32 {
             sets.add("due", n % 4, 1, format!("u{n}"));
             sets.add("archive", n % 4, 1, format!("c{n}"));
         }
         assert_eq!(sets.overdue(Queue::Due, 10).len(), 10);
-        assert_eq!(sets.told, 4 * 2 * MIN_PAGE);
+        assert_eq!(sets.transferred, 4 * 2 * MIN_PAGE);
     }
 
     #[test]
-    fn the_archives_backlog_is_not_read_to_its_end_for_whoever_is_due() {
+    fn due_scan_stops_early_in_the_archive_queue() {
         let mut sets = Sets::new(1);
         (0..1000).for_each(|n| sets.add("archive", 0, 1, format!("c{n:04}")));
         assert!(sets.overdue(Queue::Due, 10).is_empty());
-        assert_eq!(sets.told, MAX_COLD_PAGES * MIN_PAGE);
+        assert_eq!(sets.transferred, MAX_ARCHIVE_PAGES * MIN_PAGE);
     }
 
     #[test]
-    fn what_is_no_person_hides_nobody() {
+    fn invalid_member_does_not_hide_users() {
         for (queue, set) in [(Queue::Due, "due"), (Queue::Archive, "archive")] {
             let mut sets = Sets::new(1);
             for n in 0..100_u8 {
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_does_not_answer_leaves_out_its_own() {
+    fn silent_shard_leaves_out_only_its_users() {
         let mut sets = Sets::new(2);
         for (shard, name) in [(0, "bob"), (1, "eve")] {
             sets.add("due", shard, 1, name);

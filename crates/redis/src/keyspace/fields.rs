@@ -1,9 +1,8 @@
-//! The fields of a person's hash, and how their values read: short text, because a million people's worth of it is
-//! memory, and text, because whoever looks with `redis-cli` should understand what is there.
+//! The fields of a user's hash and the format of their values. Short, because memory use counts for millions of users;
+//! text, so that `redis-cli` shows something readable.
 //!
-//! How short: the hash of somebody online on one device is 128 bytes to Redis, and one byte more would be 160 to its
-//! allocator. That is why states and kinds have short words here and why a last seen is told from its record's
-//! beginning.
+//! The hash of a user online on one device takes 128 bytes in Redis; one byte more and the allocator takes 160. That is
+//! why states and kinds are abbreviated here, and why last seen is relative to the start of its record.
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{Choice, Device, DeviceId, DeviceKind, Note, Published, Stance, State, Time};
@@ -15,37 +14,37 @@ use crate::keyspace::touch::Finding;
 /// Every field, as `docs/KEYSPACE.md` lists them.
 pub const FIELDS: [&str; 9] = ["f", "r", "n", "h", "w", "c", "t", "d:<device>", "a:<device>"];
 
-/// What a touch finds, and so all that it reads: `state version`, then the instant by which the session is due if it is,
-/// then `stance until` unless the devices decide for ever.
+/// All that a touch reads: `state version`, then the deadline if the session is due, then `stance until` unless the
+/// stance is `auto` without an end.
 pub(crate) const FOUND: &str = "f";
-/// The rest of the published record: `since seen`, the latter in milliseconds after the former if there is one. It is
-/// there if anything was published.
+/// The rest of the published record: `since seen`, the latter in milliseconds after the former if there is one. Present
+/// if anything was published.
 pub(crate) const REST: &str = "r";
 /// The published note, as JSON.
 pub(crate) const NOTE: &str = "n";
-/// When the choice was made. It is there if one was.
+/// When the choice was made. Present if there is one.
 pub(crate) const CHOSEN: &str = "h";
-/// The note chosen, as JSON.
+/// The note of the choice, as JSON.
 pub(crate) const WORDS: &str = "w";
-/// Moves with every commit.
+/// Changes with every commit.
 pub(crate) const COMMITS: &str = "c";
-/// Moves with every touch.
+/// Changes with every touch.
 pub(crate) const TOUCHES: &str = "t";
-/// Before a device's id, of its newest beat without use: `beat life kind`. A life of `-` is over whatever outage grace is in
-/// force.
+/// Prefix of a device's id: its newest beat without activity, `beat life kind`. A life of `-` has ended, whatever
+/// outage grace is in force.
 pub(crate) const DEVICE: &str = "d:";
-/// Before a device's id, the same of its newest beat with use; the newer of the two says how it is. So a beat writes one
-/// of them and need not read the other. Once the device departed only the time of its last use is left here.
+/// Prefix of a device's id: the same for its newest beat with activity; the newer of the two counts. So a beat writes
+/// one and need not read the other. After a departure only the time of the last activity is left here.
 pub(crate) const ACTIVE: &str = "a:";
 
-/// Stands for none.
+/// A missing value.
 const NONE: &str = "-";
 
-/// What a touch finds when nothing is kept.
+/// What a touch finds when there is no session.
 pub(crate) const NOTHING_FOUND: Found =
     Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 
-/// NoteContent for an enum's values, in both directions by one list, so that none is left out of one.
+/// Words for the values of an enum, in both directions from one list, so that neither direction misses one.
 macro_rules! words {
     ($kind:ident, $to:ident, $from:ident { $($name:ident = $word:literal),+ }) => {
         pub(crate) fn $to(value: $kind) -> &'static str {
@@ -63,7 +62,7 @@ words!(State, state_name, state_named { Online = "online", Away = "away", Busy =
 words!(Stance, stance_word, stance_of { Auto = "auto", Away = "away", Busy = "busy", Invisible = "invisible" });
 words!(DeviceKind, kind_word, kind_of { Web = "w", Mobile = "m", Desktop = "d", Other = "o" });
 
-/// A time, or what stands for none.
+/// A time, or `-` for none.
 pub(crate) fn time_text(time: Option<Time>) -> String {
     time.map_or_else(|| NONE.to_owned(), |time| time.0.to_string())
 }
@@ -77,7 +76,7 @@ pub(crate) fn record_text(published: &Published) -> String {
     format!("{} {}", state_word(published.state), published.version)
 }
 
-/// The second half of [`FOUND`]; empty if the devices decide for ever.
+/// The second half of [`FOUND`]; empty for `auto` without an end.
 pub(crate) fn stance_text(choice: &Choice) -> String {
     if choice.stance == Stance::Auto && choice.until.is_none() {
         return String::new();
@@ -97,7 +96,7 @@ pub(crate) fn found_of(text: &str) -> Result<Finding, BadReply> {
     let read = || {
         let mut words = text.split(' ');
         let (state, version) = (state_of(words.next()?)?, words.next()?.parse().ok()?);
-        // Each part that can be missing has its own number of words, so how many there are says which.
+        // Each optional part has its own number of words, so the number of words says which are present.
         let (due_by, stance) = match (words.next(), words.next(), words.next(), words.next()) {
             (None, ..) => (None, None),
             (Some(due), None, ..) => (Some(due), None),
@@ -115,7 +114,7 @@ pub(crate) fn found_of(text: &str) -> Result<Finding, BadReply> {
     read().ok_or(BadReply("the field `f`"))
 }
 
-/// Since when, and when last seen.
+/// Since when, and last seen.
 pub(crate) fn rest_of(text: &str) -> Result<(Option<Time>, Option<Time>), BadReply> {
     let read = || {
         let (since, seen) = text.split_once(' ')?;
@@ -136,7 +135,7 @@ pub(crate) fn number_of(text: &str) -> Result<u64, BadReply> {
     text.parse().map_err(|_| BadReply("a number"))
 }
 
-/// A device without the time of its last use, which is in a field of its own.
+/// A device without its last activity, which has its own field.
 pub(crate) fn device_of(id: &str, text: &str) -> Result<Device, BadReply> {
     let read = || {
         let mut words = text.split(' ');
@@ -153,7 +152,7 @@ pub(crate) fn device_of(id: &str, text: &str) -> Result<Device, BadReply> {
     read().ok_or(BadReply("a device"))
 }
 
-/// A [`Note`] in JSON, in the record, in a choice and in what is published.
+/// A [`Note`] as JSON, in the record, in a choice and in a payload.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NoteJson {
     text: String,
@@ -173,9 +172,9 @@ impl From<NoteJson> for Note {
     }
 }
 
-/// A note's JSON, or nothing.
+/// A note as JSON; empty for none.
 pub(crate) fn note_text(note: Option<&Note>) -> String {
-    // Text and numbers in a struct always make JSON.
+    // A struct of text and numbers always serialises.
     note.and_then(|note| serde_json::to_string(&NoteJson::from(note)).ok()).unwrap_or_default()
 }
 
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_touch_finds_survives_its_text() {
+    fn found_field_round_trips() {
         for state in [State::Online, State::Away, State::Busy, State::Offline] {
             for stance in [Stance::Auto, Stance::Away, Stance::Busy, Stance::Invisible] {
                 for until in [None, Some(Time(u64::MAX))] {
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_records_survive_their_text() {
+    fn devices_and_records_round_trip() {
         let device = device_of("web-1", "1700000000000 45000 w").unwrap();
         assert_eq!((device.beat_at, device.expires_at), (Time(1_700_000_000_000), Time(1_700_000_045_000)));
         assert_eq!(device_of("x", "5 - o").unwrap().expires_at, Time(0));
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_refused_and_never_a_panic() {
+    fn invalid_values_are_errors() {
         for bad in ["", "on", "on x", "here 1", "on 1 busy", "on 1 busy x", "on 1 busy - x", "on 1 2 busy - x", "é"] {
             assert!(found_of(bad).is_err(), "{bad}");
             assert!(device_of("x", bad).is_err(), "{bad}");

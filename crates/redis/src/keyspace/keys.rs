@@ -1,5 +1,5 @@
-//! The names of keys. One function per key; each carries its shard as the hash tag, so that what belongs to one person
-//! is on one master of a Cluster and a script can change all of it at once.
+//! The names of keys, one function each. The shard is the hash tag, so everything about a user is on one master of a
+//! Cluster and a script can change it atomically.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::keyspace::command::Commands;
 use crate::keyspace::script::{Digests, Script};
 use rollcall_core::shard_of;
 
-/// Every key and channel, as `docs/KEYSPACE.md` lists them, with the prefix that is usual.
+/// Every key and channel, as `docs/KEYSPACE.md` lists them, with the default prefix.
 pub const KEYS: [&str; 21] = [
     "rc:{n}:user:<user>",
     "rc:{n}:alive:<user>",
@@ -34,21 +34,21 @@ pub const KEYS: [&str; 21] = [
     "rc:{g}:policy",
 ];
 
-/// The prefix that every host takes.
+/// The prefix that every host uses.
 const PREFIX: &str = "rc";
 const ALIVE: &str = "alive:";
 const TOPIC: &str = "t:";
 const CONVERSATION: &str = "c:";
 const POLICY: &str = "policy";
 
-/// A prefix is part of every key of every person: a long one is paid for a million times.
+/// The prefix is part of every key, so a long one costs memory for every user.
 const MAX_PREFIX_BYTES: usize = 32;
 
-/// Where everything is: the prefix and the number of shards. A deployment's data depend on both.
+/// The prefix and the number of shards. The stored data depend on both.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     prefix: String,
-    /// `rc:{n}:` for each shard, made once.
+    /// `rc:{n}:` for each shard, built once.
     heads: Box<[String]>,
     digests: Digests,
 }
@@ -62,26 +62,26 @@ pub struct Key<'a> {
     number: Option<u32>,
 }
 
-/// What comes on a channel.
+/// What a channel carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// What is published about a person: [`decode_payload`](crate::keyspace::decode_payload).
+    /// Published records of a user: [`decode_payload`](crate::keyspace::decode_payload).
     Person,
-    /// Who types in a conversation: [`decode_typed`](crate::keyspace::decode_typed).
+    /// Typing in a conversation: [`decode_typed`](crate::keyspace::decode_typed).
     Conversation,
-    /// That something changed about who may see whom: where the group's log then ended.
+    /// That policy changed: the new end of the group's log.
     Policy,
 }
 
-/// A prefix that cannot be one.
+/// An invalid prefix.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
-#[error("`{0}` cannot be the prefix of keys: it has 1 to 32 letters, digits, `-`, `_` or `.`")]
+#[error("`{0}` is not a key prefix: it must have 1 to 32 letters, digits, `-`, `_` or `.`")]
 pub struct BadPrefix(pub String);
 
 impl Keyspace {
-    /// Keys with this prefix, spread over so many shards; zero shards count as one.
+    /// Keys with this prefix and this many shards; zero counts as one.
     pub fn new(prefix: &str, shards: u32) -> Result<Self, BadPrefix> {
-        // Braces would be taken for the hash tag, and what a pattern of an ACL or of a search means must be plain.
+        // Braces would be taken for the hash tag; `*` and the like would be a pattern in an ACL or a `SCAN`.
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES || !prefix.bytes().all(fits) {
             return Err(BadPrefix(prefix.to_owned()));
@@ -89,7 +89,7 @@ impl Keyspace {
         Ok(Self::under(prefix, shards))
     }
 
-    /// Keys as every host has them, spread over so many shards; zero shards count as one.
+    /// Keys with the prefix that hosts use and this many shards; zero counts as one.
     pub fn of_hosts(shards: u32) -> Self {
         Self::under(PREFIX, shards)
     }
@@ -104,57 +104,57 @@ impl Keyspace {
         self.heads.len() as u32
     }
 
-    /// The shard of this person.
+    /// The user's shard.
     pub fn shard_of(&self, user: &str) -> u32 {
         shard_of(user, self.shards())
     }
 
-    /// The hash with everything about a person but their deadline.
+    /// The hash of everything about a user except the deadline.
     pub fn user<'a>(&'a self, user: &'a str) -> Key<'a> {
         self.personal("user:", user)
     }
 
-    /// The string whose expiry is the person's deadline, for its notification.
+    /// The string that expires at the user's deadline, for the expiry notification.
     pub fn alive<'a>(&'a self, user: &'a str) -> Key<'a> {
         self.personal(ALIVE, user)
     }
 
-    /// The channel on which what is published about the person goes out.
+    /// The channel of the user's published records.
     pub fn topic<'a>(&'a self, user: &'a str) -> Key<'a> {
         self.personal(TOPIC, user)
     }
 
-    /// The hash of how many watch the person, by station.
+    /// The hash of watcher counts of a user, by station.
     pub fn watchers<'a>(&'a self, user: &'a str) -> Key<'a> {
         self.personal("watchers:", user)
     }
 
-    /// The hash of who types in a conversation.
+    /// The hash of the users who type in a conversation.
     pub fn typing<'a>(&'a self, conversation: &'a str) -> Key<'a> {
         self.personal("typing:", conversation)
     }
 
-    /// The channel on which it goes out who types in a conversation.
+    /// The channel of typing in a conversation.
     pub fn conversation<'a>(&'a self, conversation: &'a str) -> Key<'a> {
         self.personal(CONVERSATION, conversation)
     }
 
-    /// The sorted set of who is to be settled when.
+    /// The due queue: users by deadline.
     pub fn due(&self, shard: u32) -> Key<'_> {
         self.shared(shard, "due")
     }
 
-    /// The sorted set of who is to be evicted when.
+    /// The archive queue: users by when they can be evicted.
     pub fn archive_queue(&self, shard: u32) -> Key<'_> {
         self.shared(shard, "archive")
     }
 
-    /// The newest version among the sessions of the shard that were dropped.
+    /// The newest version among the evicted sessions of the shard.
     pub fn evicted(&self, shard: u32) -> Key<'_> {
         self.shared(shard, "evicted")
     }
 
-    /// The sorted set of when people were last seen, where Redis is the archive too.
+    /// The sorted set of last seen by user, where Redis is also the archive.
     pub fn last_seen(&self, shard: u32) -> Key<'_> {
         self.shared(shard, "last_seen")
     }
@@ -164,22 +164,22 @@ impl Keyspace {
         self.shared(0, "outage_grace")
     }
 
-    /// What tells a server that lost its data from one that was merely away.
+    /// Distinguishes a server that lost its data from one that was unreachable.
     pub fn epoch(&self) -> Key<'_> {
         self.shared(0, "epoch")
     }
 
-    /// The sorted set of hosts, by when each last said that it is there.
+    /// The sorted set of hosts, by when each last wrote itself.
     pub fn hosts(&self) -> Key<'_> {
         self.shared(0, "hosts")
     }
 
-    /// When somebody who is no host last reached the server.
+    /// When the time probe last reached the server.
     pub fn probed(&self) -> Key<'_> {
         self.shared(0, "probed")
     }
 
-    /// The hash of what the people of a bucket set.
+    /// The hash of the settings of a bucket's users.
     pub fn policy(&self, bucket: u32) -> Key<'_> {
         Key { number: Some(bucket), ..self.shared(self.group_of_bucket(bucket), "policy:") }
     }
@@ -189,7 +189,7 @@ impl Keyspace {
         Key { number: Some(page), ..self.shared(self.group_of_page(page), "numbers:") }
     }
 
-    /// What a page of numbers is combined with, while it is.
+    /// Temporary: what a page of numbers is combined with.
     pub fn operand(&self, group: u32) -> Key<'_> {
         self.shared(group, "operand")
     }
@@ -199,22 +199,22 @@ impl Keyspace {
         self.shared(group, "pages")
     }
 
-    /// The sorted set of a group's newest changes of policy.
+    /// The sorted set of a group's newest policy changes.
     pub fn log(&self, group: u32) -> Key<'_> {
         self.shared(group, "log")
     }
 
-    /// What is written before a replica is waited for.
+    /// Written before waiting for a replica.
     pub fn replicated(&self, group: u32) -> Key<'_> {
         self.shared(group, "replicated")
     }
 
-    /// The channel on which a group's changes of policy are told.
+    /// The channel of a group's policy changes.
     pub fn invalidation(&self, group: u32) -> Key<'_> {
         self.shared(group, POLICY)
     }
 
-    /// The person whose `alive` key this is; none if it is another key, of ours or of somebody else.
+    /// The user of an `alive` key; `None` for any other key.
     pub fn whose_alive<'a>(&self, key: &'a str) -> Option<&'a str> {
         let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
         let (shard, rest) = rest.split_once("}:")?;
@@ -222,7 +222,7 @@ impl Keyspace {
         (shard.parse() == Ok(self.shard_of(user))).then_some(user)
     }
 
-    /// What comes on this channel; none if it is not one of ours.
+    /// What this channel carries; `None` if it is not one of ours.
     pub fn channel(&self, name: &str) -> Option<Channel> {
         let rest = name.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
         let (_, rest) = rest.split_once("}:")?;
@@ -234,12 +234,12 @@ impl Keyspace {
         }
     }
 
-    /// Begins the call of a script with so many keys.
+    /// Begins the call of a script with this many keys.
     pub(crate) fn evalsha<'c>(&self, to: &'c mut Commands, script: Script, keys: u64) -> &'c mut Commands {
         to.begin("EVALSHA").text(self.digests.of(script)).number(keys)
     }
 
-    /// A key of a person or of a conversation: whoever it is named after, it is in that one's shard.
+    /// A key of a user or a conversation, in the shard of its name.
     fn personal<'a>(&'a self, kind: &'static str, name: &'a str) -> Key<'a> {
         Key { name, ..self.shared(self.shard_of(name), kind) }
     }
@@ -255,7 +255,7 @@ impl<'a> Key<'a> {
         [self.head, self.kind, self.name]
     }
 
-    /// The number that the name ends with, if it does.
+    /// The number at the end of the name, if there is one.
     pub(crate) fn number(&self) -> Option<u32> {
         self.number
     }
@@ -275,7 +275,7 @@ mod tests {
     use crate::keyspace::slot_of;
 
     #[test]
-    fn names_are_those_of_the_list() {
+    fn key_names_match_the_list() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let named = [
             keys.user("bob"),
@@ -301,16 +301,16 @@ mod tests {
             keys.invalidation(15),
         ];
         assert_eq!(named.len(), KEYS.len());
-        let told = [("{n}", "{111}"), ("{g}", "{15}"), ("<bucket>", "4095"), ("<page>", "31")];
-        let told = told.into_iter().chain([("<user>", "bob"), ("<conversation>", "bob")]);
+        let names = [("{n}", "{111}"), ("{g}", "{15}"), ("<bucket>", "4095"), ("<page>", "31")];
+        let names = names.into_iter().chain([("<user>", "bob"), ("<conversation>", "bob")]);
         for (key, pattern) in named.iter().zip(KEYS) {
-            let name = told.clone().fold(pattern.to_owned(), |name, (what, by)| name.replace(what, by));
+            let name = names.clone().fold(pattern.to_owned(), |name, (what, by)| name.replace(what, by));
             assert_eq!(key.to_string(), name);
         }
     }
 
     #[test]
-    fn what_belongs_to_one_person_is_in_one_slot() {
+    fn keys_of_a_user_share_one_slot() {
         let keys = Keyspace::new("rc", 256).unwrap();
         for user in ["bob", "b{o}b", "}{", "名前@例.jp"] {
             let shard = keys.shard_of(user);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alive_key_names_its_person_and_no_other_key_does() {
+    fn only_alive_keys_name_a_user() {
         let keys = Keyspace::new("rc", 256).unwrap();
         for user in ["bob", "a:b", "b{o}b", "}:alive:x", "名前"] {
             assert_eq!(keys.whose_alive(&keys.alive(user).to_string()), Some(user));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_says_what_comes_on_it() {
+    fn channel_name_tells_its_kind() {
         let keys = Keyspace::new("rc", 256).unwrap();
         for name in ["bob", "c:bob", "}:t:x"] {
             assert_eq!(keys.channel(&keys.topic(name).to_string()), Some(Channel::Person));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_that_would_confuse_are_refused() {
+    fn ambiguous_prefixes_are_refused() {
         for bad in ["", "a b", "a:b", "{x}", "*", "é", &"x".repeat(33)] {
             assert!(Keyspace::new(bad, 1).is_err(), "{bad}");
         }
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_takes_the_usual_prefix() {
+    fn hosts_use_the_default_prefix() {
         let (usual, keys) = (Keyspace::new("rc", 16).unwrap(), Keyspace::of_hosts(16));
         assert_eq!((usual.shards(), usual.user("bob").to_string()), (keys.shards(), keys.user("bob").to_string()));
     }

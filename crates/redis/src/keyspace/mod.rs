@@ -1,8 +1,8 @@
-//! What is kept in Redis, and how: key names, fields, scripts, commands and the reading of replies.
+//! What Redis stores, and how: key names, fields, scripts, commands and decoding of replies.
 //!
-//! There is no I/O here, no clock and no client library. A transport sends [`Commands`] and hands the replies back, each
-//! flattened to [`Piece`]s: nulls, integers and bytes, which every client library can produce. `docs/KEYSPACE.md` lists
-//! every key; a test compares it with this code.
+//! There is no I/O here, no clock and no client library. A transport sends [`Commands`] and passes the replies back,
+//! each flattened to [`Piece`]s: nulls, integers and bytes, which every client library can produce. `docs/KEYSPACE.md`
+//! lists every key; a test compares it with this code.
 
 mod command;
 mod commit;

@@ -1,4 +1,4 @@
-//! What goes out on a person's topic: JSON that names its person, because a client subscribed by pattern is not told
+//! The payload on a user's channel: JSON that names the user, because a client subscribed by pattern does not learn
 //! which channel a message came on.
 
 use rollcall_core::{Note, Published, Time, UserId};
@@ -17,7 +17,7 @@ struct PayloadJson {
     note: Option<NoteJson>,
 }
 
-/// The payload that says this about this person.
+/// The payload for a published record.
 pub fn encode_payload(user: &str, published: &Published) -> Vec<u8> {
     let payload = PayloadJson {
         user: user.to_owned(),
@@ -27,11 +27,11 @@ pub fn encode_payload(user: &str, published: &Published) -> Vec<u8> {
         version: published.version,
         note: published.note.as_ref().map(NoteJson::from),
     };
-    // Text and numbers in a struct always make JSON.
+    // A struct of text and numbers always serialises.
     serde_json::to_vec(&payload).unwrap_or_default()
 }
 
-/// What a payload says, and about whom.
+/// The user and the published record in a payload.
 pub fn decode_payload(payload: &[u8]) -> Result<(UserId, Published), BadReply> {
     let read = || {
         let payload: PayloadJson = serde_json::from_slice(payload).ok()?;
@@ -54,7 +54,7 @@ mod tests {
     use rollcall_core::State;
 
     #[test]
-    fn a_payload_says_what_was_published() {
+    fn payload_round_trips() {
         let note = Note { text: "\"out\"".to_owned(), emoji: "☕".to_owned(), until: None };
         let published = Published {
             state: State::Away,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_payloads_are_refused() {
+    fn invalid_payloads_are_refused() {
         for bad in [&b""[..], b"{}", b"[1]", b"\xff", br#"{"user":"","state":"away","version":1}"#] {
             assert!(decode_payload(bad).is_err());
         }

@@ -1,11 +1,11 @@
-//! Replies as every client can give them: flat, of nulls, integers and bytes.
+//! Replies as every client can provide them: flat lists of nulls, integers and bytes.
 
 use thiserror::Error as ThisError;
 
-/// One piece of a reply. An array is its pieces one after the other; a status is its bytes.
+/// One piece of a reply. An array is its pieces in order; a status is its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Nothing there.
+    /// Null.
     Nil,
     /// An integer.
     Int(i64),
@@ -13,13 +13,13 @@ pub enum Piece<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A reply that is not what this code writes: somebody else's data under our keys, or a damaged one.
+/// A reply this code cannot have written: other data under our keys, or damaged data.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("Redis holds something that is not ours: {0}")]
 pub struct BadReply(pub &'static str);
 
 impl<'a> Piece<'a> {
-    /// The text of bytes; none for nothing there.
+    /// Bytes as text; `None` for null.
     pub(crate) fn text(self, what: &'static str) -> Result<Option<&'a str>, BadReply> {
         match self {
             Self::Nil => Ok(None),
@@ -28,7 +28,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// An integer, however the client gives it.
+    /// An integer, also as text.
     pub(crate) fn number(self, what: &'static str) -> Result<i64, BadReply> {
         match self {
             Self::Int(number) => Ok(number),

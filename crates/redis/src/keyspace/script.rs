@@ -1,25 +1,25 @@
-//! The scripts: what must happen all at once or not at all. Each is a file that says what race it closes.
+//! The scripts: changes that must be atomic. The header of each file names the race it closes.
 
 /// A script, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Script {
     /// Changes one session by compare-and-swap.
     Commit,
-    /// Drops a session that stands where it stood.
+    /// Deletes a session that did not change.
     Evict,
-    /// Leaves the trace of a departure.
+    /// Records a departure.
     Depart,
-    /// Keeps a session's devices within their bound.
+    /// Keeps a session's devices within the bound.
     Trim,
-    /// Records that the store was away.
+    /// Records an outage.
     OutageGrace,
-    /// Says the time and the outage grace in force, to whoever has no host that watches over them.
+    /// Returns the time and the outage grace in force, for platforms without background tasks.
     TimeProbe,
-    /// Leaves a sign of typing, and tells it.
+    /// Stores a typing signal and publishes it.
     Typing,
-    /// Adds up who watches somebody.
+    /// Adds up a user's watchers.
     Watchers,
-    /// Sets or removes one thing that a person set.
+    /// Sets or removes one setting of a user.
     Setting,
     /// Restricts one account that is a number, or lifts that.
     Account,
@@ -27,7 +27,7 @@ pub enum Script {
     Accounts,
 }
 
-/// A script that needs what others need too: Redis runs each by itself, so each brings that along.
+/// A script with a shared function in front: Redis runs each script on its own.
 macro_rules! with {
     ($shared:literal, $name:literal) => {
         concat!(
@@ -54,8 +54,7 @@ impl Script {
         Self::Accounts,
     ];
 
-    /// What several of them begin with: how an outage grace is merged into another, which of a device's two beats is the newer,
-    /// and how a change is logged.
+    /// Shared functions: merging outage graces, picking the newer of a device's two beats, and logging a change.
     pub const SHARED: [&str; 3] = ["merge", "newest", "record"];
 
     /// The name of its file.
@@ -98,7 +97,7 @@ impl Script {
     }
 }
 
-/// The digests of all scripts, made once.
+/// The digests of all scripts, computed once.
 #[derive(Debug, Clone)]
 pub(crate) struct Digests([String; 11]);
 
@@ -131,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_says_what_it_is_for() {
+    fn every_script_has_a_complete_header() {
         for script in Script::ALL {
-            // What it shares with others comes first, and says itself what it is for.
+            // The shared function comes first and has its own comment.
             let shared = [
                 include_str!("../../lua/merge.lua"),
                 include_str!("../../lua/newest.lua"),
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_the_texts() {
+    fn digests_match_the_sources() {
         let digests = Digests::new();
         for script in Script::ALL {
             assert_eq!(digests.of(script), script.digest());
@@ -157,9 +156,9 @@ mod tests {
         }
     }
 
-    /// Arguments that are numbered in a header and never used, or used and not in the header, are a mistake.
+    /// An argument that a header numbers but the script does not use, or the reverse, is a mistake.
     #[test]
-    fn headers_number_what_the_scripts_use() {
+    fn headers_number_the_arguments_used() {
         for script in Script::ALL {
             for list in ["KEYS", "ARGV"] {
                 let used = (1..=30).filter(|n| script.source().contains(&format!("{list}[{n}]"))).max().unwrap_or(0);

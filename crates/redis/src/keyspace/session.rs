@@ -22,11 +22,11 @@ pub struct RecordGrace {
 }
 
 impl Keyspace {
-    /// How many commands a load is.
+    /// The number of commands of a load.
     pub const LOAD_COMMANDS: usize = 3;
 
-    /// Adds the commands that load one session. The hash comes first: if something comes between, the revision is the older
-    /// one, and a commit decided on this is stale.
+    /// Adds the commands that load one session. The hash comes first: if a change falls in between, the revision is the
+    /// older one, and a commit based on it is stale.
     pub fn load(&self, to: &mut Commands, user: &str) {
         let shard = self.shard_of(user);
         to.begin("HGETALL").key(self.user(user));
@@ -34,7 +34,7 @@ impl Keyspace {
         to.begin("ZSCORE").key(self.archive_queue(shard)).text(user);
     }
 
-    /// Adds the command that reads what was last published about somebody; see [`decode_published`].
+    /// Adds the command that reads what was last published about a user; see [`decode_published`].
     pub fn read_published(&self, to: &mut Commands, user: &str) {
         to.begin("HMGET").key(self.user(user)).text(FOUND).text(REST).text(NOTE);
     }
@@ -52,7 +52,7 @@ impl Keyspace {
     }
 }
 
-/// The outage grace that was read or recorded: `since until` in one piece or in two; none if there is none.
+/// The outage grace that was read or recorded: `since until` in one piece or two; `None` if there is none.
 pub fn decode_outage_grace<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<OutageGrace>, BadReply> {
     const WHAT: &str = "the key `outage_grace`";
     let Some(first) = reply.next().unwrap_or(Piece::Nil).text(WHAT)? else { return Ok(None) };
@@ -63,7 +63,7 @@ pub fn decode_outage_grace<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Re
     Ok(Some(OutageGrace { since: Time(number_of(since)?), until: Time(number_of(until)?) }))
 }
 
-/// The session that these replies to [`Keyspace::load`] make.
+/// The session from the replies to [`Keyspace::load`].
 pub fn decode_session<'a>(
     hash: impl Iterator<Item = Piece<'a>>,
     due: Piece<'_>,
@@ -73,7 +73,7 @@ pub fn decode_session<'a>(
     let mut pieces = hash;
     while let Some(field) = pieces.next() {
         let value = pieces.next().unwrap_or(Piece::Nil);
-        let what = "a field of a person";
+        let what = "a session field";
         if let (Some(field), Some(value)) = (field.text(what)?, value.text(what)?) {
             parts.read(field, value)?;
         }
@@ -82,24 +82,24 @@ pub fn decode_session<'a>(
         (None, None) => Next::Nothing,
         (None, Some(evict)) => Next::Evict(evict),
         (Some(settle), None) => Next::Settle(settle),
-        // A touch leaves its session due and knows nothing of its eviction: whichever comes first.
+        // A touch sets a deadline without looking at the archive queue, so both may be set: the earlier counts.
         (Some(settle), Some(evict)) => Next::Settle(settle.min(evict)),
     };
     parts.into_session(next)
 }
 
-/// What was last published about somebody; none: nothing was, or nothing is kept of them.
+/// What was last published about a user; `None`: nothing, or there is no session.
 pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Published>, BadReply> {
     let mut parts = Parts::default();
     for (field, value) in [FOUND, REST, NOTE].into_iter().zip(reply) {
-        if let Some(value) = value.text("a field of a person")? {
+        if let Some(value) = value.text("a session field")? {
             parts.read(field, value)?;
         }
     }
     Ok(parts.into_session(Next::Nothing)?.published)
 }
 
-/// A hash's fields as they come, in whatever order.
+/// The fields of a hash, in any order.
 #[derive(Default)]
 struct Parts<'a> {
     session: Session,
@@ -121,7 +121,7 @@ impl<'a> Parts<'a> {
             WORDS => self.words = Some(value),
             COMMITS => self.session.revision.commits = number_of(value)?,
             TOUCHES => self.session.revision.touches = number_of(value)?,
-            // A field of a later version means something there and nothing here.
+            // An unknown field of a later version is ignored.
             _ => {
                 if let Some(id) = field.strip_prefix(DEVICE) {
                     self.session.devices.push(device_of(id, value)?);
@@ -152,8 +152,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Adds what is known of a device's use. Of its two newest beats the newer counts; within a millisecond the one that
-/// lasts longer, as in the scripts.
+/// Adds one field of a device. The newer of a device's two beats counts; within a millisecond the one that lasts
+/// longer, as in the scripts.
 fn merge(devices: &mut Vec<Device>, id: &str, value: &str) -> Result<(), BadReply> {
     let known = devices.iter_mut().find(|device| device.id.as_str() == id);
     let Some((use_at, _)) = value.split_once(' ') else {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_makes_a_session_in_whatever_order() {
+    fn session_decodes_from_fields_in_any_order() {
         let note = r#"{"text":"out","emoji":"","until":null}"#;
         let hash = [
             "a:web-1",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_reads_without_the_rest() {
+    fn published_record_reads_alone() {
         let note = r#"{"text":"out","emoji":"","until":null}"#;
         let read = decode_published(pieces(&["busy 12 invisible 900", "- 100", note]).into_iter()).unwrap().unwrap();
         assert_eq!((read.state, read.version, read.last_seen), (State::Busy, 12, Some(Time(100))));
@@ -246,12 +246,12 @@ mod tests {
     }
 
     #[test]
-    fn no_hash_is_nobody() {
+    fn missing_hash_is_an_empty_session() {
         assert_eq!(decode_session([].into_iter(), Piece::Nil, Piece::Nil), Ok(Session::default()));
     }
 
     #[test]
-    fn whoever_is_due_and_cold_is_due_when_the_first_comes() {
+    fn earlier_of_due_and_archive_counts() {
         let next = |due, cold| decode_session([].into_iter(), due, cold).unwrap().next;
         let (one, two) = (Piece::Bytes(b"100"), Piece::Bytes(b"200"));
         assert_eq!(next(Piece::Nil, two), Next::Evict(Time(200)));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_grace_reads_from_one_piece_or_two() {
+    fn outage_grace_reads_from_one_or_two_pieces() {
         let outage_grace = Some(OutageGrace { since: Time(5), until: Time(9) });
         assert_eq!(decode_outage_grace(pieces(&["5 9"]).into_iter()), Ok(outage_grace));
         assert_eq!(decode_outage_grace(pieces(&["5", "9"]).into_iter()), Ok(outage_grace));

@@ -1,9 +1,9 @@
-//! Which slot of a Redis Cluster a key belongs to: CRC-16 of its hash tag, as the Cluster specification says.
+//! The Cluster slot of a key: CRC-16 of its hash tag, as in the Cluster specification.
 
 /// How many slots a Cluster has.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what stands between its first `{` and the next `}`, if that is not empty, else of all of it.
+/// The slot of a key: of the text between its first `{` and the next `}` if that is not empty, else of the whole key.
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tag_of(key)) % SLOTS
 }
@@ -18,7 +18,7 @@ fn tag_of(key: &[u8]) -> &[u8] {
     tag().unwrap_or(key)
 }
 
-/// CRC-16/XMODEM, a bit at a time: it runs once for each shard when a topology is read, not for each key.
+/// CRC-16/XMODEM, bit by bit: it runs once per shard when a topology is read, not per key.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(
@@ -34,7 +34,7 @@ mod tests {
 
     /// As `CLUSTER KEYSLOT` answers.
     #[test]
-    fn slots_are_those_of_redis() {
+    fn slots_match_redis() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         for (key, slot) in [("foo", 12_182), ("bar", 5_061), ("{user1000}.following", 3_443), ("", 0)] {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_tag_counts_and_an_empty_one_does_not() {
+    fn only_the_first_nonempty_tag_counts() {
         assert_eq!(slot_of(b"rc:{7}:user:b{o}b"), slot_of(b"7"));
         assert_eq!(tag_of(b"foo{}{bar}"), b"foo{}{bar}");
         assert_eq!(tag_of(b"foo{bar"), b"foo{bar");

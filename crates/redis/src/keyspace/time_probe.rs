@@ -1,5 +1,5 @@
-//! Time and the outage grace for whoever has no task that watches over the store: one script that says both, and that
-//! notices, because everybody calls it, when nobody did for too long.
+//! The time probe, for platforms without background tasks: one script returns the time and the outage grace. Every
+//! caller runs it, so it notices when no caller reached the server for too long.
 
 use rollcall_core::{OutageGrace, Span, Time};
 
@@ -9,19 +9,19 @@ use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
-/// What an outage grace depends on.
+/// When to record an outage grace, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeProbe {
-    /// For how long nobody need reach the server without an outage grace.
+    /// The longest time without any caller that needs no outage grace.
     pub allowed: Span,
     /// How long an outage grace lasts.
     pub outage_grace: Span,
-    /// When the caller first failed to reach the server since it last did, 0 if it knew no time then; none: it did not
-    /// fail.
+    /// When the caller first failed to reach the server since its last success, 0 if it knew no time then; `None`: it
+    /// did not fail.
     pub failed: Option<Time>,
 }
 
-/// What is so now.
+/// The reply of the time probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeReply {
     /// The server's time in microseconds.
@@ -31,18 +31,18 @@ pub struct ProbeReply {
 }
 
 impl Keyspace {
-    /// Adds the command that asks for the time and the outage grace in force; see [`decode_probe`].
-    pub fn probe_time(&self, to: &mut Commands, reaching: TimeProbe) {
+    /// Adds the command of the time probe; see [`decode_probe`].
+    pub fn probe_time(&self, to: &mut Commands, probe: TimeProbe) {
         self.evalsha(to, Script::TimeProbe, 3).key(self.probed()).key(self.hosts()).key(self.outage_grace());
-        to.number(reaching.allowed.0).number(reaching.outage_grace.0);
-        match reaching.failed {
+        to.number(probe.allowed.0).number(probe.outage_grace.0);
+        match probe.failed {
             Some(at) => to.number(at.0),
             None => to.text(""),
         };
     }
 }
 
-/// What [`Keyspace::reach`] was answered.
+/// The reply to [`Keyspace::probe_time`].
 pub fn decode_probe<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<ProbeReply, BadReply> {
     const WHAT: &str = "a script's answer";
     let mut next = || reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(BadReply(WHAT));
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_failed_says_since_when() {
+    fn probe_sends_when_the_caller_failed() {
         let keys = Keyspace::of_hosts(256);
         for (failed, said) in [(None, ""), (Some(Time(0)), "0"), (Some(Time(7)), "7")] {
             let mut commands = Commands::default();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_the_time_and_an_outage_grace_if_there_is_one() {
+    fn probe_reply_has_time_and_optional_grace() {
         let read = |texts: &[&'static str]| decode_probe(texts.iter().map(|text| Piece::Bytes(text.as_bytes())));
         let now_us = 1_700_000_000_000_042;
         assert_eq!(read(&["1700000000", "42", "", ""]), Ok(ProbeReply { now_us, outage_grace: None }));

@@ -1,13 +1,12 @@
-//! Touches: the commands of one trace, and what it found.
+//! Touches: the commands of one touch, and what it finds.
 //!
-//! A beat is three plain commands, in this order. The deadline comes first: a connection that breaks in between leaves
-//! somebody due who has nothing new, which is settled and forgotten, and never a device that nobody looks at. Then the
-//! trace, with its stamp. What was published is read last: a commit that still fell before the trace is seen, and one
-//! after it knows of the beat.
+//! A beat is three plain commands, in this order. The deadline comes first: if the connection breaks after it, a user
+//! is due without a new beat, which the sweep settles; there is never a device without a deadline. Then the beat, with
+//! its stamp. The published record is read last: a commit before the beat is seen, and a commit after it sees the beat.
 //!
-//! A steady beat leaves out the first: whoever sends it knows that the person was left due a moment ago. What it finds
-//! says whether that still holds, and if it does not, the deadline is sent after it: `docs/adr/0011-deadline-cache.md` says
-//! why that is enough.
+//! A steady beat omits the first command: its sender knows from the deadline cache that the deadline was set recently.
+//! What the beat finds says whether it still is, and if not, the deadline is set afterwards:
+//! `docs/adr/0011-deadline-cache.md` says why that is enough.
 
 use rollcall_core::heartbeat::Found;
 use rollcall_core::{MAX_DEVICES, Span, Time};
@@ -20,15 +19,15 @@ use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
-/// How many fields a beat writes: its stamp, and one for its device.
+/// The fields a beat writes: its stamp and its device.
 const BEAT_FIELDS: i64 = 2;
 
-/// The commands that one touch was sent as.
+/// The commands of one touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Two plain commands, or three; the last but one writes the fields.
+    /// Two or three plain commands; the last but one writes the fields.
     Beat {
-        /// Whether the deadline is among them.
+        /// Whether the deadline is one of them.
         deadline: Deadline,
     },
     /// One call of a script.
@@ -38,9 +37,9 @@ pub enum Sent {
 /// What a beat does about the deadline of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// Leaves it no later than the beat's own end.
+    /// Sets it to no later than the end of the beat.
     Set,
-    /// Takes it to be so already. Whether it was is in what the beat finds.
+    /// Assumes that it is set. What the beat finds says whether it was.
     Trusted,
 }
 
@@ -49,12 +48,12 @@ pub enum Deadline {
 pub struct Finding {
     /// What was published, and the stance.
     pub found: Found,
-    /// The session is due by this instant, or earlier; none: it is not known to be due.
+    /// The session is due by this instant or earlier; `None`: it is not known to be due.
     pub due_by: Option<Time>,
 }
 
 impl Sent {
-    /// How many commands it is.
+    /// The number of commands.
     pub fn commands(self) -> usize {
         match self {
             Self::Beat { deadline: Deadline::Set, .. } => 3,
@@ -63,12 +62,12 @@ impl Sent {
         }
     }
 
-    /// Which of its replies says what was found.
+    /// Which reply has what was found.
     pub fn found_at(self) -> usize {
         self.commands() - 1
     }
 
-    /// Which of its replies says how many fields were not there before; none: none does.
+    /// Which reply has the number of new fields; `None`: none of them.
     pub fn written_at(self) -> Option<usize> {
         match self {
             Self::Beat { .. } => self.found_at().checked_sub(1),
@@ -76,8 +75,8 @@ impl Sent {
         }
     }
 
-    /// Whether a device may have joined others, so that they must be counted: if some of the fields were not there
-    /// before. None: the person is known here with this device. All: the person was not known at all.
+    /// Whether the user may have a new device, so that devices must be counted: some fields were new. None new: the
+    /// device was known. All new: the user had no session.
     pub fn may_crowd(self, written: Piece<'_>) -> bool {
         match (self, written) {
             (Self::Beat { .. }, Piece::Int(new)) => new > 0 && new < BEAT_FIELDS,
@@ -85,7 +84,7 @@ impl Sent {
         }
     }
 
-    /// Whether nothing was kept of the person before.
+    /// Whether the user had no session before.
     pub fn is_first(self, written: Piece<'_>) -> bool {
         match (self, written) {
             (Self::Beat { .. }, Piece::Int(new)) => new == BEAT_FIELDS,
@@ -94,19 +93,19 @@ impl Sent {
     }
 }
 
-/// One device's trace.
+/// A touch of one device.
 #[derive(Debug, Clone, Copy)]
 pub struct Touching<'a> {
-    /// Whose device.
+    /// The user.
     pub user: &'a str,
-    /// Which of them.
+    /// The device.
     pub device: &'a str,
-    /// What happened to it.
+    /// The event.
     pub event: DeviceEvent,
 }
 
 impl Keyspace {
-    /// Adds the commands of one touch; a departure always sees to its deadline.
+    /// Adds the commands of one touch; a departure always sets its deadline.
     pub fn touch(&self, to: &mut Commands, touch: Touching<'_>, at: Stamped, deadline: Deadline) -> Sent {
         let Touching { user, device, event } = touch;
         let departure = |to: &mut Commands, grace: Option<Span>| {
@@ -135,12 +134,12 @@ impl Keyspace {
         }
     }
 
-    /// Adds the command that leaves a session due by this instant.
+    /// Adds the command that sets a session's deadline to no later than this.
     pub fn leave_due(&self, to: &mut Commands, user: &str, by: Time) {
         to.begin("ZADD").key(self.due(self.shard_of(user))).text("LT").number(by.0).text(user);
     }
 
-    /// Adds the command that keeps a person's devices within their bound, after these came.
+    /// Adds the command that keeps a user's devices within the bound, after these new ones.
     pub fn trim<'a>(&self, to: &mut Commands, user: &str, dead_by: Time, came: impl Iterator<Item = &'a str>) {
         self.evalsha(to, Script::Trim, 1).key(self.user(user)).number(MAX_DEVICES as u64).number(dead_by.0);
         came.for_each(|device| {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_is_three_plain_commands() {
+    fn beat_is_three_plain_commands() {
         let beat = |active| DeviceEvent::Beat { kind: DeviceKind::Web, active, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat(true), Deadline::Set);
         assert_eq!(sent_as, Sent::Beat { deadline: Deadline::Set });
@@ -188,11 +187,11 @@ mod tests {
         );
         let (sent_as, commands) = sent(beat(false), Deadline::Set);
         assert_eq!(sent_as, Sent::Beat { deadline: Deadline::Set });
-        assert_eq!(commands[1], "HSET|rc:{111}:user:bob|t|42|d:web-1|1700000000000 45000 w", "the last use stays");
+        assert_eq!(commands[1], "HSET|rc:{111}:user:bob|t|42|d:web-1|1700000000000 45000 w", "the last activity stays");
     }
 
     #[test]
-    fn a_beat_that_trusts_its_deadline_is_the_same_without_it() {
+    fn trusted_deadline_omits_the_zadd() {
         let beat = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat, Deadline::Trusted);
         assert_eq!(commands, sent(beat, Deadline::Set).1[1..]);
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_departure_is_one_script() {
+    fn departure_is_one_script() {
         let (sent_as, commands) = sent(DeviceEvent::Dropped(Span(5)), Deadline::Trusted);
         assert_eq!((sent_as, sent_as.written_at(), commands.len()), (Sent::Departure, None, 1));
         assert!(commands[0].starts_with("EVALSHA|"), "{commands:?}");
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_device_that_joins_others_is_a_reason_to_count() {
+    fn only_new_devices_cause_a_count() {
         let sent = Sent::Beat { deadline: Deadline::Set };
         let crowds: Vec<bool> = (0..=2).map(|new| sent.may_crowd(Piece::Int(new))).collect();
         assert_eq!(crowds, [false, true, false]);
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_is_nothing_found() {
+    fn missing_field_is_nothing_found() {
         assert_eq!(decode_found(Piece::Nil), Ok(Finding { found: NOTHING_FOUND, due_by: None }));
         let busy = decode_found(Piece::Bytes(b"busy 3 90")).unwrap();
         assert_eq!((busy.found.state, busy.due_by), (State::Busy, Some(Time(90))));

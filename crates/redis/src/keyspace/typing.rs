@@ -1,4 +1,4 @@
-//! Who types where: signs, and the reading of them.
+//! Typing signals: writing and reading them.
 
 use rollcall_core::typing::{MAX_TYPISTS, PUBLISH_INTERVAL};
 use rollcall_core::{ConversationId, Span, Time, UserId};
@@ -12,16 +12,16 @@ use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
-/// What is to be done about somebody's typing.
+/// What to do about a user's typing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TypingWrite {
-    /// They type for so long; zero: they stopped.
+    /// The user types for this long; zero: stopped.
     Lasts(Span),
-    /// A sign came too fast, and it is time to look at it again.
+    /// Check again a signal that came too fast.
     Recheck,
 }
 
-/// What goes out on a conversation's channel but for its end, which the script knows.
+/// The payload on a conversation's channel without its end, which the script knows.
 #[derive(Debug, Serialize)]
 struct BeginningJson<'a> {
     conversation: &'a str,
@@ -36,18 +36,18 @@ struct TypedJson {
 }
 
 impl Keyspace {
-    /// Adds the command of one sign; see [`decode_wait`].
+    /// Adds the command of one typing signal; see [`decode_wait`].
     pub fn write_typing(
         &self,
         to: &mut Commands,
         (conversation, user): (&str, &str),
-        signing: TypingWrite,
+        write: TypingWrite,
         now: Time,
         publishing: Publishing,
     ) {
         self.evalsha(to, Script::Typing, 2).key(self.typing(conversation)).key(self.conversation(conversation));
         to.text(user).number(now.0);
-        match signing {
+        match write {
             TypingWrite::Lasts(span) => to.number(span.0),
             TypingWrite::Recheck => to.text("-"),
         };
@@ -55,21 +55,21 @@ impl Keyspace {
         to.text(publishing.command()).text(&beginning(conversation, user));
     }
 
-    /// Adds the command that reads who types; see [`decode_typists`].
+    /// Adds the command that reads the users who type; see [`decode_typists`].
     pub fn typists(&self, to: &mut Commands, conversation: &str) {
         to.begin("HGETALL").key(self.typing(conversation));
     }
 }
 
-/// A payload up to the instant, which the script adds: `{"conversation":…,"user":…,"until":`.
+/// The payload up to the instant, which the script appends: `{"conversation":…,"user":…,"until":`.
 fn beginning(conversation: &str, user: &str) -> String {
-    // Text in a struct always makes JSON.
+    // A struct of text always serialises.
     let mut json = serde_json::to_string(&BeginningJson { conversation, user }).unwrap_or_default();
     json.pop();
     json + r#","until":"#
 }
 
-/// After how long a sign is to be looked at again; none: never.
+/// After how long a signal has to be checked again; `None`: never.
 pub fn decode_wait(reply: Piece<'_>) -> Result<Option<Span>, BadReply> {
     match reply.number("a script's answer")? {
         0 => Ok(None),
@@ -77,9 +77,9 @@ pub fn decode_wait(reply: Piece<'_>) -> Result<Option<Span>, BadReply> {
     }
 }
 
-/// Who types at this time, by name.
+/// The users who type at this time, by name.
 pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time) -> Result<Vec<Typist>, BadReply> {
-    const WHAT: &str = "a sign of typing";
+    const WHAT: &str = "a typing signal";
     let mut typists = Vec::new();
     while let Some(user) = reply.next() {
         let user = user.text(WHAT)?.and_then(|user| UserId::parse(user).ok());
@@ -93,13 +93,13 @@ pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time)
     Ok(typists)
 }
 
-/// What a payload on a conversation's channel says: where, who, and until when; none: they stopped.
+/// A payload on a conversation's channel: conversation, user, and until when; `None`: stopped.
 pub fn decode_typed(payload: &[u8]) -> Result<(ConversationId, UserId, Option<Time>), BadReply> {
     let read = || {
         let TypedJson { conversation, user, until } = serde_json::from_slice(payload).ok()?;
         Some((ConversationId::parse(conversation).ok()?, UserId::parse(user).ok()?, until.map(Time)))
     };
-    read().ok_or(BadReply("a payload about typing"))
+    read().ok_or(BadReply("a typing payload"))
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_says_who_types_where_until_when() {
+    fn typing_payload_round_trips() {
         let conversation = ConversationId::parse("a \"b\"").unwrap();
         let user = UserId::parse("名 \\ bob").unwrap();
         let beginning = beginning(conversation.as_str(), user.as_str());
@@ -122,18 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_has_as_many_arguments_as_its_script_takes() {
+    fn signal_sends_every_argument_of_its_script() {
         let keys = Keyspace::new("rc", 256).unwrap();
-        for signing in [TypingWrite::Lasts(Span(5000)), TypingWrite::Recheck] {
+        for write in [TypingWrite::Lasts(Span(5000)), TypingWrite::Recheck] {
             let mut commands = Commands::default();
-            keys.write_typing(&mut commands, ("c", "bob"), signing, Time(1), Publishing::Sharded);
+            keys.write_typing(&mut commands, ("c", "bob"), write, Time(1), Publishing::Sharded);
             // EVALSHA, digest, the number of keys, the keys and the seven arguments.
             assert_eq!(commands.get(0).map(|command| command.args().len()), Some(3 + 2 + 7));
         }
     }
 
     #[test]
-    fn only_those_who_still_type_are_read() {
+    fn ended_signals_are_not_read() {
         let kept = ["eve", "30 1 30", "bob", "20 1 25", "ann", "21 1 0", "", "99 1 99"];
         let pieces = || kept.iter().map(|text| Piece::Bytes(text.as_bytes()));
         let named = |now| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_a_time_or_none() {
+    fn wait_is_a_span_or_none() {
         assert_eq!(decode_wait(Piece::Int(0)), Ok(None));
         assert_eq!(decode_wait(Piece::Bytes(b"600")), Ok(Some(Span(600))));
         assert!(decode_wait(Piece::Int(-1)).is_err() && decode_wait(Piece::Nil).is_err());

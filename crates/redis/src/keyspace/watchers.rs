@@ -1,4 +1,4 @@
-//! How many watch each person, at all stations together.
+//! The number of watchers of each user, at all stations together.
 
 use rollcall_core::{Span, Time};
 
@@ -8,7 +8,7 @@ use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
 impl Keyspace {
-    /// Adds the command by which a station says how many watchers it has of somebody, and for how long that holds; see
+    /// Adds the command that stores how many watchers a station has of a user, and for how long that counts; see
     /// [`decode_count`].
     pub fn count_watchers(&self, to: &mut Commands, user: &str, (station, count): (&str, u32), now: Time, holds: Span) {
         self.evalsha(to, Script::Watchers, 1).key(self.watchers(user));
@@ -16,7 +16,7 @@ impl Keyspace {
     }
 }
 
-/// How many there are at all stations.
+/// The number of watchers at all stations.
 pub fn decode_count(reply: Piece<'_>) -> Result<u64, BadReply> {
     u64::try_from(reply.number("a script's answer")?).map_err(|_| BadReply("a script's answer"))
 }

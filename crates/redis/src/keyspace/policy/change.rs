@@ -1,31 +1,31 @@
-//! Changes: one script each, and how they ended.
+//! Policy changes: one script each, and their outcomes.
 
 use rollcall_core::UserId;
 use rollcall_core::policy::{Change, MAX_LISTED, Numbers, number_of};
 
 use super::log::{entry_text, page_text};
-use super::{Kind, SO, field, privacy_text};
+use super::{Kind, PRESENT, field, privacy_text};
 use crate::keyspace::command::Commands;
 use crate::keyspace::commit::Publishing;
 use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
 
-/// How a change is logged and told.
+/// How a change is logged and published.
 #[derive(Debug, Clone, Copy)]
 pub struct Logging {
     /// The store's time in microseconds.
     pub now_us: u64,
     /// How many changes each log keeps.
     pub most: u32,
-    /// How it goes out that there is one.
+    /// Which command publishes it.
     pub publishing: Publishing,
 }
 
-/// What a change is about. Of changes about the same the order counts.
+/// What a change is about. Changes about the same thing keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose<'a> {
-    /// What a person set, or an account restricted by name.
+    /// A user's settings, or an account restricted by name.
     Person(&'a str),
     /// Restricted accounts of a page of numbers.
     Page(u32),
@@ -49,23 +49,23 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// How a change ended.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// It is so from now on.
+    /// It was applied.
     Applied,
-    /// It was so.
+    /// Nothing changed.
     Already,
-    /// The person has as many of these as anybody may.
+    /// The user already has the most entries of this kind.
     TooMany,
 }
 
-/// What becomes of a field.
+/// The new value of a field.
 struct Setting<'a> {
     owner: &'a str,
     kind: Kind,
     other: &'a str,
-    /// Nothing: it goes.
+    /// Empty: the field is removed.
     value: &'a str,
 }
 
@@ -89,9 +89,9 @@ impl Keyspace {
             Change::Unrestrict(user) => self.restriction(to, user, change, false, logging),
             Change::RestrictMany(numbers) => self.restrictions(to, numbers, true, logging),
             Change::UnrestrictMany(numbers) => self.restrictions(to, numbers, false, logging),
-            Change::Block(owner, other) => listed(to, owner, Kind::Block, other, SO),
+            Change::Block(owner, other) => listed(to, owner, Kind::Block, other, PRESENT),
             Change::Unblock(owner, other) => listed(to, owner, Kind::Block, other, ""),
-            Change::AddContact(owner, other) => listed(to, owner, Kind::Contact, other, SO),
+            Change::AddContact(owner, other) => listed(to, owner, Kind::Contact, other, PRESENT),
             Change::RemoveContact(owner, other) => listed(to, owner, Kind::Contact, other, ""),
             Change::SetPrivacy(owner, privacy) => {
                 let (owner, value) = (owner.as_str(), &privacy_text(*privacy));
@@ -104,7 +104,7 @@ impl Keyspace {
     fn restriction(&self, to: &mut Commands, user: &UserId, change: &Change, is_so: bool, logging: Logging) {
         let entry = entry_text(change);
         let Some(number) = number_of(user.as_str()) else {
-            let value = if is_so { SO } else { "" };
+            let value = if is_so { PRESENT } else { "" };
             let setting = Setting { owner: user.as_str(), kind: Kind::Restricted, other: "", value };
             return self.setting(to, &setting, &entry, logging);
         };
@@ -150,7 +150,7 @@ fn logged(to: &mut Commands, logging: Logging) -> &mut Commands {
     to.number(logging.now_us).number(u64::from(logging.most)).text(logging.publishing.command())
 }
 
-/// How a change ended.
+/// The outcome of a change.
 pub fn decode_changed(reply: Piece<'_>) -> Result<Changed, BadReply> {
     match reply.number("a script's answer")? {
         1 => Ok(Changed::Applied),
@@ -168,11 +168,11 @@ mod tests {
     use rollcall_core::policy::Privacy;
 
     #[test]
-    fn a_change_has_as_many_arguments_as_its_script_takes_all_in_one_slot() {
+    fn change_sends_every_argument_to_one_slot() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let user = |name: &str| UserId::parse(name).unwrap();
         let numbers = Numbers::new(70, vec![0, 5, 0, 0]).unwrap();
-        // The keys and the arguments of the scripts' headers.
+        // The number of keys and arguments in the scripts' headers.
         let changes = [
             (Change::Restrict(user("b{o}b")), 3, 8),
             (Change::Unrestrict(user("70000")), 4, 7),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_applied_already_or_too_many() {
+    fn outcomes_are_applied_already_or_too_many() {
         assert_eq!(decode_changed(Piece::Int(1)), Ok(Changed::Applied));
         assert_eq!(decode_changed(Piece::Bytes(b"0")), Ok(Changed::Already));
         assert_eq!(decode_changed(Piece::Int(-1)), Ok(Changed::TooMany));

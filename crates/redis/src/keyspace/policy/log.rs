@@ -1,4 +1,4 @@
-//! The logs: what changed, in order, and whether anything is missing.
+//! The policy logs: changes in order, with a check for missing ones.
 
 use std::collections::BTreeSet;
 
@@ -16,18 +16,19 @@ const WHAT: &str = "an entry of a log of changes";
 /// One entry of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// This was changed.
+    /// This change was made.
     Change(Change),
-    /// Some of this page of numbers were: which are restricted now is to be read. Bits would make the log heavy.
+    /// Some accounts of this page of numbers changed: the page has to be read. Logging its bits would make the log
+    /// large.
     Page(u32),
 }
 
-/// What was read of a log from a cursor on.
+/// What was read of a log after a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
-    /// These came after it, in order, and this is where they end.
+    /// The entries after the cursor, in order, and where they end.
     Entries(Vec<Entry>, u64),
-    /// The log does not reach back that far, or something in it is missing.
+    /// The log does not reach back to the cursor, or entries are missing.
     Gap,
 }
 
@@ -37,15 +38,15 @@ impl Keyspace {
         to.begin("ZRANGE").key(self.log(group)).text("-1").text("-1");
     }
 
-    /// Adds the command that reads so many entries of a log after a cursor; see [`decode_log`].
+    /// Adds the command that reads up to `limit` entries of a log after a cursor; see [`decode_log`].
     pub fn read_log(&self, to: &mut Commands, group: u32, cursor: u64, limit: u32) {
-        // The cursor's own entry comes too: that it is there says that nothing is missing.
+        // The cursor's own entry is read too: its presence proves that nothing is missing.
         to.begin("ZRANGEBYSCORE").key(self.log(group)).number(cursor).text("+inf");
         to.text("LIMIT").number(0).number(u64::from(limit) + 1);
     }
 }
 
-/// A change as it is logged.
+/// A change as a log entry.
 pub(super) fn entry_text(change: &Change) -> String {
     match change {
         Change::Restrict(user) => format!("R\n{user}"),
@@ -59,7 +60,7 @@ pub(super) fn entry_text(change: &Change) -> String {
     }
 }
 
-/// That a page of numbers changed, as it is logged.
+/// A changed page of numbers as a log entry.
 pub(super) fn page_text(page: u32) -> String {
     format!("N\n{page}")
 }
@@ -85,7 +86,7 @@ fn entry_of(text: &str) -> Result<Entry, BadReply> {
     Ok(Entry::Change(change))
 }
 
-/// A member of a log: the number before its own, its own, and what changed.
+/// A member of a log: the number of the previous entry, its own number, and the change.
 fn member_of(text: &str) -> Result<(u64, u64, &str), BadReply> {
     let mut parts = text.splitn(3, ' ');
     match (parts.next(), parts.next(), parts.next()) {
@@ -94,7 +95,7 @@ fn member_of(text: &str) -> Result<(u64, u64, &str), BadReply> {
     }
 }
 
-/// Where a log ends: the cursor of whoever has read all of it. 0: it is empty.
+/// Where a log ends: the cursor of a reader that has read all of it. 0: it is empty.
 pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64, BadReply> {
     match reply.next().unwrap_or(Piece::Nil).text(WHAT)? {
         Some(member) => Ok(member_of(member)?.1),
@@ -102,8 +103,8 @@ pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64,
     }
 }
 
-/// What came after this cursor. Every entry names the one before it, so a log that was trimmed too far, emptied, or
-/// lost its newest in a failover does not go on where the cursor is.
+/// The entries after this cursor. Every entry names the previous one, so a log that was trimmed too far, was emptied,
+/// or lost its newest entries in a failover does not continue at the cursor.
 pub fn decode_log<'a>(reply: impl Iterator<Item = Piece<'a>>, cursor: u64) -> Result<Read, BadReply> {
     let (mut entries, mut end) = (Vec::new(), 0);
     let mut is_found = cursor == 0;
@@ -122,7 +123,7 @@ pub fn decode_log<'a>(reply: impl Iterator<Item = Piece<'a>>, cursor: u64) -> Re
     Ok(if is_found { Read::Entries(entries, end) } else { Read::Gap })
 }
 
-/// The pages of numbers that have to be read to tell these entries.
+/// The pages of numbers that these entries need.
 pub fn pages_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeSet<u32> {
     let page = |entry: &Entry| match entry {
         Entry::Page(page) => Some(*page),
@@ -131,8 +132,8 @@ pub fn pages_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeSet<u32> {
     entries.filter_map(page).collect()
 }
 
-/// The changes that these entries are. A page of numbers is told as `read` says that it is now, once, where it
-/// changed last: a change of one of its numbers that came before that is older than what was read.
+/// The changes of these entries. `read` returns the present content of a page of numbers. It is used once, at the
+/// page's last change: earlier changes of its accounts are older than what was read.
 pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbers>) -> Vec<Change> {
     let mut told = BTreeSet::new();
     let mut changes = Vec::with_capacity(entries.len());
@@ -142,7 +143,7 @@ pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbe
             Entry::Page(page) if told.insert(page) => {
                 let restricted = read(page);
                 let lifted = without(page, restricted.as_ref().map_or(&[], Numbers::bits));
-                // Backwards, as everything here.
+                // The list is built backwards.
                 changes.extend(restricted.map(Change::RestrictMany));
                 changes.extend(lifted.map(Change::UnrestrictMany));
             }
@@ -153,7 +154,7 @@ pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbe
     changes
 }
 
-/// All numbers of a page but these.
+/// All numbers of a page except these.
 fn without(page: u32, bits: &[u8]) -> Option<Numbers> {
     let missing = PAGE_BYTES.saturating_sub(bits.len());
     let others = bits.iter().map(|byte| !byte).chain(std::iter::repeat_n(0xff, missing));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_read_as_they_were_written() {
+    fn log_entries_round_trip() {
         let (one, other) = (user("b o{b} 7"), user("名前\\n"));
         let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Everyone };
         let changes = [
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_goes_on_where_the_cursor_is_or_there_is_a_gap() {
+    fn log_continues_at_the_cursor_or_is_a_gap() {
         let of = |names: &[&str], end| {
             Read::Entries(names.iter().map(|name| Entry::Change(Change::Restrict(user(name)))).collect(), end)
         };
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(read(&["0 5 R\na", "5 6 R\nb"], 5), of(&["b"], 6));
         assert_eq!(read(&["5 6 R\nb"], 6), of(&[], 6));
         for (members, cursor) in [
-            // It was trimmed, it lost its newest and went on or did not, it was emptied and went on or did not.
+            // Trimmed; lost its newest entries, and continued or not; emptied, and continued or not.
             (&["5 6 R\nb"][..], 0),
             (&["5 6 R\nb"][..], 5),
             (&["4 7 R\nb"][..], 6),
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_told_once_and_where_it_changed_last() {
+    fn page_appears_once_at_its_last_change() {
         let change = |name: &str| Entry::Change(Change::Restrict(user(name)));
         let entries = vec![Entry::Page(3), change("a"), Entry::Page(3), change("b"), Entry::Page(4)];
         assert_eq!(pages_of(entries.iter()), [3, 4].into());

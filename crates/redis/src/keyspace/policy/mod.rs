@@ -1,12 +1,12 @@
-//! Who restricted, blocked, listed whom, and what each person lets others see.
+//! Policy: restrictions, blocks, contacts and privacy settings.
 //!
-//! People are spread over buckets, a hash each with everything that its people set, and buckets over groups, each
-//! with a log of its own: enough of them that the masters of a Cluster share the work, and few enough that a reader
-//! follows all of them in one go. Restricted accounts that are numbers are bits, 65,536 of them a page, because there
-//! may be millions.
+//! Users are hashed into buckets, each one Redis hash with all settings of its users, and buckets into groups, each
+//! with its own log: enough groups that the masters of a Cluster share the work, and few enough that a reader follows
+//! all of them in one round trip. Restricted accounts that are numbers are bits, 65,536 per page, because there may be
+//! millions.
 //!
-//! Why not a key per person: a snapshot would have to look for them. Why a log: whoever holds everything in memory
-//! has to learn of each change, also of those that were made while it could not listen.
+//! Why not a key per user: a snapshot would have to scan for the keys. Why a log: a reader that holds all policy in
+//! memory has to learn every change, including those made while it was not subscribed.
 
 mod change;
 mod log;
@@ -31,15 +31,15 @@ pub use relation::{decode_blocks, decode_restricted, decode_standing};
 pub const POLICY_FIELDS: [&str; 6] =
     [r"<user>\nb<other>", r"<user>\nc<other>", r"<user>\np", r"<user>\nr", r"<user>\n#b", r"<user>\n#c"];
 
-/// How many buckets there are. A million people with a hundred contacts each are 25,000 fields a bucket, which is
-/// read in a few milliseconds. A deployment's data depend on it.
+/// The number of buckets. A million users with a hundred contacts each are 25,000 fields per bucket, which are read in
+/// a few milliseconds. The stored data depend on it.
 pub const BUCKETS: u32 = 4096;
 
-/// The most groups. A deployment's data depend on it.
+/// The most groups. The stored data depend on it.
 const MAX_GROUPS: u32 = 16;
 
-/// The value of a field that says all by being there.
-const SO: &str = "1";
+/// The value of a field whose presence is all that counts.
+const PRESENT: &str = "1";
 
 /// What a field is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,17 +66,17 @@ impl Kind {
 }
 
 impl Keyspace {
-    /// How many groups there are, each with a log.
+    /// The number of groups, each with a log.
     pub fn groups(&self) -> u32 {
         self.shards().min(MAX_GROUPS)
     }
 
-    /// The bucket of this person.
+    /// The user's bucket.
     pub fn bucket_of(&self, user: &str) -> u32 {
         shard_of(user, BUCKETS)
     }
 
-    /// The group of a bucket, which is the shard whose server has its keys.
+    /// The group of a bucket: the shard whose server has its keys.
     pub fn group_of_bucket(&self, bucket: u32) -> u32 {
         bucket % self.groups()
     }
@@ -91,25 +91,25 @@ impl Keyspace {
         to.begin("HGETALL").key(self.policy(bucket));
     }
 
-    /// Adds the write after which a replica can be waited for, on whatever connection: replicas get everything in one
-    /// order, so that one that has this has everything before it.
+    /// Adds the write before a `WAIT`. Replicas receive all writes in one order, whatever connection they came on, so a
+    /// replica that has this write has all before it.
     pub fn write_replicated(&self, to: &mut Commands, group: u32, now_us: u64) {
         to.begin("SET").key(self.replicated(group)).number(now_us);
     }
 }
 
-/// Adds a field's name as an argument.
+/// Adds a field name as an argument.
 fn field<'c>(to: &'c mut Commands, owner: &str, kind: Kind, other: &str) -> &'c mut Commands {
     to.format(format_args!("{owner}\n{}{other}", kind.letter()))
 }
 
-/// What the people of a bucket set: changes that make it of nothing. Fields of a later version, and of nobody who
-/// could be asked about, are left out.
+/// The settings of a bucket, as the changes that produce them. Unknown fields of a later version and invalid user ids
+/// are skipped.
 pub fn decode_bucket<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<Change>, BadReply> {
     decode_some(reply, |_| true)
 }
 
-/// The same of a slice of a bucket: the reply is all of it.
+/// The settings of one slice of a bucket; the reply is the whole bucket.
 pub fn decode_slice<'a>(reply: impl Iterator<Item = Piece<'a>>, slice: Slice) -> Result<Vec<Change>, BadReply> {
     decode_some(reply, |field| slice.has(field))
 }
@@ -140,7 +140,7 @@ fn decode_some<'a>(
     Ok(changes)
 }
 
-/// What one person of a bucket set for themselves.
+/// The settings of one user of a bucket.
 pub fn decode_settings<'a>(reply: impl Iterator<Item = Piece<'a>>, user: &str) -> Result<OwnSettings, BadReply> {
     let mut settings = OwnSettings::default();
     each_field(reply, |owner, kind, other, value| {
@@ -151,7 +151,7 @@ pub fn decode_settings<'a>(reply: impl Iterator<Item = Piece<'a>>, user: &str) -
             Kind::Block => settings.blocks.extend(UserId::parse(other)),
             Kind::Contact => settings.contacts.extend(UserId::parse(other)),
             Kind::Privacy => settings.privacy = privacy_of(value)?,
-            // An administrator's, not theirs.
+            // Set by an administrator, not by the user.
             Kind::Restricted => {}
         }
         Ok(())
@@ -159,19 +159,19 @@ pub fn decode_settings<'a>(reply: impl Iterator<Item = Piece<'a>>, user: &str) -
     Ok(settings)
 }
 
-/// Takes a bucket apart: whose each field is, what it is about, whom it names, and its value.
+/// The fields of a bucket: the owner, the kind, the other user, and the value.
 fn each_field<'a>(
     mut reply: impl Iterator<Item = Piece<'a>>,
     mut take: impl FnMut(&'a str, Kind, &'a str, &'a str) -> Result<(), BadReply>,
 ) -> Result<(), BadReply> {
     const WHAT: &str = "a field of policy";
     while let Some(name) = reply.next() {
-        // A server that is asked for nothing answers with one nothing.
+        // The reply to a read of a missing key may be a single null.
         let Some(name) = name.text(WHAT)? else { continue };
         let value = reply.next().unwrap_or(Piece::Nil).text(WHAT)?.ok_or(BadReply(WHAT))?;
         let (owner, rest) = name.split_once('\n').ok_or(BadReply(WHAT))?;
         let mut rest = rest.chars();
-        // Counts are among those that are nothing here.
+        // Counts (`#b`, `#c`) are not settings.
         if let Some(kind) = rest.next().and_then(Kind::of) {
             take(owner, kind, rest.as_str(), value)?;
         }
@@ -179,7 +179,7 @@ fn each_field<'a>(
     Ok(())
 }
 
-/// What a person lets others see, as two letters; that of whoever never chose is nothing.
+/// A privacy setting as two letters; empty for the default.
 fn privacy_text(privacy: Privacy) -> String {
     if privacy == Privacy::default() {
         return String::new();
@@ -193,7 +193,7 @@ fn privacy_of(text: &str) -> Result<Privacy, BadReply> {
     match (letters.next(), letters.next(), letters.next()) {
         (None, None, None) => Ok(Privacy::default()),
         (Some(Some(presence)), Some(Some(last_seen)), None) => Ok(Privacy { presence, last_seen }),
-        _ => Err(BadReply("what a person lets others see")),
+        _ => Err(BadReply("a privacy setting")),
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_bucket_is_what_its_people_set() {
+    fn bucket_decodes_to_its_settings() {
         let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Contacts };
         let expected = [
             Change::Block(user("bob"), user("eve")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn privacy_is_two_letters_and_the_usual_is_nothing() {
+    fn default_privacy_is_empty_others_two_letters() {
         let all = [Audience::Everyone, Audience::Contacts, Audience::Nobody];
         for (presence, last_seen) in all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other))) {
             let privacy = Privacy { presence, last_seen };
@@ -275,9 +275,9 @@ mod tests {
         assert_eq!(privacy_of("ee"), Ok(Privacy::default()));
     }
 
-    /// Data are kept under these numbers: if this test fails, the function is wrong, not the test.
+    /// Data are stored under these numbers: if this test fails, the function is wrong, not the test.
     #[test]
-    fn the_bucket_of_a_person_never_changes() {
+    fn buckets_of_users_never_change() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let buckets = ["a", "bob", "user-12345"].map(|name| keys.bucket_of(name));
         assert_eq!(buckets.map(|bucket| bucket % 256), ["a", "bob", "user-12345"].map(|name| keys.shard_of(name)));

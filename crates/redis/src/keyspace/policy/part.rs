@@ -1,6 +1,6 @@
-//! A snapshot in parts: first the buckets, then the pages of numbers, group by group. A part is found by its number
-//! alone, so that nobody has to remember who reads what; and by what it has, not by how much was before it, so that
-//! pages which come and go meanwhile move no other.
+//! A snapshot in parts: first the buckets, then the pages of numbers, group by group. The number of a part alone says
+//! what it contains, so the server keeps no state per reader. It names the first item, not an offset, so pages that are
+//! added or removed during a snapshot do not shift the others.
 
 use std::ops::Range;
 
@@ -12,59 +12,59 @@ use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use rollcall_core::shard_of;
 
-/// How many buckets are looked at at once.
+/// How many buckets are examined at once.
 const BUCKETS_AT_ONCE: u32 = 1024;
 
-/// How many fields of buckets are told at once: a reader takes as many in within some milliseconds. A bucket that has more is
-/// read again for each slice of it.
+/// The most bucket fields in one part: a reader processes them in a few milliseconds. A larger bucket is read once for
+/// each of its slices.
 const FIELDS_AT_ONCE: u64 = 16_384;
 
-/// The numbers of slices have this bit.
+/// Set in the numbers of slices.
 const SLICE: u32 = 1 << 30;
 
-/// A bucket's number takes so many bits of a slice's.
+/// The bits of a slice's number that hold the bucket.
 const BUCKET_BITS: u32 = BUCKETS.ilog2();
 
-/// And which slice it is so many.
+/// The bits of a slice's number that hold the index of the slice.
 const SLICE_BITS: u32 = 14;
 
 /// How many pages of numbers are read at once: half a megabyte.
 const PAGES_AT_ONCE: usize = 64;
 
-/// The number of a part of buckets is that of its first bucket; those of the others come after.
+/// A part of buckets has the number of its first bucket; other parts have higher numbers.
 const BUCKET_PARTS: u32 = BUCKETS;
 
 /// A part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// The first of these buckets, as many as are read at once: [`Keyspace::buckets_of_part`].
+    /// The first of these buckets, as many as fit: [`Keyspace::buckets_of_part`].
     Buckets(Range<u32>),
-    /// Those fields of a bucket that belong to a slice: [`Slice::has`].
+    /// The fields of a bucket that belong to a slice: [`Slice::has`].
     Slice(Slice),
-    /// Those of a group's pages of numbers that are not before this one, as many as are read at once.
+    /// A group's pages of numbers from this one on, as many as fit.
     Numbers {
         /// The group.
         group: u32,
         /// The first page.
         from: u32,
     },
-    /// Nothing: it is beyond the last.
+    /// Beyond the last part.
     Nothing,
 }
 
-/// A slice of a bucket: of its fields those that its shards would have. Into how many it is cut is part of its number, so that fields
-/// which come and go meanwhile move no other.
+/// A slice of a bucket: the fields whose hash falls into it. Its number includes how many slices there are, so fields
+/// that are added or removed during a snapshot do not shift the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
     /// The bucket.
     pub bucket: u32,
-    /// Into how many it is cut, as a power of two.
+    /// The number of slices, as a power of two.
     power: u32,
     index: u32,
 }
 
 impl Slice {
-    /// The first of a bucket with so many fields.
+    /// The first slice of a bucket with this many fields.
     fn first(bucket: u32, fields: u64) -> Self {
         let power = fields.div_ceil(FIELDS_AT_ONCE).next_power_of_two().ilog2().min(SLICE_BITS);
         Self { bucket, power, index: 0 }
@@ -80,13 +80,13 @@ impl Slice {
         SLICE | self.power << (BUCKET_BITS + SLICE_BITS) | self.index << BUCKET_BITS | self.bucket
     }
 
-    /// Whether a field belongs to it.
+    /// Whether a field belongs to this slice.
     pub fn has(&self, field: &[u8]) -> bool {
-        // What is no text is refused by whoever reads it, in whichever slice.
+        // A field that is not text is put into slice 0; decoding it fails there.
         std::str::from_utf8(field).map_or(self.index == 0, |field| shard_of(field, 1 << self.power) == self.index)
     }
 
-    /// The number of the next part: the next slice, or what comes after the bucket.
+    /// The number of the next slice, or as the error the next bucket.
     fn next(self) -> Result<u32, u32> {
         let next = Self { index: self.index + 1, ..self };
         if next.index < 1 << self.power { Ok(next.number()) } else { Err(self.bucket + 1) }
@@ -94,7 +94,7 @@ impl Slice {
 }
 
 impl Keyspace {
-    /// The part of this number.
+    /// The part with this number.
     pub fn part(&self, number: u32) -> Part {
         if number & SLICE != 0 {
             return Part::Slice(Slice::of(number));
@@ -109,8 +109,8 @@ impl Keyspace {
         Part::Numbers { group, from: row * self.groups() + group }
     }
 
-    /// Those of some buckets that a part has, by how many fields each of them has: which are to be read, and the number of the
-    /// next part. `counts` is how many pages of numbers each group has.
+    /// Which of these buckets fit into the part, by their numbers of fields, and the number of the next part. `counts`
+    /// has the number of pages of each group.
     pub fn buckets_of_part(&self, buckets: &Range<u32>, fields: &[u64], counts: &[u64]) -> (Vec<u32>, Option<u32>) {
         let (mut read, mut total) = (Vec::new(), 0);
         for (bucket, &fields) in buckets.clone().zip(fields) {
@@ -130,7 +130,7 @@ impl Keyspace {
         slice.next().map_or_else(|bucket| self.part_of_bucket(bucket, counts), Some)
     }
 
-    /// Those of a group's pages that a part has: `pages` in any order.
+    /// Which of a group's pages fit into the part, and the number of the next part. `pages` in any order.
     pub fn pages_of_part(&self, mut pages: Vec<u32>, from: u32) -> (Vec<u32>, Option<u32>) {
         pages.retain(|page| *page >= from);
         pages.sort_unstable();
@@ -139,12 +139,12 @@ impl Keyspace {
         (pages, next)
     }
 
-    /// The number of the part that begins with this bucket. `counts` is how many pages of numbers each group has.
+    /// The number of the part that begins with this bucket. `counts` has the number of pages of each group.
     fn part_of_bucket(&self, bucket: u32, counts: &[u64]) -> Option<u32> {
         if bucket < BUCKETS { Some(bucket) } else { self.part_of_groups(0, counts) }
     }
 
-    /// The number of the first part of whichever group is the first to have pages of numbers, from this one on.
+    /// The number of the first part of the first group, from this one on, that has pages of numbers.
     pub fn part_of_groups(&self, first: u32, counts: &[u64]) -> Option<u32> {
         let mut groups = (0..self.groups()).zip(counts).skip(first as usize);
         groups.find(|(_, count)| **count > 0).map(|(group, _)| BUCKET_PARTS + group * self.pages_per_group())
@@ -189,7 +189,7 @@ pub fn decode_pages<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<u3
     pages.collect()
 }
 
-/// The restricted accounts of a page; none if there are none.
+/// The restricted accounts of a page; `None` if there are none.
 pub fn decode_numbers(reply: Piece<'_>, page: u32) -> Result<Option<Numbers>, BadReply> {
     const WHAT: &str = "a page of numbers";
     match reply {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Every bucket and every page that there is, read part by part.
+    /// Reads every bucket and every page, part by part.
     fn read_all(keys: &Keyspace, fields: &[u64], pages: &BTreeSet<u32>) -> (Vec<u32>, BTreeSet<u32>, usize) {
         let of_group =
             |group| pages.iter().copied().filter(|page| keys.group_of_page(*page) == group).collect::<Vec<_>>();
@@ -219,7 +219,7 @@ mod tests {
                     let (part, next) = keys.buckets_of_part(&range, those, &counts);
                     let total: u64 = part.iter().map(|bucket| fields[*bucket as usize]).sum();
                     assert!(total <= FIELDS_AT_ONCE, "{total} fields at once");
-                    assert_ne!(next, Some(range.start), "it goes on");
+                    assert_ne!(next, Some(range.start), "the next part differs");
                     buckets.extend(part);
                     next
                 }
@@ -233,7 +233,7 @@ mod tests {
                 Part::Numbers { group, from } => {
                     let (part, next) = keys.pages_of_part(of_group(group), from);
                     assert!(part.len() <= PAGES_AT_ONCE);
-                    assert!(part.iter().all(|page| read.insert(*page)), "twice");
+                    assert!(part.iter().all(|page| read.insert(*page)), "a page was read twice");
                     next.or_else(|| keys.part_of_groups(group + 1, &counts))
                 }
                 Part::Nothing => None,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_together_are_everything_once() {
+    fn parts_cover_every_page_once() {
         for shards in [1, 3, 16, 256] {
             let keys = Keyspace::new("rc", shards).unwrap();
             let dense: BTreeSet<u32> = (0..3000).collect();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_read_once_each_and_few_fields_at_a_time() {
+    fn buckets_are_read_once_in_small_parts() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let even = |fields| vec![fields; BUCKETS as usize];
         let mut odd = even(0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slices_of_a_bucket_are_all_of_it_once() {
+    fn slices_cover_every_field_once() {
         let keys = Keyspace::new("rc", 256).unwrap();
         for (count, most) in [(FIELDS_AT_ONCE + 1, 2), (200_000, 16), (1 << 30, 1 << 14)] {
             let mut part = Slice::first(4095, count).number();
@@ -285,7 +285,7 @@ mod tests {
                 part = next;
             }
             assert_eq!(slices.len(), most);
-            assert_eq!(keys.part(part), Part::Numbers { group: 0, from: 0 }, "and then what comes after the bucket");
+            assert_eq!(keys.part(part), Part::Numbers { group: 0, from: 0 }, "after the bucket come the pages");
             if most > 16 {
                 continue;
             }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_last_part_is_nothing() {
+    fn parts_end_with_nothing() {
         let keys = Keyspace::new("rc", 256).unwrap();
         assert_eq!((keys.part(0), keys.part(4000)), (Part::Buckets(0..1024), Part::Buckets(4000..4096)));
         assert_eq!(keys.part(4096), Part::Numbers { group: 0, from: 0 });
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused() {
+    fn invalid_pages_are_refused() {
         assert_eq!(decode_pages([Piece::Bytes(b"7"), Piece::Int(65_535)].into_iter()), Ok(vec![7, 65_535]));
         for bad in [Piece::Bytes(b"x"), Piece::Int(-1), Piece::Int(65_536)] {
             assert!(decode_pages([bad].into_iter()).is_err());

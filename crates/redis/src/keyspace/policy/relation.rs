@@ -1,5 +1,5 @@
-//! How a viewer stands to subjects: what each subject set, in their own bucket, and whom the viewer blocked, in the
-//! viewer's.
+//! Relations between a viewer and subjects: each subject's settings, in the subject's bucket, and the viewer's blocks,
+//! in the viewer's bucket.
 
 use rollcall_core::policy::Relation;
 
@@ -9,8 +9,8 @@ use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 
 impl Keyspace {
-    /// Adds the command that reads what a subject set and what was set about them, as far as it concerns this viewer;
-    /// see [`decode_standing`].
+    /// Adds the command that reads a subject's settings and restriction, as far as they concern this viewer; see
+    /// [`decode_standing`].
     pub fn standing(&self, to: &mut Commands, viewer: Option<&str>, subject: &str) {
         to.begin("HMGET").key(self.policy(self.bucket_of(subject)));
         field(to, subject, Kind::Privacy, "");
@@ -21,12 +21,12 @@ impl Keyspace {
         }
     }
 
-    /// Adds the command that says whether an account that is a number is restricted; see [`decode_restricted`].
+    /// Adds the command that reads whether an account that is a number is restricted; see [`decode_restricted`].
     pub fn is_restricted(&self, to: &mut Commands, number: u32) {
         to.begin("GETBIT").key(self.numbers(number >> 16)).number(u64::from(number & 0xffff));
     }
 
-    /// Adds the command that says which of these a viewer blocked; see [`decode_blocks`].
+    /// Adds the command that reads which of these subjects a viewer blocked; see [`decode_blocks`].
     pub fn which_blocked<'a>(&self, to: &mut Commands, viewer: &str, subjects: impl Iterator<Item = &'a str>) {
         to.begin("HMGET").key(self.policy(self.bucket_of(viewer)));
         subjects.for_each(|subject| {
@@ -37,7 +37,7 @@ impl Keyspace {
 
 /// The subject's side of a relation.
 pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Relation, BadReply> {
-    let privacy = match reply.next().unwrap_or(Piece::Nil).text("what a person lets others see")? {
+    let privacy = match reply.next().unwrap_or(Piece::Nil).text("a privacy setting")? {
         Some(text) => privacy_of(text)?,
         None => Default::default(),
     };
@@ -50,7 +50,7 @@ pub fn decode_restricted(reply: Piece<'_>) -> Result<bool, BadReply> {
     Ok(reply.number("a bit of a page of numbers")? == 1)
 }
 
-/// Which of those asked about are blocked, in the order asked.
+/// Which of the subjects are blocked, in the order asked.
 pub fn decode_blocks<'a>(reply: impl Iterator<Item = Piece<'a>>) -> impl Iterator<Item = bool> {
     reply.map(|piece| piece != Piece::Nil)
 }
@@ -62,7 +62,7 @@ mod tests {
     use rollcall_core::policy::{Audience, Privacy};
 
     #[test]
-    fn a_relation_is_what_is_there() {
+    fn relation_decodes_from_present_fields() {
         let so = Piece::Bytes(b"1");
         let read = |pieces: &[Piece<'static>]| decode_standing(pieces.iter().copied());
         assert_eq!(read(&[Piece::Nil, Piece::Nil]), Ok(Relation::default()));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_names_the_fields_of_the_person_alone() {
+    fn only_fields_of_the_user_are_read() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let mut commands = Commands::default();
         keys.standing(&mut commands, Some("eve"), "bob");
