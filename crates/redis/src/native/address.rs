@@ -1,33 +1,33 @@
-//! Where Redis is: URLs, checked, and taken apart so that a password is never shown.
+//! The address of Redis: parses and checks URLs, and keeps passwords out of logs.
 
 use std::fmt;
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
 use thiserror::Error as ThisError;
 
-/// A server: how to reach it, and its name for logs.
+/// A server: how to reach it, and its name in logs.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     info: ConnectionInfo,
     ca: Option<Vec<u8>>,
 }
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
-    /// The servers named; at least one. Of a Cluster any that answers will do.
+    /// The servers named; at least one. Any node of a Cluster that answers will do.
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) kind: Kind,
 }
 
-/// One server, or many.
+/// A single server or a Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Single,
     Cluster,
 }
 
-/// A URL that says nothing of use. The URL itself is left out: it may carry a password.
+/// An invalid URL. The URL itself is left out: it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error(
     "the address of Redis is not `redis://host:port`, `rediss://host:port` or `redis+cluster://host:port,host:port`: {0}"
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 pub struct BadAddress(String);
 
 impl Address {
-    /// Reads a URL. `ca` is a certificate authority in PEM to trust instead of the system's.
+    /// Parses a URL. `ca` is a certificate authority in PEM to trust instead of the system's.
     pub(super) fn parse(url: &str, ca: Option<&[u8]>) -> Result<Self, BadAddress> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| BadAddress("it has no `://`".to_owned()))?;
         let (plain, kind) = match scheme {
@@ -43,7 +43,7 @@ impl Address {
             "rediss" => ("rediss", Kind::Single),
             "redis+cluster" => ("redis", Kind::Cluster),
             "rediss+cluster" => ("rediss", Kind::Cluster),
-            other => return Err(BadAddress(format!("`{other}` is not a scheme of Redis"))),
+            other => return Err(BadAddress(format!("`{other}` is not a Redis URL scheme"))),
         };
         let urls = match kind {
             Kind::Single => vec![format!("{plain}://{rest}")],
@@ -51,7 +51,7 @@ impl Address {
         };
         let endpoints = urls.into_iter().map(|url| Endpoint::parse(&url, ca)).collect::<Result<Vec<_>, _>>()?;
         if kind == Kind::Cluster && endpoints.iter().any(|endpoint| endpoint.database() != 0) {
-            return Err(BadAddress("a Cluster has no databases but 0".to_owned()));
+            return Err(BadAddress("a Cluster has only database 0".to_owned()));
         }
         Ok(Self { endpoints, kind })
     }
@@ -70,12 +70,12 @@ impl Endpoint {
         let info = url.into_connection_info().map_err(|error| BadAddress(error.to_string()))?;
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let endpoint = Self { info: info.set_redis_settings(redis), ca: ca.map(<[u8]>::to_vec) };
-        // A certificate that is none is found out here and not at the first connection.
+        // An invalid certificate is found here and not at the first connection.
         endpoint.client().map_err(|error| BadAddress(error.to_string()))?;
         Ok(endpoint)
     }
 
-    /// The same credentials and the same protection at another host.
+    /// The same credentials and TLS settings at another host.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
@@ -99,7 +99,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Endpoint::client`], in this version of the protocol.
+    /// As [`Endpoint::client`], with this version of the protocol.
     pub(super) fn client_speaking(&self, protocol: ProtocolVersion) -> redis::RedisResult<Client> {
         let settings = self.info.redis_settings().clone().set_protocol(protocol);
         Self { info: self.info.clone().set_redis_settings(settings), ca: self.ca.clone() }.client()
@@ -112,7 +112,7 @@ impl Endpoint {
         }
     }
 
-    /// Which of the server's databases.
+    /// The number of the server's database.
     pub(super) fn database(&self) -> i64 {
         self.info.redis_settings().db()
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_go_to_every_host_and_into_no_log() {
+    fn credentials_reach_every_host_and_no_log() {
         let address = Address::parse("redis+cluster://bob:p%40ss@a:1,b:2", None).unwrap();
         assert_eq!(address.kind, Kind::Cluster);
         for endpoint in &address.endpoints {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_its_password() {
+    fn invalid_address_error_hides_the_password() {
         for bad in ["", "localhost:6379", "http://secret@x", "redis+cluster://:secret@a/1", "redis://:secret@x/one"] {
             let error = Address::parse(bad, None).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");

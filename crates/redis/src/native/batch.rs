@@ -16,25 +16,25 @@ use super::server::{Server, ServerDown, packed};
 use crate::keyspace::Piece;
 use crate::transport::{Batch, RETRY_MS, Replies, Reply};
 
-/// How often a command is sent before its caller is told to come back: for a missing script, for a slot that moved, and for both
-/// once more after a failover in between.
+/// How often a command is sent before the call fails: for a missing script, for a slot that moved, and for both once
+/// more after a failover in between.
 const MAX_ROUNDS: usize = 6;
 
-/// Between two rounds, for a slot that is just moving.
+/// The pause between two rounds while a slot is moving.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// One command to be sent.
 struct Unit {
     command: usize,
     item: usize,
-    /// The server to ask although it is not the owner, while a slot moves.
+    /// The server to send it to with `ASKING`, although it is not the owner, while a slot moves.
     ask: Option<Arc<Server>>,
 }
 
 /// What must happen before the next round.
 #[derive(Default)]
 struct Again {
-    /// Commands to send again; with the server, if it is to be asked there.
+    /// Commands to send again, and the server if it is for `ASKING`.
     commands: HashMap<usize, Option<Arc<Server>>>,
     forgot_scripts: Vec<Arc<Server>>,
     moved: bool,
@@ -43,10 +43,12 @@ struct Again {
 impl Native {
     /// Sends a batch and waits for the replies.
     pub(super) async fn send(&self, batch: Batch<'_>) -> Replies<Value> {
-        // The time is taken before anything is read, so that no session is judged by a time later than its newest beat that
-        // was read; the outage grace after it, because a server that came back in between recorded its own first.
+        // The time is taken before anything is read, so that it is never later than the newest beat that could have
+        // been read; the outage grace is taken afterwards, because a server that came back in between recorded it
+        // first.
         let now = batch.wants_moment.then(|| self.shared.time.now());
-        // Writes are acknowledged by replicas of the masters they were sent to, not of one that took over in between.
+        // The replicas of the masters that received the writes must acknowledge them, not those of a master that took
+        // over since.
         let topology = batch.wants_replica.then(|| self.servers.topology());
         let mut replies = Replies::to(&batch);
         self.send_rounds(&batch, &mut replies).await;
@@ -78,11 +80,11 @@ impl Native {
         }
     }
 
-    /// Sends these, and sorts the answers.
+    /// Sends these commands and sorts the answers.
     async fn round(&self, batch: &Batch<'_>, units: Vec<Unit>, replies: &mut Replies<Value>) -> Again {
         let mut groups = self.grouped(batch, units, replies);
         let calls = groups.iter().map(|(server, units)| server.call(together(batch, units)));
-        // Of one server there is nothing to wait for side by side.
+        // With one server there is nothing to join.
         let answers = match groups.len() {
             0 => Vec::new(),
             _ => join_all(calls).await,
@@ -97,7 +99,7 @@ impl Native {
         again
     }
 
-    /// What goes to which server. What nobody serves fails.
+    /// The commands by server. A command whose shard no server has fails.
     fn grouped(
         &self,
         batch: &Batch<'_>,
@@ -105,7 +107,7 @@ impl Native {
         replies: &mut Replies<Value>,
     ) -> Vec<(Arc<Server>, Vec<Unit>)> {
         let topology = self.servers.topology();
-        // On a single server, which is most of them, there is nothing to be sorted.
+        // A single server, the most common case, needs no sorting.
         if let ([server], Kind::Single) = (topology.servers.as_slice(), self.servers.kind()) {
             return vec![(Arc::clone(server), units)];
         }
@@ -124,7 +126,7 @@ impl Native {
         groups
     }
 
-    /// Keeps what one server answered, and notes what has to be said again.
+    /// Stores one server's answers, and notes which commands have to be sent again.
     fn sort(
         &self,
         server: &Arc<Server>,
@@ -136,7 +138,7 @@ impl Native {
         let mut values = values.into_iter();
         for unit in units {
             if unit.ask.is_some() {
-                // The answer to ASKING itself.
+                // The reply to ASKING itself.
                 values.next();
             }
             let value = values.next().unwrap_or(Value::Nil);
@@ -170,28 +172,28 @@ impl Native {
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
                 ErrorClass::Denied(why) => {
-                    self.warn(&format!("Redis does not allow a command that is needed: {why}"));
+                    self.warn(&format!("Redis does not allow a command that Rollcall needs: {why}"));
                     replies.fail(unit.item, Error::Unavailable(RETRY_MS));
                 }
                 ErrorClass::Other(why) => {
-                    self.warn(&format!("Redis answers with an error: {why}"));
+                    self.warn(&format!("Redis replied with an error: {why}"));
                     replies.fail(unit.item, Error::Other(why));
                 }
             }
         }
     }
 
-    /// Does what must be done before the next round.
+    /// Does what the next round needs.
     async fn prepare(&self, again: Again) {
         for server in &again.forgot_scripts {
             self.shared.stats.scripts_reloaded.add(1);
-            // A server that is away by now is found out by the next round.
+            // If the server is away by now, the next round notices.
             let _ = server.call(self.scripts()).await;
         }
         if again.moved {
             self.shared.stats.redirections.add(1);
-            // Somebody may be busy with a server that hangs; then the map is learned without us.
-            let _ = tokio::time::timeout(self.shared.connect_timeout, self.learn_anew()).await;
+            // Another task may hold the lock while a server hangs; then that task refreshes the topology.
+            let _ = tokio::time::timeout(self.shared.connect_timeout, self.refresh_topology()).await;
         }
         if again.forgot_scripts.is_empty() {
             tokio::time::sleep(PAUSE).await;
@@ -230,7 +232,7 @@ impl Reply for Value {
         Self::Nil
     }
 
-    /// An array flattened by one level: no reply of ours is nested deeper.
+    /// An array flattened by one level: our replies are not nested deeper.
     fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let flat = match self {
             Self::Array(values) => values.as_slice(),

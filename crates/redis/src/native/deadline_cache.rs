@@ -1,13 +1,12 @@
-//! Whom this process left due a moment ago, so that their next beat need not say it again.
+//! Cache of deadlines this process set recently; lets a beat skip the `ZADD`.
 //!
-//! It is a hint that is allowed to be wrong: what a beat finds says whether its session is due, and if it is not, the
-//! beat is not answered before that was put right. The hint is only there to be right so often that this costs nothing,
-//! and to be wrong so seldom that a process killed in the millisecond between the two leaves nothing behind: for as
-//! long as a hint is believed, nobody whom it is about can have been dropped. `docs/adr/0011-deadline-cache.md`
-//! has the whole argument.
+//! It is a hint that may be wrong: what a beat finds says whether its session is due, and if it is not, the deadline is
+//! set before the beat is answered. The hint has to be right often enough that this costs nothing, and wrong so rarely
+//! that a process killed in the millisecond between the two leaves nothing behind: while a hint is valid, its session
+//! cannot have been evicted. `docs/adr/0011-deadline-cache.md` has the whole argument.
 //!
-//! A table of a fixed size, of which a person's hash names one line: no lock, no growth, and one cache miss. Who is
-//! pushed out of a full line sends one more command.
+//! A hash table of fixed size, of lines with eight places: no lock, no growth, one cache miss. A user displaced from a
+//! full line sends one more command.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -16,50 +15,50 @@ use std::time::Duration;
 
 use rollcall_core::{Span, Time};
 
-/// Lines of the table, of eight places each: a line of the processor's cache. Two million places for a million people,
-/// so that hardly a line is ever full; 16 MiB, and none before the first beat.
+/// Lines of the table, of eight places each: one cache line of the processor. Two million places for a million users,
+/// so that a line is rarely full; 16 MiB, allocated with the first beat.
 const LINES: usize = 1 << 18;
 
-/// Times are kept in tenths of a second, which are 13 years in 32 bits.
+/// Times are stored in tenths of a second: 13 years in 32 bits.
 const UNIT_MS: u64 = 100;
 
-/// One line. Each place has the time in its lower half, and of a person's hash, in its upper half, what did not name
-/// the line.
+/// One line. Each place has the time in its lower half and the upper half of the user's hash in its upper half; the
+/// lower half of the hash selects the line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Line([AtomicU64; 8]);
 
-/// Whom this process left due.
+/// The deadlines this process set recently.
 pub(super) struct DeadlineCache {
-    /// For how many units a hint is believed.
-    believed: u32,
-    /// Everything up to this instant, in milliseconds, is forgotten.
-    forgotten_ms: AtomicU64,
+    /// For how many units a hint is valid.
+    valid_units: u32,
+    /// Hints up to this instant, in milliseconds, are invalid.
+    invalid_until_ms: AtomicU64,
     hasher: foldhash::fast::RandomState,
     lines: OnceLock<Box<[Line]>>,
 }
 
 impl DeadlineCache {
-    /// `kept` is how long a session is kept at least after it went offline. Whoever drops it may have taken the time as
-    /// long before it looked as an answer may take, and a beat may reach the server as much later; so a hint is believed
-    /// that much shorter.
+    /// `kept` is how long a session is kept after it went offline. The evicting host may have taken the time one
+    /// response timeout before it looked, and a beat may reach the server one response timeout later; so a hint is
+    /// valid for that much less.
     pub(super) fn new(kept: Span, response_timeout: Duration) -> Self {
         let margin_ms = (response_timeout.as_millis() as u64).saturating_mul(2).saturating_add(UNIT_MS);
-        let believed = u32::try_from(kept.0.saturating_sub(margin_ms) / UNIT_MS).unwrap_or(u32::MAX);
+        let valid_units = u32::try_from(kept.0.saturating_sub(margin_ms) / UNIT_MS).unwrap_or(u32::MAX);
         let hasher = foldhash::fast::RandomState::default();
-        Self { believed, forgotten_ms: AtomicU64::new(0), hasher, lines: OnceLock::new() }
+        Self { valid_units, invalid_until_ms: AtomicU64::new(0), hasher, lines: OnceLock::new() }
     }
 
-    /// This person was left due by a beat that was begun at this instant.
+    /// A beat begun at this instant set the user's deadline.
     pub(super) fn note(&self, user: &str, begun: Time) {
-        if self.believed == 0 {
+        if self.valid_units == 0 {
             return;
         }
         let lines = self.lines.get_or_init(|| (0..LINES).map(|_| Line::default()).collect());
         let (Some(Line(places)), tag) = self.places(lines, user) else { return };
         let units = units(begun);
         let age = |kept: u64| units.wrapping_sub(kept as u32);
-        // Their own place, or an empty one, or that of whoever is not believed soonest.
+        // The user's own place, or an empty one, or the oldest.
         let loaded = places.iter().map(|place| (place, place.load(Ordering::Relaxed)));
         let place = loaded.max_by_key(|(_, kept)| match *kept {
             kept if kept >> 32 == tag => u64::MAX,
@@ -71,25 +70,25 @@ impl DeadlineCache {
         }
     }
 
-    /// Whether this person is known to be due, or to wait for their eviction.
+    /// Whether the user is known to be in the due queue or the archive queue.
     pub(super) fn holds(&self, user: &str, now: Time) -> bool {
         let Some(lines) = self.lines.get() else { return false };
         let (Some(Line(places)), tag) = self.places(lines, user) else { return false };
-        let forgotten = Time(self.forgotten_ms.load(Ordering::SeqCst));
-        // The store's time may have been set back since: then nothing is believed until it has caught up.
-        if now <= forgotten {
+        let invalid_until = Time(self.invalid_until_ms.load(Ordering::SeqCst));
+        // The store's time may have been set back: then no hint is valid until it has caught up.
+        if now <= invalid_until {
             return false;
         }
         let now = units(now);
-        let since_forgotten = now.wrapping_sub(units(forgotten));
-        let believed = self.believed.min(since_forgotten);
+        let since_invalid = now.wrapping_sub(units(invalid_until));
+        let valid_units = self.valid_units.min(since_invalid);
         let kept = places.iter().map(|place| place.load(Ordering::Relaxed)).find(|kept| kept >> 32 == tag);
-        kept.is_some_and(|kept| now.wrapping_sub(kept as u32) < believed)
+        kept.is_some_and(|kept| now.wrapping_sub(kept as u32) < valid_units)
     }
 
-    /// Nothing that was known at this instant is believed any longer: the data may be others.
+    /// Invalidates all hints up to this instant: the servers may have other data.
     pub(super) fn forget(&self, now: Time) {
-        self.forgotten_ms.fetch_max(now.0, Ordering::SeqCst);
+        self.invalid_until_ms.fetch_max(now.0, Ordering::SeqCst);
     }
 
     fn places<'a>(&self, lines: &'a [Line], user: &str) -> (Option<&'a Line>, u64) {
@@ -105,7 +104,7 @@ fn units(time: Time) -> u32 {
 
 impl std::fmt::Debug for DeadlineCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeadlineCache").field("believed", &self.believed).finish_non_exhaustive()
+        f.debug_struct("DeadlineCache").field("valid_units", &self.valid_units).finish_non_exhaustive()
     }
 }
 
@@ -121,18 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_believed_for_less_than_a_session_is_kept() {
+    fn hint_expires_before_its_session_is_evicted() {
         let deadlines = deadlines();
         assert!(!deadlines.holds("bob", NOON));
         deadlines.note("bob", NOON);
         assert!(deadlines.holds("bob", NOON) && !deadlines.holds("eve", NOON));
         assert!(deadlines.holds("bob", NOON + Span(56_700)) && !deadlines.holds("bob", NOON + Span(56_900)));
         deadlines.note("bob", NOON + Span(56_900));
-        assert!(deadlines.holds("bob", NOON + Span(60_000)), "a new one takes the place of the old");
+        assert!(deadlines.holds("bob", NOON + Span(60_000)), "a new hint replaces the old one");
     }
 
     #[test]
-    fn where_sessions_are_hardly_kept_nothing_is_believed() {
+    fn short_eviction_disables_hints() {
         for kept in [Span(0), Span(200), Span(3_100)] {
             let deadlines = DeadlineCache::new(kept, ANSWER);
             deadlines.note("bob", NOON);
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_before_an_outage_is_not_believed_after_it() {
+    fn hints_from_before_an_outage_are_invalid() {
         let deadlines = deadlines();
         deadlines.note("bob", NOON);
         deadlines.forget(NOON + Span(500));
@@ -153,12 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn a_million_people_have_room() {
+    fn a_million_users_fit() {
         let deadlines = deadlines();
-        let name = |person: u32| format!("6f9619ff-8b86-d011-b42d-{person:012}");
-        (0..1_000_000).for_each(|person| deadlines.note(&name(person), NOON));
-        let known = (0..1_000_000).filter(|person| deadlines.holds(&name(*person), NOON)).count();
+        let name = |user: u32| format!("6f9619ff-8b86-d011-b42d-{user:012}");
+        (0..1_000_000).for_each(|user| deadlines.note(&name(user), NOON));
+        let known = (0..1_000_000).filter(|user| deadlines.holds(&name(*user), NOON)).count();
         assert!(known > 970_000, "{known}");
-        assert!((1_000_000..1_100_000).all(|person| !deadlines.holds(&name(person), NOON)), "and no stranger is known");
+        assert!(
+            (1_000_000..1_100_000).all(|user| !deadlines.holds(&name(user), NOON)),
+            "users never noted are not known"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a server, in words that say what to do.
+//! Why a server cannot be used, in words that say what to do.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 pub(super) enum DownReason {
     /// No connection, or a broken one.
     Unreachable(String),
-    /// It is there and does not answer in time.
+    /// It accepts connections and does not answer in time.
     Silent,
-    /// Wrong password, or a user who may not do what must be done.
+    /// Wrong password, or a Redis user without the needed permissions.
     Refused(String),
     /// It has no memory left for writes.
     Full,
-    /// It answers, and takes no writes for another reason: it loads its data, follows a master, lost its disk.
+    /// It answers but takes no writes for another reason: it loads its data, is a replica, or lost its disk.
     Unwilling(String),
 }
 
@@ -25,14 +25,14 @@ impl fmt::Display for DownReason {
             Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
             Self::Silent => write!(f, "it does not answer in time"),
             Self::Refused(why) => write!(f, "it refuses us, see docs/OPERATIONS.md for what must be allowed: {why}"),
-            Self::Full => write!(f, "its memory is full: raise `maxmemory`, or let it hold less"),
+            Self::Full => write!(f, "its memory is full: raise `maxmemory`, or store less in it"),
             Self::Unwilling(why) => write!(f, "it takes no writes: {why}"),
         }
     }
 }
 
 impl DownReason {
-    /// What a failed connection or a broken one means.
+    /// Classifies a failed or broken connection.
     pub(super) fn of(error: &RedisError) -> Self {
         let text = || error.to_string();
         match error.kind() {
@@ -48,22 +48,22 @@ impl DownReason {
     }
 }
 
-/// What an error in answer to one command means.
+/// Classifies an error reply to one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ErrorClass {
-    /// The script is not there: load it and say it again.
+    /// The script is missing: load it and send the command again.
     LoadScripts,
-    /// The slot is elsewhere for good: learn where, and say it there.
+    /// The slot moved for good: refresh the topology and send it there.
     Moved,
-    /// This key is elsewhere while its slot moves: say it there once.
+    /// This key is elsewhere while its slot moves: send it there once.
     Ask(String),
-    /// Some of the keys are elsewhere while their slot moves: say it again in a moment.
+    /// Some of the keys are elsewhere while their slot moves: send it again in a moment.
     TryAgain,
-    /// The server is of no use at present.
+    /// The server cannot be used at present.
     Server(DownReason),
     /// This command is not allowed; others may be.
     Denied(String),
-    /// Something else; it will be no better next time.
+    /// Another error; sending it again would not help.
     Other(String),
 }
 

@@ -1,7 +1,7 @@
-//! Expiry notifications: the quick hint that somebody's deadline has passed.
+//! Expiry notifications: the fast hint that a user's deadline has passed.
 //!
-//! Redis tells of an expired `alive` key when it notices, which with many keys can be minutes late, and tells nobody
-//! who is not listening at that moment. So everything here may be lost, and nothing here waits: the sweep is the
+//! Redis publishes the expiry of an `alive` key when it notices it, which with many keys can be minutes late, and only
+//! to clients subscribed at that moment. So any notification may be lost, and nothing here waits: the sweep is the
 //! guarantee.
 
 use std::collections::HashMap;
@@ -21,22 +21,22 @@ use super::{Native, Task};
 use crate::keyspace::Piece;
 use crate::transport::Reply;
 
-/// The most people in one batch: a settle that is one round trip.
+/// The most users in one batch: they are settled in one round trip.
 const MAX_BATCH: usize = 256;
 
-/// How many batches may wait for whoever takes them. Beyond that they are dropped.
+/// How many batches may wait to be taken. Further ones are dropped.
 const QUEUE: usize = 64;
 
-/// Before a lost subscription is tried again.
+/// The pause before a lost subscription is retried.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How often a silent subscription is asked whether it is still there.
+/// How often a silent subscription is pinged.
 const PING: Duration = Duration::from_secs(5);
 
-/// What must be on among the keyspace notifications: keyevent messages, of expiries.
+/// The keyspace notification flags that are needed: keyevent messages, for expiries.
 const NEEDED: [char; 2] = ['E', 'x'];
 
-/// People whose deadline passed, as Redis notices. Dropping this ends the listening.
+/// Users user_of deadline passed, as Redis notices. Dropping this ends the subscription.
 #[derive(Debug)]
 pub struct Expiries {
     batches: mpsc::Receiver<Vec<UserId>>,
@@ -44,12 +44,13 @@ pub struct Expiries {
     _task: Task,
 }
 
-/// How expiries are learned of.
+/// How expiries are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening {
     /// By notification.
     Notified,
-    /// By the sweep alone: the notifications could not be turned on. Whoever runs the server may have done so.
+    /// By the sweep alone: the notifications could not be turned on. The server's administrator may have turned them
+    /// on.
     SweepOnly,
 }
 
@@ -61,12 +62,12 @@ impl Expiries {
         Self { batches, forbidden, _task: Task(tokio::spawn(listener.follow())) }
     }
 
-    /// The next people whose deadline passed; none only when the store's runtime has ended.
+    /// The next users user_of deadline passed; `None` only when the store's runtime has ended.
     pub async fn next(&mut self) -> Option<Vec<UserId>> {
         self.batches.recv().await
     }
 
-    /// Whether notifications can be relied on to be sent at all.
+    /// Whether notifications are known to be turned on.
     pub fn listening(&self) -> Listening {
         if self.forbidden.load(Ordering::Relaxed) { Listening::SweepOnly } else { Listening::Notified }
     }
@@ -80,7 +81,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Listens to every master, as they come and go: on a Cluster each tells of its own keys alone.
+    /// Subscribes to every master as they come and go: on a Cluster each publishes only its own keys' expiries.
     async fn follow(self) {
         let mut changes = self.inner.servers.changes();
         let mut tasks: HashMap<String, Task> = HashMap::new();
@@ -99,10 +100,10 @@ impl Listener {
         }
     }
 
-    /// Listens to one server, through any number of connections.
+    /// Subscribes to one server, through any number of connections.
     async fn listen(self, server: Arc<Server>) {
         loop {
-            // Why it ended is of no interest: the store itself says what is wrong with the server.
+            // The reason is not logged: the store itself logs what is wrong with the server.
             let _ = self.listen_once(&server).await;
             tokio::time::sleep(PAUSE).await;
         }
@@ -123,7 +124,7 @@ impl Listener {
         self.take(subscription.map_err(|error| DownReason::of(&error))?).await
     }
 
-    /// Takes messages until the connection is lost.
+    /// Receives messages until the connection is lost.
     async fn take(&self, subscription: PubSub) -> Result<(), DownReason> {
         let (mut sink, mut messages) = subscription.split();
         let mut ping = tokio::time::interval(PING);
@@ -131,41 +132,41 @@ impl Listener {
             let first = tokio::select! {
                 message = messages.next() => message.ok_or(DownReason::Silent)?,
                 _ = ping.tick() => {
-                    // A connection whose other end is gone without a word would stay silent for ever.
+                    // A connection user_of other end vanished without closing would stay silent for ever.
                     let answer = tokio::time::timeout(self.inner.shared.response_timeout, sink.ping::<Value>()).await;
                     answer.map_err(|_| DownReason::Silent)?.map_err(|error| DownReason::of(&error))?;
                     continue;
                 }
             };
-            let mut people: Vec<UserId> = self.whose(&first).into_iter().collect();
-            while people.len() < MAX_BATCH
+            let mut users: Vec<UserId> = self.user_of(&first).into_iter().collect();
+            while users.len() < MAX_BATCH
                 && let Some(Some(message)) = messages.next().now_or_never()
             {
-                people.extend(self.whose(&message));
+                users.extend(self.user_of(&message));
             }
-            self.hand_over(people);
+            self.hand_over(users);
         }
     }
 
-    fn hand_over(&self, people: Vec<UserId>) {
+    fn hand_over(&self, users: Vec<UserId>) {
         let stats = &self.inner.shared.stats;
-        let count = people.len();
+        let count = users.len();
         if count == 0 {
             return;
         }
         stats.expiries.add(count);
-        if self.sender.try_send(people).is_err() {
+        if self.sender.try_send(users).is_err() {
             stats.expiries_dropped.add(count);
         }
     }
 
-    /// The person whose key this tells of, if it is one of ours.
-    fn whose(&self, message: &Msg) -> Option<UserId> {
+    /// The user of the expired key, if it is one of ours.
+    fn user_of(&self, message: &Msg) -> Option<UserId> {
         let key = std::str::from_utf8(message.get_payload_bytes()).ok()?;
         UserId::parse(self.inner.keys.whose_alive(key)?).ok()
     }
 
-    /// Turns the notifications on, beside whatever is on already.
+    /// Turns the notifications on, keeping the flags that are set.
     async fn turn_on(&self, server: &Server) {
         let asked = server.call(one(cmd("CONFIG").arg("GET").arg("notify-keyspace-events"))).await;
         let Ok(replies) = asked else { return };
@@ -185,7 +186,7 @@ impl Listener {
             tracing::warn!(
                 server = %server.endpoint,
                 "cannot turn on expiry notifications: set `notify-keyspace-events` to `Ex` on the server, or allow CONFIG; \
-                 until then only the sweep finds whose time has come"
+                 until then only the sweep finds expired users"
             );
         }
     }
@@ -197,7 +198,7 @@ fn one(command: &redis::Cmd) -> Pipeline {
     pipeline
 }
 
-/// These flags and what is needed; none if all of it is on. `A` stands for all kinds of events.
+/// These flags with those that are missing; `None` if none is missing. `A` means all kinds of events.
 fn with_needed(flags: &str) -> Option<String> {
     let is_on = |needed: &char| flags.contains(*needed) || (*needed == 'x' && flags.contains('A'));
     let missing: String = NEEDED.iter().filter(|needed| !is_on(needed)).collect();
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_stays_on() {
+    fn set_flags_are_kept() {
         for (flags, wanted) in
             [("", Some("Ex")), ("KEA", None), ("Kg", Some("KgEx")), ("xE", None), ("AK", Some("AKE"))]
         {

@@ -1,13 +1,14 @@
-//! Sessions in Redis, or in a Redis Cluster: many nodes of ours, one store.
+//! The native store: sessions in one Redis server or a Redis Cluster, shared by many hosts.
 //!
-//! What is kept, and how, is in `crates/redis` and `docs/KEYSPACE.md`; why, in `docs/adr/0008-redis.md`. Here is
-//! what a network adds. The store is *up* or *down*. Down, it refuses every call at once and tries to come back; before
-//! it is up again it has recorded an outage grace for everybody who was alive when it was last known to answer, so that nobody
-//! is declared offline because *we* could not be reached. On a Cluster each master is up or down by itself.
+//! `docs/KEYSPACE.md` has what is stored, and `docs/adr/0008-redis.md` why. This module adds the network. The store is
+//! *up* or
+//! *down*. While down, it fails every call at once and reconnects. Before it is up again it has recorded an outage
+//! grace for
+//! all devices that were alive when it last answered, so that no user goes offline because *Redis* could not be
+//! reached. On a Cluster each master is up or down separately.
 //!
-//! Deliberately absent: reads from replicas (a stale revision would make every commit stale), retries of what may have
-//! taken effect (the caller knows better), and a queue for the time of an outage (the next beat says all that there is
-//! to say).
+//! Deliberately absent: reads from replicas (an old revision would make every commit stale), retries of calls that may
+//! have taken effect (that is the caller's decision), and a queue for outages (the next beat carries everything).
 
 mod address;
 mod batch;
@@ -59,24 +60,24 @@ pub use address::BadAddress;
 pub use expiries::{Expiries, Listening};
 pub use stats::{Count, Stats};
 
-/// How the store is set up.
+/// Options of the store.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What all keys begin with. Default: `rc`.
     pub prefix: String,
-    /// How many shards there are; at least one. Never change it under data. Default: 256.
+    /// How many shards there are; at least one. Must not change while there are data. Default: 256.
     pub shards: u32,
-    /// How long people have to beat again after the store was away: one full `d + ε`. Default: 45 s.
+    /// How long devices have to beat again after the store was unreachable: one full `d + ε`. Default: 45 s.
     pub outage_grace: Span,
-    /// How long a session is kept after it went offline: the rules' `evict_after`, on every host the same. The longer,
-    /// the more beats need not say when they end: see `docs/adr/0011-deadline-cache.md`. Default: 1 min.
+    /// How long a session is kept after it went offline: the rules' `evict_after`, the same on every host. The longer,
+    /// the more beats skip their `ZADD`: see `docs/adr/0011-deadline-cache.md`. Default: 1 min.
     pub evict_after: Span,
-    /// How many changes of who may see whom each of the logs keeps, at least one: whoever follows them and falls behind by
-    /// more reads everything anew. On every host the same. Default: 50,000.
+    /// How many policy changes each log keeps; at least one. A reader that falls behind by more reads a new snapshot.
+    /// The same on every host. Default: 50,000.
     pub policy_log: u32,
-    /// How long a connection may take to be made. Default: 1 s.
+    /// How long connecting may take. Default: 1 s.
     pub connect_timeout: Duration,
-    /// How long an answer may take before the server counts as away. Default: 1.5 s.
+    /// How long a reply may take before the server counts as away. Default: 1.5 s.
     pub response_timeout: Duration,
     /// A certificate authority in PEM to trust instead of the system's, for `rediss`. Default: none.
     pub ca: Option<Vec<u8>>,
@@ -103,10 +104,10 @@ impl Default for Options {
 /// Why the store could not be opened.
 #[derive(Debug, ThisError)]
 pub enum OpenError {
-    /// The address is none.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] BadAddress),
-    /// The prefix is none.
+    /// The prefix is invalid.
     #[error(transparent)]
     Prefix(#[from] BadPrefix),
     /// The server, or one of them, cannot be used.
@@ -124,12 +125,12 @@ pub enum OpenError {
 pub enum Health {
     /// Every server answers.
     Up,
-    /// Some masters of a Cluster do not: the people there cannot be reached, the others can.
+    /// Some masters of a Cluster do not answer: calls for their users fail, others succeed.
     Partly {
         /// What is wrong with the first of them.
         reason: String,
     },
-    /// Nobody can be reached.
+    /// No server answers.
     Down {
         /// What is wrong.
         reason: String,
@@ -176,13 +177,13 @@ impl fmt::Debug for Redis {
     }
 }
 
-/// Whether this is the address of a Redis, before anybody connects.
+/// Checks the URL of a Redis without connecting.
 pub fn check_url(url: &str) -> Result<(), BadAddress> {
     Address::parse(url, None).map(drop)
 }
 
 impl Redis {
-    /// Connects. The tasks that keep the connections alive run on the runtime that this is called on.
+    /// Connects. The background tasks run on the runtime that this is called on.
     pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
         let address = Address::parse(url, options.ca.as_deref())?;
         let keys = Keyspace::new(&options.prefix, options.shards)?;
@@ -231,22 +232,23 @@ impl Redis {
         self.native.moment().outage_grace
     }
 
-    /// What was counted so far.
+    /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.native.shared.stats
     }
 
-    /// Begins to listen for expiries: see [`Expiries`].
+    /// Subscribes to expiry notifications: see [`Expiries`].
     pub fn expiries(&self) -> Expiries {
         Expiries::begin(Arc::clone(&self.native))
     }
 
-    /// As [`Store::due`], but only users whose instant passed at least `by` ago: somebody should have settled them by now.
+    /// As [`Store::due`], but only users whose instant passed at least `by` ago and who should have been settled by
+    /// now.
     pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
         self.store.late(shards, limit, by).await
     }
 
-    /// Makes Redis expire these users' `alive` keys on the spot if they are past their time.
+    /// Makes Redis expire these users' `alive` keys at once if they are past their time.
     pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
         self.store.nudge(users).await
     }
@@ -291,7 +293,7 @@ impl Native {
         Moment { now, outage_grace: self.outage_grace.lock().filter(|outage_grace| now < outage_grace.until) }
     }
 
-    /// Logs a problem, once until there is another.
+    /// Logs a problem, once until a different one occurs.
     fn warn(&self, problem: &str) {
         let mut last = self.warned.lock();
         if *last != problem {
@@ -410,7 +412,7 @@ impl Policies for Redis {
     fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
             let outcomes = self.store.apply_many(changes).await?;
-            self.policy_hints.invalidation();
+            self.policy_hints.notify();
             Ok(outcomes)
         })
     }

@@ -1,8 +1,8 @@
-//! Hears that something changed about who may see whom.
+//! Policy hints: notices that policy changed.
 //!
-//! Each master is listened to over a connection of its own, once anybody wants to know. It need not be exact: it
-//! moves a number, also when a subscription comes back and something may have been missed, and whoever follows the
-//! logs looks into them. So whenever anything is odd, everything is begun anew.
+//! Every master gets its own subscription, once there is a first listener. It need not be exact: it increments a
+//! counter, also when a subscription was restored and hints may have been missed, and the listener then reads the logs.
+//! So any irregularity restarts all subscriptions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -19,54 +19,54 @@ use super::server::Server;
 use super::topology::Servers;
 use super::{Native, Task};
 
-/// How often a server is asked whether it is there.
+/// How often a server is pinged.
 const PING: Duration = Duration::from_secs(1);
 
-/// Before a lost connection is tried again.
+/// The pause before a lost connection is retried.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// What moves, and who moves it.
+/// The counter of hints and the task that increments it.
 pub(super) struct PolicyHints {
     runtime: Handle,
-    moved: watch::Sender<u64>,
+    hints: watch::Sender<u64>,
     task: OnceLock<Task>,
 }
 
 impl PolicyHints {
-    /// It takes the runtime that it is called on.
+    /// Uses the runtime that it is called on.
     pub(super) fn new() -> Self {
-        Self { runtime: Handle::current(), moved: watch::Sender::new(0), task: OnceLock::new() }
+        Self { runtime: Handle::current(), hints: watch::Sender::new(0), task: OnceLock::new() }
     }
 
-    /// Something changed.
-    pub(super) fn invalidation(&self) {
-        invalidation(&self.moved);
+    /// Increments the counter: policy changed.
+    pub(super) fn notify(&self) {
+        bump(&self.hints);
     }
 
-    /// Moves from now on whenever something may have changed.
+    /// A receiver of the counter, which is incremented whenever policy may have changed.
     pub(super) fn listen(&self, inner: &Arc<Native>) -> watch::Receiver<u64> {
-        // Before anybody listens, so that the first thing heard is not missed.
-        let receiver = self.moved.subscribe();
+        // Before the task starts, so that the first hint is not missed.
+        let receiver = self.hints.subscribe();
         self.task.get_or_init(|| {
-            let following = follow(Arc::downgrade(inner), inner.servers.changes(), self.moved.clone());
+            let following = follow(Arc::downgrade(inner), inner.servers.changes(), self.hints.clone());
             Task(self.runtime.spawn(following))
         });
         receiver
     }
 }
 
-fn invalidation(moved: &watch::Sender<u64>) {
-    moved.send_modify(|count| *count += 1);
+fn bump(hints: &watch::Sender<u64>) {
+    hints.send_modify(|count| *count += 1);
 }
 
-/// Listens to every master that has a group. When anything moves among them, all are listened to anew.
-async fn follow(inner: Weak<Native>, mut changes: watch::Receiver<u64>, moved: watch::Sender<u64>) {
+/// Subscribes at every master that has a group. When the topology changes, all subscriptions are restarted.
+async fn follow(inner: Weak<Native>, mut changes: watch::Receiver<u64>, hints: watch::Sender<u64>) {
     loop {
         changes.mark_unchanged();
         let Some(inner) = inner.upgrade() else { return };
         let mut tasks = Vec::new();
         for (server, channels) in by_server(&inner) {
-            let listener = Listener { inner: Arc::clone(&inner), server, channels, moved: moved.clone() };
+            let listener = Listener { inner: Arc::clone(&inner), server, channels, hints: hints.clone() };
             tasks.push(Task(tokio::spawn(listener.listen())));
         }
         drop(inner);
@@ -76,7 +76,7 @@ async fn follow(inner: Weak<Native>, mut changes: watch::Receiver<u64>, moved: w
     }
 }
 
-/// The channels of the groups, by the server that has them.
+/// The channels of the groups, by server.
 fn by_server(inner: &Native) -> Vec<(Arc<Server>, Vec<String>)> {
     let topology = inner.servers.topology();
     let mut by_server: HashMap<String, (Arc<Server>, Vec<String>)> = HashMap::new();
@@ -92,38 +92,38 @@ fn by_server(inner: &Native) -> Vec<(Arc<Server>, Vec<String>)> {
     by_server.into_values().collect()
 }
 
-/// One master, listened to.
+/// The subscription at one master.
 struct Listener {
     inner: Arc<Native>,
     server: Arc<Server>,
     channels: Vec<String>,
-    moved: watch::Sender<u64>,
+    hints: watch::Sender<u64>,
 }
 
 impl Listener {
-    /// Listens through any number of connections.
+    /// Subscribes through any number of connections.
     async fn listen(self) {
         let mut complaint = None;
         loop {
             let Err(reason) = self.listen_once(&mut complaint).await;
             if complaint.as_ref() != Some(&reason) {
-                tracing::warn!(server = %self.server.endpoint, "changes of who may see whom are not heard: {reason}");
+                tracing::warn!(server = %self.server.endpoint, "policy subscription lost; retrying: {reason}");
                 complaint = Some(reason);
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Listens until the connection is lost, and says why.
+    /// Subscribes until the connection is lost, and returns why.
     async fn listen_once(&self, complaint: &mut Option<DownReason>) -> Result<std::convert::Infallible, DownReason> {
         let broke = Arc::new(Notify::new());
         let mut connection = self.connect(Arc::clone(&broke)).await?;
         self.send(&mut connection, subscribe(&self.inner.servers, &self.channels)).await?;
         if complaint.take().is_some() {
-            tracing::info!(server = %self.server.endpoint, "changes of who may see whom are heard again");
+            tracing::info!(server = %self.server.endpoint, "policy subscription restored");
         }
-        // What came before nobody heard.
-        invalidation(&self.moved);
+        // Hints from before the subscription were missed.
+        bump(&self.hints);
         let mut ping = tokio::time::interval(PING);
         loop {
             tokio::select! {
@@ -134,11 +134,11 @@ impl Listener {
     }
 
     async fn connect(&self, broke: Arc<Notify>) -> Result<MultiplexedConnection, DownReason> {
-        let moved = self.moved.clone();
+        let hints = self.hints.clone();
         let take = move |push: PushInfo| {
             match push.kind {
-                PushKind::Message | PushKind::SMessage => invalidation(&moved),
-                // Nothing is ever unsubscribed from by us: a server that does so no longer has the slot.
+                PushKind::Message | PushKind::SMessage => bump(&hints),
+                // We never unsubscribe: a server that does so no longer has the slot.
                 PushKind::Unsubscribe | PushKind::SUnsubscribe | PushKind::Disconnection => broke.notify_one(),
                 _ => {}
             }
@@ -160,7 +160,7 @@ impl Listener {
         let answers = tokio::time::timeout(limit, answer).await.map_err(|_| DownReason::Silent)?;
         for answer in answers.map_err(|error| DownReason::of(&error))? {
             if let Value::ServerError(error) = answer {
-                // A slot that moved is learned of by whoever calls, and then all is begun anew.
+                // A call that meets the moved slot refreshes the topology, and that restarts all subscriptions.
                 return Err(DownReason::Unwilling(error.to_string()));
             }
         }

@@ -1,9 +1,8 @@
-//! A replica that has what was written: on a Cluster a master may be lost, and who may see whom must not be lost with
-//! it.
+//! Replica acknowledgement: on a Cluster a master may be lost, and a policy change must survive that.
 //!
-//! `WAIT` makes the server hold back everything else that comes on the same connection, and the one that all calls
-//! share carries heartbeats. So each master has a connection of its own for it. What it waits for is a write that it
-//! makes itself: replicas get all writes in one order, so one that has this has those before it.
+//! `WAIT` blocks everything else on its connection, and the connection that calls share carries heartbeats. So each
+//! master has a separate connection for it. `WAIT` covers a write on that same connection: replicas receive all writes
+//! in one order, so a replica that has this write has all before it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,33 +18,34 @@ use super::address::Kind;
 use super::server::{NewConnection, Server, pipeline};
 use super::topology::Topology;
 
-/// How many replicas must have it.
+/// How many replicas must acknowledge.
 const REPLICAS: u64 = 1;
 
-/// How long is waited for them, in milliseconds: a hundred times what it takes when all is well.
+/// How long to wait for them, in milliseconds: a hundred times what it normally takes.
 const AT_MOST_MS: u64 = 100;
 
-/// After nobody bore witness nobody is asked for so long: without replicas every change would take as long as it may.
-const REST: Duration = Duration::from_secs(1);
+/// How long no acknowledgement is waited for after one was missing: without replicas every change would take the full
+/// wait.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is said that there is no replica.
-const SAY_EVERY: Duration = Duration::from_secs(60);
+/// How often a missing replica is logged.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Connections to wait on, by the name of their server.
+/// Connections for `WAIT`, by server name.
 #[derive(Default)]
 pub(super) struct ReplicaAcks {
     by_server: Mutex<HashMap<String, ReplicaAck>>,
-    said: Mutex<Option<Instant>>,
+    warned: Mutex<Option<Instant>>,
 }
 
 #[derive(Default, Clone)]
 struct ReplicaAck {
     connection: Option<NewConnection>,
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 impl Native {
-    /// Waits until what was just written to these groups is on a replica too, or for long enough.
+    /// Waits until a replica has what was just written to these groups, or the wait times out.
     pub(super) async fn await_replicas(&self, topology: &Topology, groups: &BTreeSet<u32>) {
         if self.servers.kind() == Kind::Single {
             return;
@@ -61,9 +61,9 @@ impl Native {
 
     async fn wait(&self, server: &Server, group: u32) {
         let name = server.endpoint.to_string();
-        let ReplicaAck { connection, rests_until } =
+        let ReplicaAck { connection, paused_until } =
             self.replica_acks.by_server.lock().get(&name).cloned().unwrap_or_default();
-        if rests_until.is_some_and(|until| Instant::now() < until) {
+        if paused_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
         let connection = match connection {
@@ -74,13 +74,13 @@ impl Native {
             Some(connection) => self.has_replica(server, connection, group).await,
             None => false,
         };
-        let rests_until = (!has_it).then(|| Instant::now() + REST);
+        let paused_until = (!has_it).then(|| Instant::now() + PAUSE);
         if !has_it {
-            self.say_so(&name);
+            self.warn_no_replica(&name);
         }
-        // A connection that failed may be broken: the next call makes another.
+        // A connection that failed may be broken: the next call opens another.
         let connection = connection.filter(|_| has_it);
-        self.replica_acks.by_server.lock().insert(name, ReplicaAck { connection, rests_until });
+        self.replica_acks.by_server.lock().insert(name, ReplicaAck { connection, paused_until });
     }
 
     async fn has_replica(&self, server: &Server, connection: &NewConnection, group: u32) -> bool {
@@ -91,15 +91,12 @@ impl Native {
         matches!(answers.as_deref(), Ok([Value::Okay, Value::Int(count)]) if *count >= REPLICAS as i64)
     }
 
-    fn say_so(&self, server: &str) {
-        let mut said = self.replica_acks.said.lock();
-        if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
-            *said = Some(Instant::now());
-            drop(said);
-            tracing::warn!(
-                server,
-                "changes of who may see whom are on no replica yet: lost with the server, they are lost"
-            );
+    fn warn_no_replica(&self, server: &str) {
+        let mut warned = self.replica_acks.warned.lock();
+        if warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+            *warned = Some(Instant::now());
+            drop(warned);
+            tracing::warn!(server, "no replica acknowledged a policy change; it is lost if this server is lost");
         }
     }
 }

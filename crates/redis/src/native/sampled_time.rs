@@ -1,5 +1,5 @@
-//! The store's time is Redis's. A node keeps how far its own clock is from that, so that asking for the time is not a
-//! round trip, and a node whose clock is an hour off harms nobody.
+//! The store's time is Redis's. A host keeps the offset of its own clock, so that reading the time is not a round trip
+//! and a host whose clock is an hour off does no harm.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,19 +8,19 @@ use rollcall_core::Time;
 
 use rollcall_store::Clock;
 
-/// Redis's time as this node knows it. It never goes backwards while the process runs, also if the server changes.
+/// Redis's time as this host knows it. It never goes backwards while the process runs, even if the server changes.
 #[derive(Debug)]
 pub(super) struct RedisTime {
-    /// A test's clock, if there is one: then that is the time.
+    /// A test's clock, used instead of Redis's time.
     manual: Option<Clock>,
     started: Instant,
     /// Redis's time at `started`, in microseconds.
     at_start_us: AtomicI64,
-    /// The latest time that was told.
-    told_us: AtomicU64,
+    /// The latest time returned.
+    latest_us: AtomicU64,
 }
 
-/// When a question was sent and answered, in microseconds since the start of the clock.
+/// When a request was sent and answered, in microseconds since the start of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) sent_us: i64,
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 
 impl RedisTime {
     pub(super) fn new(manual: Option<Clock>) -> Self {
-        Self { manual, started: Instant::now(), at_start_us: AtomicI64::new(0), told_us: AtomicU64::new(0) }
+        Self { manual, started: Instant::now(), at_start_us: AtomicI64::new(0), latest_us: AtomicU64::new(0) }
     }
 
     /// The store's time in microseconds.
@@ -38,7 +38,7 @@ impl RedisTime {
             return clock.now().0.saturating_mul(1000);
         }
         let now = self.at_start_us.load(Ordering::SeqCst).saturating_add(self.ticks_us()).max(0) as u64;
-        self.told_us.fetch_max(now, Ordering::SeqCst).max(now)
+        self.latest_us.fetch_max(now, Ordering::SeqCst).max(now)
     }
 
     /// The store's time.
@@ -46,16 +46,16 @@ impl RedisTime {
         Time(self.now_us() / 1000)
     }
 
-    /// How long the clock runs, in microseconds.
+    /// How long the clock has been running, in microseconds.
     pub(super) fn ticks_us(&self) -> i64 {
         self.started.elapsed().as_micros() as i64
     }
 
-    /// Takes a sample: Redis said `said_us` at some instant between question and answer. While what is known agrees
-    /// with that it stays, because a sample is only as good as its round trip was short; else it is moved until it
-    /// agrees.
-    pub(super) fn sample(&self, said_us: i64, asked: Asked) {
-        let (earliest, latest) = (said_us - asked.answered_us, said_us - asked.sent_us);
+    /// Takes a sample: Redis's time was `redis_us` at some instant between request and reply. The known offset stays
+    /// while it agrees with the sample, because a sample is only as precise as its round trip is short; otherwise it
+    /// moves just far enough to agree.
+    pub(super) fn sample(&self, redis_us: i64, asked: Asked) {
+        let (earliest, latest) = (redis_us - asked.answered_us, redis_us - asked.sent_us);
         let known = self.at_start_us.load(Ordering::SeqCst);
         let better = if known == 0 { (earliest + latest) / 2 } else { known.clamp(earliest, latest.max(earliest)) };
         self.at_start_us.store(better, Ordering::SeqCst);
@@ -70,7 +70,7 @@ mod tests {
     const NOON_US: i64 = 1_700_000_000_000_000;
 
     #[test]
-    fn the_first_sample_sets_the_time_and_a_wide_one_does_not_move_it() {
+    fn wide_sample_does_not_move_the_time() {
         let time = RedisTime::new(None);
         time.sample(NOON_US, Asked { sent_us: 0, answered_us: 10 });
         let known = time.at_start_us.load(Ordering::SeqCst);
@@ -78,11 +78,11 @@ mod tests {
         time.sample(NOON_US + 400_000, Asked { sent_us: 0, answered_us: 900_000 });
         assert_eq!(time.at_start_us.load(Ordering::SeqCst), known);
         time.sample(NOON_US + 2_000, Asked { sent_us: 1_000, answered_us: 1_010 });
-        assert_eq!(time.at_start_us.load(Ordering::SeqCst), NOON_US + 990, "no further than it must");
+        assert_eq!(time.at_start_us.load(Ordering::SeqCst), NOON_US + 990, "moved no further than needed");
     }
 
     #[test]
-    fn time_never_goes_back() {
+    fn time_never_goes_backwards() {
         let time = RedisTime::new(None);
         time.sample(NOON_US, Asked { sent_us: 0, answered_us: 0 });
         let before = time.now_us();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_may_bring_its_own_clock() {
+    fn manual_clock_replaces_redis_time() {
         let clock = Clock::manual(Time(5));
         let time = RedisTime::new(Some(clock.clone()));
         time.sample(NOON_US, Asked { sent_us: 0, answered_us: 0 });

@@ -1,5 +1,5 @@
-//! A connection to one server, which is up or down. While it is down every call fails at once; only whoever tends the
-//! store brings it up again, after it has done what must be done first.
+//! A connection to one server, which is up or down. While it is down every call fails at once. Only the supervisor
+//! brings it up again, after the steps that must come first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +18,14 @@ use super::down_reason::DownReason;
 use super::sampled_time::RedisTime;
 use super::stats::Stats;
 
-/// What all connections of a store have to do with.
+/// What all connections of a store share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) time: RedisTime,
     pub(super) stats: Stats,
-    /// Whom this process left due; forgotten whenever the servers may have other data than they had.
+    /// The deadline cache; invalidated whenever the servers may have other data than before.
     pub(super) deadlines: DeadlineCache,
-    /// Wakes whoever tends the store.
+    /// Wakes the supervisor.
     pub(super) wake: Notify,
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Server {
     pub(super) endpoint: Endpoint,
     shared: Arc<Shared>,
     state: Mutex<State>,
-    /// The last time that it answered, in milliseconds.
+    /// When it last answered, in milliseconds.
     last_good_ms: AtomicU64,
 }
 
@@ -49,29 +49,29 @@ enum State {
 /// A server that cannot be used, and why.
 #[derive(Debug, Clone)]
 pub(super) struct Down {
-    /// When it was last known to answer; none: it was not used before, so nobody can have missed it.
+    /// When it last answered; `None`: it was never used, so no beats were missed.
     pub(super) since: Option<Time>,
     pub(super) reason: DownReason,
     generation: u64,
 }
 
-/// A connection connection that is not in use by calls.
+/// A connection that calls do not use yet.
 #[derive(Clone)]
 pub(super) struct NewConnection(MultiplexedConnection);
 
-/// A call that failed because the server is away. Whether it took effect is not known.
+/// A call failed because the server is away. It may or may not have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServerDown;
 
 impl Server {
-    /// A server that is not connected yet. `since`: it takes the place of one that was last known to answer then.
+    /// A server that is not connected yet. `since`: when the server that it replaces last answered.
     pub(super) fn new(endpoint: Endpoint, shared: Arc<Shared>, since: Option<Time>) -> Self {
         let reason = DownReason::Unreachable("not connected yet".to_owned());
         let state = Mutex::new(State::Down(Down { since, reason, generation: 0 }));
         Self { endpoint, shared, state, last_good_ms: AtomicU64::new(0) }
     }
 
-    /// None: it is up.
+    /// Why it is down; `None`: it is up.
     pub(super) fn down(&self) -> Option<Down> {
         match &*self.state.lock() {
             State::Up { .. } => None,
@@ -83,7 +83,7 @@ impl Server {
         Time(self.last_good_ms.load(Ordering::SeqCst))
     }
 
-    /// Sends commands in one go and waits for all replies, one for each.
+    /// Sends commands as one pipeline and waits for all replies, one per command.
     pub(super) async fn call(&self, commands: Pipeline) -> Result<Vec<Value>, ServerDown> {
         let (connection, generation) = match &*self.state.lock() {
             State::Up { connection, generation } => (connection.clone(), *generation),
@@ -95,22 +95,22 @@ impl Server {
                 Ok(replies)
             }
             Err(reason) => {
-                self.break_off(Some(generation), reason);
+                self.mark_down(Some(generation), reason);
                 Err(ServerDown)
             }
         }
     }
 
-    /// Takes the server out of use because of what it answered.
+    /// Marks the server as down because of a reply.
     pub(super) fn fail(&self, reason: DownReason) {
-        self.break_off(None, reason);
+        self.mark_down(None, reason);
     }
 
-    /// Connects, without putting the connection to use.
+    /// Opens a connection without using it for calls.
     pub(super) async fn connect(&self) -> Result<NewConnection, DownReason> {
         let client = self.endpoint.client().map_err(|error| DownReason::of(&error))?;
         let limit = self.shared.connect_timeout;
-        // Ours is the only time limit there is: theirs would leave the connection in use.
+        // Only our timeout applies: the library's would keep using the connection.
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         match tokio::time::timeout(limit, connecting).await {
@@ -119,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Uses a connection that is not in use yet.
+    /// Sends commands on a connection that calls do not use yet.
     pub(super) async fn try_out(
         &self,
         connection: &NewConnection,
@@ -128,19 +128,19 @@ impl Server {
         self.send(connection.0.clone(), commands).await
     }
 
-    /// Puts a connection to use.
+    /// Starts using a connection for calls.
     pub(super) fn put_up(&self, connection: NewConnection) {
         self.last_good_ms.fetch_max(self.shared.time.now().0, Ordering::SeqCst);
         let mut state = self.state.lock();
         let generation = match &*state {
             State::Up { generation, .. } | State::Down(Down { generation, .. }) => generation + 1,
         };
-        // Also what was sent to a server that took the place of another, until this one is used.
+        // This also covers hints for a server that this one replaced.
         self.shared.deadlines.forget(self.shared.time.now());
         *state = State::Up { connection: connection.0, generation };
     }
 
-    /// Says why the server, which is down, could not be brought up. True: for another reason than was known.
+    /// Updates why the server is down. True if the reason is new.
     pub(super) fn stays_down(&self, reason: DownReason) -> bool {
         match &mut *self.state.lock() {
             State::Up { .. } => false,
@@ -155,21 +155,21 @@ impl Server {
         let answer = connection.send_packed_commands(&commands, 0, count);
         match tokio::time::timeout(self.shared.response_timeout, answer).await {
             Ok(Ok(replies)) if replies.len() == count => Ok(replies),
-            Ok(Ok(_)) => Err(DownReason::Unreachable("it answered with the wrong number of replies".to_owned())),
+            Ok(Ok(_)) => Err(DownReason::Unreachable("it sent the wrong number of replies".to_owned())),
             Ok(Err(error)) => Err(DownReason::of(&error)),
             Err(_) => Err(DownReason::Silent),
         }
     }
 
-    /// Takes the server out of use, if it is in use by this very connection.
-    fn break_off(&self, broken: Option<u64>, reason: DownReason) {
+    /// Marks the server as down, if it is still up with this connection.
+    fn mark_down(&self, broken: Option<u64>, reason: DownReason) {
         let mut state = self.state.lock();
         let State::Up { generation, .. } = &*state else { return };
         let generation = *generation;
         if broken.is_some_and(|broken| broken != generation) {
             return;
         }
-        tracing::warn!(server = %self.endpoint, "Redis is away: {reason}");
+        tracing::warn!(server = %self.endpoint, "Redis is away; reconnecting: {reason}");
         self.shared.deadlines.forget(self.shared.time.now());
         *state = State::Down(Down { since: Some(self.last_good()), reason, generation });
         drop(state);
@@ -187,7 +187,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// A command as the client library takes it.
+/// A command for the client library.
 pub(super) fn packed(command: Command<'_>) -> Cmd {
     let mut packed = Cmd::with_capacity(command.args().len(), command.bytes());
     command.args().for_each(|arg| {
@@ -196,7 +196,7 @@ pub(super) fn packed(command: Command<'_>) -> Cmd {
     packed
 }
 
-/// All of these as one pipeline.
+/// These commands as one pipeline.
 pub(super) fn pipeline(commands: &Commands) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(commands.len());
     commands.iter().for_each(|command| {

@@ -1,27 +1,27 @@
-//! What the store counts, for whoever makes metrics of it.
+//! The store's counters, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters; they only rise.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Pipelines sent and waited for.
+    /// Pipelines sent and awaited.
     pub round_trips: Count,
     /// Commands in them.
     pub commands: Count,
-    /// Connections that took the place of one that was lost.
+    /// Connections that replaced a lost one.
     pub reconnects: Count,
-    /// Times that a server turned out to be away.
+    /// How often a server was found to be away.
     pub outages: Count,
-    /// Times that a server had forgotten the scripts.
+    /// How often a server had lost the scripts.
     pub scripts_reloaded: Count,
-    /// Times that a Cluster sent us to another master.
+    /// How often a Cluster redirected a command to another master.
     pub redirections: Count,
-    /// Times that the data were found to be gone.
+    /// How often a server was found to have lost its data.
     pub data_losses: Count,
-    /// People whose expiry was notified.
+    /// Users whose expiry was notified.
     pub expiries: Count,
-    /// Those among them who were dropped because nobody took them in time; the sweep finds them.
+    /// Notified users who were dropped because the queue was full; the sweep finds them.
     pub expiries_dropped: Count,
 }
 
@@ -30,7 +30,7 @@ pub struct Stats {
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// How many so far.
+    /// The count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! What goes on in the background: the time is sampled, the outage grace read, the Cluster's map learned, and servers that
-//! were lost are brought back, in that order of things that makes it safe.
+//! The supervisor: a background task that samples the time, reads the outage grace, refreshes the topology and brings
+//! lost servers back, in a safe order.
 //!
-//! A server is put to use only after its time was sampled, its scripts loaded and an outage grace recorded that covers the
-//! time for which it was missed. Whoever reads from it then knows of the outage grace.
+//! A server is used only after its time was sampled, its scripts were loaded and an outage grace was recorded that
+//! covers the time it was away. A call that reads from it therefore sees the outage grace.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,35 +19,36 @@ use super::server::{Down, NewConnection, Server, pipeline};
 use super::{Native, OpenError};
 use crate::transport::Reply;
 
-/// How often time and outage grace are read while all is well.
-const CALM: Duration = Duration::from_secs(1);
+/// How often time and outage grace are read while every server is up.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a lost server is tried.
-const PROBE: Duration = Duration::from_millis(150);
+/// How often a lost server is retried.
+const RETRY_EVERY: Duration = Duration::from_millis(150);
 
-/// How often the Cluster's map is learned although nothing seems to have changed.
-const LEARN: Duration = Duration::from_secs(5);
+/// How often the topology is refreshed although nothing seems to have changed.
+const REFRESH_EVERY: Duration = Duration::from_secs(5);
 
-/// Data that lack so much are old: hosts write every second, and a busy machine is late.
-const OLD: Span = Span::seconds(2);
+/// Data older than this by the hosts' entries are an old snapshot: hosts write every second, and a busy machine is
+/// late.
+const MAX_DATA_AGE: Span = Span::seconds(2);
 
-/// What the background remembers. Its lock keeps two from bringing back the same server.
+/// The supervisor's state. Its lock prevents two tasks from bringing back the same server.
 #[derive(Debug, Default)]
 pub(super) struct SupervisorState {
-    learned: Option<Instant>,
-    /// What the `epoch` key said; empty before it was read.
+    refreshed: Option<Instant>,
+    /// The value of the `epoch` key; empty before it was read.
     epoch: Vec<u8>,
 }
 
 impl Native {
-    /// Connects to everything for the first time.
+    /// Connects to all servers for the first time.
     pub(super) async fn begin(&self) -> Result<(), OpenError> {
         let mut supervised = self.supervised.lock().await;
-        if !self.servers.learn().await {
-            let reason = "none of the servers named answers as a member of a Cluster".to_owned();
+        if !self.servers.refresh().await {
+            let reason = "none of the given servers answers as a Cluster node".to_owned();
             return Err(OpenError::Unusable { server: "any address".to_owned(), reason });
         }
-        supervised.learned = Some(Instant::now());
+        supervised.refreshed = Some(Instant::now());
         self.bring_back(&mut supervised).await;
         let topology = self.servers.topology();
         let unusable = topology.servers.iter().find_map(|server| Some((server, server.down()?)));
@@ -56,11 +57,11 @@ impl Native {
         })
     }
 
-    /// Looks after the connections for ever.
+    /// Supervises the connections for ever.
     pub(super) async fn supervise(self: Arc<Self>) {
         loop {
             let is_calm = self.servers.topology().servers.iter().all(|server| server.down().is_none());
-            let pause = tokio::time::sleep(if is_calm { CALM } else { PROBE });
+            let pause = tokio::time::sleep(if is_calm { SAMPLE_EVERY } else { RETRY_EVERY });
             if is_calm {
                 tokio::select! { () = pause => {}, () = self.shared.wake.notified() => {} }
             } else {
@@ -70,13 +71,13 @@ impl Native {
         }
     }
 
-    /// Learns anew which master has which slot, because one of them said so.
-    pub(super) async fn learn_anew(&self) {
+    /// Refreshes which master has which slot, after a server redirected a command.
+    pub(super) async fn refresh_topology(&self) {
         let asked = Instant::now();
         let mut supervised = self.supervised.lock().await;
-        // Of many who were sent elsewhere at once, one asks and the others find it done.
-        if supervised.learned.is_none_or(|learned| learned < asked) && self.servers.learn().await {
-            supervised.learned = Some(Instant::now());
+        // If many calls were redirected at once, one refreshes and the others find it done.
+        if supervised.refreshed.is_none_or(|refreshed| refreshed < asked) && self.servers.refresh().await {
+            supervised.refreshed = Some(Instant::now());
         }
         self.bring_back(&mut supervised).await;
     }
@@ -85,9 +86,9 @@ impl Native {
         let mut supervised = self.supervised.lock().await;
         let topology = self.servers.topology();
         let is_missing = topology.servers.iter().any(|server| server.down().is_some());
-        let is_due = supervised.learned.is_none_or(|learned| learned.elapsed() >= LEARN);
-        if self.servers.kind() == Kind::Cluster && (is_missing || is_due) && self.servers.learn().await {
-            supervised.learned = Some(Instant::now());
+        let is_due = supervised.refreshed.is_none_or(|refreshed| refreshed.elapsed() >= REFRESH_EVERY);
+        if self.servers.kind() == Kind::Cluster && (is_missing || is_due) && self.servers.refresh().await {
+            supervised.refreshed = Some(Instant::now());
         }
         self.bring_back(&mut supervised).await;
         drop(supervised);
@@ -96,7 +97,7 @@ impl Native {
             .await;
     }
 
-    /// Brings back every server that is down: first the one that keeps the outage grace, because the others need it.
+    /// Brings back every server that is down: first the one with the outage grace, because the others need it.
     async fn bring_back(&self, supervised: &mut SupervisorState) {
         let topology = self.servers.topology();
         let home = topology.home();
@@ -107,7 +108,7 @@ impl Native {
         join_all(others.map(|server| self.bring_back_one(server, None))).await;
     }
 
-    /// `home`: this is the server that keeps what concerns everybody.
+    /// `home`: this is the server with the keys shared by all shards.
     async fn bring_back_one(&self, server: &Arc<Server>, home: Option<&mut SupervisorState>) {
         let Some(down) = server.down() else { return };
         match self.make_ready(server, &down, home).await {
@@ -122,13 +123,13 @@ impl Native {
             }
             Err(reason) => {
                 if server.stays_down(reason.clone()) {
-                    tracing::warn!(server = %server.endpoint, "Redis stays away: {reason}");
+                    tracing::warn!(server = %server.endpoint, "Redis stays away; retrying: {reason}");
                 }
             }
         }
     }
 
-    /// A connection with everything done that must be done before it is used.
+    /// Opens a connection and does everything that must be done before it is used.
     async fn make_ready(
         &self,
         server: &Server,
@@ -137,7 +138,7 @@ impl Native {
     ) -> Result<NewConnection, DownReason> {
         let connection = server.connect().await?;
         let sent_us = self.shared.time.ticks_us();
-        let replies = server.try_out(&connection, time_question()).await?;
+        let replies = server.try_out(&connection, time_command()).await?;
         let is_clock = home.is_some();
         checked(&replies)?;
         if is_clock {
@@ -167,9 +168,9 @@ impl Native {
         Ok(connection)
     }
 
-    /// Records the outage grace with the server that keeps it, which is another one.
+    /// Records the outage grace at the home server, which is another one.
     async fn record_grace_at_home(&self, outage_grace: Option<RecordGrace>) -> Result<(), DownReason> {
-        let away = || DownReason::Unwilling("the master that keeps the outage grace is away".to_owned());
+        let away = || DownReason::Unwilling("the master with the outage grace is away".to_owned());
         let topology = self.servers.topology();
         let home = topology.home().ok_or_else(away)?;
         let replies = home.call(pipeline(&self.outage_grace_commands(outage_grace))).await.map_err(|_| away())?;
@@ -178,7 +179,7 @@ impl Native {
         Ok(())
     }
 
-    /// Records an outage grace, if there is one to record, and in any case reads the one in force.
+    /// Records the given outage grace, if any, and reads the one in force.
     fn outage_grace_commands(&self, outage_grace: Option<RecordGrace>) -> Commands {
         let mut commands = Commands::default();
         if let Some(outage_grace) = outage_grace {
@@ -188,7 +189,7 @@ impl Native {
         commands
     }
 
-    /// Finds out whether the server still has the data that it had.
+    /// Checks whether the server still has its data.
     async fn check_epoch(
         &self,
         server: &Server,
@@ -197,23 +198,23 @@ impl Native {
     ) -> Result<(), DownReason> {
         let key = self.keys.epoch().to_string();
         let mut question = Pipeline::with_capacity(2);
-        let revision = format!("{:016x}", super::random());
-        question.add_command(cmd("SET").arg(&key).arg(revision).arg("NX").to_owned());
+        let new_epoch = format!("{:016x}", super::random());
+        question.add_command(cmd("SET").arg(&key).arg(new_epoch).arg("NX").to_owned());
         question.add_command(cmd("GET").arg(&key).to_owned());
         let replies = server.try_out(connection, question).await?;
         checked(&replies)?;
         let Some(Value::BulkString(epoch)) = replies.into_iter().last() else { return Ok(()) };
         if !supervised.epoch.is_empty() && supervised.epoch != epoch {
             self.shared.stats.data_losses.add(1);
-            tracing::error!(server = %server.endpoint, "Redis lost its data: whoever is here comes back with the next beat");
+            tracing::error!(server = %server.endpoint, "Redis lost its data; online users return with their next beat");
         }
         supervised.epoch = epoch;
         Ok(())
     }
 
-    /// When the server's data are from, if they are older than they should be: it came back with an old snapshot, in which
-    /// everybody seems dead who beat ever since. Hosts write themselves on their list every second, so the newest of them
-    /// tells; and no host writes there before it has recorded its outage grace.
+    /// The time of the server's data if they are too old: it came back with an old snapshot, in which every device that
+    /// beat since seems dead. Hosts write themselves into the membership list every second, so its newest entry tells
+    /// the age; and no host writes there before it has recorded its outage grace.
     async fn restored(
         &self,
         server: &Server,
@@ -227,24 +228,28 @@ impl Native {
         checked(&replies)?;
         let hosts = replies.first().and_then(|reply| decode_member_scores(reply.pieces()).ok()).unwrap_or_default();
         let Some((newest, _)) = hosts.last() else { return Ok(None) };
-        if *newest + OLD >= since {
+        if *newest + MAX_DATA_AGE >= since {
             return Ok(None);
         }
         let age_ms = (since - *newest).0;
-        tracing::warn!(server = %server.endpoint, age_ms, "Redis came back with old data: whoever is here in them is pardoned");
+        tracing::warn!(
+            server = %server.endpoint,
+            age_ms,
+            "Redis came back with an old snapshot; its online users get an outage grace"
+        );
         Ok(Some(*newest))
     }
 
-    /// Asks a server whether it is there, and the one that keeps them for the time and the outage grace.
+    /// Pings a server; reads the time and the outage grace from the home server.
     async fn sample(&self, server: &Arc<Server>) {
         let topology = self.servers.topology();
         let is_home = topology.home().is_some_and(|home| Arc::ptr_eq(home, server));
-        let mut question = time_question();
+        let mut question = time_command();
         if is_home {
             question.add_command(cmd("GET").arg(self.keys.outage_grace().to_string()).to_owned());
         }
         let sent_us = self.shared.time.ticks_us();
-        // One that is away is noticed by the call itself.
+        // If it is away, the call itself notices.
         let Ok(replies) = server.call(question).await else { return };
         if let Err(reason) = checked(&replies) {
             server.fail(reason);
@@ -270,7 +275,7 @@ impl Native {
         }
     }
 
-    /// Loads every script.
+    /// The commands that load every script.
     pub(super) fn scripts(&self) -> Pipeline {
         let mut pipeline = Pipeline::with_capacity(Script::ALL.len());
         for script in Script::ALL {
@@ -280,7 +285,7 @@ impl Native {
     }
 }
 
-fn time_question() -> Pipeline {
+fn time_command() -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(2);
     pipeline.add_command(cmd("TIME"));
     pipeline
@@ -294,7 +299,7 @@ fn number(piece: Piece<'_>) -> Option<i64> {
     }
 }
 
-/// An error in answer to any of these means that the server cannot be used.
+/// Fails if any of these replies is an error: then the server cannot be used.
 fn checked(replies: &[Value]) -> Result<(), DownReason> {
     replies.iter().try_for_each(|reply| match reply {
         Value::ServerError(error) => Err(DownReason::of(&error.clone().into())),

@@ -1,7 +1,7 @@
-//! Which server has which shard: all of them one, or on a Cluster the masters, as they are at present.
+//! Which server has which shard: a single server has all; on a Cluster the present masters have them.
 //!
-//! One multiplexed connection per master and a map of our own, because a batch is to be one pipeline per master: the
-//! client library's own Cluster connection refuses a pipeline whose keys are in more than one slot.
+//! One multiplexed connection per master and our own slot map, because a batch is to be one pipeline per master: the
+//! client library's Cluster connection refuses a pipeline whose keys are in more than one slot.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use super::address::{Address, Endpoint, Kind};
 use super::server::{Server, Shared};
 
-/// The servers as they are at present.
+/// The present topology.
 #[derive(Debug)]
 pub(super) struct Topology {
     /// Every server that has a shard.
     pub(super) servers: Vec<Arc<Server>>,
-    /// The server of each shard; none: nobody has it.
+    /// The server of each shard; `None`: no server has it.
     by_shard: Box<[Option<Arc<Server>>]>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Servers {
     slots: Box<[u16]>,
 }
 
-/// A run of slots and the master that has them.
+/// A range of slots and its master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Range {
     first: u16,
@@ -44,12 +44,12 @@ struct Range {
 }
 
 impl Topology {
-    /// The server of this shard, if anybody has it.
+    /// The server of this shard, if there is one.
     pub(super) fn server(&self, shard: u32) -> Option<&Arc<Server>> {
         self.by_shard.get(shard as usize)?.as_ref()
     }
 
-    /// The server with what concerns everybody: that of shard 0.
+    /// The server with the keys shared by all shards: that of shard 0.
     pub(super) fn home(&self) -> Option<&Arc<Server>> {
         self.server(0)
     }
@@ -86,7 +86,7 @@ impl Servers {
         Arc::clone(&self.topology.read())
     }
 
-    /// Is told whenever the servers change.
+    /// The version of the topology; it changes with every change.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -96,25 +96,26 @@ impl Servers {
         self.topology().known(name).cloned()
     }
 
-    /// Learns from whoever answers which master has which slot. False: nobody answers.
-    pub(super) async fn learn(&self) -> bool {
+    /// Asks any server that answers which master has which slot. False: no server answers.
+    pub(super) async fn refresh(&self) -> bool {
         if self.address.kind == Kind::Single {
             return true;
         }
         let known = self.topology();
         for server in known.servers.iter().filter(|server| server.down().is_none()) {
-            if let Ok(replies) = server.call(question()).await
+            if let Ok(replies) = server.call(slots_command()).await
                 && self.accept(&server.endpoint, replies.first())
             {
                 return true;
             }
         }
-        // Nobody is up who could say: then whoever was named at the start, or was a master once.
-        let once = known.servers.iter().filter(|server| server.down().is_some()).map(|server| server.endpoint.clone());
-        for endpoint in self.address.endpoints.iter().cloned().chain(once) {
+        // No known master is up: ask those in the URL, and those that were masters before.
+        let former =
+            known.servers.iter().filter(|server| server.down().is_some()).map(|server| server.endpoint.clone());
+        for endpoint in self.address.endpoints.iter().cloned().chain(former) {
             let server = Server::new(endpoint.clone(), Arc::clone(&self.shared), None);
             let Ok(connection) = server.connect().await else { continue };
-            if let Ok(replies) = server.try_out(&connection, question()).await
+            if let Ok(replies) = server.try_out(&connection, slots_command()).await
                 && self.accept(&endpoint, replies.first())
             {
                 return true;
@@ -123,7 +124,7 @@ impl Servers {
         false
     }
 
-    /// Puts a new map in place, if this is one and it differs.
+    /// Replaces the topology if the reply is valid and differs.
     fn accept(&self, asked: &Endpoint, reply: Option<&Value>) -> bool {
         let Some(ranges) = reply.and_then(|reply| ranges(reply, asked.host())) else { return false };
         if ranges.is_empty() {
@@ -156,8 +157,8 @@ impl Servers {
         };
         if !by_shard.iter().zip(&*old.by_shard).all(same) {
             let masters: Vec<String> = servers.iter().map(|server| server.endpoint.to_string()).collect();
-            tracing::info!(?masters, "the Cluster's slots are served by these masters");
-            // A replica that took over may lack the newest of what its master had.
+            tracing::info!(?masters, "Cluster topology changed");
+            // A replica that took over may lack its master's newest writes.
             self.shared.deadlines.forget(self.shared.time.now());
             *place = Arc::new(Topology { servers, by_shard: by_shard.into() });
             drop(place);
@@ -167,19 +168,19 @@ impl Servers {
     }
 }
 
-/// Since when a shard was not served, if the server that had it is away. Whoever takes it over answers for that.
+/// When the shard was last served, if its server is away. The server that takes over records the outage.
 fn missed_since(before: Option<&Arc<Server>>) -> Option<Time> {
     before?.down()?.since
 }
 
-fn question() -> Pipeline {
+fn slots_command() -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(1);
     pipeline.add_command(cmd("CLUSTER").arg("SLOTS").to_owned());
     pipeline
 }
 
-/// What `CLUSTER SLOTS` says; none if that is not what this is. A node that does not know its own address leaves it
-/// out, and means the one at which it was asked.
+/// Parses the reply to `CLUSTER SLOTS`; `None` if it is something else. A node that does not know its own address
+/// leaves it out; then it is the address at which the node was asked.
 fn ranges(reply: &Value, asked: &str) -> Option<Vec<Range>> {
     let Value::Array(entries) = reply else { return None };
     let mut ranges = Vec::with_capacity(entries.len());
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_read_and_an_unnamed_host_is_the_one_asked() {
+    fn unnamed_host_is_the_one_asked() {
         let reply = Value::Array(vec![entry(0, 8191, "a", 1), entry(8192, 16_383, "", 2)]);
         let ranges = ranges(&reply, "here").unwrap();
         let named: Vec<_> =
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_refused() {
+    fn invalid_slot_maps_are_refused() {
         for reply in [
             Value::Nil,
             Value::Array(vec![Value::Int(1)]),

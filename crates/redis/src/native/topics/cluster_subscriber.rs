@@ -1,4 +1,4 @@
-//! All masters, listened to: one subscriber each, as they come and go.
+//! The cluster subscriber: one subscriber per master, as masters come and go.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,18 +17,18 @@ use rollcall_store::Answer;
 use rollcall_store::topics::dispatcher::Dispatcher;
 use rollcall_store::topics::{Topic, TopicSource};
 
-/// ClusterSubscriber by the name of their server, each with the task that listens.
+/// Subscribers by server name, each with its task.
 type ByServer = HashMap<String, (Arc<Subscriber>, Task)>;
 
-/// All masters, listened to.
+/// One subscriber per master.
 pub(super) struct ClusterSubscriber {
     me: Weak<Self>,
     inner: Arc<Native>,
     dispatcher: Arc<Dispatcher>,
     runtime: Handle,
-    /// None once the store is closed.
+    /// `None` once the store is closed.
     subscribers: Mutex<Option<ByServer>>,
-    /// Everything published before this, in milliseconds, has arrived.
+    /// Everything published before this, in milliseconds, was received.
     received_until_ms: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl ClusterSubscriber {
         &self.dispatcher
     }
 
-    /// Keeps an subscriber at every master, and none anywhere else.
+    /// Keeps one subscriber at every master, and none elsewhere.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut changes = self.inner.servers.changes();
         loop {
@@ -70,12 +70,12 @@ impl ClusterSubscriber {
         }
     }
 
-    /// Ends all listening: the store is gone.
+    /// Ends all subscribers: the store is closed.
     pub(super) fn close(&self) {
         *self.subscribers.lock() = None;
     }
 
-    /// The server of this topic at present.
+    /// The server that has this topic at present.
     pub(super) fn server_of(&self, topic: &Topic) -> Option<Arc<Server>> {
         let name = match topic {
             Topic::Person(user) => user.as_str(),
@@ -92,21 +92,21 @@ impl ClusterSubscriber {
         }
     }
 
-    /// Works out anew up to when everything has arrived: as far as the subscriber that is furthest behind. While there is a
-    /// master without an subscriber, or one whose subscriber has not yet taken note of how the servers changed, nobody knows.
-    pub(super) fn heard(&self) {
+    /// Recomputes up to when everything was received: the minimum over all subscribers. It stays as it is while a
+    /// master has no subscriber, or one that has not yet followed a change of the topology.
+    pub(super) fn update_received_until(&self) {
         let version = *self.inner.servers.changes().borrow();
         let topology = self.inner.servers.topology();
         let subscribers = self.subscribers.lock();
         let Some(subscribers) = subscribers.as_ref() else { return };
-        let heard = |server: &Arc<Server>| subscribers.get(&server.endpoint.to_string())?.0.received_until(version);
-        let all: Option<Vec<Time>> = topology.servers.iter().map(heard).collect();
+        let received = |server: &Arc<Server>| subscribers.get(&server.endpoint.to_string())?.0.received_until(version);
+        let all: Option<Vec<Time>> = topology.servers.iter().map(received).collect();
         if let Some(least) = all.and_then(|all| all.into_iter().min()) {
             self.received_until_ms.fetch_max(least.0, Ordering::SeqCst);
         }
     }
 
-    /// The subscriber at this server, which begins to listen if it is new.
+    /// The subscriber at this server, started if it is new.
     fn at(&self, server: &Arc<Server>) -> Option<Arc<Subscriber>> {
         let mut subscribers = self.subscribers.lock();
         let subscribers = subscribers.as_mut()?;
@@ -121,7 +121,7 @@ impl ClusterSubscriber {
         Some(subscriber)
     }
 
-    /// The topics at each server that has any of them; none if nobody has one of them.
+    /// The topics by server; `None` if no server has one of them.
     fn grouped(&self, topics: Vec<Topic>) -> Option<Vec<(Arc<Server>, Vec<Topic>)>> {
         let mut groups: Vec<(Arc<Server>, Vec<Topic>)> = Vec::new();
         for topic in topics {
@@ -149,7 +149,7 @@ impl TopicSource for ClusterSubscriber {
     }
 
     fn release(&self, topics: Vec<Topic>) {
-        // Whom nobody serves is not subscribed to.
+        // A topic that no server has is not subscribed to.
         for topic in topics {
             if let Some(subscriber) = self.server_of(&topic).and_then(|server| self.at(&server)) {
                 subscriber.release(topic);

@@ -1,7 +1,7 @@
 //! Topics in Redis: what any host publishes arrives at every host that watches.
 //!
-//! Each master is listened to over one connection of its own ([`Subscriber`](subscriber::Subscriber)); a topic is subscribed to once, however
-//! many watch it here. The connections are made with the first subscription; a store without subscriptions has none.
+//! Every master gets one connection for subscriptions ([`Subscriber`](subscriber::Subscriber)); a topic is subscribed
+//! to once, however many watchers it has here. The connections are opened with the first subscription.
 
 mod cluster_subscriber;
 mod push_handler;
@@ -21,7 +21,7 @@ use rollcall_store::topics::{TopicSource, TopicSubscription, Topics, WATCHERS_TT
 use cluster_subscriber::ClusterSubscriber;
 use typing_debounce::TypingDebounce;
 
-/// What a store in Redis has for its topics. Its tasks run on the runtime that the store was opened on.
+/// The tasks for topics. They run on the runtime that the store was opened on.
 pub(super) struct TopicTasks {
     runtime: Handle,
     subscribers: OnceLock<(Arc<ClusterSubscriber>, Task)>,
@@ -30,7 +30,7 @@ pub(super) struct TopicTasks {
 }
 
 impl TopicTasks {
-    /// It takes the runtime that it is called on.
+    /// Uses the runtime that it is called on.
     pub(super) fn new() -> Self {
         Self {
             runtime: Handle::current(),
@@ -52,7 +52,7 @@ impl TopicTasks {
 
 impl Drop for TopicTasks {
     fn drop(&mut self) {
-        // Taps may outlive the store; their subscribers do not.
+        // Subscriptions may outlive the store; the subscribers must not.
         if let Some((subscribers, _)) = self.subscribers.get() {
             subscribers.close();
         }
@@ -64,8 +64,8 @@ impl Topics for Redis {
         let subscribers = self.topic_tasks.subscribers(&self.native);
         TopicSubscription::new(Arc::clone(subscribers.dispatcher()), Arc::clone(subscribers) as Arc<dyn TopicSource>)
     }
-    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
-        Box::pin(async move { self.revision(&signs).await })
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(async move { self.write_signals(&signals).await })
     }
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
         Box::pin(self.store.typists(conversations))

@@ -1,7 +1,7 @@
-//! What comes on one connection: messages for the dispatcher, and signs that the connection cannot be trusted any more.
+//! Handles the pushes of one connection: messages for the dispatcher, and signs that the connection is out of sync.
 //!
-//! It is called by whoever reads the connection, before anything later is read. So it neither waits nor queues: what comes
-//! faster than it is taken is conflated where it waits.
+//! The task that reads the connection calls it before it reads on. So it neither waits nor queues: the mailboxes
+//! conflate what comes faster than it is taken.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,41 +16,41 @@ use super::super::Native;
 use rollcall_store::topics::Typed;
 use rollcall_store::topics::dispatcher::Dispatcher;
 
-/// The reader's side of one connection.
+/// The handler of one connection.
 pub(super) struct PushHandler {
     inner: Arc<Native>,
     dispatcher: Arc<Dispatcher>,
-    /// Channels that we asked to hear no more of. A server that takes one from us unasked no longer has its slot; and
-    /// since the client library takes what it says for an answer, no later answer belongs to its question.
-    given_up: Mutex<HashSet<Vec<u8>>>,
+    /// Channels whose unsubscription we requested. If a server unsubscribes us from any other channel, it no longer has
+    /// its slot; and since the client library takes that push for a reply, no later reply matches its command.
+    unsubscribing: Mutex<HashSet<Vec<u8>>>,
     is_broken: AtomicBool,
     broke: Notify,
 }
 
 impl PushHandler {
     pub(super) fn new(inner: Arc<Native>, dispatcher: Arc<Dispatcher>) -> Self {
-        let (given_up, is_broken, broke) = (Mutex::default(), AtomicBool::new(false), Notify::new());
-        Self { inner, dispatcher, given_up, is_broken, broke }
+        let (unsubscribing, is_broken, broke) = (Mutex::default(), AtomicBool::new(false), Notify::new());
+        Self { inner, dispatcher, unsubscribing, is_broken, broke }
     }
 
-    /// Notes that these are going to be given up.
-    pub(super) fn give_up(&self, channels: impl Iterator<Item = String>) {
-        self.given_up.lock().extend(channels.map(String::into_bytes));
+    /// Registers that these channels are about to be unsubscribed.
+    pub(super) fn expect_unsubscribe(&self, channels: impl Iterator<Item = String>) {
+        self.unsubscribing.lock().extend(channels.map(String::into_bytes));
     }
 
-    /// Whether anything said that the connection cannot be trusted.
+    /// Whether the connection is broken or out of sync.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::SeqCst)
     }
 
-    /// Waits until it cannot be trusted.
+    /// Waits until the connection is broken or out of sync.
     pub(super) async fn broken(&self) {
         while !self.is_broken() {
             self.broke.notified().await;
         }
     }
 
-    /// Takes what came.
+    /// Handles one push.
     pub(super) fn take(&self, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(channel), Value::BulkString(payload)]) => {
@@ -59,11 +59,11 @@ impl PushHandler {
                 }
             }
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, [Value::BulkString(channel), ..])
-                if !self.given_up.lock().remove(channel) =>
+                if !self.unsubscribing.lock().remove(channel) =>
             {
-                self.break_off();
+                self.mark_broken();
             }
-            (PushKind::Disconnection, _) => self.break_off(),
+            (PushKind::Disconnection, _) => self.mark_broken(),
             _ => {}
         }
     }
@@ -78,13 +78,13 @@ impl PushHandler {
                 let (conversation, user, until) = decode_typed(payload)?;
                 self.dispatcher.publish_typed(Typed { conversation, user, until });
             }
-            // Of policy is heard elsewhere.
+            // `policy_hints.rs` receives these.
             Some(Channel::Policy) | None => {}
         }
         Ok(())
     }
 
-    fn break_off(&self) {
+    fn mark_broken(&self) {
         self.is_broken.store(true, Ordering::SeqCst);
         self.broke.notify_one();
     }

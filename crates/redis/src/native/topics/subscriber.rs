@@ -1,12 +1,12 @@
-//! One master, listened to over a connection of its own.
+//! The subscriber: one connection to one master for subscriptions.
 //!
-//! Whoever wants to hear something, or no more, leaves word; one task compares what is wanted with what is subscribed to
-//! and sends the difference, all of it in one go, one go at a time. So an interest that comes and goes in between costs
-//! nothing. Each command names one channel: then it has one answer, which is what the client library counts, and on a
-//! Cluster one slot.
+//! Subscribe and unsubscribe requests are queued. One task compares what is wanted with what is subscribed and sends
+//! the difference as one pipeline, one pipeline at a time. So a request that is taken back in between costs nothing.
+//! Each command names one channel: then it has one reply, which is what the client library counts, and on a Cluster one
+//! slot.
 //!
-//! Once a second the server is asked whether it is there. Its answer comes after everything that it sent before, so when
-//! it comes everything has that was published before the question.
+//! Once a second the server is pinged. Its reply comes after everything it sent before, so with the reply everything
+//! has arrived that was published before the ping.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,57 +28,57 @@ use super::push_handler::PushHandler;
 use crate::transport::RETRY_MS;
 use rollcall_store::topics::{Topic, dispatcher};
 
-/// How often the server is asked whether it is there.
+/// How often the server is pinged.
 const PING: Duration = Duration::from_secs(1);
 
-/// Before a lost connection is tried again.
+/// The pause before a lost connection is retried.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// The most commands in one go: a server answers so many in a few milliseconds, and nobody waits for more than that.
+/// The most commands in one pipeline: a server answers them in a few milliseconds, so no request waits longer for them.
 const MAX_COMMANDS: usize = 1024;
 
-/// One master, listened to.
+/// The subscriber of one master.
 pub(super) struct Subscriber {
     server: Arc<Server>,
     requests: Mutex<Requests>,
-    word: Notify,
-    /// Everything that the server published before this, in milliseconds, has arrived.
+    wake: Notify,
+    /// Everything that the server published before this, in milliseconds, was received.
     received_until_ms: AtomicU64,
-    /// The state of the servers, as its changes are counted, that this subscriber has taken note of; 0: none.
+    /// One more than the version of the topology that this subscriber has followed; 0: none.
     topology_version: AtomicU64,
 }
 
-/// Where word is left.
+/// Queued requests.
 struct Requests {
-    is_open: Open,
+    accepts: Accepts,
     asked: Vec<Asked>,
     released: HashSet<Topic>,
 }
 
-/// What word is taken.
+/// Which requests are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Open {
-    /// None: the server is away, and nothing is subscribed to.
-    Closed,
-    /// That somebody lost interest, while everything that is watched is subscribed to anew.
-    ForNeglect,
+enum Accepts {
+    /// None: the server is away, and nothing is subscribed.
+    Nothing,
+    /// Only releases, while everything watched is subscribed again.
+    Releases,
     /// All.
-    ForAll,
+    All,
 }
 
 impl Requests {
-    fn new(is_open: Open) -> Self {
-        Self { is_open, asked: Vec::new(), released: HashSet::new() }
+    fn new(accepts: Accepts) -> Self {
+        Self { accepts, asked: Vec::new(), released: HashSet::new() }
     }
 }
 
-/// Somebody waits until these are heard.
+/// A request to subscribe, and the sender that confirms it.
 struct Asked {
     topics: Vec<Topic>,
     confirm: oneshot::Sender<()>,
 }
 
-/// One connection, for as long as it lasts.
+/// One connection while it lasts.
 struct Session {
     subscribers: Arc<ClusterSubscriber>,
     subscriber: Arc<Subscriber>,
@@ -89,73 +89,74 @@ struct Session {
 
 impl Subscriber {
     pub(super) fn new(server: Arc<Server>) -> Self {
-        // The first connection is waited for; later ones are not.
-        let (requests, word) = (Mutex::new(Requests::new(Open::ForAll)), Notify::new());
-        Self { server, requests, word, received_until_ms: AtomicU64::new(0), topology_version: AtomicU64::new(0) }
+        // Requests wait for the first connection; later they fail at once while there is none.
+        let (requests, wake) = (Mutex::new(Requests::new(Accepts::All)), Notify::new());
+        Self { server, requests, wake, received_until_ms: AtomicU64::new(0), topology_version: AtomicU64::new(0) }
     }
 
     pub(super) fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
-    /// Up to when everything arrived, if this subscriber has taken note of how the servers are at present.
+    /// Up to when everything was received, if this subscriber has followed the present topology.
     pub(super) fn received_until(&self, version: u64) -> Option<Time> {
         (self.topology_version.load(Ordering::SeqCst) == version + 1)
             .then(|| Time(self.received_until_ms.load(Ordering::SeqCst)))
     }
 
-    /// Asks for these to be heard. The answer comes when they are; if it never comes, they are not.
+    /// Requests a subscription. The receiver resolves when all topics are subscribed; if the sender is dropped, they
+    /// are not.
     pub(super) fn ask(&self, topics: Vec<Topic>) -> Result<oneshot::Receiver<()>, Error> {
         let mut requests = self.requests.lock();
-        if requests.is_open != Open::ForAll || self.server.down().is_some() {
+        if requests.accepts != Accepts::All || self.server.down().is_some() {
             return Err(Error::Unavailable(RETRY_MS));
         }
         let (confirm, confirmed) = oneshot::channel();
         requests.asked.push(Asked { topics, confirm });
         drop(requests);
-        self.word.notify_one();
+        self.wake.notify_one();
         Ok(confirmed)
     }
 
-    /// Somebody lost interest in this.
+    /// Requests to unsubscribe from a topic that is no longer watched.
     pub(super) fn release(&self, topic: Topic) {
         let mut requests = self.requests.lock();
-        if requests.is_open != Open::Closed {
+        if requests.accepts != Accepts::Nothing {
             requests.released.insert(topic);
             drop(requests);
-            self.word.notify_one();
+            self.wake.notify_one();
         }
     }
 
-    /// Listens for ever, through any number of connections.
+    /// Receives for ever, through any number of connections.
     pub(super) async fn listen(self: Arc<Self>, subscribers: Weak<ClusterSubscriber>) {
-        let mut complaint = None;
+        let mut logged = None;
         loop {
             let Some(subscribers) = subscribers.upgrade() else { return };
-            let Err(reason) = Arc::clone(&self).listen_once(subscribers, &mut complaint).await else { return };
+            let Err(reason) = Arc::clone(&self).listen_once(subscribers, &mut logged).await else { return };
             self.topology_version.store(0, Ordering::SeqCst);
-            *self.requests.lock() = Requests::new(Open::Closed);
-            if complaint.as_ref() != Some(&reason) {
-                tracing::warn!(server = %self.server.endpoint, "nothing is heard from Redis: {reason}");
-                complaint = Some(reason);
+            *self.requests.lock() = Requests::new(Accepts::Nothing);
+            if logged.as_ref() != Some(&reason) {
+                tracing::warn!(server = %self.server.endpoint, "Redis subscription lost; retrying: {reason}");
+                logged = Some(reason);
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Listens until the connection is lost, and says why. Ends without an error when the store is closed.
+    /// Receives until the connection is lost, and returns why. Returns `Ok` when the store is closed.
     async fn listen_once(
         self: Arc<Self>,
         subscribers: Arc<ClusterSubscriber>,
-        complaint: &mut Option<DownReason>,
+        logged: &mut Option<DownReason>,
     ) -> Result<(), DownReason> {
         let mut changes = subscribers.inner().servers.changes();
         let mut session = Session::open(subscribers, self).await?;
         session.begin(&mut changes).await?;
-        if complaint.take().is_some() {
-            tracing::info!(server = %session.subscriber.server.endpoint, "Redis is heard again");
+        if logged.take().is_some() {
+            tracing::info!(server = %session.subscriber.server.endpoint, "Redis subscription restored");
         }
-        session.go_on(changes).await
+        session.serve(changes).await
     }
 }
 
@@ -189,19 +190,19 @@ impl Session {
         let asked = {
             let mut requests = self.subscriber.requests.lock();
             requests.released.clear();
-            if requests.is_open == Open::Closed {
-                requests.is_open = Open::ForNeglect;
+            if requests.accepts == Accepts::Nothing {
+                requests.accepts = Accepts::Releases;
             }
             std::mem::take(&mut requests.asked)
         };
         self.resubscribe(changes).await?;
-        self.subscriber.requests.lock().is_open = Open::ForAll;
+        self.subscriber.requests.lock().accepts = Accepts::All;
         self.confirm(asked);
         Ok(())
     }
 
-    /// Does what is asked until the connection is lost.
-    async fn go_on(&mut self, mut changes: watch::Receiver<u64>) -> Result<(), DownReason> {
+    /// Serves requests until the connection is lost.
+    async fn serve(&mut self, mut changes: watch::Receiver<u64>) -> Result<(), DownReason> {
         let mut ping = tokio::time::interval(PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let subscriber = Arc::clone(&self.subscriber);
@@ -215,79 +216,80 @@ impl Session {
                     }
                     self.resubscribe(&mut changes).await?;
                 }
-                () = subscriber.word.notified() => self.serve_requests().await?,
+                () = subscriber.wake.notified() => self.serve_requests().await?,
                 _ = ping.tick() => self.send(ping_command()).await?,
             }
         }
     }
 
-    /// Does what was asked since the last time.
+    /// Serves the queued requests.
     async fn serve_requests(&mut self) -> Result<(), DownReason> {
         let (asked, released) = {
             let mut requests = self.subscriber.requests.lock();
             (std::mem::take(&mut requests.asked), std::mem::take(&mut requests.released))
         };
-        let concerned: HashSet<&Topic> = asked.iter().flat_map(|asked| &asked.topics).chain(&released).collect();
-        let concerned: Vec<Topic> = concerned.into_iter().cloned().collect();
-        self.adjust(concerned).await?;
+        let affected: HashSet<&Topic> = asked.iter().flat_map(|asked| &asked.topics).chain(&released).collect();
+        let affected: Vec<Topic> = affected.into_iter().cloned().collect();
+        self.adjust(affected).await?;
         self.confirm(asked);
         Ok(())
     }
 
-    /// Takes note of how the servers are at present: subscribes to everything watched that is here now, and gives up what
-    /// is not.
+    /// Follows the present topology: subscribes to every watched topic that this server has now, and unsubscribes from
+    /// those it no longer has.
     async fn resubscribe(&mut self, changes: &mut watch::Receiver<u64>) -> Result<(), DownReason> {
         let version = *changes.borrow_and_update();
         let watched = self.subscribers.dispatcher().topics().filter(|topic| self.is_here(topic));
-        let concerned: HashSet<Topic> = watched.chain(self.subscribed.iter().cloned()).collect();
-        self.adjust(concerned.into_iter().collect()).await?;
+        let affected: HashSet<Topic> = watched.chain(self.subscribed.iter().cloned()).collect();
+        self.adjust(affected.into_iter().collect()).await?;
         self.subscriber.topology_version.store(version + 1, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Makes what is subscribed to of these what is wanted. Whoever heard one before that is new here is told.
-    async fn adjust(&mut self, mut concerned: Vec<Topic>) -> Result<(), DownReason> {
-        while !concerned.is_empty() {
-            let part = concerned.split_off(concerned.len().saturating_sub(MAX_COMMANDS));
+    /// Makes the subscriptions to these topics as wanted. Watchers of a newly subscribed topic learn that it restarted.
+    async fn adjust(&mut self, mut affected: Vec<Topic>) -> Result<(), DownReason> {
+        while !affected.is_empty() {
+            let part = affected.split_off(affected.len().saturating_sub(MAX_COMMANDS));
             let is_wanted = |topic: &Topic| self.subscribers.dispatcher().is_watched(topic) && self.is_here(topic);
             let (wanted, unwanted): (Vec<Topic>, Vec<Topic>) = part.into_iter().partition(is_wanted);
-            let (stay, come): (Vec<Topic>, Vec<Topic>) =
+            let (kept, added): (Vec<Topic>, Vec<Topic>) =
                 wanted.into_iter().partition(|topic| self.subscribed.contains(topic));
-            let go: Vec<Topic> = unwanted.into_iter().filter(|topic| self.subscribed.contains(topic)).collect();
-            if !(come.is_empty() && go.is_empty()) {
-                self.push_handler.give_up(go.iter().map(|topic| self.subscribers.channel_of(topic)));
-                self.send(self.commands(&come, &go)).await?;
+            let removed: Vec<Topic> = unwanted.into_iter().filter(|topic| self.subscribed.contains(topic)).collect();
+            if !(added.is_empty() && removed.is_empty()) {
+                self.push_handler.expect_unsubscribe(removed.iter().map(|topic| self.subscribers.channel_of(topic)));
+                self.send(self.commands(&added, &removed)).await?;
             }
-            for topic in &go {
+            for topic in &removed {
                 self.subscribed.remove(topic);
             }
             let dispatcher = self.subscribers.dispatcher();
-            stay.iter().for_each(|topic| dispatcher.hear(topic, dispatcher::Feed::Kept));
-            come.iter().for_each(|topic| dispatcher.hear(topic, dispatcher::Feed::Restarted));
-            self.subscribed.extend(come);
+            kept.iter().for_each(|topic| dispatcher.hear(topic, dispatcher::Feed::Kept));
+            added.iter().for_each(|topic| dispatcher.hear(topic, dispatcher::Feed::Restarted));
+            self.subscribed.extend(added);
         }
         Ok(())
     }
 
-    /// Answers those whose topics are all heard. The others asked for one that moved meanwhile: they ask again.
+    /// Confirms the requests whose topics are all subscribed. The others include a topic that moved meanwhile: they are
+    /// retried.
     fn confirm(&self, asked: Vec<Asked>) {
-        let is_heard =
+        let is_subscribed =
             |topic: &Topic| self.subscribed.contains(topic) || !self.subscribers.dispatcher().is_watched(topic);
         for Asked { topics, confirm } in asked {
-            if topics.iter().all(is_heard) {
-                // Whoever no longer waits has taken back what they asked for.
+            if topics.iter().all(is_subscribed) {
+                // A requester that stopped waiting has released its topics.
                 let _ = confirm.send(());
             }
         }
     }
 
-    fn commands(&self, come: &[Topic], go: &[Topic]) -> Pipeline {
+    fn commands(&self, added: &[Topic], removed: &[Topic]) -> Pipeline {
         let (subscribe, unsubscribe) = match self.subscribers.inner().servers.kind() {
             Kind::Single => ("SUBSCRIBE", "UNSUBSCRIBE"),
             Kind::Cluster => ("SSUBSCRIBE", "SUNSUBSCRIBE"),
         };
-        let mut pipeline = Pipeline::with_capacity(come.len() + go.len());
-        for (name, topics) in [(unsubscribe, go), (subscribe, come)] {
+        let mut pipeline = Pipeline::with_capacity(added.len() + removed.len());
+        for (name, topics) in [(unsubscribe, removed), (subscribe, added)] {
             for topic in topics {
                 pipeline.add_command(cmd(name).arg(self.subscribers.channel_of(topic)).to_owned());
             }
@@ -299,7 +301,7 @@ impl Session {
         self.subscribers.server_of(topic).is_some_and(|server| Arc::ptr_eq(&server, &self.subscriber.server))
     }
 
-    /// Sends commands and waits for an answer to each: then everything has arrived that came before.
+    /// Sends commands and waits for a reply to each: then everything sent before has arrived.
     async fn send(&mut self, commands: Pipeline) -> Result<(), DownReason> {
         let shared = &self.subscribers.inner().shared;
         let sent_at = shared.time.now();
@@ -311,21 +313,21 @@ impl Session {
                 return Err(self.refused(error).await);
             }
         }
-        // What was said before the answers may have been that they belong to no question of ours.
+        // A push before the replies may have shown that they do not match our commands.
         if self.push_handler.is_broken() {
             return Err(DownReason::Unreachable("a slot moved".to_owned()));
         }
         self.subscriber.received_until_ms.fetch_max(sent_at.0, Ordering::SeqCst);
-        self.subscribers.heard();
+        self.subscribers.update_received_until();
         Ok(())
     }
 
-    /// What a refusal means. A slot that moved is learned of before the next try.
+    /// Classifies an error reply. If a slot moved, the topology is refreshed before the next try.
     async fn refused(&self, error: &redis::ServerError) -> DownReason {
         let inner = self.subscribers.inner();
         match ErrorClass::of(error) {
             ErrorClass::Moved | ErrorClass::Ask(_) | ErrorClass::TryAgain => {
-                let _ = tokio::time::timeout(inner.shared.connect_timeout, inner.learn_anew()).await;
+                let _ = tokio::time::timeout(inner.shared.connect_timeout, inner.refresh_topology()).await;
                 DownReason::Unwilling("a slot moved".to_owned())
             }
             ErrorClass::Server(reason) => reason,

@@ -1,4 +1,4 @@
-//! Signs of typing: one script each, and a second look at those that came too fast.
+//! Typing signals: one script each, and a second check of those that came too fast.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::super::{Native, Redis, Task};
 use crate::capabilities::{RedisStore, bounded, place};
 use crate::keyspace::TypingWrite;
 
-/// How long to sleep when there is nothing to wait for; whatever comes wakes it.
+/// How long to sleep when nothing waits; a new entry wakes the task.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Signs that are to be looked at again.
+/// Signals to check again.
 #[derive(Debug, Default)]
 pub(super) struct TypingDebounce {
     waiting: Mutex<Debounce>,
@@ -24,27 +24,27 @@ pub(super) struct TypingDebounce {
 }
 
 impl Redis {
-    pub(super) async fn revision(&self, signs: &[TypingSignal]) -> Result<Vec<Result<(), Error>>, Error> {
-        bounded(signs)?;
-        let signings = signs.iter().map(|sign| (place(sign), TypingWrite::Lasts(sign.lasts)));
-        let waits = self.store.write_typing(signings).await?;
+    pub(super) async fn write_signals(&self, signals: &[TypingSignal]) -> Result<Vec<Result<(), Error>>, Error> {
+        bounded(signals)?;
+        let writes = signals.iter().map(|signal| (place(signal), TypingWrite::Lasts(signal.lasts)));
+        let waits = self.store.write_typing(writes).await?;
         let mut outcomes = Vec::with_capacity(waits.len());
-        for (sign, wait) in signs.iter().zip(waits) {
+        for (signal, wait) in signals.iter().zip(waits) {
             outcomes.push(wait.map(|wait| {
                 if let Some(wait) = wait {
-                    self.look_again((sign.conversation.clone(), sign.user.clone()), wait);
+                    self.recheck_later((signal.conversation.clone(), signal.user.clone()), wait);
                 }
             }));
         }
         Ok(outcomes)
     }
 
-    fn look_again(&self, place: Place, after: Span) {
-        let board = &self.topic_tasks;
-        board.debounce.add(place, after);
-        board.flushing.get_or_init(|| {
-            let (store, debounce) = (Arc::clone(&self.store), Arc::clone(&board.debounce));
-            Task(board.runtime.spawn(async move { debounce.flush(&store).await }))
+    fn recheck_later(&self, place: Place, after: Span) {
+        let tasks = &self.topic_tasks;
+        tasks.debounce.add(place, after);
+        tasks.flushing.get_or_init(|| {
+            let (store, debounce) = (Arc::clone(&self.store), Arc::clone(&tasks.debounce));
+            Task(tasks.runtime.spawn(async move { debounce.flush(&store).await }))
         });
     }
 }
@@ -56,7 +56,7 @@ impl TypingDebounce {
         }
     }
 
-    /// Looks again at each when its time has come, for ever.
+    /// Checks each signal again at its time, for ever.
     async fn flush(&self, store: &RedisStore<Arc<Native>>) {
         loop {
             let (due, next) = {
@@ -73,7 +73,7 @@ impl TypingDebounce {
             let waits =
                 store.write_typing(places.zip(std::iter::repeat(TypingWrite::Recheck))).await.unwrap_or_default();
             for (place, wait) in due.iter().zip(waits) {
-                // One that failed is not looked at again: whoever watches over a broken connection reads anew.
+                // A failed check is not repeated: after a broken connection, watchers read the state again.
                 if let Ok(Some(wait)) = wait {
                     self.add(place.clone(), wait);
                 }
