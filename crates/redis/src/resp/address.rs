@@ -1,17 +1,17 @@
-//! Where Redis is: a URL, checked, and taken apart so that a password is never shown.
+//! The address of Redis: parses and checks a URL, and keeps passwords out of logs.
 
 use std::fmt;
 
 use crate::keyspace::Commands;
 use percent_encoding::percent_decode_str;
 
-/// Where Redis is if nobody says otherwise.
-const USUAL: &str = "redis://127.0.0.1:6379";
+/// The default address.
+const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
 
-/// The port of Redis if the URL names none.
-const USUAL_PORT: u16 = 6379;
+/// The default port.
+const DEFAULT_PORT: u16 = 6379;
 
-/// One server, and what to say to it first.
+/// One server, and the credentials and database to use.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -22,29 +22,33 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads a URL; none: the server of this machine. The error does not repeat the URL: it may carry a password.
+    /// Parses a URL; `None`: the default. The error does not repeat the URL: it may contain a password.
     pub fn parse(url: Option<&str>) -> Result<Self, String> {
         let refuse =
             |why: &str| Err(format!("`redis_url` is not `redis://[user:password@]host:port[/database]`: {why}"));
-        let Some((scheme, rest)) = url.unwrap_or(USUAL).split_once("://") else { return refuse("it has no `://`") };
+        let Some((scheme, rest)) = url.unwrap_or(DEFAULT_URL).split_once("://") else {
+            return refuse("it has no `://`");
+        };
         match scheme {
             "redis" => {}
-            "rediss" => return refuse("TLS is not spoken here; put a proxy that does in front of Redis"),
-            _ => return refuse("it has another scheme"),
+            "rediss" => return refuse("TLS is not supported here; put a TLS proxy in front of Redis"),
+            _ => return refuse("its scheme is not `redis`"),
         }
         let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(before, place)| (Some(before), place));
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
         let Ok(database) = (if path.is_empty() { Ok(0) } else { path.parse() }) else {
-            return refuse("what follows the host is not the number of a database");
+            return refuse("the path is not a database number");
         };
-        let Some((host, port)) = host_and_port(authority) else { return refuse("it names no host, or no port of one") };
+        let Some((host, port)) = host_and_port(authority) else {
+            return refuse("it has no host, or the port is invalid");
+        };
         let Some((user, password)) = user_and_password(credentials.unwrap_or_default()) else {
             return refuse("its user or its password is not UTF-8");
         };
         Ok(Self { host, port, user, password, database })
     }
 
-    /// The name or the number of the host.
+    /// The host name or IP address.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -54,7 +58,7 @@ impl Address {
         self.port
     }
 
-    /// What a connection begins with: who we are, and which database we mean.
+    /// The first commands of a connection: authentication and database.
     pub(crate) fn greeting(&self) -> Commands {
         let mut commands = Commands::default();
         if let Some(password) = &self.password {
@@ -87,11 +91,11 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
         }
         None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
-    let port = port.map_or(Ok(USUAL_PORT), str::parse).ok()?;
+    let port = port.map_or(Ok(DEFAULT_PORT), str::parse).ok()?;
     (!host.is_empty() && port != 0).then(|| (host.to_owned(), port))
 }
 
-/// `user:password`, `:password`, or nothing.
+/// `user:password`, `:password`, or empty.
 fn user_and_password(text: &str) -> Option<(Option<String>, Option<String>)> {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8().ok().map(String::from);
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_names_a_server() {
+    fn url_names_a_server() {
         for (url, host, port) in [
             ("redis://127.0.0.1", "127.0.0.1", 6379),
             ("redis://cache.example:7000/2", "cache.example", 7000),
@@ -127,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_begins_with_what_the_url_says() {
+    fn connection_starts_with_credentials_and_database() {
         assert_eq!(said("redis://x"), Vec::<String>::new());
         assert_eq!(said("redis://bob:p%40ss@x/3"), ["AUTH bob p@ss", "SELECT 3"]);
         assert_eq!(said("redis://:p%40ss@x/0"), ["AUTH p@ss"]);
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_its_password() {
+    fn invalid_address_error_hides_the_password() {
         for bad in [
             "",
             "localhost:6379",

@@ -1,42 +1,41 @@
-//! What an adapter brings to speak to a server: bytes there and back, and time.
+//! What a platform provides to reach a server: byte streams and time.
 
 #![allow(async_fn_in_trait, reason = "an adapter runs on one thread")]
 
-/// Makes connections, and knows the time.
+/// Opens connections, and has the time.
 pub trait Connector: 'static {
-    /// Where bytes come from.
+    /// The incoming bytes.
     type Source: Source;
-    /// Where bytes go.
+    /// The outgoing bytes.
     type Sink: Sink;
-    /// What rings a bell.
+    /// Wakes a waiting call when dropped.
     type Ringer: 'static;
 
     /// Connects to the server; an error says why that failed.
     async fn dial(&self) -> Result<(Self::Source, Self::Sink), String>;
 
-    /// Milliseconds on a clock that only rises.
+    /// Milliseconds on a monotonic clock.
     fn now_ms(&self) -> u64;
 
-    /// Waits for so many milliseconds.
+    /// Waits for this many milliseconds.
     async fn sleep(&self, ms: u64);
 
-    /// A bell: whoever drops the one rings it, and whoever waits for the other goes on then. One call wakes another by it,
-    /// which without it only the host can.
+    /// A ringer and a future that resolves when the ringer is dropped. One call wakes another with it; otherwise only
+    /// the host can.
     fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>);
 
-    /// Says something to whoever operates this.
+    /// Logs a line for the operator.
     fn log(&self, text: &str);
 }
 
-/// Where bytes come from.
+/// Incoming bytes.
 pub trait Source: 'static {
-    /// Waits for some bytes; none: there will be no more. It may be given up while it waits, and nothing is lost.
+    /// Waits for some bytes; `None`: the stream ended. Cancel safe.
     async fn read(&mut self) -> Option<Vec<u8>>;
 }
 
-/// Where bytes go.
+/// Outgoing bytes.
 pub trait Sink: 'static {
-    /// Sends all of these; false: the other side takes no more. If it is given up while it waits, nobody knows how many
-    /// were sent.
+    /// Sends all of these; false: the other side closed. If it is cancelled, it is unknown how many bytes were sent.
     async fn write(&mut self, bytes: Vec<u8>) -> bool;
 }

@@ -1,4 +1,4 @@
-//! The way to a server: a line that is made when it is needed and made anew when it broke, and how long anybody waits.
+//! A client of one server: connects when needed, reconnects after a loss, and limits how long a call waits.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -11,64 +11,64 @@ use futures::future::{Either, select};
 use super::address::Address;
 use super::byte_stream::Connector;
 use super::multiplexed::{ANSWER_MS, Multiplexed, OnMessage};
-use super::protocol::Question;
+use super::protocol::Request;
 
-/// How long a connection may take, greeting included: as long as with the native host.
+/// How long connecting may take, including the first commands: as in the native store.
 const CONNECT_MS: u64 = 1000;
 
-/// The way to one server, for any number of calls at once.
+/// A client of one server, for any number of concurrent calls.
 pub struct Client<D: Connector> {
     dial: Rc<D>,
     greeting: Commands,
-    hear: Option<OnMessage>,
-    line: RefCell<Option<Rc<Multiplexed<D>>>>,
-    /// Who waits for what comes of a connection that somebody makes; none: nobody does.
+    on_message: Option<OnMessage>,
+    connection: RefCell<Option<Rc<Multiplexed<D>>>>,
+    /// The calls that wait for another call to connect; `None`: no call is connecting.
     dialing: RefCell<Option<Vec<D::Ringer>>>,
     dialed: Cell<u64>,
-    /// Why the last try failed; none: it did not.
+    /// Why the last attempt failed; `None`: it succeeded.
     failure: RefCell<Option<ConnectionError>>,
 }
 
 impl<D: Connector> Client<D> {
-    /// A way to this server. Nothing is connected before something is asked.
+    /// A client of this server. It connects with the first call.
     pub fn new(dial: D, address: &Address) -> Self {
-        Self::hearing(dial, address, None)
+        Self::with_messages(dial, address, None)
     }
 
-    /// One on which messages come, too.
-    pub(super) fn hearing(dial: D, address: &Address, hear: Option<OnMessage>) -> Self {
+    /// A client that also receives messages.
+    pub(super) fn with_messages(dial: D, address: &Address, on_message: Option<OnMessage>) -> Self {
         Self {
             dial: Rc::new(dial),
             greeting: address.greeting(),
-            hear,
-            line: RefCell::default(),
+            on_message,
+            connection: RefCell::default(),
             dialing: RefCell::default(),
             dialed: Cell::new(0),
             failure: RefCell::default(),
         }
     }
 
-    /// What connects.
+    /// The connector.
     pub fn dial(&self) -> &D {
         &self.dial
     }
 
-    /// Sends commands in one go and waits for one answer to each.
+    /// Sends commands together and waits for one reply to each.
     pub async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        self.line().await?.ask(Question::of(commands)).await
+        self.connection().await?.ask(Request::of(commands)).await
     }
 
-    /// The line in use, or a new one.
-    pub(super) async fn line(&self) -> Result<Rc<Multiplexed<D>>, ConnectionError> {
+    /// The connection in use, or a new one.
+    pub(super) async fn connection(&self) -> Result<Rc<Multiplexed<D>>, ConnectionError> {
         loop {
-            if let Some(line) = self.current() {
-                return Ok(line);
+            if let Some(connection) = self.current() {
+                return Ok(connection);
             }
             let Some(_dialing) = Dialing::begin(self) else {
-                self.others_dial().await?;
+                self.await_other_dial().await?;
                 continue;
             };
             let connected = self.within(CONNECT_MS, self.connect()).await;
@@ -76,14 +76,14 @@ impl<D: Connector> Client<D> {
             let connected =
                 connected.unwrap_or_else(|| Err("it does not answer in time".to_owned())).map_err(ConnectionError);
             self.failure.replace(connected.as_ref().err().cloned());
-            let line = Rc::new(connected?);
-            self.line.replace(Some(Rc::clone(&line)));
-            return Ok(line);
+            let connection = Rc::new(connected?);
+            self.connection.replace(Some(Rc::clone(&connection)));
+            return Ok(connection);
         }
     }
 
-    /// Waits for what comes of a connection that somebody else makes. Whoever waited in vain has waited long enough.
-    async fn others_dial(&self) -> Result<(), ConnectionError> {
+    /// Waits for another call to connect. If that fails, this call fails too: it has waited long enough.
+    async fn await_other_dial(&self) -> Result<(), ConnectionError> {
         let before = self.dialed.get();
         let (ringer, bell) = self.dial.bell();
         if let Some(waiting) = self.dialing.borrow_mut().as_mut() {
@@ -96,25 +96,25 @@ impl<D: Connector> Client<D> {
         }
     }
 
-    /// Asks on a line where somebody may read who waits for messages, and has no patience to offer; one that does not answer
-    /// in time is broken off.
+    /// Sends a request on a connection whose reader may be waiting for messages without a timeout. If the reply does
+    /// not come in time, the connection fails.
     pub(super) async fn ask(
         &self,
-        line: &Multiplexed<D>,
-        question: Question,
+        connection: &Multiplexed<D>,
+        request: Request,
     ) -> Result<Vec<ReplyLine>, ConnectionError> {
-        self.within(ANSWER_MS, line.ask(question)).await.unwrap_or_else(|| {
-            line.break_off("it does not answer in time");
+        self.within(ANSWER_MS, connection.ask(request)).await.unwrap_or_else(|| {
+            connection.fail("it does not answer in time");
             Err(ConnectionError("it does not answer in time".to_owned()))
         })
     }
 
-    /// Closes the line in use, once nobody uses it.
-    pub(super) fn hang_up(&self) {
-        self.line.take();
+    /// Drops the connection in use; it closes when no call uses it.
+    pub(super) fn close(&self) {
+        self.connection.take();
     }
 
-    /// What came of it within so many milliseconds; none: nothing yet.
+    /// The result within this many milliseconds; `None`: timed out.
     pub(super) async fn within<T>(&self, ms: u64, what: impl Future<Output = T>) -> Option<T> {
         match select(pin!(what), pin!(self.dial.sleep(ms))).await {
             Either::Left((done, _)) => Some(done),
@@ -123,32 +123,32 @@ impl<D: Connector> Client<D> {
     }
 
     fn current(&self) -> Option<Rc<Multiplexed<D>>> {
-        self.line.borrow().as_ref().filter(|line| !line.is_broken()).map(Rc::clone)
+        self.connection.borrow().as_ref().filter(|connection| !connection.is_broken()).map(Rc::clone)
     }
 
     async fn connect(&self) -> Result<Multiplexed<D>, String> {
-        let line = Multiplexed::new(Rc::clone(&self.dial), self.dial.dial().await?, self.hear.clone());
-        let replies = line.ask(Question::of(&self.greeting)).await.map_err(|away| away.0)?;
+        let connection = Multiplexed::new(Rc::clone(&self.dial), self.dial.dial().await?, self.on_message.clone());
+        let replies = connection.ask(Request::of(&self.greeting)).await.map_err(|away| away.0)?;
         let refusal = replies.into_iter().find_map(|reply| match reply {
             ReplyLine::Error(error) => Some(format!("it refuses us: {error}")),
             ReplyLine::Pieces(_) => None,
         });
-        refusal.map_or(Ok(line), Err)
+        refusal.map_or(Ok(connection), Err)
     }
 }
 
-/// Whoever connects. However it ends, those who wait go on.
+/// The call that connects. However it ends, the waiting calls continue.
 struct Dialing<'a, D: Connector>(&'a Client<D>);
 
 impl<'a, D: Connector> Dialing<'a, D> {
-    /// None: somebody else does.
-    fn begin(link: &'a Client<D>) -> Option<Self> {
-        let mut dialing = link.dialing.borrow_mut();
+    /// `None`: another call is connecting.
+    fn begin(client: &'a Client<D>) -> Option<Self> {
+        let mut dialing = client.dialing.borrow_mut();
         if dialing.is_some() {
             return None;
         }
         *dialing = Some(Vec::new());
-        Some(Self(link))
+        Some(Self(client))
     }
 }
 

@@ -1,12 +1,12 @@
-//! What a Redis said, out of the text that Spin makes of it.
+//! Finds the server's error in the text that Spin makes of it.
 //!
-//! Spin hands on every failure as one text: the `Display` of the error of its client library. A line of the server is in
-//! there, its first word replaced by the name of a kind. What is not a line of the server is a connection that failed.
+//! Spin passes on every failure as text: the `Display` of its client library's error. An error line of the server is in
+//! it, with its first word replaced by the name of a kind. Any other text is a failed connection.
 
-/// How the client library introduces an error whose kind it knows.
+/// How the client library introduces an error of a known kind.
 const SIGNALLED: &str = "An error was signalled by the server";
 
-/// The kinds that it knows, and the words that they stand for. In its next major version some names are shorter.
+/// The known kinds and the words they stand for. In the library's next major version some names are shorter.
 const KINDS: [(&str, &str); 17] = [
     ("ResponseError", "ERR"),
     ("ExecAbortError", "EXECABORT"),
@@ -27,14 +27,14 @@ const KINDS: [(&str, &str); 17] = [
     ("NoPerm", "NOPERM"),
 ];
 
-/// The line of the server, such as `NOSCRIPT No matching script`; none: the server said nothing.
+/// The server's error line, such as `NOSCRIPT No matching script`; `None`: it is not an error of the server.
 pub fn server_line(text: &str) -> Option<String> {
     let said = text.strip_prefix(SIGNALLED).map_or(text, |rest| rest.trim_start_matches([' ', '-']));
     let (kind, detail) = said.split_once(": ").unwrap_or((said, ""));
     let kind = kind.trim_matches('"');
     let word = match KINDS.iter().find(|(name, _)| *name == kind) {
         Some((_, word)) => word,
-        // A word that the library does not know is handed on as it is: `OOM: command not allowed`.
+        // A word that the library does not know is passed on as it is: `OOM: command not allowed`.
         None if is_word(kind) && kind.len() < said.len() => kind,
         None => return None,
     };
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_of_the_server_is_found() {
+    fn server_error_line_is_found() {
         for (text, line) in [
             (
                 "An error was signalled by the server - NoScriptError: No matching script. Please use EVAL.",
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_did_not_say_is_no_line() {
+    fn other_failures_have_no_server_line() {
         for text in [
             "",
             "broken pipe",

@@ -1,4 +1,4 @@
-//! A server and a clock for tests: it does what it is told, when it is told.
+//! A fake server with a clock, controlled by the test.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ use futures::channel::oneshot;
 use super::byte_stream::{Connector, Sink, Source};
 use super::protocol::Parser;
 
-/// A server, its clock, and everything that was ever said to it.
+/// A server, its clock, and every command it received.
 #[derive(Clone, Default)]
 pub(super) struct FakeServer(Rc<State>);
 
@@ -32,7 +32,7 @@ struct State {
 
 #[derive(Default)]
 struct Connection {
-    /// What the server has sent, and what it will send once it is no longer mute.
+    /// What the server has sent, or will send once it is no longer mute.
     sent: RefCell<VecDeque<Vec<u8>>>,
     held: RefCell<VecDeque<Vec<u8>>>,
     reader: RefCell<Option<Waker>>,
@@ -61,20 +61,20 @@ impl FakeServer {
         self.0.is_away.set(is_away);
     }
 
-    /// A mute server takes commands and holds its answers back.
+    /// A mute server takes commands and holds its replies back.
     pub(super) fn set_mute(&self, is_mute: bool) {
         self.0.is_mute.set(is_mute);
         if !is_mute {
             for connection in self.0.connections.borrow().iter() {
                 let held = connection.held.take();
-                // In pieces that respect nothing.
+                // In chunks that ignore reply boundaries.
                 let bytes: Vec<u8> = held.into_iter().flatten().collect();
                 bytes.chunks(3).for_each(|part| connection.deliver(part.to_vec()));
             }
         }
     }
 
-    /// A full server takes nothing; whoever writes to it waits for ever.
+    /// A full server accepts no bytes; a writer waits for ever.
     pub(super) fn set_full(&self, is_full: bool) {
         self.0.is_full.set(is_full);
     }
@@ -100,18 +100,18 @@ impl FakeServer {
         }
     }
 
-    /// How many connections were made, and how many of them are still held.
+    /// How many connections were opened, and how many are still open.
     pub(super) fn connections(&self) -> (u32, usize) {
         let open = self.0.connections.borrow().iter().filter(|connection| !connection.is_left.get()).count();
         (self.0.dialed.get(), open)
     }
 
-    /// Everything that was said since the last time.
+    /// The commands since the last call.
     pub(super) fn said(&self) -> Vec<String> {
         self.0.said.take()
     }
 
-    /// In how many goes.
+    /// The number of writes since the last call.
     pub(super) fn writes(&self) -> u32 {
         self.0.writes.take()
     }
@@ -186,7 +186,7 @@ impl Connector for FakeServer {
         self.0.dialed.set(self.0.dialed.get() + 1);
         if self.0.is_away.get() {
             self.sleep(100).await;
-            return Err("nobody is there".to_owned());
+            return Err("connection refused".to_owned());
         }
         let connection = Rc::new(Connection::default());
         self.0.connections.borrow_mut().push(Rc::clone(&connection));

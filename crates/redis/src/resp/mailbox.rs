@@ -1,4 +1,4 @@
-//! Changes that wait to be told: of each person the newest, however long nobody reads.
+//! A conflating mailbox: it holds the newest change of each user until it is read.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,16 +6,16 @@ use std::task::{Context, Poll, Waker};
 
 use rollcall_functions::capabilities::Change;
 
-/// Changes that wait for one reader, longest waiting first.
+/// The changes that wait for one reader, oldest first.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    /// Bounded by how many are watched.
+    /// Bounded by the number of watched users.
     waiting: RefCell<VecDeque<Change>>,
     reader: RefCell<Option<Waker>>,
 }
 
 impl Mailbox {
-    /// Puts in a change. One that waits about the same person gives up its place to it, unless it is newer.
+    /// Puts in a change. It replaces a waiting change of the same user unless that is newer.
     pub fn put(&self, change: Change) {
         let mut waiting = self.waiting.borrow_mut();
         match waiting.iter_mut().find(|other| other.user == change.user) {
@@ -29,12 +29,13 @@ impl Mailbox {
         }
     }
 
-    /// Takes out a change; none: nothing waits.
+    /// Takes out a change; `None`: it is empty.
     pub fn take(&self) -> Option<Change> {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// Takes out a change, or asks to be woken when there is one. There is one reader: only the last who asked is woken.
+    /// Takes out a change, or registers the reader to be woken. There is one reader: only the last one registered is
+    /// woken.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>) -> Poll<Change> {
         match self.take() {
             Some(change) => Poll::Ready(change),
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_person_the_newest_waits() {
+    fn mailbox_keeps_the_newest_per_user() {
         let mailbox = Mailbox::default();
         for (user, version) in [("bob", 1), ("eve", 5), ("bob", 3), ("bob", 2), ("eve", 5)] {
             mailbox.put(change(user, version));

@@ -1,8 +1,7 @@
-//! One Redis server over bytes: its protocol, a connection that many calls share, and one that is listened to.
+//! One Redis server over byte streams: the protocol, a connection that many calls share, and a subscriber.
 //!
-//! Where the bytes come from and go to is for the adapter to say ([`Connector`]). Tasks that outlive their calls would keep an
-//! instance alive that nobody needs; so nothing runs in the background here, and whoever waits for something from a
-//! connection reads it for all others too.
+//! The platform provides the byte streams ([`Connector`]). Tasks that outlive their calls would keep an idle instance
+//! alive. So nothing runs in the background here: a call that waits for a connection also reads for all others.
 
 mod address;
 mod byte_stream;

@@ -1,13 +1,12 @@
-//! One connection that many share: questions go out whole and in order, and answers come back in that order.
+//! One connection that many calls share: requests are sent whole and in order, and replies come back in that order.
 //!
-//! Nobody reads or writes in the background. Of all who wait, one writes until everything is sent, and one reads and hands
-//! to each what is theirs; when it has its own answer and leaves, or is given up, another goes on where it stopped.
-//! Whatever goes wrong breaks the line off for everybody: it is then not known what took effect, and whoever comes next
-//! needs a new one.
+//! No task reads or writes in the background. Of the waiting calls one writes until everything is sent, and one reads
+//! and delivers the replies to their calls. When it has its own reply, or is cancelled, another call continues where it
+//! stopped. Any error fails the connection for all calls: it is then unknown what took effect, and the next call needs
+//! a new connection.
 //!
-//! Two things are shared because they cost a host more than what they are for. Questions that come together are sent
-//! together, so that the server reads and answers them together. And whoever writes or reads is patient for all others
-//! too, who need no clock of their own.
+//! Two things are shared because they are expensive on a host. Requests that come together are sent together, so that
+//! the server reads and answers them together. And the timer of the writing or reading call serves all others too.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,30 +19,30 @@ use crate::transport::{ConnectionError, OwnedPiece, ReplyLine};
 use futures::future::{Either, select};
 
 use super::byte_stream::{Connector, Sink, Source};
-use super::protocol::{Parser, Question};
+use super::protocol::{Parser, Request};
 
-/// Where a message on a channel goes: its channel and its payload.
+/// Receives the channel and the payload of a message.
 pub(super) type OnMessage = Rc<dyn Fn(&[u8], &[u8])>;
 
-/// How long the other side may keep silent while somebody waits for it: as long as with the native host.
+/// How long the server may be silent while a call waits for it: as in the native store.
 pub(super) const ANSWER_MS: u64 = 1500;
 
 /// One connection.
 pub(super) struct Multiplexed<D: Connector> {
     dial: Rc<D>,
-    /// What is to be sent.
+    /// Bytes to be sent.
     unsent: RefCell<Vec<u8>>,
-    /// None while somebody writes.
+    /// `None` while a call writes.
     sink: RefCell<Option<D::Sink>>,
-    /// None while somebody reads.
+    /// `None` while a call reads.
     reading: RefCell<Option<Reading<D>>>,
-    /// Who waits for answers, in the order of their questions.
-    asked: RefCell<VecDeque<Rc<Slot>>>,
-    /// What wakes those who sleep, by seat: to drop it is to ring.
-    sleepers: RefCell<BTreeMap<u64, D::Ringer>>,
-    seats: Cell<u64>,
+    /// Requests without all their replies, in the order sent.
+    pending: RefCell<VecDeque<Rc<Pending>>>,
+    /// Wakes sleeping calls, by waiter: dropping a ringer wakes its call.
+    sleeping: RefCell<BTreeMap<u64, D::Ringer>>,
+    next_waiter: Cell<u64>,
     broken: RefCell<Option<String>>,
-    hear: Option<OnMessage>,
+    on_message: Option<OnMessage>,
 }
 
 struct Reading<D: Connector> {
@@ -51,76 +50,77 @@ struct Reading<D: Connector> {
     parser: Parser,
 }
 
-/// A question that was sent. It stays in the queue also if nobody waits any more: its answers come all the same.
-struct Slot {
-    seat: u64,
+/// A request that was sent. It stays in the queue even if its call was cancelled: its replies come anyway.
+struct Pending {
+    waiter: u64,
     answers: usize,
     replies: RefCell<Vec<ReplyLine>>,
 }
 
-impl Slot {
+impl Pending {
     fn is_answered(&self) -> bool {
         self.replies.borrow().len() >= self.answers
     }
 }
 
 impl<D: Connector> Multiplexed<D> {
-    /// A line of this connection. On one where messages are heard, to hear nothing is no reason to break it off.
-    pub(super) fn new(dial: Rc<D>, (source, sink): (D::Source, D::Sink), hear: Option<OnMessage>) -> Self {
+    /// A connection. One that receives messages does not fail because it is silent.
+    pub(super) fn new(dial: Rc<D>, (source, sink): (D::Source, D::Sink), on_message: Option<OnMessage>) -> Self {
         Self {
             dial,
             unsent: RefCell::default(),
             sink: RefCell::new(Some(sink)),
             reading: RefCell::new(Some(Reading { source, parser: Parser::default() })),
-            asked: RefCell::default(),
-            sleepers: RefCell::default(),
-            seats: Cell::new(0),
+            pending: RefCell::default(),
+            sleeping: RefCell::default(),
+            next_waiter: Cell::new(0),
             broken: RefCell::default(),
-            hear,
+            on_message,
         }
     }
 
-    /// Asks, and waits for all answers.
-    pub(super) async fn ask(&self, question: Question) -> Result<Vec<ReplyLine>, ConnectionError> {
+    /// Sends a request and waits for all replies.
+    pub(super) async fn ask(&self, request: Request) -> Result<Vec<ReplyLine>, ConnectionError> {
         self.check()?;
-        let Question { bytes, answers } = question;
-        let slot = Rc::new(Slot { seat: self.seat(), answers, replies: RefCell::default() });
+        let Request { bytes, answers } = request;
+        let slot = Rc::new(Pending { waiter: self.waiter(), answers, replies: RefCell::default() });
         if answers > 0 {
-            self.asked.borrow_mut().push_back(Rc::clone(&slot));
+            self.pending.borrow_mut().push_back(Rc::clone(&slot));
             self.unsent.borrow_mut().extend(bytes);
         }
-        self.until(slot.seat, || slot.is_answered()).await?;
+        self.until(slot.waiter, || slot.is_answered()).await?;
         Ok(slot.replies.take())
     }
 
-    /// A place to wait at, of one's own.
-    pub(super) fn seat(&self) -> u64 {
-        self.seats.replace(self.seats.get() + 1)
+    /// A new waiter id.
+    pub(super) fn waiter(&self) -> u64 {
+        self.next_waiter.replace(self.next_waiter.get() + 1)
     }
 
-    /// Waits until something is so that only what arrives here can bring about, writing and reading for everybody if nobody
-    /// else does.
-    pub(super) async fn until(&self, seat: u64, is_so: impl Fn() -> bool) -> Result<(), ConnectionError> {
-        let _leaving = Leaving { line: self, seat };
+    /// Waits for a condition that only received data can fulfil. Writes and reads for all calls if no other call does.
+    pub(super) async fn until(&self, waiter: u64, is_done: impl Fn() -> bool) -> Result<(), ConnectionError> {
+        let _guard = WaiterGuard { connection: self, waiter };
         loop {
-            if is_so() {
+            if is_done() {
                 return Ok(());
             }
             self.check()?;
             match self.task() {
-                Some(Task::Write(sink)) => Writer { line: self, sink: Some(sink), is_writing: false }.write().await,
-                Some(Task::Read(reading)) => Reader { line: self, reading: Some(reading) }.read().await,
+                Some(Task::Write(sink)) => {
+                    Writer { connection: self, sink: Some(sink), is_writing: false }.write().await
+                }
+                Some(Task::Read(reading)) => Reader { connection: self, reading: Some(reading) }.read().await,
                 None => {
                     let (ringer, bell) = self.dial.bell();
-                    self.sleepers.borrow_mut().insert(seat, ringer);
+                    self.sleeping.borrow_mut().insert(waiter, ringer);
                     bell.await;
                 }
             }
         }
     }
 
-    /// What there is to do that nobody does. Nobody begins to read before everything is sent: so whoever reads has asked, and
-    /// whoever has not can be woken to write.
+    /// The next I/O task that no call has claimed. Reading begins only after everything is sent: so the reading call
+    /// has sent its request, and a call that has not can be woken to write.
     fn task(&self) -> Option<Task<D>> {
         match self.unsent.borrow().is_empty() {
             false => self.sink.take().map(Task::Write),
@@ -128,12 +128,12 @@ impl<D: Connector> Multiplexed<D> {
         }
     }
 
-    /// What came of it. None: that took too long, and the line is broken off.
+    /// The result; `None`: timed out, and the connection fails.
     async fn in_time<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         match select(pin!(what), pin!(self.dial.sleep(ANSWER_MS))).await {
             Either::Left((done, _)) => Some(done),
             Either::Right(((), _)) => {
-                self.break_off("it does not answer in time");
+                self.fail("it does not answer in time");
                 None
             }
         }
@@ -144,48 +144,48 @@ impl<D: Connector> Multiplexed<D> {
         self.broken.borrow().is_some()
     }
 
-    /// Ends it for everybody. Only the first reason counts.
-    pub(super) fn break_off(&self, why: &str) {
+    /// Fails the connection for all calls. The first reason counts.
+    pub(super) fn fail(&self, why: &str) {
         self.broken.borrow_mut().get_or_insert_with(|| why.to_owned());
-        self.sleepers.borrow_mut().clear();
+        self.sleeping.borrow_mut().clear();
     }
 
     fn check(&self) -> Result<(), ConnectionError> {
         self.broken.borrow().clone().map_or(Ok(()), |why| Err(ConnectionError(why)))
     }
 
-    /// If there is something to do that nobody does, somebody should.
-    fn pass_on(&self) {
+    /// Wakes one call if there is an unclaimed I/O task.
+    fn wake_next(&self) {
         let is_free = match self.unsent.borrow().is_empty() {
             false => self.sink.borrow().is_some(),
             true => self.reading.borrow().is_some(),
         };
         if is_free {
-            self.sleepers.borrow_mut().pop_first();
+            self.sleeping.borrow_mut().pop_first();
         }
     }
 
-    /// Hands a reply to whom it belongs.
-    fn hand_over(&self, reply: ReplyLine) {
-        if let (Some(hear), Some((channel, payload))) = (&self.hear, message(&reply)) {
-            return hear(channel, payload);
+    /// Delivers a reply to its request, or a message to its receiver.
+    fn deliver(&self, reply: ReplyLine) {
+        if let (Some(on_message), Some((channel, payload))) = (&self.on_message, message(&reply)) {
+            return on_message(channel, payload);
         }
-        let mut asked = self.asked.borrow_mut();
-        let Some(slot) = asked.front() else {
-            drop(asked);
-            return self.break_off("it answered what nobody asked");
+        let mut pending = self.pending.borrow_mut();
+        let Some(slot) = pending.front() else {
+            drop(pending);
+            return self.fail("it sent a reply without a request");
         };
         slot.replies.borrow_mut().push(reply);
         if slot.is_answered() {
-            let seat = slot.seat;
-            asked.pop_front();
-            drop(asked);
-            self.sleepers.borrow_mut().remove(&seat);
+            let waiter = slot.waiter;
+            pending.pop_front();
+            drop(pending);
+            self.sleeping.borrow_mut().remove(&waiter);
         }
     }
 }
 
-/// The channel and the payload of a message; none: it is an answer.
+/// The channel and the payload of a message; `None`: it is a reply.
 fn message(reply: &ReplyLine) -> Option<(&[u8], &[u8])> {
     let ReplyLine::Pieces(pieces) = reply else { return None };
     match pieces.as_slice() {
@@ -196,29 +196,29 @@ fn message(reply: &ReplyLine) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Whoever leaves a seat sees to it that somebody goes on: it may have been woken to do so itself.
-struct Leaving<'a, D: Connector> {
-    line: &'a Multiplexed<D>,
-    seat: u64,
+/// Wakes the next call when a call stops waiting: it may itself have been woken to continue.
+struct WaiterGuard<'a, D: Connector> {
+    connection: &'a Multiplexed<D>,
+    waiter: u64,
 }
 
-impl<D: Connector> Drop for Leaving<'_, D> {
+impl<D: Connector> Drop for WaiterGuard<'_, D> {
     fn drop(&mut self) {
-        self.line.sleepers.borrow_mut().remove(&self.seat);
-        self.line.pass_on();
+        self.connection.sleeping.borrow_mut().remove(&self.waiter);
+        self.connection.wake_next();
     }
 }
 
-/// What one does for all who wait.
+/// An I/O task that one call does for all.
 enum Task<D: Connector> {
     Write(D::Sink),
     Read(Reading<D>),
 }
 
-/// Whoever writes, until nothing is left to be sent. However it ends, another can go on, unless it is given up in the middle:
-/// half a command would make nonsense of all that follow.
+/// Writes until nothing is left to send. However it ends, another call can continue, unless it is cancelled in the
+/// middle of a write: after half a command the server would misread everything that follows.
 struct Writer<'a, D: Connector> {
-    line: &'a Multiplexed<D>,
+    connection: &'a Multiplexed<D>,
     sink: Option<D::Sink>,
     is_writing: bool,
 }
@@ -226,13 +226,13 @@ struct Writer<'a, D: Connector> {
 impl<D: Connector> Writer<'_, D> {
     async fn write(mut self) {
         let Some(sink) = &mut self.sink else { return };
-        // Others may be about to ask.
-        a_moment().await;
-        while !self.line.unsent.borrow().is_empty() && !self.line.is_broken() {
-            let unsent = self.line.unsent.take();
+        // Other calls may be about to send.
+        yield_once().await;
+        while !self.connection.unsent.borrow().is_empty() && !self.connection.is_broken() {
+            let unsent = self.connection.unsent.take();
             self.is_writing = true;
-            if self.line.in_time(sink.write(unsent)).await == Some(false) {
-                self.line.break_off("the connection broke");
+            if self.connection.in_time(sink.write(unsent)).await == Some(false) {
+                self.connection.fail("the connection broke");
             }
             self.is_writing = false;
         }
@@ -241,15 +241,15 @@ impl<D: Connector> Writer<'_, D> {
 
 impl<D: Connector> Drop for Writer<'_, D> {
     fn drop(&mut self) {
-        *self.line.sink.borrow_mut() = self.sink.take();
+        *self.connection.sink.borrow_mut() = self.sink.take();
         if self.is_writing {
-            self.line.break_off("a call was given up while it was sent");
+            self.connection.fail("a call was cancelled while it was sent");
         }
     }
 }
 
-/// Lets everybody go on who can.
-async fn a_moment() {
+/// Lets all other ready calls run first.
+async fn yield_once() {
     let mut is_over = false;
     poll_fn(|context| {
         if is_over {
@@ -262,9 +262,9 @@ async fn a_moment() {
     .await;
 }
 
-/// Whoever reads. However it ends, another can go on.
+/// Reads for all calls. However it ends, another call can continue.
 struct Reader<'a, D: Connector> {
-    line: &'a Multiplexed<D>,
+    connection: &'a Multiplexed<D>,
     reading: Option<Reading<D>>,
 }
 
@@ -272,21 +272,21 @@ impl<D: Connector> Reader<'_, D> {
     async fn read(mut self) {
         let Some(reading) = &mut self.reading else { return };
         let read = reading.source.read();
-        let read = match self.line.hear {
-            None => self.line.in_time(read).await,
+        let read = match self.connection.on_message {
+            None => self.connection.in_time(read).await,
             Some(_) => Some(read.await),
         };
         let bytes = match read {
             Some(Some(bytes)) => bytes,
-            Some(None) => return self.line.break_off("it closed the connection"),
+            Some(None) => return self.connection.fail("it closed the connection"),
             None => return,
         };
         reading.parser.feed(&bytes);
         loop {
             match reading.parser.next() {
-                Ok(Some(reply)) => self.line.hand_over(reply),
+                Ok(Some(reply)) => self.connection.deliver(reply),
                 Ok(None) => return,
-                Err(garbled) => return self.line.break_off(&garbled.to_string()),
+                Err(garbled) => return self.connection.fail(&garbled.to_string()),
             }
         }
     }
@@ -294,6 +294,6 @@ impl<D: Connector> Reader<'_, D> {
 
 impl<D: Connector> Drop for Reader<'_, D> {
     fn drop(&mut self) {
-        *self.line.reading.borrow_mut() = self.reading.take();
+        *self.connection.reading.borrow_mut() = self.reading.take();
     }
 }

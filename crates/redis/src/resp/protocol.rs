@@ -1,33 +1,33 @@
-//! RESP2, the protocol of Redis: commands to bytes, and bytes to flat replies.
+//! RESP2, the protocol of Redis: encodes commands, and parses replies into flat pieces.
 //!
-//! Bytes come in pieces of any size. What was read of a reply is kept, so that a long one is not read again with every
-//! piece of it.
+//! Bytes come in chunks of any size. The parsed part of a reply is kept, so that a long reply is not parsed again with
+//! every chunk.
 
 use crate::keyspace::Commands;
 use crate::transport::{OwnedPiece, ReplyLine};
 use thiserror::Error as ThisError;
 
-/// The longest line: one with an error in it is far shorter.
+/// The longest line; error lines are far shorter.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// The longest single value: ours are below a megabyte, and an instance has to hold it.
 const MAX_VALUE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes that no Redis sends.
+/// Bytes that are not RESP.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("it does not speak RESP: {0}")]
 pub(crate) struct ProtocolError(&'static str);
 
-/// Commands as the server reads them, and how many answers they have.
+/// Encoded commands and the number of replies they have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,
     pub(crate) answers: usize,
 }
 
-impl Question {
+impl Request {
     pub(crate) fn of(commands: &Commands) -> Self {
-        // A beat's commands have four to eight arguments, and each takes some six bytes besides itself.
+        // A beat's commands have four to eight arguments, each with about six bytes of framing.
         let mut bytes = Vec::with_capacity(commands.iter().map(|command| command.bytes() + 48).sum());
         for command in commands.iter() {
             let args = command.args();
@@ -48,26 +48,26 @@ fn head(bytes: &mut Vec<u8>, sort: u8, count: usize) {
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// Reads replies out of bytes.
+/// Parses replies.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     bytes: Vec<u8>,
-    /// How many of the bytes have been read.
+    /// How many of the bytes were parsed.
     read: usize,
     reply: Option<Unfinished>,
 }
 
-/// A reply of which more is to come.
+/// A reply that is not complete yet.
 #[derive(Debug)]
 struct Unfinished {
     pieces: Vec<OwnedPiece>,
-    /// The first error in it, which then is all of it.
+    /// The first error in it, which replaces the whole reply.
     error: Option<String>,
     /// How many values are missing.
     missing: usize,
 }
 
-/// One value, or the announcement of several.
+/// One value, or the head of an array.
 enum Value<'a> {
     Piece(OwnedPiece),
     Error(&'a [u8]),
@@ -82,7 +82,7 @@ impl Parser {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next reply; none: more bytes are needed. After an error nothing that follows can be read.
+    /// The next reply; `None`: more bytes are needed. After an error nothing that follows can be parsed.
     pub(crate) fn next(&mut self) -> Result<Option<ReplyLine>, ProtocolError> {
         loop {
             let rest = self.bytes.get(self.read..).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Parser {
                 }
                 Value::Several(count) => {
                     let missing = reply.missing.checked_add(count);
-                    reply.missing = missing.ok_or(ProtocolError("an array without end"))?;
+                    reply.missing = missing.ok_or(ProtocolError("an array that is too long"))?;
                 }
             }
             if reply.missing == 0 {
@@ -108,7 +108,7 @@ impl Parser {
     }
 }
 
-/// What the bytes begin with, and how many of them it takes; none: it is not all there.
+/// The first value in the bytes and its length; `None`: it is incomplete.
 fn value(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ProtocolError> {
     let Some((line, after)) = line(bytes)? else { return Ok(None) };
     let Some((sort, text)) = line.split_first() else { return Err(ProtocolError("an empty line")) };
@@ -119,40 +119,42 @@ fn value(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ProtocolError> {
         b':' => whole(Value::Piece(OwnedPiece::Int(number(text)?))),
         b'*' => match number(text)? {
             -1 => whole(Value::Piece(OwnedPiece::Nil)),
-            count => whole(Value::Several(usize::try_from(count).map_err(|_| ProtocolError("an array of no length"))?)),
+            count => whole(Value::Several(
+                usize::try_from(count).map_err(|_| ProtocolError("an array with a negative length"))?,
+            )),
         },
         b'$' => match number(text)? {
             -1 => whole(Value::Piece(OwnedPiece::Nil)),
             length => bulk(bytes, after, length),
         },
-        _ => Err(ProtocolError("a value of an unknown sort")),
+        _ => Err(ProtocolError("a value of an unknown type")),
     }
 }
 
-/// A value of so many bytes, of which the first is at this place.
+/// A value of this length that starts at this place.
 fn bulk(bytes: &[u8], start: usize, length: i64) -> Result<Option<(Value<'_>, usize)>, ProtocolError> {
     let length = usize::try_from(length).ok().filter(|length| *length <= MAX_VALUE_BYTES);
-    let end = start + length.ok_or(ProtocolError("a value of no length, or too long"))?;
+    let end = start + length.ok_or(ProtocolError("a value with a negative or too large length"))?;
     let (Some(value), Some(ending)) = (bytes.get(start..end), bytes.get(end..end + 2)) else { return Ok(None) };
     if ending != b"\r\n" {
-        return Err(ProtocolError("a value that does not end where it says"));
+        return Err(ProtocolError("a value longer than its length"));
     }
     Ok(Some((Value::Piece(OwnedPiece::Bytes(value.to_vec())), end + 2)))
 }
 
-/// The line that the bytes begin with, and where the next one does; none: it has no end yet.
+/// The first line in the bytes and where the next one starts; `None`: it is incomplete.
 fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ProtocolError> {
     let near = bytes.get(..MAX_LINE_BYTES).unwrap_or(bytes);
     match near.windows(2).position(|two| two == b"\r\n") {
         Some(end) => Ok(near.get(..end).map(|line| (line, end + 2))),
-        None if near.len() == MAX_LINE_BYTES => Err(ProtocolError("a line without end")),
+        None if near.len() == MAX_LINE_BYTES => Err(ProtocolError("a line that is too long")),
         None => Ok(None),
     }
 }
 
 fn number(text: &[u8]) -> Result<i64, ProtocolError> {
     let text = std::str::from_utf8(text).ok();
-    text.and_then(|text| text.parse().ok()).ok_or(ProtocolError("a number that is none"))
+    text.and_then(|text| text.parse().ok()).ok_or(ProtocolError("an invalid number"))
 }
 
 #[cfg(test)]
@@ -164,7 +166,7 @@ mod tests {
         OwnedPiece::Bytes(text.as_bytes().to_vec())
     }
 
-    /// One of everything, and what it means.
+    /// One reply of every kind, and the parsed form.
     fn everything() -> (Vec<u8>, Vec<ReplyLine>) {
         let sent = b"+OK\r\n:-7\r\n$-1\r\n$0\r\n\r\n$4\r\na\r\nb\r\n*-1\r\n*0\r\n-NOSCRIPT No matching script\r\n\
             *3\r\n:1\r\n*2\r\n$1\r\nx\r\n$-1\r\n+y\r\n*2\r\n:1\r\n-ERR inside\r\n+end\r\n";
@@ -190,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_arrays_of_bytes() {
+    fn commands_encode_as_arrays_of_bytes() {
         let mut commands = Commands::default();
         commands.begin("PING");
         commands.begin("SET").text("k").arg(b"\r\n\0");
-        let question = Question::of(&commands);
+        let question = Request::of(&commands);
         assert_eq!(question.answers, 2);
         assert_eq!(question.bytes, b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\r\n\0\r\n");
     }
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_the_same_however_they_are_cut() {
+    fn chunk_size_does_not_change_replies() {
         let (sent, meant) = everything();
         for size in 1..sent.len() {
             let mut parser = Parser::default();
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_and_never_waited_for() {
+    fn invalid_bytes_are_refused_at_once() {
         let long = vec![b'+'; MAX_LINE_BYTES];
         for bad in [
             &b"\r\n"[..],
@@ -245,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
-        // A small generator of its own: what matters is that there are many, and the same ones each time.
+    fn random_bytes_never_panic() {
+        // A small generator of its own: many inputs, and the same ones each time.
         let mut state = 1_u64;
         for _ in 0..20_000 {
             let mut parser = Parser::default();

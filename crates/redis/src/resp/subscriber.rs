@@ -1,9 +1,9 @@
-//! What is published, as it is published: one connection that is listened to, for everybody who watches.
+//! The subscriber: one connection that receives published records for all watchers.
 //!
-//! Whoever begins to watch first says whom, then subscribes, and has begun when the server confirmed it; so nothing falls
-//! in between. To subscribe to what somebody else hears already changes nothing, and is not spared: its answer says that
-//! the other's has come. What nobody watches any more is given up with the next question whether the server is still
-//! there; when nobody watches at all, the connection is closed.
+//! A watch registers its mailbox, then subscribes, and begins when the server has confirmed; so no change falls in
+//! between. A watch subscribes even if another has already subscribed to the same channel: the confirmation then also
+//! covers the other's. Channels without watchers are unsubscribed together with the next ping; without any watcher the
+//! connection is closed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,37 +22,37 @@ use super::byte_stream::Connector;
 use super::client::Client;
 use super::mailbox::Mailbox;
 use super::multiplexed::Multiplexed;
-use super::protocol::Question;
+use super::protocol::Request;
 use crate::transport::RETRY_MS;
 
-/// How often the server is asked whether it is there; with the time that its answer may take, a silent one is found out
-/// within five seconds.
+/// How often the server is pinged. Together with the reply timeout, a silent server is noticed within five seconds.
 const PING_MS: u64 = 3000;
 
-/// How often it is looked whether anybody still reads.
+/// How often [`Subscription::next`] returns without a change, so that the caller can check whether its client still
+/// reads.
 const CHECK_MS: u64 = 5000;
 
-/// The channel of a person.
+/// The channel of a user.
 type Channel = Vec<u8>;
 
-/// Listens to one server.
+/// Subscribes at one server.
 pub struct Subscriber<D: Connector> {
-    link: Client<D>,
+    client: Client<D>,
     watched: Rc<Watched>,
-    /// What was subscribed to on the line in use.
+    /// The channels subscribed on the connection in use.
     subscribed: RefCell<BTreeSet<Channel>>,
     pinged_at_ms: Cell<u64>,
-    /// Why nothing is heard, as it was last said.
-    trouble: RefCell<Option<ConnectionError>>,
+    /// The last logged reason why nothing is received.
+    logged: RefCell<Option<ConnectionError>>,
 }
 
-/// Who wants to hear what.
+/// The mailboxes by channel.
 #[derive(Default)]
 struct Watched(RefCell<BTreeMap<Channel, Vec<Rc<Mailbox>>>>);
 
 impl Watched {
-    /// Puts a message into everybody's mailbox. One that is not ours is about nobody.
-    fn hear(&self, channel: &[u8], payload: &[u8]) {
+    /// Puts a message into every mailbox of its channel. An invalid payload is ignored.
+    fn deliver(&self, channel: &[u8], payload: &[u8]) {
         let Ok((user, published)) = decode_payload(payload) else { return };
         for mailbox in self.0.borrow().get(channel).into_iter().flatten() {
             mailbox.put(Change { user: user.clone(), published: published.clone() });
@@ -61,37 +61,37 @@ impl Watched {
 }
 
 impl<D: Connector> Subscriber<D> {
-    /// Listens to this server, once somebody watches.
+    /// A subscriber of this server. It connects with the first watch.
     pub fn new(dial: D, address: &Address) -> Self {
         let watched = Rc::new(Watched::default());
-        let hear = {
+        let deliver = {
             let watched = Rc::clone(&watched);
-            Rc::new(move |channel: &[u8], payload: &[u8]| watched.hear(channel, payload))
+            Rc::new(move |channel: &[u8], payload: &[u8]| watched.deliver(channel, payload))
         };
-        let link = Client::hearing(dial, address, Some(hear));
-        Self { link, watched, subscribed: RefCell::default(), pinged_at_ms: Cell::new(0), trouble: RefCell::default() }
+        let client = Client::with_messages(dial, address, Some(deliver));
+        Self { client, watched, subscribed: RefCell::default(), pinged_at_ms: Cell::new(0), logged: RefCell::default() }
     }
 
-    /// Watches these people: everything that is published about them once this has returned.
+    /// Watches these users: receives everything published about them once this has returned.
     pub async fn watch(self: &Rc<Self>, keys: &Keyspace, users: &[UserId]) -> Result<Subscription<D>, Error> {
         let channels = users.iter().map(|user| keys.topic(user.as_str()).to_string().into_bytes()).collect();
-        // Before anything is waited for: as long as somebody wants to hear something, the line is not closed.
+        // Before the first await: while there is an interest, the connection is not closed.
         let interest = Interest::new(Rc::clone(self), channels);
-        let line = self.link.line().await.map_err(|away| self.complain(away))?;
-        let replies = self.link.ask(&line, Question::of(&self.subscriptions(&interest.channels))).await;
-        for reply in replies.map_err(|away| self.complain(away))? {
+        let connection = self.client.connection().await.map_err(|away| self.unavailable(away))?;
+        let replies = self.client.ask(&connection, Request::of(&self.subscriptions(&interest.channels))).await;
+        for reply in replies.map_err(|away| self.unavailable(away))? {
             if let ReplyLine::Error(error) = reply {
-                return Err(Error::Other(format!("Redis does not let us listen: {error}")));
+                return Err(Error::Other(format!("Redis refused SUBSCRIBE: {error}")));
             }
         }
-        if self.trouble.take().is_some() {
-            self.link.dial().log("Redis is heard again");
+        if self.logged.take().is_some() {
+            self.client.dial().log("Redis subscription restored");
         }
-        let listening = Box::pin(listen(Rc::clone(self), line));
+        let listening = Box::pin(listen(Rc::clone(self), connection));
         Ok(Subscription { listening: Some(listening), interest })
     }
 
-    /// One command for each channel: then it has one answer.
+    /// One command per channel: then each has one reply.
     fn subscriptions(&self, channels: &[Channel]) -> Commands {
         let mut commands = Commands::with_capacity(channels.len());
         let mut subscribed = self.subscribed.borrow_mut();
@@ -102,8 +102,8 @@ impl<D: Connector> Subscriber<D> {
         commands
     }
 
-    /// Asks whether the server is there, and gives up what nobody watches any more.
-    fn upkeep(&self) -> Commands {
+    /// Pings the server and unsubscribes channels without watchers.
+    fn ping_commands(&self) -> Commands {
         let mut commands = Commands::default();
         let watched = self.watched.0.borrow();
         self.subscribed.borrow_mut().retain(|channel| {
@@ -117,19 +117,19 @@ impl<D: Connector> Subscriber<D> {
         commands
     }
 
-    /// Says why nothing is heard, once for each reason; whoever watches may come back.
-    fn complain(&self, away: ConnectionError) -> Error {
-        let mut trouble = self.trouble.borrow_mut();
-        if trouble.as_ref() != Some(&away) {
-            self.link.dial().log(&format!("nothing is heard from Redis: {}", away.0));
-            *trouble = Some(away);
+    /// Logs why nothing is received, once per reason. The error says when to retry.
+    fn unavailable(&self, away: ConnectionError) -> Error {
+        let mut logged = self.logged.borrow_mut();
+        if logged.as_ref() != Some(&away) {
+            self.client.dial().log(&format!("Redis subscription lost; retrying: {}", away.0));
+            *logged = Some(away);
         }
         Error::Unavailable(RETRY_MS)
     }
 
-    /// Whether it is time to ask again; whoever is told so does it for all.
+    /// Whether a ping is due; the caller that gets true sends it for all.
     fn is_time_to_ping(&self) -> bool {
-        let now = self.link.dial().now_ms();
+        let now = self.client.dial().now_ms();
         let is_time = now.saturating_sub(self.pinged_at_ms.get()) >= PING_MS;
         if is_time {
             self.pinged_at_ms.set(now);
@@ -138,42 +138,42 @@ impl<D: Connector> Subscriber<D> {
     }
 }
 
-/// Listens until the line breaks.
-async fn listen<D: Connector>(subscriber: Rc<Subscriber<D>>, line: Rc<Multiplexed<D>>) -> Error {
-    let seat = line.seat();
+/// Receives until the connection fails.
+async fn listen<D: Connector>(subscriber: Rc<Subscriber<D>>, connection: Rc<Multiplexed<D>>) -> Error {
+    let waiter = connection.waiter();
     loop {
-        // What arrives goes into mailboxes, not to whoever reads it.
-        if let Some(Err(away)) = subscriber.link.within(PING_MS, line.until(seat, || false)).await {
-            return subscriber.complain(away);
+        // What arrives goes into mailboxes, whichever watch reads it.
+        if let Some(Err(away)) = subscriber.client.within(PING_MS, connection.until(waiter, || false)).await {
+            return subscriber.unavailable(away);
         }
         if !subscriber.is_time_to_ping() {
             continue;
         }
-        match subscriber.link.ask(&line, Question::of(&subscriber.upkeep())).await {
-            Err(away) => return subscriber.complain(away),
+        match subscriber.client.ask(&connection, Request::of(&subscriber.ping_commands())).await {
+            Err(away) => return subscriber.unavailable(away),
             Ok(replies) => {
                 let refusal = replies.into_iter().find_map(|reply| match reply {
                     ReplyLine::Error(error) => Some(error),
                     ReplyLine::Pieces(_) => None,
                 });
                 if let Some(error) = refusal {
-                    line.break_off(&error);
+                    connection.fail(&error);
                 }
             }
         }
     }
 }
 
-/// People being listened to.
+/// A watch of some users.
 pub struct Subscription<D: Connector> {
-    /// Kept across calls, for it may be in the middle of a question; none: it ended.
+    /// Kept across calls, because it may have sent a request; `None`: it ended.
     listening: Option<LocalBoxFuture<'static, Error>>,
-    /// Last, so that nobody listens any more when it is given up.
+    /// Declared last, so that it is dropped after `listening`.
     interest: Interest<D>,
 }
 
 impl<D: Connector> Subscription<D> {
-    /// Goes on listening; ready once changes may have been lost.
+    /// Continues to receive; ready once changes may have been lost.
     fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         if let Some(listening) = &mut self.listening {
             ready!(listening.as_mut().poll(context));
@@ -187,13 +187,13 @@ impl<D: Connector> Subscription<D> {
     /// How often [`Subscription::next`] returns nothing within two minutes of silence.
     pub const TWO_MINUTES: u32 = (120_000 / CHECK_MS) as u32;
 
-    /// Waits for a change, the newest of each user; none: nothing came for five seconds. An error: changes may have been lost.
-    /// It can be cancelled: nothing is lost.
+    /// Waits for a change, the newest of each user; `None`: nothing came for five seconds. An error: changes may have
+    /// been lost. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Change>, Error> {
         let (subscriber, mailbox) = (Rc::clone(&self.interest.subscriber), Rc::clone(&self.interest.mailbox));
         let _leaving = Waiting(&mailbox);
         let change = poll_fn(|context| {
-            // First what arrives, then whether anything has.
+            // Receive first, then look into the mailbox.
             let lost = self.poll_lost(context);
             match (mailbox.poll_take(context), lost) {
                 (Poll::Ready(change), _) => Poll::Ready(Ok(Some(change))),
@@ -201,16 +201,16 @@ impl<D: Connector> Subscription<D> {
                 (Poll::Pending, Poll::Pending) => Poll::Pending,
             }
         });
-        subscriber.link.within(CHECK_MS, change).await.unwrap_or(Ok(None))
+        subscriber.client.within(CHECK_MS, change).await.unwrap_or(Ok(None))
     }
 
-    /// Goes on listening without taking changes, and returns only if some may have been lost. It can be cancelled.
+    /// Receives without taking changes, and returns only if some may have been lost. Cancel safe.
     pub async fn lost(&mut self) -> Error {
         poll_fn(|context| self.poll_lost(context)).await
     }
 }
 
-/// Somebody waits for an mailbox; whoever leaves is not to be woken.
+/// Unregisters the reader of a mailbox when dropped, so that it is not woken.
 struct Waiting<'a>(&'a Mailbox);
 
 impl Drop for Waiting<'_> {
@@ -219,7 +219,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What somebody wants to hear, until it is dropped.
+/// The channels of a watch, until it is dropped.
 struct Interest<D: Connector> {
     subscriber: Rc<Subscriber<D>>,
     channels: Vec<Channel>,
@@ -251,7 +251,7 @@ impl<D: Connector> Drop for Interest<D> {
         }
         if watched.is_empty() {
             self.subscriber.subscribed.borrow_mut().clear();
-            self.subscriber.link.hang_up();
+            self.subscriber.client.close();
         }
     }
 }

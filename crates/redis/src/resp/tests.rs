@@ -1,4 +1,4 @@
-//! Lines, links and ears against a server that does what it is told.
+//! Connections, clients and subscribers against a fake server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use rollcall_functions::capabilities::Change;
 use super::fake_server::FakeServer;
 use super::{Address, Client, Subscriber, Subscription};
 
-/// What came of something that was begun.
+/// The result of a spawned future.
 type Outcome<T> = Rc<RefCell<Option<T>>>;
 
 fn begin<T: 'static>(spawner: &LocalSpawner, what: impl Future<Output = T> + 'static) -> (Outcome<T>, AbortHandle) {
@@ -48,17 +48,17 @@ fn echoed(words: &[&str]) -> Result<Vec<ReplyLine>, ConnectionError> {
 struct Calls {
     pool: LocalPool,
     fake: FakeServer,
-    link: Rc<Client<FakeServer>>,
+    client: Rc<Client<FakeServer>>,
 }
 
 impl Calls {
     fn new(url: &str) -> Self {
         let fake = FakeServer::default();
-        let link = Rc::new(Client::new(fake.clone(), &address(url)));
-        Self { pool: LocalPool::new(), fake, link }
+        let client = Rc::new(Client::new(fake.clone(), &address(url)));
+        Self { pool: LocalPool::new(), fake, client }
     }
 
-    /// With a connection that was made already.
+    /// With a connection that is already open.
     fn connected() -> Self {
         let mut calls = Self::new("redis://x");
         let warm = calls.call(&["0"]).0;
@@ -70,8 +70,8 @@ impl Calls {
     }
 
     fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<ReplyLine>, ConnectionError>>, AbortHandle) {
-        let (link, commands) = (Rc::clone(&self.link), echo(words));
-        begin(&self.pool.spawner(), async move { link.send(&commands).await })
+        let (client, commands) = (Rc::clone(&self.client), echo(words));
+        begin(&self.pool.spawner(), async move { client.send(&commands).await })
     }
 
     fn run(&mut self) {
@@ -80,7 +80,7 @@ impl Calls {
 }
 
 #[test]
-fn many_calls_share_one_connection_and_each_gets_its_own_answers() {
+fn calls_on_one_connection_get_their_replies() {
     let mut calls = Calls::new("redis://:right@x/3");
     let warm = calls.call(&["0"]).0;
     calls.run();
@@ -102,7 +102,7 @@ fn many_calls_share_one_connection_and_each_gets_its_own_answers() {
 }
 
 #[test]
-fn what_is_asked_together_is_sent_together() {
+fn concurrent_requests_are_sent_together() {
     let mut calls = Calls::connected();
     let answers: Vec<_> = ["a", "b", "c"].iter().map(|word| calls.call(&[word]).0).collect();
     calls.run();
@@ -113,14 +113,14 @@ fn what_is_asked_together_is_sent_together() {
 }
 
 #[test]
-fn one_that_is_given_up_before_it_writes_leaves_it_to_another() {
+fn call_cancelled_before_writing_is_replaced() {
     let mut calls = Calls::connected();
-    let (link, commands) = (Rc::clone(&calls.link), echo(&["a"]));
-    let mut given_up = Box::pin(link.send(&commands));
-    assert!(given_up.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_pending());
+    let (client, commands) = (Rc::clone(&calls.client), echo(&["a"]));
+    let mut cancelled = Box::pin(client.send(&commands));
+    assert!(cancelled.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_pending());
     let waiting = [calls.call(&["b"]).0, calls.call(&["c"]).0];
     calls.run();
-    drop(given_up);
+    drop(cancelled);
     calls.run();
     for (word, answer) in ["b", "c"].iter().zip(waiting) {
         assert_eq!(answer.take(), Some(echoed(&[word])));
@@ -130,17 +130,17 @@ fn one_that_is_given_up_before_it_writes_leaves_it_to_another() {
 }
 
 #[test]
-fn one_that_is_given_up_while_it_writes_breaks_the_line_and_the_next_makes_another() {
+fn call_cancelled_while_writing_fails_the_connection() {
     let mut calls = Calls::connected();
     calls.fake.set_full(true);
-    let (given_up, handle) = calls.call(&["a"]);
+    let (cancelled, handle) = calls.call(&["a"]);
     let waiting = calls.call(&["b"]).0;
     calls.run();
     assert!(waiting.borrow().is_none());
     handle.abort();
     calls.run();
-    assert_eq!(given_up.take(), None);
-    assert_eq!(waiting.take(), Some(Err(ConnectionError("a call was given up while it was sent".to_owned()))));
+    assert_eq!(cancelled.take(), None);
+    assert_eq!(waiting.take(), Some(Err(ConnectionError("a call was cancelled while it was sent".to_owned()))));
     calls.fake.set_full(false);
     let next = calls.call(&["c"]).0;
     calls.run();
@@ -148,7 +148,7 @@ fn one_that_is_given_up_while_it_writes_breaks_the_line_and_the_next_makes_anoth
 }
 
 #[test]
-fn a_server_that_takes_nothing_is_given_up_in_time() {
+fn blocked_write_times_out() {
     let mut calls = Calls::connected();
     calls.fake.set_full(true);
     let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0];
@@ -161,10 +161,10 @@ fn a_server_that_takes_nothing_is_given_up_in_time() {
 }
 
 #[test]
-fn one_that_is_given_up_while_it_reads_leaves_the_others_their_answers() {
+fn call_cancelled_while_reading_loses_no_replies() {
     let mut calls = Calls::new("redis://x");
     calls.fake.set_mute(true);
-    let (given_up, handle) = calls.call(&["a"]);
+    let (cancelled, handle) = calls.call(&["a"]);
     calls.run();
     let (second, third) = (calls.call(&["b"]).0, calls.call(&["c"]).0);
     calls.run();
@@ -172,13 +172,13 @@ fn one_that_is_given_up_while_it_reads_leaves_the_others_their_answers() {
     calls.run();
     calls.fake.set_mute(false);
     calls.run();
-    assert_eq!(given_up.take(), None);
+    assert_eq!(cancelled.take(), None);
     assert_eq!((second.take(), third.take()), (Some(echoed(&["b"])), Some(echoed(&["c"]))));
     assert_eq!(calls.fake.connections(), (1, 1));
 }
 
 #[test]
-fn a_lost_connection_fails_whoever_waits_and_the_next_call_makes_another() {
+fn lost_connection_fails_calls_then_reconnects() {
     let mut calls = Calls::new("redis://x");
     calls.fake.set_mute(true);
     let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0];
@@ -196,7 +196,7 @@ fn a_lost_connection_fails_whoever_waits_and_the_next_call_makes_another() {
 }
 
 #[test]
-fn a_silent_server_is_given_up_in_time() {
+fn silent_server_times_out() {
     let mut calls = Calls::connected();
     calls.fake.set_mute(true);
     let first = calls.call(&["a"]).0;
@@ -212,7 +212,7 @@ fn a_silent_server_is_given_up_in_time() {
 }
 
 #[test]
-fn whoever_waited_for_a_connection_in_vain_waits_no_longer() {
+fn failed_connect_fails_all_waiting_calls() {
     let mut calls = Calls::new("redis://x");
     calls.fake.set_away(true);
     let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0, calls.call(&["c"]).0];
@@ -220,7 +220,7 @@ fn whoever_waited_for_a_connection_in_vain_waits_no_longer() {
     calls.fake.advance(100);
     calls.run();
     for call in waiting {
-        assert_eq!(call.take(), Some(Err(ConnectionError("nobody is there".to_owned()))));
+        assert_eq!(call.take(), Some(Err(ConnectionError("connection refused".to_owned()))));
     }
     assert_eq!(calls.fake.connections().0, 1);
     let next = calls.call(&["d"]).0;
@@ -230,17 +230,17 @@ fn whoever_waited_for_a_connection_in_vain_waits_no_longer() {
 }
 
 #[test]
-fn a_server_that_refuses_us_or_is_none_is_away() {
+fn refusing_or_foreign_server_is_an_error() {
     let mut calls = Calls::new("redis://:wrong@x");
     let refused = calls.call(&["a"]).0;
     calls.run();
     let why = "it refuses us: WRONGPASS invalid password";
     assert_eq!(refused.take(), Some(Err(ConnectionError(why.to_owned()))));
     let mut calls = Calls::new("redis://x");
-    let link = Rc::clone(&calls.link);
+    let client = Rc::clone(&calls.client);
     let mut noise = Commands::default();
     noise.begin("NOISE");
-    let (answer, _) = begin(&calls.pool.spawner(), async move { link.send(&noise).await });
+    let (answer, _) = begin(&calls.pool.spawner(), async move { client.send(&noise).await });
     calls.run();
     assert!(answer.take().unwrap().unwrap_err().0.starts_with("it does not speak RESP"));
 }
@@ -257,13 +257,13 @@ fn change(user: &str, version: u64) -> Change {
     Change { user: UserId::parse(user).unwrap(), published }
 }
 
-/// What a watcher is told.
-type Told = Rc<RefCell<Vec<Result<Option<Change>, Error>>>>;
+/// What a watcher receives.
+type Received = Rc<RefCell<Vec<Result<Option<Change>, Error>>>>;
 
 impl Watching {
     fn new() -> Self {
         let fake = FakeServer::default();
-        // Long after the start of the clock, or the first moment would count as the last question.
+        // Long after the start of the clock, or the start would count as the last ping.
         fake.advance(100_000);
         let subscriber = Rc::new(Subscriber::new(fake.clone(), &address("redis://x")));
         Self { pool: LocalPool::new(), fake, subscriber, keys: Rc::new(Keyspace::new("rc", 256).unwrap()) }
@@ -278,9 +278,9 @@ impl Watching {
     }
 
     /// Reads until it ends.
-    fn read(&self, mut watch: Subscription<FakeServer>) -> (Told, AbortHandle) {
-        let told = Told::default();
-        let kept = Rc::clone(&told);
+    fn read(&self, mut watch: Subscription<FakeServer>) -> (Received, AbortHandle) {
+        let received = Received::default();
+        let kept = Rc::clone(&received);
         let (_, handle) = begin(&self.pool.spawner(), async move {
             loop {
                 let next = watch.next().await;
@@ -291,7 +291,7 @@ impl Watching {
                 }
             }
         });
-        (told, handle)
+        (received, handle)
     }
 
     fn publish(&mut self, user: &str, version: u64) {
@@ -303,7 +303,7 @@ impl Watching {
         self.pool.run_until_stalled();
     }
 
-    /// Lets time pass, a little at a time.
+    /// Lets time pass in small steps.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms / 100 {
             self.fake.advance(100);
@@ -312,12 +312,12 @@ impl Watching {
     }
 }
 
-fn news(told: &Told) -> Vec<Change> {
-    told.borrow().iter().filter_map(|next| next.clone().unwrap()).collect()
+fn changes(received: &Received) -> Vec<Change> {
+    received.borrow().iter().filter_map(|next| next.clone().unwrap()).collect()
 }
 
 #[test]
-fn watchers_share_one_connection_and_each_hears_whom_it_watches() {
+fn watchers_on_one_connection_get_their_users() {
     let mut watching = Watching::new();
     let (both, one) = (watching.watch(&["bob", "eve"]), watching.watch(&["bob"]));
     let ((both, _), (one, _)) = (watching.read(both), watching.read(one));
@@ -326,13 +326,13 @@ fn watchers_share_one_connection_and_each_hears_whom_it_watches() {
         watching.publish(user, version);
         watching.run();
     }
-    assert_eq!(news(&both), [change("bob", 1), change("eve", 2)]);
-    assert_eq!(news(&one), [change("bob", 1)]);
+    assert_eq!(changes(&both), [change("bob", 1), change("eve", 2)]);
+    assert_eq!(changes(&one), [change("bob", 1)]);
     assert_eq!(watching.fake.connections(), (1, 1));
 }
 
 #[test]
-fn one_who_does_not_read_finds_the_newest_of_each() {
+fn slow_reader_finds_the_newest_per_user() {
     let mut watching = Watching::new();
     let mut slow = watching.watch(&["bob", "eve"]);
     let (quick, _) = {
@@ -344,36 +344,36 @@ fn one_who_does_not_read_finds_the_newest_of_each() {
         watching.publish(user, version);
         watching.run();
     }
-    assert_eq!(news(&quick), [change("bob", 1), change("bob", 3)]);
-    let (told, _) = begin(&watching.pool.spawner(), async move { (slow.next().await, slow.next().await, slow) });
+    assert_eq!(changes(&quick), [change("bob", 1), change("bob", 3)]);
+    let (received, _) = begin(&watching.pool.spawner(), async move { (slow.next().await, slow.next().await, slow) });
     watching.run();
-    let (first, second, _) = told.take().unwrap();
+    let (first, second, _) = received.take().unwrap();
     assert_eq!((first, second), (Ok(Some(change("bob", 3))), Ok(Some(change("eve", 2)))));
 }
 
 #[test]
-fn one_who_leaves_while_it_reads_leaves_the_others_listening() {
+fn watch_dropped_while_reading_loses_no_changes() {
     let mut watching = Watching::new();
     let leader = watching.watch(&["bob"]);
     let (_, leader) = watching.read(leader);
     watching.run();
     let other = watching.watch(&["eve"]);
-    let (told, _) = watching.read(other);
+    let (received, _) = watching.read(other);
     watching.run();
     leader.abort();
     watching.run();
     watching.publish("eve", 1);
     watching.run();
-    assert_eq!(news(&told), [change("eve", 1)]);
+    assert_eq!(changes(&received), [change("eve", 1)]);
     watching.fake.said();
     watching.pass(3100);
-    let given_up = format!("UNSUBSCRIBE {}", watching.keys.topic("bob"));
-    assert_eq!(watching.fake.said(), [given_up, "PING".to_owned()]);
+    let cancelled = format!("UNSUBSCRIBE {}", watching.keys.topic("bob"));
+    assert_eq!(watching.fake.said(), [cancelled, "PING".to_owned()]);
     assert_eq!(watching.fake.connections(), (1, 1));
 }
 
 #[test]
-fn when_nobody_watches_nothing_is_connected() {
+fn connection_closes_with_the_last_watch() {
     let mut watching = Watching::new();
     let watch = watching.watch(&["bob"]);
     assert_eq!(watching.fake.connections(), (1, 1));
@@ -385,7 +385,7 @@ fn when_nobody_watches_nothing_is_connected() {
 }
 
 #[test]
-fn a_lost_connection_ends_every_watch_and_what_had_come_is_told_first() {
+fn lost_connection_ends_watches_after_received_changes() {
     let mut watching = Watching::new();
     let (first, second) = (watching.watch(&["bob"]), watching.watch(&["bob"]));
     let (first, _) = watching.read(first);
@@ -395,31 +395,31 @@ fn a_lost_connection_ends_every_watch_and_what_had_come_is_told_first() {
     watching.run();
     let (second, _) = watching.read(second);
     watching.run();
-    for told in [first, second] {
-        assert_eq!(told.take(), [Ok(Some(change("bob", 1))), Err(Error::Unavailable(500))]);
+    for received in [first, second] {
+        assert_eq!(received.take(), [Ok(Some(change("bob", 1))), Err(Error::Unavailable(500))]);
     }
     watching.watch(&["bob"]);
     assert_eq!(
         watching.fake.logged(),
-        ["nothing is heard from Redis: it closed the connection", "Redis is heard again"]
+        ["Redis subscription lost; retrying: it closed the connection", "Redis subscription restored"]
     );
 }
 
 #[test]
-fn a_silent_server_ends_every_watch() {
+fn silent_server_ends_every_watch() {
     let mut watching = Watching::new();
     let watch = watching.watch(&["bob"]);
-    let (told, _) = watching.read(watch);
+    let (received, _) = watching.read(watch);
     watching.run();
     watching.pass(7000);
-    assert!(told.take().iter().all(|next| *next == Ok(None)), "a server that answers is not silent");
+    assert!(received.take().iter().all(|next| *next == Ok(None)), "a server that answers is not silent");
     watching.fake.set_mute(true);
     watching.pass(5000);
-    assert_eq!(told.take().last(), Some(&Err(Error::Unavailable(500))));
+    assert_eq!(received.take().last(), Some(&Err(Error::Unavailable(500))));
 }
 
 #[test]
-fn one_question_whether_it_is_there_serves_all() {
+fn one_ping_serves_all_watches() {
     let mut watching = Watching::new();
     for user in ["bob", "eve", "ann"] {
         let watch = watching.watch(&[user]);
@@ -433,7 +433,7 @@ fn one_question_whether_it_is_there_serves_all() {
 }
 
 #[test]
-fn a_loss_is_noticed_while_nobody_reads() {
+fn loss_is_noticed_without_a_reader() {
     let mut watching = Watching::new();
     let mut watch = watching.watch(&["bob"]);
     let (lost, _) = begin(&watching.pool.spawner(), async move { watch.lost().await });

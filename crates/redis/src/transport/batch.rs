@@ -14,7 +14,7 @@ use rollcall_core::{Error, Moment, Time};
 use super::probed_time::Failure;
 use crate::keyspace::{Commands, Piece};
 
-/// When a caller may try again: a reconnection takes a few tenths of a second.
+/// After how long a caller may retry: a reconnection takes a few tenths of a second.
 pub const RETRY_MS: u32 = 500;
 
 /// Items under this name keep their order among each other.
@@ -25,15 +25,15 @@ pub(crate) const IN_ORDER: &str = "in order";
 pub struct Batch<'a> {
     pub(crate) commands: Commands,
     pub(crate) items: Vec<Item<'a>>,
-    /// The instant at which the commands were decided on; none: they do not depend on the time.
+    /// When the commands were decided on; `None`: they do not depend on the time.
     pub(crate) decided_at: Option<Now>,
     /// The item that is the transport's own time probe.
     pub(crate) probe: Option<usize>,
-    /// The failure to reach the server that the time probe reports.
+    /// The failure that the time probe reports.
     pub(crate) reported: Option<Failure>,
     /// The caller needs [`Replies::moment`].
     pub(crate) wants_moment: bool,
-    /// The caller waits until a replica has the writes, where there is one.
+    /// The caller waits until a replica has the writes, if there is a replica.
     pub(crate) wants_replica: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Item<'a> {
     pub(crate) commands: Range<usize>,
 }
 
-/// An instant of the store's clock. Where each reading of the clock is a call of the host, one serves a whole batch.
+/// An instant of the store's clock. One serves a whole batch, because reading the clock may be a call of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// Microseconds on Redis's clock.
@@ -83,7 +83,7 @@ impl<'a> Batch<'a> {
         added
     }
 
-    /// Adds a read. If the batch begins with a time probe, it is repeated together with that.
+    /// Adds a read. If the batch begins with a time probe, the two are sent again together.
     pub fn read<T>(&mut self, shard: u32, add: impl FnOnce(&mut Commands) -> T) -> T {
         self.add(if self.probe.is_some() { IN_ORDER } else { "" }, shard, add)
     }
@@ -93,8 +93,8 @@ impl<'a> Batch<'a> {
         self.items.partition_point(|item| item.commands.end <= command)
     }
 
-    /// The commands to send again, each with its item: from the first failed command of an item on, and everything later
-    /// about the same. Items that failed for good are left out.
+    /// The commands to send again, each with its item: from an item's first failed command on, and everything later
+    /// about the same user. Items that failed for good are left out.
     pub(crate) fn repeat<R>(
         &self,
         is_failed: impl Fn(usize) -> bool,
@@ -118,13 +118,13 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A reply of one command, as a client library gives it.
+/// A reply to one command, as a client library provides it.
 pub trait Reply: Clone {
-    /// What stands for no reply.
+    /// No reply.
     fn nil() -> Self;
-    /// All pieces of it: a nested array is its pieces one after the other.
+    /// Its pieces: a nested array is its pieces in order.
     fn pieces(&self) -> impl Iterator<Item = Piece<'_>>;
-    /// The only piece of it.
+    /// Its only piece.
     fn piece(&self) -> Piece<'_>;
 }
 
@@ -138,7 +138,7 @@ pub struct Replies<R> {
 }
 
 impl<R: Reply> Replies<R> {
-    /// None yet.
+    /// No replies yet.
     pub(crate) fn to(batch: &Batch<'_>) -> Self {
         Self {
             values: (0..batch.commands.len()).map(|_| R::nil()).collect(),
@@ -148,7 +148,7 @@ impl<R: Reply> Replies<R> {
         }
     }
 
-    /// The replies of each item, in order; the time probe is left out.
+    /// The replies of each item, in order, without the time probe.
     pub fn items(&self) -> impl Iterator<Item = Result<&[R], Error>> {
         let items = self.items.iter().enumerate().filter(|(index, _)| Some(*index) != self.probe);
         items.map(|(_, item)| match item {
@@ -157,7 +157,7 @@ impl<R: Reply> Replies<R> {
         })
     }
 
-    /// The instant before anything was read, and the outage grace in force after it.
+    /// The instant before anything was read, with the outage grace in force after it.
     pub fn moment(&self) -> Result<Moment, Error> {
         match (self.moment, self.probe.and_then(|probe| self.items.get(probe))) {
             (Some(moment), _) => Ok(moment),

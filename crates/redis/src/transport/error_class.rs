@@ -1,19 +1,19 @@
-//! What an error of the server means for whoever asked.
+//! Classifies error replies by what the caller should do.
 
-/// What to do about an error in answer to one command.
+/// What to do about an error reply to one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
-    /// The script is not there: load it and say it again.
+    /// The script is missing: load it and send the command again.
     LoadScripts,
-    /// The server is of no use at present: its caller may come back later.
+    /// The server cannot be used at present: retry later.
     Later,
-    /// It will be no better next time: somebody has to do something about it.
+    /// Retrying does not help: an operator has to act.
     Never,
 }
 
-/// The first words of errors that pass: the server loads its data, follows a master or lost it, has no memory or no disk
-/// left, is busy with somebody's script, or has too many clients.
-const PASSING: [&str; 10] = [
+/// The first words of temporary errors: the server loads its data, is a replica or lost its master, has no memory or no
+/// disk left, runs a slow script, or has too many clients.
+const TEMPORARY: [&str; 10] = [
     "BUSY",
     "CLUSTERDOWN",
     "LOADING",
@@ -26,17 +26,17 @@ const PASSING: [&str; 10] = [
     "UNKILLABLE",
 ];
 
-/// What Redis says, with no word of its own, when it takes no more connections.
+/// What Redis replies when it takes no more connections. It has no first word of its own.
 const TOO_MANY_CLIENTS: &str = "ERR max number of clients";
 
 impl ErrorClass {
-    /// What this error line means.
+    /// Classifies an error line.
     pub(crate) fn of(line: &str) -> Self {
-        // Some clients keep the sign by which an error is told from other lines.
+        // Some clients keep the `-` that marks an error line.
         let line = line.trim_start_matches('-');
         match line.split(' ').next().unwrap_or_default() {
             "NOSCRIPT" => Self::LoadScripts,
-            code if PASSING.contains(&code) || line.starts_with(TOO_MANY_CLIENTS) => Self::Later,
+            code if TEMPORARY.contains(&code) || line.starts_with(TOO_MANY_CLIENTS) => Self::Later,
             _ => Self::Never,
         }
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_apart_by_what_helps() {
+    fn errors_are_classified_by_remedy() {
         let lines = [
             ("NOSCRIPT No matching script. Please use EVAL.", ErrorClass::LoadScripts),
             ("LOADING Redis is loading the dataset in memory", ErrorClass::Later),
@@ -60,8 +60,8 @@ mod tests {
             ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorClass::Never),
             ("", ErrorClass::Never),
         ];
-        for (line, verdict) in lines {
-            assert_eq!(ErrorClass::of(line), verdict, "{line}");
+        for (line, class) in lines {
+            assert_eq!(ErrorClass::of(line), class, "{line}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Transports: what carries the commands of the capabilities to Redis.
 //!
-//! A [`Transport`] takes a whole [`Batch`]. It knows which server has which shard, loads scripts a server lacks, and is the
-//! source of the store's time. There are two: the native one, with background tasks, for one server, TLS or a Cluster; and
-//! [`Probing`], for platforms where nothing runs between two calls, over any [`Connection`].
+//! A [`Transport`] takes a whole [`Batch`]. It knows which server has which shard, loads scripts that a server lacks,
+//! and provides the store's time. There are two: the native one, with background tasks, for one server, TLS or a
+//! Cluster; and [`Probing`], for platforms where nothing runs between two calls, over any [`Connection`].
 
 #![allow(async_fn_in_trait, reason = "users of a transport are generic over it and name no auto traits of futures")]
 
@@ -21,58 +21,58 @@ pub use probing::Probing;
 
 /// Carries batches of commands to Redis and the replies back.
 pub trait Transport {
-    /// A reply as the client library gives it.
+    /// A reply as the client library provides it.
     type Reply: Reply;
 
     /// The names of the keys.
     fn keys(&self) -> &Keyspace;
     /// Which command publishes.
     fn publishing(&self) -> Publishing;
-    /// The store's time. It takes a round trip only if the time is not known.
+    /// The store's time. A round trip only if the time is not known.
     async fn now(&self) -> Result<Now, Error>;
     /// Prepares an empty batch for reads whose caller needs [`Replies::moment`].
     fn begin_read(&self, batch: &mut Batch<'_>);
     /// Sends a batch and waits for the replies.
     async fn run(&self, batch: Batch<'_>) -> Replies<Self::Reply>;
-    /// This instant with the outage grace in force, as far as it is known without asking.
+    /// This instant with the outage grace in force, as far as it is known without a round trip.
     fn moment_at(&self, now: Time) -> Moment;
-    /// A number nobody can guess.
+    /// An unguessable number.
     fn random(&self) -> u64;
-    /// Waits; where a platform cannot wait, not at all.
+    /// Waits; on a platform that cannot wait, returns at once.
     async fn sleep(&self, ms: u64);
-    /// Logs a problem, once until there is another.
+    /// Logs a problem, once until a different one occurs.
     fn warn(&self, problem: &str);
 
-    /// Whether this process set the user's deadline a moment ago, so that a beat can skip its `ZADD`.
+    /// Whether this process set the user's deadline recently, so that a beat can skip its `ZADD`.
     fn knows_deadline(&self, _user: &str, _now: Time) -> bool {
         false
     }
-    /// A beat begun at this instant left the user due.
+    /// A beat begun at this instant set the user's deadline.
     fn note_deadline(&self, _user: &str, _begun: Time) {}
-    /// Deadlines known so far cannot be trusted: the server lost data.
+    /// Invalidates the deadline cache: the server lost data.
     fn forget_deadlines(&self) {}
 }
 
-/// What a platform brings to [`Probing`]: a connection to one Redis, a clock and random numbers.
+/// What a platform provides to [`Probing`]: a connection to one Redis, a clock and random numbers.
 pub trait Connection {
-    /// Sends these in this order, in one go, and waits for one reply each.
+    /// Sends these commands together, in order, and waits for one reply each.
     async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError>;
-    /// Microseconds on a clock that only rises.
+    /// Microseconds on a monotonic clock.
     fn ticks_us(&self) -> u64;
-    /// A number nobody can guess.
+    /// An unguessable number.
     fn random(&self) -> u64;
-    /// Waits; on a platform that cannot wait, not at all.
+    /// Waits; on a platform that cannot wait, returns at once.
     async fn sleep(&self, _ms: u64) {}
-    /// Logs a problem; by default to the standard error.
+    /// Logs a problem; by default to standard error.
     fn warn(&self, problem: &str) {
         eprintln!("{problem}");
     }
 }
 
-/// What Redis answered to one command.
+/// A reply to one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyLine {
-    /// A reply, flat: a nested array is its pieces one after the other, a status is its bytes.
+    /// A flat reply: a nested array is its pieces in order, a status is its bytes.
     Pieces(Vec<OwnedPiece>),
     /// The server's error line, such as `NOSCRIPT No matching script`.
     Error(String),
@@ -81,7 +81,7 @@ pub enum ReplyLine {
 /// One piece of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnedPiece {
-    /// Nothing there.
+    /// Null.
     Nil,
     /// An integer.
     Int(i64),
@@ -89,13 +89,13 @@ pub enum OwnedPiece {
     Bytes(Vec<u8>),
 }
 
-/// Redis was not reached, or the connection was lost before the replies came: what took effect is not known. The text says why,
-/// for a log.
+/// Redis was not reached, or the connection was lost before the replies came: it is unknown what took effect. The text
+/// says why, for logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionError(pub String);
 
 impl OwnedPiece {
-    /// The same, borrowed.
+    /// A borrowed copy.
     pub fn as_piece(&self) -> Piece<'_> {
         match self {
             Self::Nil => Piece::Nil,

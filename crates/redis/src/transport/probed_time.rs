@@ -1,44 +1,43 @@
-//! Redis's time and the outage grace in force, between one look at them and the next.
+//! Redis's time and the outage grace in force, between two time probes.
 //!
-//! The time is kept as what has to be added to the platform's own clock, which only rises. A look narrows that down by
-//! when it was asked and when it was answered. There is no task that looks from time to time; whoever needs the time
-//! finds out how old the last look is.
+//! The time is stored as an offset to the platform's monotonic clock. A probe narrows the offset down by when it was
+//! sent and answered. No task probes periodically; a call that needs the time checks how old the last probe is.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::keyspace::ProbeReply;
 use rollcall_core::{Moment, OutageGrace, Time};
 
-/// A look that is older tells the time no longer: clocks drift, and instances are put to sleep.
+/// A probe older than this does not advance the time: clocks drift, and instances are suspended.
 const TOO_OLD_US: u64 = 30_000_000;
 
-/// After so long there is another look, on the way.
+/// After this time the next batch carries another probe.
 const OLD_US: u64 = 1_000_000;
 
-/// How much the last look is worth.
+/// The age of the last probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Age {
     /// It tells the time.
     Fresh,
-    /// It tells the time, and whoever sends something looks again on the way.
+    /// It tells the time, and the next batch carries another probe.
     Old,
-    /// There was none, or too long ago: look before anything else.
+    /// There was none, or it is too old: probe first.
     Unknown,
 }
 
-/// When something was sent and answered, on the platform's clock.
+/// When a probe was sent and answered, on the platform's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) sent_us: u64,
     pub(crate) answered_us: u64,
 }
 
-/// That Redis could not be reached, as it is reported to it.
+/// Failures to reach Redis, as reported to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// When that began, on Redis's clock; 0 if it was not known.
+    /// When the first one happened, on Redis's clock; 0 if the time was not known.
     pub(crate) since: Time,
-    /// How often it happened.
+    /// How many there were.
     times: u64,
 }
 
@@ -48,32 +47,32 @@ pub(crate) struct ProbedTime(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Redis's time when the platform's clock was at zero, and when that was last found to be so, on that clock.
+    /// Redis's time when the platform's clock was zero, and when that was last confirmed, on that clock.
     at_zero: Option<(i64, u64)>,
-    /// The latest time that was told.
-    told_us: u64,
+    /// The latest time returned.
+    latest_us: u64,
     outage_grace: Option<OutageGrace>,
     failure: Option<Failure>,
 }
 
 impl Known {
-    /// Redis's time at an instant of the platform's clock; none before the first look.
+    /// Redis's time at an instant of the platform's clock; `None` before the first probe.
     fn at(&self, ticks_us: u64) -> Option<u64> {
         self.at_zero.map(|(at_zero, _)| at_zero.saturating_add_unsigned(ticks_us).max(0) as u64)
     }
 
-    /// The same time, or the latest that was told if that is later.
-    fn tell(&mut self, now_us: u64) -> u64 {
-        self.told_us = self.told_us.max(now_us);
-        self.told_us
+    /// This time, or the latest one returned if that is later.
+    fn advance(&mut self, now_us: u64) -> u64 {
+        self.latest_us = self.latest_us.max(now_us);
+        self.latest_us
     }
 }
 
 impl ProbedTime {
-    /// How much the last look is worth. While a failure is to be reported there has to be another.
+    /// The age of the last probe. While a failure is unreported another probe is needed.
     pub(crate) fn age(&self, ticks_us: u64) -> Age {
         let known = self.lock();
-        match known.at_zero.map(|(_, looked_us)| ticks_us.saturating_sub(looked_us)) {
+        match known.at_zero.map(|(_, probed_us)| ticks_us.saturating_sub(probed_us)) {
             None => Age::Unknown,
             Some(age) if age > TOO_OLD_US => Age::Unknown,
             Some(age) if age > OLD_US || known.failure.is_some() => Age::Old,
@@ -81,39 +80,39 @@ impl ProbedTime {
         }
     }
 
-    /// Redis's time in microseconds, as far as it is known. It never goes back.
+    /// Redis's time in microseconds, as far as it is known. It never goes backwards.
     pub(crate) fn now_us(&self, ticks_us: u64) -> u64 {
         let mut known = self.lock();
         let now = known.at(ticks_us).unwrap_or(0);
-        known.tell(now)
+        known.advance(now)
     }
 
-    /// This instant, with the outage grace that was in force at the last look if it still is.
+    /// This instant, with the outage grace of the last probe if it is still in force.
     pub(crate) fn moment_at(&self, now: Time) -> Moment {
         Moment { now, outage_grace: self.lock().outage_grace.filter(|outage_grace| now < outage_grace.until) }
     }
 
-    /// Takes what a look found, and answers with the time, which is not before what was told. What is known of the time
-    /// stays as long as it agrees with the look: a look is only as good as its round trip was short.
+    /// Takes the reply of a probe and returns the time, never earlier than one returned before. The offset stays while
+    /// it agrees with the probe: a probe is only as precise as its round trip is short.
     pub(crate) fn take(&self, reached: ProbeReply, asked: Asked, reported: Option<Failure>) -> u64 {
         let mut known = self.lock();
-        let said = reached.now_us as i64;
-        let earliest = said.saturating_sub_unsigned(asked.answered_us);
-        let latest = said.saturating_sub_unsigned(asked.sent_us).max(earliest);
+        let redis_us = reached.now_us as i64;
+        let earliest = redis_us.saturating_sub_unsigned(asked.answered_us);
+        let latest = redis_us.saturating_sub_unsigned(asked.sent_us).max(earliest);
         let at_zero = match known.at_zero {
             Some((before, _)) => before.clamp(earliest, latest),
             None => earliest + (latest - earliest) / 2,
         };
         known.at_zero = Some((at_zero, asked.answered_us));
         known.outage_grace = reached.outage_grace;
-        // What failed since it was reported is yet to be.
+        // Failures since the report was sent still have to be reported.
         if known.failure == reported {
             known.failure = None;
         }
-        known.tell(reached.now_us)
+        known.advance(reached.now_us)
     }
 
-    /// Redis could not be reached by what was sent at this instant.
+    /// Records that what was sent at this instant did not reach Redis.
     pub(crate) fn fail(&self, sent_us: u64) {
         let mut known = self.lock();
         let began = Time(known.at(sent_us).unwrap_or(0) / 1000);
@@ -121,13 +120,13 @@ impl ProbedTime {
         known.failure = Some(Failure { since, times: times + 1 });
     }
 
-    /// What is to be reported.
+    /// The failure to report.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.lock().failure
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // Nothing that holds the lock can fail half-way.
+        // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_fresh_for_a_second_and_tells_the_time_for_thirty() {
+    fn probe_tells_the_time_for_thirty_seconds() {
         let time = ProbedTime::default();
         assert_eq!(time.age(0), Age::Unknown);
         time.take(reached(NOON_US), asked(0, 10), None);
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_look_does_not_move_the_time_and_one_that_disagrees_moves_it_as_far_as_it_must() {
+    fn only_disagreeing_probes_move_the_time() {
         let time = ProbedTime::default();
         time.take(reached(NOON_US), asked(0, 10), None);
         assert_eq!(time.now_us(1_000), NOON_US + 995);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn time_never_goes_back() {
+    fn time_never_goes_backwards() {
         let time = ProbedTime::default();
         time.take(reached(NOON_US), asked(0, 0), None);
         let before = time.now_us(5);
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_outage_grace_counts_until_it_ends() {
+    fn outage_grace_counts_until_it_ends() {
         let time = ProbedTime::default();
         let outage_grace = Some(OutageGrace { since: Time(5), until: Time(NOON_US / 1000 + 1) });
         time.take(ProbeReply { now_us: NOON_US, outage_grace }, asked(0, 0), None);
@@ -185,19 +184,19 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_reported_from_its_beginning_until_it_was_heard() {
+    fn failure_is_reported_until_acknowledged() {
         let time = ProbedTime::default();
         time.fail(3);
         assert_eq!(time.failure().map(|failure| failure.since), Some(Time(0)), "the time was not known");
         time.take(reached(NOON_US), asked(0, 0), time.failure());
         assert_eq!((time.failure(), time.age(0)), (None, Age::Fresh));
         time.fail(2_000);
-        assert_eq!(time.age(2_000), Age::Old, "the next to be sent reports it");
+        assert_eq!(time.age(2_000), Age::Old, "the next batch reports it");
         time.fail(9_000);
         let reported = time.failure();
         assert_eq!(reported.map(|failure| failure.since), Some(Time(NOON_US / 1000 + 2)));
         time.fail(9_500);
         time.take(reached(NOON_US + 10_000), asked(10_000, 10_000), reported);
-        assert_eq!(time.failure().map(|failure| failure.times), Some(3), "one of them was not heard of");
+        assert_eq!(time.failure().map(|failure| failure.times), Some(3), "one of them was not reported");
     }
 }

@@ -1,7 +1,7 @@
 //! The transport of platforms where nothing runs between two calls: one Redis, over any [`Connection`].
 //!
-//! There is no task that samples the time and notices outages. Instead a batch carries a *time probe*: a script that returns the
-//! time and the outage grace in force, and records an outage grace if the server was not reached for too long.
+//! No task samples the time or notices outages. Instead a batch carries a *time probe*: a script that returns the time
+//! and the outage grace in force, and records an outage grace if the server was not reached for too long.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,17 +14,17 @@ use super::probed_time::{Age, Asked, ProbedTime};
 use super::{Connection, ConnectionError, OwnedPiece, ReplyLine, Transport};
 use crate::keyspace::{BadReply, Commands, Keyspace, Publishing, Script, TimeProbe, decode_probe};
 
-/// How often a command is sent before its caller is told to come back: once, again with the scripts, and once more in case
-/// another client made the server forget them just then.
+/// How often a command is sent before the call fails: once, again with the scripts, and once more in case another
+/// client flushed the scripts just then.
 const MAX_ROUNDS: usize = 3;
 
-/// A silence that is longer than an outage grace by less than this needs no other. Users under an outage grace are settled when
-/// it ends; the sweep that does so comes within this time and must not record another.
+/// A silence that exceeds an outage grace by less than this needs no other. Users under an outage grace are settled
+/// when it ends; the sweep that settles them comes within this time and must not cause another one.
 const SLACK: Span = Span::seconds(15);
 
 type Value = Vec<OwnedPiece>;
 
-/// One Redis over a connection, with the time by probes.
+/// One Redis over a connection, with time probes.
 #[derive(Debug)]
 pub struct Probing<C> {
     connection: C,
@@ -42,17 +42,17 @@ struct Sending<'a, 'b> {
 }
 
 impl<C: Connection> Probing<C> {
-    /// Nothing is sent before the first call. `outage_grace` is how long users have to beat again after an outage.
+    /// Sends nothing before the first call. `outage_grace` is how long devices have to beat again after an outage.
     pub fn new(connection: C, keys: Keyspace, outage_grace: Span) -> Self {
         Self { connection, keys, time: ProbedTime::default(), outage_grace, warned: Mutex::default() }
     }
 
-    /// What sends the commands.
+    /// The connection that sends the commands.
     pub fn connection(&self) -> &C {
         &self.connection
     }
 
-    /// Adds a time probe. If it has to be sent again, so have the reads after it.
+    /// Adds a time probe. If it has to be sent again, the reads after it are sent again too.
     fn add_probe(&self, batch: &mut Batch<'_>) {
         let (allowed, outage_grace) = (self.outage_grace + SLACK, self.outage_grace);
         batch.reported = self.time.failure();
@@ -61,7 +61,7 @@ impl<C: Connection> Probing<C> {
         batch.add(IN_ORDER, 0, |to| self.keys.probe_time(to, TimeProbe { allowed, outage_grace, failed }));
     }
 
-    /// Sends what is open and sorts the replies. Returns what has to be sent again.
+    /// Sends the remaining commands and sorts the replies. Returns what has to be sent again.
     async fn round(
         &self,
         sending: &Sending<'_, '_>,
@@ -79,11 +79,11 @@ impl<C: Connection> Probing<C> {
                 return Vec::new();
             }
         };
-        // Only the probe depends on when it was answered.
+        // Only a probe needs the time of its reply.
         let answered_us = batch.probe.map_or(sent_us, |_| self.connection.ticks_us());
         for answer in answers.by_ref().take(loads) {
             if let ReplyLine::Error(line) = answer {
-                self.warn(&format!("Redis refuses a script: {line}"));
+                self.warn(&format!("Redis refused to load a script: {line}"));
             }
         }
         let mut failed = HashSet::new();
@@ -98,7 +98,7 @@ impl<C: Connection> Probing<C> {
         batch.repeat(|command| failed.contains(&command), replies).map(|(_, command)| command).collect()
     }
 
-    /// A reply, or its error; no error: its script is missing.
+    /// The reply, or its error; `None` as the error: its script is missing.
     fn sort(&self, answer: ReplyLine, sent_us: u64) -> Result<Value, Option<Error>> {
         let line = match answer {
             ReplyLine::Pieces(value) => return Ok(value),
@@ -108,17 +108,17 @@ impl<C: Connection> Probing<C> {
             ErrorClass::LoadScripts => Err(None),
             ErrorClass::Later => {
                 self.time.fail(sent_us);
-                self.warn(&format!("Redis takes no commands: {line}"));
+                self.warn(&format!("Redis takes no commands; failing calls: {line}"));
                 Err(Some(Error::Unavailable(RETRY_MS)))
             }
             ErrorClass::Never => {
-                self.warn(&format!("Redis answers with an error: {line}"));
+                self.warn(&format!("Redis replied with an error: {line}"));
                 Err(Some(Error::Other(line)))
             }
         }
     }
 
-    /// Keeps a reply; that of the probe also sets the time.
+    /// Stores a reply; the probe's also sets the time.
     fn keep(
         &self,
         sending: &Sending<'_, '_>,
@@ -133,7 +133,7 @@ impl<C: Connection> Probing<C> {
                     let asked = Asked { sent_us: sending.sent_us, answered_us };
                     let now = Time(self.time.take(reached, asked, sending.batch.reported) / 1000);
                     if sending.batch.reported.is_some() {
-                        // Redis is reached again: the next problem is worth logging, also if it is the same.
+                        // Redis is reached again: log the next problem even if it is the same.
                         self.warned.lock().unwrap_or_else(PoisonError::into_inner).clear();
                     }
                     let outage_grace = reached.outage_grace.filter(|outage_grace| now < outage_grace.until);
@@ -174,7 +174,7 @@ impl<C: Connection> Transport for Probing<C> {
         Ok(Now { us: self.time.now_us(ticks_us), ticks_us })
     }
 
-    /// The probe comes first, so that no session is judged by a time later than its newest beat that was read.
+    /// The probe comes first, so that the time is never later than the newest beat that could have been read.
     fn begin_read(&self, batch: &mut Batch<'_>) {
         self.add_probe(batch);
     }
@@ -228,7 +228,7 @@ impl<C: Connection> Transport for Probing<C> {
     }
 }
 
-/// Every script to be loaded, and then the commands at these places.
+/// Loads of all scripts, then the commands at these places.
 fn with_scripts(batch: &Batch<'_>, places: &[usize]) -> Commands {
     let mut commands = Commands::with_capacity(Script::ALL.len() + places.len());
     for script in Script::ALL {
@@ -247,14 +247,14 @@ mod tests {
 
     type Answers = Result<Vec<ReplyLine>, ConnectionError>;
 
-    /// A connection with prepared answers, which records the last argument of each command.
+    /// A connection with prepared replies, which records the last argument of each command.
     #[derive(Default)]
-    struct Told {
+    struct FakeConnection {
         answers: Mutex<VecDeque<Answers>>,
         sent: Mutex<Vec<Vec<String>>>,
     }
 
-    impl Connection for Told {
+    impl Connection for FakeConnection {
         async fn send(&self, commands: &Commands) -> Answers {
             let last = |command: crate::keyspace::Command<'_>| {
                 String::from_utf8_lossy(command.args().last().unwrap_or_default()).into_owned()
@@ -271,9 +271,13 @@ mod tests {
         fn warn(&self, _: &str) {}
     }
 
-    fn transport(answers: impl IntoIterator<Item = Answers>) -> Probing<Told> {
+    fn transport(answers: impl IntoIterator<Item = Answers>) -> Probing<FakeConnection> {
         let answers = Mutex::new(answers.into_iter().collect());
-        Probing::new(Told { answers, ..Told::default() }, Keyspace::of_hosts(256), Span::seconds(45))
+        Probing::new(
+            FakeConnection { answers, ..FakeConnection::default() },
+            Keyspace::of_hosts(256),
+            Span::seconds(45),
+        )
     }
 
     fn ok() -> ReplyLine {
@@ -284,7 +288,7 @@ mod tests {
         ReplyLine::Error("NOSCRIPT No matching script.".to_owned())
     }
 
-    /// What is sent again, after the scripts and these replies to them.
+    /// What is sent again: the loads of the scripts and then these replies.
     fn with_loads(replies: &[ReplyLine]) -> Answers {
         Ok(std::iter::repeat_n(ok(), Script::ALL.len()).chain(replies.iter().cloned()).collect())
     }
@@ -300,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_lacked_its_script_is_said_again_and_so_is_whatever_came_after_it_about_the_same_person() {
+    async fn missing_script_resends_later_items_of_the_user() {
         let items = [("bob", "1"), ("eve", "2"), ("bob", "3"), ("", "4"), ("bob", "5"), ("", "6")];
         let first = Ok(vec![ok(), ok(), no_script(), no_script(), ok(), ok()]);
         let transport = transport([first, with_loads(&[ok(), ok(), ok()])]);
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_script_that_is_never_there_is_given_up() {
+    async fn script_that_stays_missing_is_an_error() {
         let transport =
             transport([Ok(vec![no_script(), ok()]), with_loads(&[no_script()]), with_loads(&[no_script()])]);
         let replies = transport.run(batch(&[("bob", "1"), ("eve", "2")])).await;
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_item_fails_alone_and_an_outage_is_remembered() {
+    async fn items_fail_alone_and_outages_are_reported() {
         let refused = ReplyLine::Error("NOPERM no".to_owned());
         let loading = ReplyLine::Error("LOADING soon".to_owned());
         let transport = transport([
@@ -338,7 +342,7 @@ mod tests {
         let away = Error::Unavailable(RETRY_MS);
         let last = outcomes(&items).await;
         assert_eq!(last[..2], [Ok(()), Err(away.clone())]);
-        assert!(matches!(&last[2], Err(Error::Other(_))), "no reply at all: {last:?}");
+        assert!(matches!(&last[2], Err(Error::Other(_))), "a missing reply: {last:?}");
         let failure = transport.time.failure();
         assert!(failure.is_some());
         assert_eq!(outcomes(&items[..1]).await, [Err(away)]);
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_sent_for_nothing() {
+    async fn empty_batch_sends_nothing() {
         let transport = transport([]);
         assert_eq!(transport.run(Batch::default()).await.items().count(), 0);
     }

@@ -1,4 +1,4 @@
-//! One Redis over sockets of WASI 0.3: what the adapters on it share.
+//! One Redis over WASI 0.3 sockets, shared by the adapters that use them.
 
 mod tcp;
 
@@ -11,11 +11,11 @@ use crate::transport::{Connection, ConnectionError, ReplyLine};
 
 pub use tcp::Tcp;
 
-/// The connection on which an instance asks.
+/// The connection of an instance.
 pub struct Socket(Client<Tcp>);
 
 impl Socket {
-    /// Nothing is connected before the first command is sent.
+    /// Connects with the first command.
     pub fn new(address: &Address) -> Self {
         Self(Client::new(Tcp::new(address), address))
     }

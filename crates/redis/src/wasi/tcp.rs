@@ -1,4 +1,4 @@
-//! Bytes to and from a server, by TCP.
+//! TCP byte streams over WASI sockets.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use wasip3::sockets::types::{
 use wasip3::wit_bindgen::{FutureReader, StreamRead, StreamReader, StreamResult, StreamWriter};
 use wasip3::wit_stream;
 
-/// The most that is read at once: a batch of a thousand beats is answered in less.
+/// The most bytes in one read: more than the replies to a batch of a thousand beats.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Connects to one host.
@@ -29,14 +29,14 @@ impl Tcp {
         Self { host: address.host().to_owned(), port: address.port() }
     }
 
-    /// Where the host is: what it says itself, or what its name stands for.
+    /// The host's IP addresses: itself if it is one, or what its name resolves to.
     async fn addresses(&self) -> Result<Vec<IpAddress>, String> {
         match self.host.parse() {
             Ok(IpAddr::V4(ip)) => Ok(vec![IpAddress::Ipv4(ip.octets().into())]),
             Ok(IpAddr::V6(ip)) => Ok(vec![IpAddress::Ipv6(ip.segments().into())]),
             Err(_) => {
                 let found = resolve_addresses(self.host.clone()).await;
-                found.map_err(|error| format!("nobody knows where `{}` is: {error:?}", self.host))
+                found.map_err(|error| format!("`{}` cannot be resolved: {error:?}", self.host))
             }
         }
     }
@@ -67,7 +67,8 @@ impl Connector for Tcp {
     }
 
     fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>) {
-        // A stream that says nothing, and ends. A future would do, but a component may not read its own if it carries a result.
+        // A stream that only ends. A future would do, but a component may not read its own future if it carries a
+        // result.
         let (ringer, mut bell) = wit_stream::new();
         (ringer, async move { drop(bell.read(Vec::with_capacity(1)).await) })
     }
@@ -97,10 +98,10 @@ fn open(socket: TcpSocket) -> (Incoming, Outgoing) {
     (Incoming { bytes, kept: Vec::new(), _end: end, _socket: socket }, Outgoing { sink, _result: result })
 }
 
-/// What comes from the server.
+/// Bytes from the server.
 pub struct Incoming {
     bytes: StreamReader<u8>,
-    /// What arrived while a read was given up.
+    /// Bytes that arrived in a cancelled read.
     kept: Vec<u8>,
     _end: FutureReader<Result<(), ErrorCode>>,
     _socket: TcpSocket,
@@ -114,7 +115,7 @@ impl Source for Incoming {
         let read = pin!(self.bytes.read(Vec::with_capacity(READ_BYTES)));
         let mut pending = Pending { read: Some(read), kept: &mut self.kept };
         let (result, bytes) = poll_fn(|context| pending.poll(context)).await;
-        // The last bytes may come along with the end; the next read finds it alone.
+        // The last bytes may come together with the end; then the next read finds the end alone.
         match result {
             StreamResult::Complete(_) | StreamResult::Cancelled => Some(bytes),
             StreamResult::Dropped => Some(bytes).filter(|bytes| !bytes.is_empty()),
@@ -122,9 +123,9 @@ impl Source for Incoming {
     }
 }
 
-/// A read that keeps what it has if it is given up.
+/// A read that keeps its bytes if it is cancelled.
 struct Pending<'a, 'b> {
-    /// None: it is done.
+    /// `None`: it is done.
     read: Option<Pin<&'a mut StreamRead<'b, u8>>>,
     kept: &'a mut Vec<u8>,
 }
@@ -147,7 +148,7 @@ impl Drop for Pending<'_, '_> {
     }
 }
 
-/// What goes to the server.
+/// Bytes to the server.
 pub struct Outgoing {
     sink: StreamWriter<u8>,
     _result: FutureReader<Result<(), ErrorCode>>,
