@@ -1,4 +1,4 @@
-//! The store in a Redis Cluster: the whole suite, and that it goes on when the Cluster changes.
+//! The store on a Redis Cluster: the whole suite, and changes of the Cluster.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,10 +27,10 @@ use rollcall_store::Store;
 use remote::{PATIENCE, Remote, Topics, fresh_prefix};
 use suite::{all, beat, commit, load, publish, settle, touch, touch_one, user, wait_for};
 
-/// A master counts as lost after a second and a half, its replica is elected, and we find out.
+/// A master counts as lost after 1.5 s; then its replica is elected and the store has to notice.
 const FAILOVER: Duration = Duration::from_secs(30);
 
-/// One Cluster for all that do not break it.
+/// One Cluster for all tests that do not break it.
 fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| Cluster::start().unwrap())
@@ -47,7 +47,7 @@ async fn subject() -> Remote {
 
 suite!(subject().await);
 
-/// Somebody for each of the masters, by the node that has them.
+/// One user per master, by the node that has the user.
 fn one_each(cluster: &Cluster, keys: &Keyspace) -> HashMap<usize, String> {
     (0..1000)
         .map(|index| format!("user-{index}"))
@@ -63,32 +63,32 @@ fn commands(server: &rollcall_servers::redis::Redis) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_batch_is_one_pipeline_per_master() {
+async fn batch_is_one_pipeline_per_master() {
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let store = Redis::open(&cluster().url(), options).await.unwrap();
     let users: Vec<UserId> = (0..300).map(|index| user(&format!("user-{index}"))).collect();
-    // Away from the second at which time and outage grace are read, which are round trips too.
+    // Not in the second in which time and outage grace are read, which takes round trips too.
     let before = store.stats().round_trips.get();
     store.load_many(users).await.unwrap();
     let trips = store.stats().round_trips.get() - before;
     assert!((3..=6).contains(&trips), "{trips} round trips");
-    assert!(cluster().nodes().iter().take(3).all(|node| commands(node) > 100), "all of them were asked");
+    assert!(cluster().nodes().iter().take(3).all(|node| commands(node) > 100), "every master received commands");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn expiries_are_heard_from_every_master() {
+async fn expiries_come_from_every_master() {
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
     let store = Redis::open(&cluster().url(), options).await.unwrap();
     let mut expiries = store.expiries();
-    let people = one_each(cluster(), &keys);
-    assert_eq!(people.len(), 3);
-    let names: Vec<&str> = people.values().map(String::as_str).collect();
+    let users = one_each(cluster(), &keys);
+    assert_eq!(users.len(), 3);
+    let names: Vec<&str> = users.values().map(String::as_str).collect();
     let mut missing: Vec<UserId> = names.iter().map(|name| user(name)).collect();
     let deadline = Instant::now() + PATIENCE;
-    // A subscription may come a moment after the first expiry: hints are repeated until all of them were heard.
+    // A subscription may come after the first expiry: hints are repeated until all were received.
     while !missing.is_empty() {
-        assert!(Instant::now() < deadline, "nothing heard of {missing:?}");
+        assert!(Instant::now() < deadline, "no expiry of {missing:?}");
         for name in &names {
             let at = touch_one(&store, beat(name, "web-1")).await;
             settle(&store, name, wait_for(Next::Settle(at))).await;
@@ -100,7 +100,7 @@ async fn expiries_are_heard_from_every_master() {
     }
 }
 
-/// Everything that a store must do first of all.
+/// Checks the basic operations of a store.
 async fn works(store: &Redis, name: &str) {
     let at = touch_one(store, beat(name, "web-1")).await;
     settle(store, name, publish(State::Online, at)).await;
@@ -121,19 +121,19 @@ async fn wait_for_health(store: &Redis, wanted: impl Fn(&Health) -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_killed_master_fails_alone_and_its_replica_takes_over() {
+async fn killed_master_fails_alone_until_failover() {
     let mut cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), outage_grace: Span::seconds(45), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
     let store = Redis::open(&cluster.url(), options).await.unwrap();
-    let people = one_each(&cluster, &keys);
-    for name in people.values() {
+    let users = one_each(&cluster, &keys);
+    for name in users.values() {
         works(&store, name).await;
     }
-    // Not the master that keeps the outage grace; that one is the next test's.
+    // Not the master with the outage grace: the next test covers that.
     let home = cluster.owner_of(slot_of(keys.outage_grace().to_string().as_bytes())).unwrap();
-    let (&victim, lost) = people.iter().find(|(node, _)| **node != home).unwrap();
-    let kept: Vec<&String> = people.iter().filter(|(node, _)| **node != victim).map(|(_, name)| name).collect();
+    let (&victim, lost) = users.iter().find(|(node, _)| **node != home).unwrap();
+    let kept: Vec<&String> = users.iter().filter(|(node, _)| **node != victim).map(|(_, name)| name).collect();
     cluster.kill(victim).unwrap();
     let started = Instant::now();
     let touched = touch(&store, vec![beat(lost, "web-1"), beat(kept[0], "web-1"), beat(kept[1], "web-1")]).await;
@@ -142,11 +142,11 @@ async fn a_killed_master_fails_alone_and_its_replica_takes_over() {
     assert!(started.elapsed() < Duration::from_secs(2));
     assert!(matches!(store.health(), Health::Partly { .. }), "{:?}", store.health());
     let seen = suite::due(&store).await;
-    assert!(kept.iter().all(|name| seen.contains(&user(name))), "the sweep goes on for the others");
+    assert!(kept.iter().all(|name| seen.contains(&user(name))), "the sweep continues for the others");
     wait_for_health(&store, |health| *health == Health::Up).await;
     works(&store, lost).await;
     works(&store, kept[0]).await;
-    let outage_grace = store.outage_grace().expect("nobody is declared offline for what we missed");
+    let outage_grace = store.outage_grace().expect("an outage grace covers the lost beats");
     assert!(outage_grace.since <= outage_grace.until && store.now() < outage_grace.until);
     assert_eq!(store.load_many(vec![user(lost)]).await.unwrap().moment.outage_grace, Some(outage_grace));
     cluster.restart(victim).unwrap();
@@ -154,7 +154,7 @@ async fn a_killed_master_fails_alone_and_its_replica_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_master_that_keeps_the_outage_grace_may_be_lost_as_any_other() {
+async fn master_with_the_outage_grace_may_fail() {
     let mut cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
@@ -167,12 +167,12 @@ async fn the_master_that_keeps_the_outage_grace_may_be_lost_as_any_other() {
     cluster.kill(home).unwrap();
     assert!(touch(&store, vec![beat(&lost, "web-1")]).await.found[0].is_err());
     wait_for_health(&store, |health| *health == Health::Up).await;
-    // The store may have heard of the new master before the node that is asked here.
+    // The store may learn of the new master before the node that is asked here.
     wait_until("another master", PATIENCE, || Ok(cluster.owner_of(slot).is_ok_and(|owner| owner != home))).unwrap();
     works(&store, &lost).await;
     assert!(store.outage_grace().is_some());
     assert!(store.stats().reconnects.get() >= 1);
-    // The new master is listened to as well.
+    // The new master is subscribed too.
     let deadline = Instant::now() + PATIENCE;
     loop {
         let at = touch_one(&store, beat(&lost, "web-1")).await;
@@ -182,13 +182,13 @@ async fn the_master_that_keeps_the_outage_grace_may_be_lost_as_any_other() {
             assert_eq!(batch, [user(&lost)]);
             return;
         }
-        assert!(Instant::now() < deadline, "the new master is not listened to");
+        assert!(Instant::now() < deadline, "no expiry from the new master");
     }
 }
 
-/// Slots move from one master to another while everybody goes on beating.
+/// Slots move from one master to another while beats continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn slots_that_move_are_followed() {
+async fn moved_slots_are_followed() {
     let cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
@@ -202,7 +202,7 @@ async fn slots_that_move_are_followed() {
     let slot_text = slot.to_string();
     assert_eq!(target.ask(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &ids[0]]).unwrap(), "OK");
     assert_eq!(source.ask(&["CLUSTER", "SETSLOT", &slot_text, "MIGRATING", &ids[1]]).unwrap(), "OK");
-    // Plain commands go on throughout, wherever each key is: first none has moved, then some, then all.
+    // Plain commands succeed throughout, wherever each key is: first none has moved, then some, then all.
     touch_one(&store, beat("bob", "web-1")).await;
     for part in [keys.due(keys.shard_of("bob")).to_string(), keys.user("bob").to_string()] {
         let port = target.port().to_string();
@@ -221,8 +221,8 @@ async fn slots_that_move_are_followed() {
     works(&store, "bob").await;
     assert_eq!(store.health(), Health::Up);
     assert!(store.stats().redirections.get() >= 1);
-    assert_eq!(store.outage_grace(), None, "nobody was missed");
-    wait_until("everybody to agree", PATIENCE, || Ok(cluster.owner_of(slot)? == to)).unwrap();
+    assert_eq!(store.outage_grace(), None, "there was no outage");
+    wait_until("all nodes to agree", PATIENCE, || Ok(cluster.owner_of(slot)? == to)).unwrap();
     let only = Shards { first: keys.shard_of("bob"), end: keys.shard_of("bob") + 1 };
     assert_eq!(store.due(only, 10).await.unwrap(), [user("bob")]);
     assert!(all(&store).end == DEFAULT_SHARDS);

@@ -1,4 +1,4 @@
-//! `docs/KEYSPACE.md` says what the code does: the same keys, fields, channels and scripts, no more and no fewer.
+//! `docs/KEYSPACE.md` matches the code: the same keys, fields, channels and scripts.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ fn document() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/KEYSPACE.md")).unwrap()
 }
 
-/// The rows of the table under this heading, each as its cells.
+/// The rows of the table under this heading, as cells.
 fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
     let section = document.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
     let rows = section.take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("| `"));
@@ -48,11 +48,15 @@ fn every_script_is_listed_with_its_keys() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
     let files: BTreeSet<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name()).collect();
     let named = Script::ALL.map(Script::name).into_iter().chain(Script::SHARED);
-    assert_eq!(files, named.map(|name| format!("{name}.lua").into()).collect(), "a script that nobody calls");
+    assert_eq!(
+        files,
+        named.map(|name| format!("{name}.lua").into()).collect(),
+        "a script file without a call, or the reverse"
+    );
 }
 
 #[test]
-fn the_beat_that_is_shown_is_the_beat_that_is_sent() {
+fn documented_beat_is_the_beat_sent() {
     let keys = Keyspace::new("rc", 256).unwrap();
     let mut commands = Commands::default();
     let beat = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };

@@ -1,5 +1,5 @@
-//! The store when Redis is not well: killed, empty, hung, full, or unwilling. It says so at once, comes back by itself,
-//! and nobody is declared offline for it.
+//! The store when Redis fails: killed, empty, hung, full, or refusing. Calls fail at once, the store recovers without a
+//! restart, and no user goes offline because of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,11 +9,7 @@
     reason = "a test that cannot go on has failed"
 )]
 // Each test file uses its own part of the suite.
-#![allow(
-    dead_code,
-    unused_macros,
-    reason = "the suite is for all stores; this file tests what only this one can suffer"
-)]
+#![allow(dead_code, unused_macros, reason = "the suite is for all stores; this file tests the outages of this one")]
 
 mod log_capture;
 mod remote;
@@ -29,11 +25,11 @@ use rollcall_redis::{Keyspace, Script};
 use rollcall_servers::redis as servers;
 use rollcall_store::{LastSeen, Store, Topic, Topics};
 
-use log_capture::Logbook;
+use log_capture::LogCapture;
 use remote::PATIENCE;
 use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, touch_with, user, wait_for};
 
-/// What a caller may have to wait at most to be told that the store is away.
+/// The longest time until a call fails when the store is away.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 const OUTAGE_GRACE: Span = Span::seconds(45);
@@ -54,7 +50,7 @@ fn keys() -> Keyspace {
     Keyspace::new("rc", 256).unwrap()
 }
 
-/// Everything that a store must do first of all.
+/// Checks the basic operations of a store.
 async fn works(store: &Redis, name: &str) {
     let at = touch_one(store, beat(name, "web-1")).await;
     settle(store, name, publish(State::Online, at)).await;
@@ -65,7 +61,7 @@ async fn works(store: &Redis, name: &str) {
     assert!(due(store).await.contains(&user(name)));
 }
 
-/// Beats until the store notices that Redis is away, and answers how long each beat took at most.
+/// Beats until the store notices that Redis is away; returns the longest time a beat took.
 async fn until_refused(store: &Redis) -> Duration {
     let deadline = Instant::now() + PATIENCE;
     let mut longest = Duration::ZERO;
@@ -74,7 +70,7 @@ async fn until_refused(store: &Redis) -> Duration {
         let found = touch(store, vec![beat("bob", "web-1")]).await.found.remove(0);
         longest = longest.max(started.elapsed());
         match found {
-            Ok(_) => assert!(Instant::now() < deadline, "it never noticed"),
+            Ok(_) => assert!(Instant::now() < deadline, "the outage was never noticed"),
             Err(error) => {
                 assert!(matches!(error, Error::Unavailable(ms) if ms > 0), "{error:?}");
                 return longest;
@@ -86,7 +82,7 @@ async fn until_refused(store: &Redis) -> Duration {
 async fn until(store: &Redis, what: &str, holds: impl Fn(&Redis) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds(store) {
-        assert!(Instant::now() < deadline, "waited in vain for {what}: {:?}", store.health());
+        assert!(Instant::now() < deadline, "timed out waiting for {what}: {:?}", store.health());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -95,7 +91,7 @@ fn is_up(store: &Redis) -> bool {
     store.health() == Health::Up
 }
 
-/// The outage grace as Redis has it.
+/// The outage grace stored in Redis.
 fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
     let text = server.ask(&["GET", &keys().outage_grace().to_string()]).unwrap();
     let (since, until) = text.split_once(' ')?;
@@ -103,7 +99,7 @@ fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
+async fn killed_server_is_noticed_and_grace_recorded() {
     let mut server = durable();
     let (store, other) = (open(&server).await, open(&server).await);
     works(&store, "bob").await;
@@ -118,15 +114,15 @@ async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
         assert!(store.load_many(vec![user("bob")]).await.unwrap().sessions[0].is_err());
         assert_eq!(store.due(suite::all(&store), 10).await, Err(Error::Unavailable(500)));
     }
-    assert!(started.elapsed() < Duration::from_secs(1), "while it is away, nobody waits: {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "calls fail at once while it is away: {:?}", started.elapsed());
     server.restart().unwrap();
     for store in [&store, &other] {
         until(store, "it to come back", is_up).await;
-        // Both may have recorded one; in a second each knows what came of it.
+        // Both may have recorded one; within a second each reads the merged one.
         until(store, "the outage grace", |store| store.outage_grace() == recorded(&server)).await;
         let loaded = store.load_many(vec![user("bob")]).await.unwrap();
         let outage_grace = loaded.moment.outage_grace.expect("an outage grace");
-        // The earlier of the two counts, and the idle one asks only once a second.
+        // The earlier start counts, and the idle store asks only once a second.
         assert!(outage_grace.since.0 + 2000 >= last_beat.0, "{outage_grace:?} after {last_beat:?}");
         assert!(outage_grace.since <= loaded.moment.now);
         assert!(
@@ -140,7 +136,7 @@ async fn a_killed_server_is_noticed_at_once_and_everybody_is_pardoned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
+async fn emptied_server_invalidates_the_deadline_cache() {
     let mut server = servers::Redis::start().unwrap();
     let store = Redis::open(&server.url(), Options { evict_after: Span::seconds(60), ..options() }).await.unwrap();
     for _ in 0..2 {
@@ -154,12 +150,12 @@ async fn what_was_known_of_a_server_that_came_back_empty_is_not_believed() {
     assert_eq!(load(&store, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
     let calls = server.ask(&["INFO", "commandstats"]).unwrap();
     let at = |command: &str| calls.lines().any(|line| line.starts_with(&format!("cmdstat_{command}:calls=1,")));
-    assert!(at("zadd") && at("hset"), "the deadline is said with the event: {calls}");
+    assert!(at("zadd") && at("hset"), "the deadline is set with the beat: {calls}");
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
-    let log_capture = Logbook::open();
+async fn data_loss_is_logged_once() {
+    let log_capture = LogCapture::open();
     let mut server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     works(&store, "bob").await;
@@ -174,7 +170,7 @@ async fn a_server_that_comes_back_empty_is_said_to_have_lost_its_data() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_hangs_is_given_up_in_time() {
+async fn hung_server_times_out() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     works(&store, "bob").await;
@@ -184,7 +180,7 @@ async fn a_server_that_hangs_is_given_up_in_time() {
     assert!(until_refused(&store).await < AT_MOST);
     let started = Instant::now();
     assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_err());
-    assert!(started.elapsed() < Duration::from_millis(200), "the next one does not wait");
+    assert!(started.elapsed() < Duration::from_millis(200), "the next call does not wait");
     until(&store, "it to come back", is_up).await;
     assert!(sleeper.wait().unwrap().success());
     works(&store, "bob").await;
@@ -192,7 +188,7 @@ async fn a_server_that_hangs_is_given_up_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_server_is_noticed_although_nobody_calls() {
+async fn stopped_server_is_noticed_without_calls() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     server.pause().unwrap();
@@ -203,7 +199,7 @@ async fn a_stopped_server_is_noticed_although_nobody_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_connections_come_back_and_are_listened_on_again() {
+async fn killed_connections_and_subscriptions_are_restored() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     let mut expiries = store.expiries();
@@ -222,13 +218,13 @@ async fn killed_connections_come_back_and_are_listened_on_again() {
         store.nudge(&[user("eve")]).await.unwrap();
         match tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
             Ok(Some(batch)) if batch.contains(&user("eve")) => return,
-            _ => assert!(Instant::now() < deadline, "nobody listens any more"),
+            _ => assert!(Instant::now() < deadline, "no expiry after the reconnect"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_said_to_be_one() {
+async fn wrong_password_is_reported_once() {
     let options = servers::Options { password: Some("right".to_owned()), ..servers::Options::default() };
     let server = servers::Redis::with(options).unwrap();
     for url in [server.url().replace("right", "wrong"), server.url().replace(":right@", "")] {
@@ -237,8 +233,8 @@ async fn a_wrong_password_is_said_to_be_one() {
         assert!(named.contains("127.0.0.1") && reason.contains("refuses us"), "{error}");
         assert!(!error.to_string().contains("wrong"), "a password is never shown: {error}");
     }
-    // The password is changed while we run: said once, and mended without a restart.
-    let log_capture = Logbook::open();
+    // The password changes while the store runs: logged once, and recovered without a restart.
+    let log_capture = LogCapture::open();
     let store = open(&server).await;
     works(&store, "bob").await;
     server.ask(&["CONFIG", "SET", "requirepass", "other"]).unwrap();
@@ -262,8 +258,8 @@ async fn a_wrong_password_is_said_to_be_one() {
     works(&store, "bob").await;
 }
 
-/// The rights that the operations manual says are enough.
-fn least_rights() -> String {
+/// The permissions that the operations manual lists as sufficient.
+fn documented_permissions() -> String {
     let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
     let manual = std::fs::read_to_string(manual).unwrap();
     manual.lines().find(|line| line.starts_with("ACL SETUSER rollcall on ")).unwrap().to_owned()
@@ -274,10 +270,10 @@ fn allow(server: &servers::Redis, rights: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_least_rights_are_enough_for_everything() {
+async fn documented_permissions_are_enough() {
     let mut server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis://rollcall:password@");
-    allow(&server, &least_rights());
+    allow(&server, &documented_permissions());
     let store = Redis::open(&url, options()).await.unwrap();
     let mut expiries = store.expiries();
     works(&store, "bob").await;
@@ -307,8 +303,9 @@ async fn the_least_rights_are_enough_for_everything() {
     let subscription = store.subscription();
     let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
     subscription.watch(&topics).await.unwrap();
-    let sign = TypingSignal { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
-    assert_eq!(store.set_typing(vec![sign.clone(), sign]).await.unwrap(), [Ok(()), Ok(())]);
+    let signal =
+        TypingSignal { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
+    assert_eq!(store.set_typing(vec![signal.clone(), signal]).await.unwrap(), [Ok(()), Ok(())]);
     assert_eq!(store.typists(vec![ConversationId::parse("c").unwrap()]).await.unwrap()[0].as_ref().unwrap().len(), 1);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 3)]).await.unwrap(), [3]);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 0)]).await.unwrap(), [0]);
@@ -316,7 +313,7 @@ async fn the_least_rights_are_enough_for_everything() {
     subscription.unwatch(&topics);
     subscription.watch(&topics).await.unwrap();
     server.restart().unwrap();
-    allow(&server, &least_rights());
+    allow(&server, &documented_permissions());
     until_refused(&store).await;
     until(&store, "it to come back", is_up).await;
     assert!(recorded(&server).is_some(), "an outage grace was recorded");
@@ -325,36 +322,36 @@ async fn the_least_rights_are_enough_for_everything() {
         settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
         match tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
             Ok(Some(batch)) if batch.contains(&user("eve")) => break,
-            _ => assert!(Instant::now() < deadline, "no expiry is heard"),
+            _ => assert!(Instant::now() < deadline, "no expiry was received"),
         }
     }
     assert_eq!(expiries.listening(), Listening::Notified);
 }
 
 #[tokio::test]
-async fn each_of_the_least_rights_is_needed_and_its_lack_is_said() {
-    let log_capture = Logbook::open();
+async fn missing_permissions_are_reported_once() {
+    let log_capture = LogCapture::open();
     let server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis://rollcall:password@");
-    allow(&server, &least_rights());
+    allow(&server, &documented_permissions());
     let store = Redis::open(&url, options()).await.unwrap();
     works(&store, "bob").await;
     allow(&server, "ACL SETUSER rollcall -zadd");
     for index in 0..5 {
-        // Newcomers: a steady beat does without it.
+        // New users: a steady beat does not use `ZADD`.
         let found = touch(&store, vec![beat(&format!("user-{index}"), "web-1")]).await.found.remove(0);
         assert!(matches!(found, Err(Error::Unavailable(_))), "{found:?}");
     }
     assert_eq!(log_capture.count("does not allow a command"), 1, "once, not five times: {log_capture:?}");
-    assert_eq!(log_capture.count("zadd"), 1, "and which: {log_capture:?}");
+    assert_eq!(log_capture.count("zadd"), 1, "it names the command: {log_capture:?}");
     allow(&server, "ACL SETUSER rollcall +zadd");
     works(&store, "bob").await;
-    // Without CONFIG the service runs, and says what is missing.
+    // Without CONFIG the store works, and logs what is missing.
     allow(&server, "ACL SETUSER rollcall -config");
     let expiries = store.expiries();
     let deadline = Instant::now() + PATIENCE;
     while expiries.listening() != Listening::SweepOnly {
-        assert!(Instant::now() < deadline, "it does not say so");
+        assert!(Instant::now() < deadline, "the missing CONFIG permission is not reported");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(log_capture.count("only the sweep"), 1, "{log_capture:?}");
@@ -362,8 +359,8 @@ async fn each_of_the_least_rights_is_needed_and_its_lack_is_said() {
 }
 
 #[tokio::test]
-async fn a_full_memory_is_an_outage_that_ends_by_itself() {
-    let log_capture = Logbook::open();
+async fn full_memory_is_a_temporary_outage() {
+    let log_capture = LogCapture::open();
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     works(&store, "bob").await;
@@ -380,13 +377,13 @@ async fn a_full_memory_is_an_outage_that_ends_by_itself() {
     assert_eq!(log_capture.count("memory is full"), 1, "{log_capture:?}");
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     until(&store, "it to come back", is_up).await;
-    assert!(store.outage_grace().is_some(), "beats were lost, and it was not their fault");
+    assert!(store.outage_grace().is_some(), "an outage grace covers the lost beats");
     assert_eq!(load(&store, "bob").await.published, before.published);
     works(&store, "bob").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overlapping_outage_graces_become_one() {
+async fn overlapping_outage_graces_are_merged() {
     let server = servers::Redis::start().unwrap();
     let key = keys().outage_grace().to_string();
     let outage_grace = |since: u64, until: u64| {
@@ -396,12 +393,12 @@ async fn overlapping_outage_graces_become_one() {
         server.ask(&call).unwrap().replace('\n', " ")
     };
     assert_eq!(outage_grace(1000, 2000), "1000 2000");
-    assert_eq!(outage_grace(1500, 3000), "1000 3000", "the earlier beginning and the later end");
+    assert_eq!(outage_grace(1500, 3000), "1000 3000", "the earlier start and the later end");
     assert_eq!(outage_grace(900, 2500), "900 3000");
-    assert_eq!(outage_grace(3001, 60_000), "3001 60000", "one that is over does not reach into the next");
+    assert_eq!(outage_grace(3001, 60_000), "3001 60000", "an ended one does not extend the next");
     let left: u64 = server.ask(&["PTTL", &key]).unwrap().parse().unwrap();
-    assert!((50_000..=59_000).contains(&left), "it goes when it is over: {left}");
-    // Whoever comes to a server where one is in force knows of it from the first moment.
+    assert!((50_000..=59_000).contains(&left), "it expires when it ends: {left}");
+    // A store that opens while an outage grace is in force knows it from the start.
     server.ask(&["SET", &key, "1 99999999999999"]).unwrap();
     let store = open(&server).await;
     let outage_grace = store.load_many(Vec::new()).await.unwrap().moment.outage_grace;
@@ -409,7 +406,7 @@ async fn overlapping_outage_graces_become_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_and_who_is_not_there_is_said() {
+async fn invalid_address_and_missing_server_are_reported() {
     for url in ["localhost:6379", "http://127.0.0.1", "redis+cluster://127.0.0.1:1/5"] {
         assert!(matches!(Redis::open(url, options()).await, Err(OpenError::Address(_))), "{url}");
     }
@@ -420,7 +417,7 @@ async fn what_is_no_address_and_who_is_not_there_is_said() {
         assert!(matches!(Redis::open(url, options()).await, Err(OpenError::Unusable { .. })), "{url}");
     }
     assert!(started.elapsed() < Duration::from_secs(5));
-    // A server that is no Cluster is not taken for one.
+    // A server that is not a Cluster is refused as one.
     let server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis+cluster://");
     assert!(matches!(Redis::open(&url, options()).await, Err(OpenError::Unusable { .. })));

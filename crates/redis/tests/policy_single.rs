@@ -1,4 +1,4 @@
-//! Who may see whom in a single Redis: the whole suite, and what only a server can suffer.
+//! Policy on a single Redis: the whole suite, and what can happen to a server.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use policy_suite::{
     restrict, unblock, unrestrict, user,
 };
 
-/// One server for all that do not break it.
+/// One server for all tests that do not break it.
 fn server() -> &'static servers::Redis {
     static SERVER: OnceLock<servers::Redis> = OnceLock::new();
     SERVER.get_or_init(|| servers::Redis::start().unwrap())
@@ -55,13 +55,13 @@ fn keys(options: &Options) -> Keyspace {
     Keyspace::new(&options.prefix, options.shards).unwrap()
 }
 
-/// The log in which bob's changes are.
+/// The log with bob's changes.
 fn bobs_log(options: &Options) -> String {
     let keys = keys(options);
     keys.log(keys.group_of(Whose::Person("bob"))).to_string()
 }
 
-/// So many changes of bob's.
+/// This many changes by bob.
 fn bobs(count: usize) -> Vec<Change> {
     (0..count).map(|index| block("bob", &format!("user-{index}"))).collect()
 }
@@ -70,7 +70,7 @@ async fn is_gap(policies: &dyn Policies, cursor: &Cursor) -> bool {
     policies.since(cursor.clone(), 1000).await.unwrap() == ChangesSince::Gap
 }
 
-/// Everything is read anew, and from there on followed.
+/// Reads a snapshot and follows the log from there.
 async fn is_whole_again(policies: &dyn Policies, expected: &Model) {
     let (mut model, cursor) = load(policies).await;
     assert_eq!(model, *expected);
@@ -80,14 +80,14 @@ async fn is_whole_again(policies: &dyn Policies, expected: &Model) {
 }
 
 #[tokio::test]
-async fn whoever_falls_behind_further_than_the_log_reaches_is_told_so() {
+async fn falling_behind_the_log_is_a_gap() {
     let options = Options { policy_log: 100, ..fresh() };
     let store = Redis::open(&server().url(), options.clone()).await.unwrap();
     let (_, start) = load(&store).await;
     let changes = bobs(250);
     apply(&store, &changes[..100]).await;
-    let (told, at) = changes_since(&store, &start, 1000).await;
-    assert_eq!(told, changes[..100], "all that was ever logged is there");
+    let (read, at) = changes_since(&store, &start, 1000).await;
+    assert_eq!(read, changes[..100], "the log has every entry");
     apply(&store, &changes[100..199]).await;
     assert_eq!(changes_since(&store, &at, 1000).await.0, changes[100..199], "the cursor's own entry is the oldest");
     assert!(is_gap(&store, &start).await);
@@ -98,22 +98,22 @@ async fn whoever_falls_behind_further_than_the_log_reaches_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_emptied_is_a_gap() {
+async fn emptied_server_is_a_gap() {
     let server = servers::Redis::start().unwrap();
     let store = Redis::open(&server.url(), Options::default()).await.unwrap();
     apply(&store, &bobs(5)).await;
     let (_, cursor) = load(&store).await;
     assert!(!is_gap(&store, &cursor).await);
     server.ask(&["FLUSHALL"]).unwrap();
-    assert!(is_gap(&store, &cursor).await, "although nothing came after");
+    assert!(is_gap(&store, &cursor).await, "even without a later entry");
     apply(&store, &bobs(2)).await;
     assert!(is_gap(&store, &cursor).await);
     is_whole_again(&store, &Model::of(&bobs(2))).await;
 }
 
-/// A replica that takes over, or a backup that is put back, lacks the newest.
+/// A replica that takes over, or a restored backup, lacks the newest entries.
 #[tokio::test]
-async fn entries_that_were_lost_are_a_gap() {
+async fn lost_entries_are_a_gap() {
     let options = fresh();
     let store = Redis::open(&server().url(), options.clone()).await.unwrap();
     apply(&store, &bobs(5)).await;
@@ -122,17 +122,17 @@ async fn entries_that_were_lost_are_a_gap() {
     let (_, cursor) = load(&store).await;
     server().ask(&["ZREMRANGEBYRANK", &bobs_log(&options), "-2", "-1"]).unwrap();
     assert!(is_gap(&store, &cursor).await);
-    assert!(!is_gap(&store, &before).await, "who never saw them misses nothing");
+    assert!(!is_gap(&store, &before).await, "a reader that never saw them misses nothing");
     apply(&store, &[unblock("bob", "user-0"), unblock("bob", "user-1"), unblock("bob", "user-2")]).await;
-    assert!(is_gap(&store, &cursor).await, "also after the log has grown past it");
+    assert!(is_gap(&store, &cursor).await, "also after the log has grown past the cursor");
     assert_eq!(changes_since(&store, &before, 100).await.0.len(), 3);
     let middle = server().ask(&["ZRANGE", &bobs_log(&options), "-2", "-2"]).unwrap();
     server().ask(&["ZREM", &bobs_log(&options), &middle]).unwrap();
-    assert!(is_gap(&store, &before).await, "nor does the log skip anything");
+    assert!(is_gap(&store, &before).await, "a missing entry in the middle is a gap");
 }
 
 #[tokio::test]
-async fn time_that_stands_still_or_goes_back_does_not_stop_the_log() {
+async fn log_grows_when_time_goes_backwards() {
     let (options, clock) = (fresh(), Clock::manual(Time(1_700_000_000_000)));
     let store = Redis::open(&server().url(), Options { clock: Some(clock), ..options.clone() }).await.unwrap();
     let (_, start) = load(&store).await;
@@ -140,12 +140,12 @@ async fn time_that_stands_still_or_goes_back_does_not_stop_the_log() {
     let earlier = Some(Clock::manual(Time(1_600_000_000_000)));
     let other = Redis::open(&server().url(), Options { clock: earlier, ..options }).await.unwrap();
     apply(&other, &[restrict("bob")]).await;
-    let (told, end) = changes_since(&other, &start, 100).await;
-    assert_eq!(told, [bobs(3), vec![restrict("bob")]].concat());
+    let (read, end) = changes_since(&other, &start, 100).await;
+    assert_eq!(read, [bobs(3), vec![restrict("bob")]].concat());
     assert_eq!(end.iter().max(), Some(&1_700_000_000_000_003));
 }
 
-/// How often each command was called.
+/// How often a command was called.
 fn calls(server: &servers::Redis, command: &str) -> u64 {
     let info = server.ask(&["INFO", "commandstats"]).unwrap();
     let prefix = format!("cmdstat_{command}:calls=");
@@ -154,21 +154,21 @@ fn calls(server: &servers::Redis, command: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_check_is_one_round_trip() {
+async fn check_is_one_round_trip() {
     let server = servers::Redis::start().unwrap();
     let store = Redis::open(&server.url(), Options::default()).await.unwrap();
-    let people: Vec<UserId> = (0..1000).map(|index| user(&index.to_string())).collect();
-    let subjects: Ids<UserId> = people.iter().collect();
+    let users: Vec<UserId> = (0..1000).map(|index| user(&index.to_string())).collect();
+    let subjects: Ids<UserId> = users.iter().collect();
     let before = store.stats().round_trips.get();
     store.relations(Some(user("ann")), subjects).await.unwrap();
     let trips = store.stats().round_trips.get() - before;
-    // Once a second the time and the outage grace are read, which may be just now.
+    // Once a second the time and the outage grace are read, perhaps in between.
     assert!((1..=3).contains(&trips), "{trips} round trips");
     assert_eq!((calls(&server, "hmget"), calls(&server, "getbit")), (1002, 1000));
 }
 
 #[tokio::test]
-async fn what_is_taken_back_leaves_nothing_but_the_log() {
+async fn undone_changes_leave_only_the_log() {
     let options = fresh();
     let store = Redis::open(&server().url(), options.clone()).await.unwrap();
     let many = Numbers::new(7, vec![0xff; 8192]).unwrap();
@@ -188,13 +188,13 @@ async fn what_is_taken_back_leaves_nothing_but_the_log() {
 async fn until_answered(store: &Redis) {
     let deadline = Instant::now() + PATIENCE;
     while store.settings_of(user("bob")).await.is_err() {
-        assert!(Instant::now() < deadline, "it never came back: {:?}", store.health());
+        assert!(Instant::now() < deadline, "the store never came back: {:?}", store.health());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_outage_is_told_heals_and_invalidations() {
+async fn outage_fails_calls_then_sends_a_hint() {
     let mut server = servers::Redis::with(servers::Options { durable: true, ..servers::Options::default() }).unwrap();
     let store = Redis::open(&server.url(), Options::default()).await.unwrap();
     let mut invalidated = store.invalidated();
@@ -214,7 +214,7 @@ async fn an_outage_is_told_heals_and_invalidations() {
     invalidated.mark_unchanged();
     server.restart().unwrap();
     until_answered(&store).await;
-    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("whoever follows looks again").unwrap();
+    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("the listener gets a hint").unwrap();
     apply(&store, &[restrict("bob")]).await;
     follow(&store, &mut model, &cursor).await;
     let expected = [bobs(3), vec![restrict("bob")]].concat();
@@ -222,9 +222,9 @@ async fn an_outage_is_told_heals_and_invalidations() {
     assert!(relation(&store, "ann", "bob").await.restricted);
 }
 
-/// A server that forgot its scripts is given them, and what one person did keeps its order.
+/// Missing scripts are loaded again, and one user's changes keep their order.
 #[tokio::test]
-async fn scripts_that_were_forgotten_are_loaded_again_and_the_order_is_kept() {
+async fn missing_scripts_are_loaded_and_order_kept() {
     let server = servers::Redis::start().unwrap();
     let store = Redis::open(&server.url(), Options::default()).await.unwrap();
     let (_, cursor) = load(&store).await;
@@ -232,16 +232,16 @@ async fn scripts_that_were_forgotten_are_loaded_again_and_the_order_is_kept() {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
         apply(&store, &[block("bob", "ann"), unblock("bob", "ann"), restrict("7"), unrestrict("7")]).await;
     }
-    let (told, _) = changes_since(&store, &cursor, 1000).await;
+    let (read, _) = changes_since(&store, &cursor, 1000).await;
     let bobs: Vec<Change> =
-        told.iter().filter(|change| matches!(change, Change::Block(..) | Change::Unblock(..))).cloned().collect();
+        read.iter().filter(|change| matches!(change, Change::Block(..) | Change::Unblock(..))).cloned().collect();
     assert_eq!(bobs, vec![[block("bob", "ann"), unblock("bob", "ann")]; 5].concat());
     assert_eq!(load(&store).await.0, Model::default());
 }
 
-/// What the server refuses for want of memory it refuses whole: nothing is set that is not logged.
+/// A server without memory refuses a script as a whole: nothing is set that is not logged.
 #[tokio::test]
-async fn a_full_memory_leaves_log_and_settings_agreed() {
+async fn full_memory_keeps_log_and_settings_consistent() {
     let server = servers::Redis::start().unwrap();
     let store = Redis::open(&server.url(), Options::default()).await.unwrap();
     let before = [bobs(3), vec![restrict("7"), restrict("bob")]].concat();
@@ -270,7 +270,7 @@ async fn a_full_memory_leaves_log_and_settings_agreed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_rights_in_the_manual_are_enough() {
+async fn documented_permissions_are_enough() {
     let server = servers::Redis::start().unwrap();
     let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
     let manual = std::fs::read_to_string(manual).unwrap();
@@ -280,10 +280,10 @@ async fn the_rights_in_the_manual_are_enough() {
     let store = Redis::open(&url, Options::default()).await.unwrap();
     let mut invalidated = store.invalidated();
     tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("it subscribes").unwrap();
-    let so = [block("bob", "ann"), restrict("bob"), restrict("7"), Change::RestrictMany(numbers(5, &[1, 2]))];
-    apply(&store, &so).await;
+    let added = [block("bob", "ann"), restrict("bob"), restrict("7"), Change::RestrictMany(numbers(5, &[1, 2]))];
+    apply(&store, &added).await;
     let (mut followed, cursor) = load(&store).await;
-    assert_eq!(followed, Model::of(&so));
+    assert_eq!(followed, Model::of(&added));
     let no_more =
         [unblock("bob", "ann"), unrestrict("bob"), unrestrict("7"), Change::UnrestrictMany(numbers(5, &[1, 2]))];
     apply(&store, &no_more).await;
@@ -293,7 +293,7 @@ async fn the_rights_in_the_manual_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_bucket_too_large_to_be_told_at_once_is_told_in_slices() {
+async fn large_bucket_is_read_in_slices() {
     const FIELDS: usize = 50_000;
     let server = servers::Redis::start().unwrap();
     let keys = keys(&Options::default());
@@ -310,7 +310,7 @@ async fn a_bucket_too_large_to_be_told_at_once_is_told_in_slices() {
         let page = store.snapshot(number).await.unwrap();
         assert!(page.changes.len() < FIELDS / 2, "{} at once", page.changes.len());
         for change in page.changes {
-            assert!(met.insert(format!("{change:?}")), "told twice: {change:?}");
+            assert!(met.insert(format!("{change:?}")), "read twice: {change:?}");
         }
         next = page.next;
     }

@@ -1,5 +1,5 @@
-//! The store in a single Redis: the whole suite, and what only it promises while all is well. For what happens when all
-//! is not well, see `outages.rs`.
+//! The store on a single Redis: the whole suite, and what this store promises while Redis works. For failures see
+//! `outages.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ use suite::{
     Subject, all, beat, commit, evict, idle_beat, load, publish, settle, touch, touch_one, touch_with, user, wait_for,
 };
 
-/// One server for all that do not break it.
+/// One server for all tests that do not break it.
 fn server() -> &'static servers::Redis {
     static SERVER: OnceLock<servers::Redis> = OnceLock::new();
     SERVER.get_or_init(|| servers::Redis::start().unwrap())
@@ -43,7 +43,7 @@ async fn subject() -> Remote {
 
 suite!(subject().await);
 
-/// A store on a clock of Redis's, with keys of its own.
+/// A store on Redis's clock, with its own keys.
 async fn open(server: &servers::Redis) -> Redis {
     Redis::open(&server.url(), Options { prefix: fresh_prefix(), ..Options::default() }).await.unwrap()
 }
@@ -59,7 +59,7 @@ fn calls(server: &servers::Redis) -> HashMap<String, u64> {
 }
 
 #[tokio::test]
-async fn a_steady_beat_is_two_plain_commands_and_no_script() {
+async fn steady_beat_is_two_plain_commands() {
     let server = servers::Redis::start().unwrap();
     let clock = Clock::manual(Time(1_700_000_000_000));
     let options = Options { clock: Some(clock.clone()), evict_after: Span::seconds(60), ..Options::default() };
@@ -74,7 +74,7 @@ async fn a_steady_beat_is_two_plain_commands_and_no_script() {
         };
         (0..100).map(beat).collect()
     };
-    // Nothing is believed of the instant at which a connection was made.
+    // Hints up to the instant of the connection are invalid.
     clock.advance(Span::seconds(1));
     for _ in 0..2 {
         beat_many(&native, &Rules::STANDARD, beats()).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_steady_beat_is_two_plain_commands_and_no_script() {
         server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
         beat_many(&native, &Rules::STANDARD, beats()).await.unwrap();
         let mut calls = calls(&server);
-        // Asking, and what goes on in the background.
+        // Leaves out this measurement and the background tasks.
         calls.retain(|name, _| !["info", "config|resetstat", "time", "get", "client|setinfo"].contains(&name.as_str()));
         calls
     };
@@ -92,7 +92,7 @@ async fn a_steady_beat_is_two_plain_commands_and_no_script() {
     clock.advance(Span::seconds(30));
     assert_eq!(counted().await, hundred(&["hset", "hget"]), "one interval later too");
     clock.advance(Span::seconds(58));
-    assert_eq!(counted().await, hundred(&["zadd", "hset", "hget"]), "whoever was silent may have been dropped");
+    assert_eq!(counted().await, hundred(&["zadd", "hset", "hget"]), "a silent user may have been evicted");
 }
 
 /// Two processes on the same data, and their clock.
@@ -109,9 +109,9 @@ async fn two_processes(server: &servers::Redis) -> (Redis, Redis, Clock, Keyspac
     (one, other, clock, Keyspace::new(&prefix, DEFAULT_SHARDS).unwrap())
 }
 
-/// Bob is online by the word of one process, which takes him to be due from then on.
+/// Brings bob online in one process, whose deadline cache then holds his deadline.
 async fn bring_bob_online(store: &Redis, clock: &Clock) {
-    // Nothing is believed of the instant at which a connection was made, or data were found to be lost.
+    // Hints up to the instant of the connection, or of a data loss, are invalid.
     clock.advance(Span::seconds(1));
     let at = touch_one(store, beat("bob", "web-1")).await;
     settle(store, "bob", publish(State::Online, at)).await;
@@ -119,12 +119,12 @@ async fn bring_bob_online(store: &Redis, clock: &Clock) {
     for _ in 0..20 {
         touch_one(store, beat("bob", "web-1")).await;
     }
-    // Two for each, not three; and a few for the time, which is sampled meanwhile.
-    assert!(store.stats().commands.get() - before < 60, "the deadline is taken to stand");
+    // Two per beat, not three; and a few for sampling the time.
+    assert!(store.stats().commands.get() - before < 60, "the deadline cache is used");
 }
 
 #[tokio::test]
-async fn whoever_was_dropped_by_another_process_is_due_after_the_next_beat() {
+async fn evicted_user_is_due_after_the_next_beat() {
     let (one, other, clock, _) = two_processes(server()).await;
     for next in [Next::Nothing, Next::Evict(Time(u64::MAX)), Next::Settle(Time(u64::MAX))] {
         bring_bob_online(&one, &clock).await;
@@ -140,7 +140,7 @@ async fn whoever_was_dropped_by_another_process_is_due_after_the_next_beat() {
 }
 
 #[tokio::test]
-async fn a_beat_of_a_process_that_died_before_its_commit_is_found_by_the_other() {
+async fn beat_of_a_dead_process_is_settled() {
     let (one, other, clock, _) = two_processes(server()).await;
     bring_bob_online(&one, &clock).await;
     let sweeping = NativeSessions(Arc::new(other));
@@ -148,7 +148,7 @@ async fn a_beat_of_a_process_that_died_before_its_commit_is_found_by_the_other()
     clock.advance(suite::ALIVE_FOR);
     let swept = sweep::sweep(&sweeping, &Rules::STANDARD, everywhere, 10).await.unwrap();
     assert_eq!(swept.published, 1, "bob is offline");
-    // The beat that would bring him back, and nothing after it.
+    // The beat that would bring him online again, and nothing after it.
     let at = touch_one(&one, beat("bob", "web-1")).await;
     drop(one);
     clock.advance(suite::ALIVE_FOR);
@@ -157,10 +157,10 @@ async fn a_beat_of_a_process_that_died_before_its_commit_is_found_by_the_other()
     assert_eq!(load(&*sweeping.0, "bob").await.published.unwrap().last_seen, Some(at));
 }
 
-/// The one moment in which a session is not due although it was touched: the process that took it to be so was killed
-/// between the trace and what it found. It waits for its eviction then, and that finds the trace.
+/// The only case in which a touched session is not due: the process that trusted its deadline cache was killed between
+/// the touch and its reply. The session waits for its eviction, and the eviction finds the touch.
 #[tokio::test]
-async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_eviction() {
+async fn eviction_finds_a_touch_without_deadline() {
     let (one, other, clock, keys) = two_processes(server()).await;
     bring_bob_online(&one, &clock).await;
     drop(one);
@@ -180,11 +180,11 @@ async fn a_trace_whose_process_was_killed_within_the_touch_is_found_at_the_evict
     assert!(suite::due(&*sweeping.0).await.is_empty());
     clock.advance(rules.evict_after);
     sweep::archive(&sweeping, &archive, &rules, everywhere, 10).await.unwrap();
-    assert_eq!(load(&*sweeping.0, "bob").await.published.unwrap().last_seen, Some(at), "it is put right");
+    assert_eq!(load(&*sweeping.0, "bob").await.published.unwrap().last_seen, Some(at), "the eviction settles it");
 }
 
 #[tokio::test]
-async fn data_that_were_flushed_leave_nobody_undue() {
+async fn flushed_data_leave_no_user_without_deadline() {
     let server = servers::Redis::start().unwrap();
     let (store, _, clock, _) = two_processes(&server).await;
     clock.advance(Span::seconds(1));
@@ -195,7 +195,7 @@ async fn data_that_were_flushed_leave_nobody_undue() {
     server.ask(&["FLUSHALL"]).unwrap();
     let at = touch_one(&store, beat("bob", "web-1")).await;
     assert_eq!(load(&store, "bob").await.next, Next::Settle(at + suite::ALIVE_FOR));
-    // Whoever finds that data were lost believes nothing of what it knew, of nobody.
+    // A process that finds a data loss invalidates all its hints.
     server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
     touch_one(&store, beat("eve", "web-1")).await;
     assert_eq!(calls(&server).get("zadd"), Some(&1));
@@ -203,11 +203,11 @@ async fn data_that_were_flushed_leave_nobody_undue() {
 }
 
 #[tokio::test]
-async fn a_load_of_two_hundred_is_one_round_trip() {
+async fn load_of_two_hundred_is_one_round_trip() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     let users: Vec<UserId> = (0..200).map(|index| user(&format!("user-{index}"))).collect();
-    // Time is sampled in the background, each time with one round trip.
+    // The time is sampled in the background, with one round trip each.
     let trips = |store: &Redis| store.stats().round_trips.get() - calls(&server)["time"];
     let before = trips(&store);
     assert_eq!(store.load_many(users).await.unwrap().sessions.len(), 200);
@@ -215,28 +215,28 @@ async fn a_load_of_two_hundred_is_one_round_trip() {
 }
 
 #[tokio::test]
-async fn forgotten_scripts_are_loaded_again_and_order_is_kept() {
-    // Its own: whoever opens a store at the same server loads the scripts.
+async fn missing_scripts_are_loaded_and_order_kept() {
+    // A separate server: opening any store on it loads the scripts.
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     let at = touch_one(&store, beat("bob", "web-1")).await;
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     settle(&store, "bob", publish(State::Online, at)).await;
     assert!(store.stats().scripts_reloaded.get() >= 1);
-    // The departure in the middle is what the server forgot; the beat after it must still come after it.
+    // The departure in the middle needs a missing script; the beat after it must still come after it.
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     let touches =
         vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));
-    assert!(bob.devices[0].expires_at > at, "it came back after it left");
+    assert!(bob.devices[0].expires_at > at, "the beat came after the logout");
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     assert_eq!(evict(&store, "bob", bob.revision).await, Committed::Applied);
 }
 
 #[tokio::test]
-async fn a_batch_of_commits_survives_forgotten_scripts_whole() {
+async fn commit_batch_survives_missing_scripts() {
     let store = open(server()).await;
     let names: Vec<String> = (0..1000).map(|index| format!("user-{index}")).collect();
     let at = touch(&store, names.iter().map(|name| beat(name, "web-1")).collect()).await.now;
@@ -253,7 +253,7 @@ async fn a_batch_of_commits_survives_forgotten_scripts_whole() {
 }
 
 #[tokio::test]
-async fn what_goes_out_is_json_that_names_its_person() {
+async fn payload_is_json_that_names_its_user() {
     let store = open(server()).await;
     let at = touch_one(&store, beat("bob", "web-1")).await;
     let mut decision = publish(State::Away, at);
@@ -263,11 +263,11 @@ async fn what_goes_out_is_json_that_names_its_person() {
     settle(&*subject.store, "bob", decision.clone()).await;
     assert_eq!(subject.published(&user("bob"), 1).await, [decision.publish.unwrap()]);
     let kept = server().ask(&["HGET", &subject.keys.user("bob").to_string(), "n"]).unwrap();
-    assert_eq!(kept, r#"{"text":"at \"lunch\"","emoji":"🍜","until":null}"#, "and is as readable where it is kept");
+    assert_eq!(kept, r#"{"text":"at \"lunch\"","emoji":"🍜","until":null}"#, "the stored note is JSON too");
 }
 
 #[tokio::test]
-async fn among_too_many_devices_the_dead_go_first() {
+async fn expired_devices_are_trimmed_first() {
     let subject = subject().await;
     for index in 0..MAX_DEVICES {
         touch_one(&*subject.store, beat("bob", &format!("d-{index}"))).await;
@@ -281,7 +281,7 @@ async fn among_too_many_devices_the_dead_go_first() {
 }
 
 #[tokio::test]
-async fn a_flood_of_new_devices_in_one_batch_stays_within_the_bound() {
+async fn many_new_devices_stay_within_the_bound() {
     let store = open(server()).await;
     let touches = (0..300).map(|index| beat("bob", &format!("d-{index}"))).collect();
     assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
@@ -292,7 +292,7 @@ async fn a_flood_of_new_devices_in_one_batch_stays_within_the_bound() {
 }
 
 #[tokio::test]
-async fn a_commit_that_leaves_nothing_keeps_no_key() {
+async fn empty_session_keeps_no_key() {
     let subject = subject().await;
     let store = &*subject.store;
     assert_eq!(commit(store, "bob", Revision::default(), wait_for(Next::Nothing)).await, Committed::Applied);
@@ -307,9 +307,9 @@ async fn a_commit_that_leaves_nothing_keeps_no_key() {
     }
 }
 
-/// A connection that breaks in the middle of a beat can leave somebody due of whom nothing else is kept.
+/// A connection that breaks in the middle of a beat can leave a user due without a session.
 #[tokio::test]
-async fn somebody_due_of_whom_nothing_is_kept_is_settled_and_forgotten() {
+async fn due_user_without_session_is_settled() {
     let subject = subject().await;
     let shard = subject.keys.shard_of("ghost");
     server().ask(&["ZADD", &subject.keys.due(shard).to_string(), "1", "ghost"]).unwrap();
@@ -327,7 +327,7 @@ async fn somebody_due_of_whom_nothing_is_kept_is_settled_and_forgotten() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_deadline_is_counted_by_every_process() {
+async fn users_with_a_deadline_are_counted() {
     let (store, other, clock, _) = two_processes(server()).await;
     assert_eq!(store.online_count().await, Ok(0));
     clock.advance(Span::seconds(1));
@@ -340,14 +340,14 @@ async fn whoever_waits_for_a_deadline_is_counted_by_every_process() {
     let mut gone = publish(State::Offline, store.now());
     gone.next = Next::Evict(store.now() + Span::seconds(60));
     assert_eq!(commit(&store, "bob", revision, gone).await, Committed::Applied);
-    assert_eq!(store.online_count().await, Ok(2), "who is offline waits for nothing but the archive");
+    assert_eq!(store.online_count().await, Ok(2), "an offline user has no deadline");
 }
 
 #[tokio::test]
-async fn the_stores_time_is_that_of_redis() {
+async fn store_time_is_redis_time() {
     let (one, other) = (open(server()).await, open(server()).await);
-    let said = server().ask(&["TIME"]).unwrap();
-    let seconds: u64 = said.lines().next().unwrap().parse().unwrap();
+    let reply = server().ask(&["TIME"]).unwrap();
+    let seconds: u64 = reply.lines().next().unwrap().parse().unwrap();
     for store in [&one, &other] {
         assert!(store.now().0.abs_diff(seconds * 1000) < 5_000, "{:?} against {seconds}", store.now());
     }
@@ -357,18 +357,18 @@ async fn the_stores_time_is_that_of_redis() {
     assert!(touched >= Time(seconds * 1000) && touched <= one.now());
 }
 
-/// Somebody whose deadline is so far away, with a key that expires then.
+/// A user with a deadline in `in_ms`, and a key that expires then.
 async fn expiring(store: &Redis, name: &str, in_ms: u64) {
     let at = touch_one(store, beat(name, "web-1")).await;
     settle(store, name, wait_for(Next::Settle(at + Span(in_ms)))).await;
 }
 
-/// The next person heard of, within so long.
-async fn heard(expiries: &mut rollcall_redis::native::Expiries, patience: Duration) -> Vec<UserId> {
+/// The next users notified, within this time.
+async fn notified(expiries: &mut rollcall_redis::native::Expiries, patience: Duration) -> Vec<UserId> {
     tokio::time::timeout(patience, expiries.next()).await.ok().flatten().unwrap_or_default()
 }
 
-/// Waits until a subscription stands: hints before that are lost.
+/// Waits until there is a subscription: hints before that are lost.
 fn await_subscribers(server: &servers::Redis) {
     rollcall_servers::wait_until("a subscription", PATIENCE, || {
         let subscribed = server.ask(&["PUBSUB", "NUMSUB", "__keyevent@0__:expired"])?;
@@ -378,22 +378,22 @@ fn await_subscribers(server: &servers::Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expiry_is_heard_and_one_that_is_not_ours_is_not() {
+async fn only_our_expiries_are_notified() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     let mut expiries = store.expiries();
     await_subscribers(&server);
-    server.ask(&["SET", "rc:{111}:alive:bob", "somebody else's", "PX", "1"]).unwrap();
+    server.ask(&["SET", "rc:{111}:alive:bob", "a foreign value", "PX", "1"]).unwrap();
     let before = Instant::now();
     expiring(&store, "bob", 200).await;
-    assert_eq!(heard(&mut expiries, PATIENCE).await, [user("bob")]);
-    assert!(before.elapsed() >= Duration::from_millis(200), "not before its time");
+    assert_eq!(notified(&mut expiries, PATIENCE).await, [user("bob")]);
+    assert!(before.elapsed() >= Duration::from_millis(200), "not before the deadline");
     assert_eq!((store.stats().expiries.get(), store.stats().expiries_dropped.get()), (1, 0));
     assert_eq!(expiries.listening(), Listening::Notified);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nudging_makes_a_lazy_server_tell() {
+async fn nudge_makes_redis_notify() {
     let server = servers::Redis::start().unwrap();
     server.ask(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).unwrap();
     let store = open(&server).await;
@@ -402,12 +402,15 @@ async fn nudging_makes_a_lazy_server_tell() {
     for name in ["ann", "bob", "cid"] {
         expiring(&store, name, if name == "cid" { 60_000 } else { 1 }).await;
     }
-    assert!(heard(&mut expiries, Duration::from_millis(300)).await.is_empty(), "left to itself it never looks");
+    assert!(
+        notified(&mut expiries, Duration::from_millis(300)).await.is_empty(),
+        "without a nudge the key does not expire"
+    );
     store.nudge(&["ann", "bob", "cid"].map(user)).await.unwrap();
     let mut all = Vec::new();
     while all.len() < 2 {
-        let batch = heard(&mut expiries, PATIENCE).await;
-        assert!(!batch.is_empty(), "heard of {all:?} alone");
+        let batch = notified(&mut expiries, PATIENCE).await;
+        assert!(!batch.is_empty(), "only {all:?}");
         all.extend(batch);
     }
     all.sort();
@@ -415,7 +418,7 @@ async fn nudging_makes_a_lazy_server_tell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notifications_that_are_on_stay_on() {
+async fn notification_flags_are_kept() {
     let args = ["--notify-keyspace-events", "Kg"].map(str::to_owned).to_vec();
     let server = servers::Redis::with(servers::Options { args, ..servers::Options::default() }).unwrap();
     let store = open(&server).await;
@@ -427,16 +430,16 @@ async fn notifications_that_are_on_stay_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_does_not_take_hints_loses_them_and_nothing_else() {
+async fn hints_not_taken_are_found_by_the_sweep() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server).await;
     let _never_read = store.expiries();
     await_subscribers(&server);
-    // One at a time, so that each is a batch of its own: more than the queue holds.
+    // One at a time, so that each is a separate batch: more than the queue holds.
     let deadline = Instant::now() + PATIENCE;
     let mut index = 0;
     while store.stats().expiries_dropped.get() == 0 {
-        assert!(Instant::now() < deadline, "{} heard", store.stats().expiries.get());
+        assert!(Instant::now() < deadline, "{} notified", store.stats().expiries.get());
         let name = format!("user-{index}");
         expiring(&store, &name, 0).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -447,7 +450,7 @@ async fn whoever_does_not_take_hints_loses_them_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_evicted_revision_of_another_process_fits_nothing() {
+async fn revision_of_an_evicted_session_is_stale() {
     let keys = Options { prefix: fresh_prefix(), ..Options::default() };
     let (one, other) =
         (Redis::open(&server().url(), keys.clone()).await.unwrap(), Redis::open(&server().url(), keys).await.unwrap());
@@ -465,7 +468,7 @@ async fn a_evicted_revision_of_another_process_fits_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_can_be_protected() {
+async fn connection_uses_tls() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (certificate, key) = (folder.path().join("server.crt"), folder.path().join("server.key"));
@@ -484,12 +487,12 @@ async fn a_connection_can_be_protected() {
     let store = Redis::open(&url, trusting).await.unwrap();
     touch_one(&store, beat("bob", "web-1")).await;
     assert_eq!(load(&store, "bob").await.devices.len(), 1);
-    assert!(Redis::open(&url, Options::default()).await.is_err(), "nobody vouches for it");
+    assert!(Redis::open(&url, Options::default()).await.is_err(), "an unknown certificate authority is refused");
 }
 
-/// Hot memory: everything of one online person with an id of 36 bytes, all keys together.
+/// Memory of one online user with an id of 36 bytes, all keys together.
 #[tokio::test]
-async fn an_online_person_takes_at_most_six_hundred_bytes() {
+async fn online_user_takes_at_most_600_bytes() {
     const PEOPLE: usize = 50_000;
     let server = servers::Redis::start().unwrap();
     let store = Arc::new(open(&server).await);
@@ -509,6 +512,6 @@ async fn an_online_person_takes_at_most_six_hundred_bytes() {
         beat_many(&native, &Rules::STANDARD, (first..first + 1000).map(beat).collect()).await.unwrap();
     }
     let bytes = (used() - before) / PEOPLE as u64;
-    println!("{bytes} bytes per online person");
+    println!("{bytes} bytes per online user");
     assert!(bytes <= 600, "{bytes} bytes");
 }

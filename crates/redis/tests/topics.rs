@@ -21,7 +21,7 @@ use rollcall_store::{Clock, Topic, Topics};
 
 use topics_suite::{START, Subject, Subscribed};
 
-/// Two hosts on one Redis, with keys of their own.
+/// Two hosts on one Redis, with their own keys.
 async fn remote(url: &str, subscribed: impl FnOnce(Keyspace) -> Subscribed) -> Subject {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let prefix = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! Topics in Redis when all is not well: what is lost is owned up to, and everything is heard again.
+//! Topics in Redis during failures: losses are reported, and every subscription is restored.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,11 +7,7 @@
     clippy::indexing_slicing,
     reason = "a test that cannot go on has failed"
 )]
-#![allow(
-    dead_code,
-    unused_macros,
-    reason = "the suite is for all stores; this file tests what only this one can suffer"
-)]
+#![allow(dead_code, unused_macros, reason = "the suite is for all stores; this file tests the outages of this one")]
 
 #[path = "../../store/tests/topics_suite/mod.rs"]
 mod topics_suite;
@@ -36,58 +32,58 @@ async fn open(url: &str) -> Redis {
     Redis::open(url, Options::default()).await.unwrap()
 }
 
-/// Watches as soon as that is possible.
+/// Watches a user as soon as that is possible.
 async fn watch(subscription: &TopicSubscription, name: &str) {
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = subscription.watch(&[person(name)]).await {
         assert!(matches!(error, Error::Unavailable(ms) if ms > 0), "{error:?}");
-        assert!(Instant::now() < deadline, "it is never heard again");
+        assert!(Instant::now() < deadline, "the subscription is never restored");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Waits until the subscription owns up to a loss.
+/// Waits until the subscription reports a loss.
 async fn missed(subscription: &TopicSubscription) {
     Received::default().until(subscription, |received| received.missed).await;
 }
 
-async fn hears(store: &Redis, subscription: &TopicSubscription, name: &str, version: u64) {
+async fn receives(store: &Redis, subscription: &TopicSubscription, name: &str, version: u64) {
     publish(store, name, version).await;
     Received::default().until(subscription, |received| received.versions.get(name) == Some(&version)).await;
 }
 
-async fn moves(subscription: &TopicSubscription) {
+async fn advances(subscription: &TopicSubscription) {
     let before = subscription.received_until();
-    until("the time to go on", || subscription.received_until() > before).await;
+    until("the received time to advance", || subscription.received_until() > before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_subscription_is_owned_up_to_and_made_anew() {
+async fn killed_subscription_is_reported_and_restored() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
     let (subscription, idle) = (store.subscription(), store.subscription());
     subscription.watch(&[person("bob"), conversation("c")]).await.unwrap();
     for version in 1..=3 {
-        hears(&store, &subscription, "bob", version * 10).await;
+        receives(&store, &subscription, "bob", version * 10).await;
         server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         missed(&subscription).await;
-        hears(&store, &subscription, "bob", version * 10 + 1).await;
+        receives(&store, &subscription, "bob", version * 10 + 1).await;
         store.set_typing(vec![signal("c", &format!("user-{version}"), 5000)]).await.unwrap();
         Received::default().until(&subscription, |received| !received.typed.is_empty()).await;
     }
-    assert!(idle.next().now_or_never().is_none(), "whoever watches nothing missed nothing");
-    moves(&subscription).await;
+    assert!(idle.next().now_or_never().is_none(), "a subscription without topics misses nothing");
+    advances(&subscription).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_restarts_is_listened_to_again() {
+async fn restarted_server_is_subscribed_again() {
     let mut server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
     let subscription = store.subscription();
     subscription.watch(&[person("bob")]).await.unwrap();
-    hears(&store, &subscription, "bob", 1).await;
+    receives(&store, &subscription, "bob", 1).await;
     server.kill();
-    // While it is away, whoever wants to watch is told at once, and watches nothing for it.
+    // While the server is away, a new watch fails at once and leaves nothing behind.
     let deadline = Instant::now() + PATIENCE;
     loop {
         let started = Instant::now();
@@ -106,29 +102,29 @@ async fn a_server_that_restarts_is_listened_to_again() {
                 break;
             }
         }
-        assert!(Instant::now() < deadline, "nobody noticed");
+        assert!(Instant::now() < deadline, "the outage was never noticed");
     }
     let received_until = subscription.received_until();
-    assert!(subscription.next().now_or_never().is_none(), "a loss is said when it can be mended");
+    assert!(subscription.next().now_or_never().is_none(), "a loss is reported when the subscription is restored");
     server.restart().unwrap();
     missed(&subscription).await;
-    hears(&store, &subscription, "bob", 2).await;
-    until("the time to go on", || subscription.received_until() > received_until).await;
+    receives(&store, &subscription, "bob", 2).await;
+    until("the received time to advance", || subscription.received_until() > received_until).await;
     let channel = Keyspace::new("rc", DEFAULT_SHARDS).unwrap().topic("eve").to_string();
     let subscribed = server.ask(&["PUBSUB", "NUMSUB", &channel]).unwrap();
-    assert_eq!(subscribed.lines().nth(1), Some("0"), "what could not be watched is not");
+    assert_eq!(subscribed.lines().nth(1), Some("0"), "a failed watch leaves no subscription");
     watch(&subscription, "eve").await;
-    hears(&store, &subscription, "eve", 3).await;
+    receives(&store, &subscription, "eve", 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_time_heard_of_goes_on_and_stands_still_while_the_server_does() {
+async fn received_time_stops_while_the_server_hangs() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
     let subscription = store.subscription();
     subscription.watch(&[person("bob")]).await.unwrap();
-    moves(&subscription).await;
-    moves(&subscription).await;
+    advances(&subscription).await;
+    advances(&subscription).await;
     assert!(subscription.received_until() <= store.now());
     server.pause().unwrap();
     let stopped = store.now();
@@ -136,15 +132,15 @@ async fn the_time_heard_of_goes_on_and_stands_still_while_the_server_does() {
         subscription.watch(&[person("eve")]).now_or_never().is_some_and(|ended| ended.is_err())
     })
     .await;
-    assert!(subscription.received_until() <= stopped, "nothing was heard since");
+    assert!(subscription.received_until() <= stopped, "nothing was received since");
     server.resume().unwrap();
     missed(&subscription).await;
-    hears(&store, &subscription, "bob", 1).await;
+    receives(&store, &subscription, "bob", 1).await;
     until("the time to catch up", || subscription.received_until() > stopped).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_nobody_taps_has_no_further_connection_and_a_closed_one_none() {
+async fn unused_and_closed_stores_hold_no_subscriber() {
     let server = servers::Redis::start().unwrap();
     let store = open(&server.url()).await;
     let clients = || server.ask(&["CLIENT", "LIST"]).unwrap().lines().filter(|line| line.contains("resp=3")).count();
@@ -157,9 +153,9 @@ async fn a_store_that_nobody_taps_has_no_further_connection_and_a_closed_one_non
     assert!(subscription.watch(&[person("eve")]).await.is_err());
 }
 
-/// Of a Cluster that is broken on purpose: slots that move, and a master that is lost.
+/// On a Cluster: slots move, and a master is lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn moved_slots_and_new_masters_are_followed_and_what_is_lost_is_said() {
+async fn moved_slots_and_new_masters_are_followed() {
     let mut cluster = servers::Cluster::start().unwrap();
     let store = open(&cluster.url()).await;
     let keys = Keyspace::new("rc", DEFAULT_SHARDS).unwrap();
@@ -171,7 +167,7 @@ async fn moved_slots_and_new_masters_are_followed_and_what_is_lost_is_said() {
     let to = (from + 1) % 3;
     let ids = [from, to].map(|node| cluster.nodes()[node].ask(&["CLUSTER", "MYID"]).unwrap());
     let slot_text = slot.to_string();
-    hears(&store, &subscription, "user-0", 1).await;
+    receives(&store, &subscription, "user-0", 1).await;
     // The slot has keys of ours by now: they move with it.
     let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
     target.ask(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &ids[0]]).unwrap();
@@ -184,19 +180,19 @@ async fn moved_slots_and_new_masters_are_followed_and_what_is_lost_is_said() {
         assert_eq!(node.ask(&["CLUSTER", "SETSLOT", &slot_text, "NODE", &ids[1]]).unwrap(), "OK");
     }
     missed(&subscription).await;
-    hears(&store, &subscription, "user-0", 2).await;
-    moves(&subscription).await;
+    receives(&store, &subscription, "user-0", 2).await;
+    advances(&subscription).await;
     cluster.kill(to).unwrap();
     missed(&subscription).await;
     for name in &names {
-        hears(&store, &subscription, name, 3).await;
+        receives(&store, &subscription, name, 3).await;
     }
-    moves(&subscription).await;
+    advances(&subscription).await;
     watch(&subscription, "bob").await;
-    hears(&store, &subscription, "bob", 4).await;
+    receives(&store, &subscription, "bob", 4).await;
 }
 
-/// Xorshift: a history that can be told again by its seed.
+/// Xorshift: a history that its seed reproduces.
 fn below(random: &mut u64, bound: u64) -> u64 {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -205,7 +201,7 @@ fn below(random: &mut u64, bound: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn the_script_follows_the_rule_of_the_core() {
+async fn script_matches_the_core_typing_rule() {
     let server = servers::Redis::start().unwrap();
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -214,19 +210,19 @@ async fn the_script_follows_the_rule_of_the_core() {
     let (mut random, mut record, mut now) = (7_u64, None::<TypingRecord>, START);
     for step in 0..3000 {
         now = now + Span([0, 30, 400, 1000, 6000][below(&mut random, 5) as usize]);
-        let signing = match below(&mut random, 4) {
+        let write = match below(&mut random, 4) {
             0 => TypingWrite::Recheck,
             1 => TypingWrite::Lasts(Span(0)),
             2 => TypingWrite::Lasts(Span(1 + below(&mut random, 900))),
             _ => TypingWrite::Lasts(Span(5000)),
         };
-        let expected = match (signing, &mut record) {
+        let expected = match (write, &mut record) {
             (TypingWrite::Recheck | TypingWrite::Lasts(Span(0)), None) => Next::Nothing,
             (TypingWrite::Recheck, Some(record)) => record.flush(now),
             (TypingWrite::Lasts(lasts), record) => record.get_or_insert_default().signal(now, lasts),
         };
         let mut commands = Commands::default();
-        keys.write_typing(&mut commands, ("c", "bob"), signing, now, Publishing::Plain);
+        keys.write_typing(&mut commands, ("c", "bob"), write, now, Publishing::Plain);
         let mut command = redis::Cmd::new();
         commands.get(0).unwrap().args().for_each(|arg| {
             command.arg(arg);
@@ -235,7 +231,7 @@ async fn the_script_follows_the_rule_of_the_core() {
         let wait = decode_wait(Piece::Int(reply)).unwrap();
         assert_eq!(wait, if let Next::Flush(after) = expected { Some(after) } else { None }, "step {step}");
         if record.is_some_and(|record| record.forget_at() <= now) {
-            // It says nothing more, and is gone in a millisecond.
+            // The signal has ended, and its record expires within a millisecond.
             redis::cmd("DEL").arg(keys.typing("c").to_string()).exec_async(&mut connection).await.unwrap();
             record = None;
             continue;
@@ -244,11 +240,11 @@ async fn the_script_follows_the_rule_of_the_core() {
             redis::cmd("HGET").arg(keys.typing("c").to_string()).arg("bob").query_async(&mut connection).await.unwrap();
         let same =
             record.map(|record| format!("{} {} {}", record.until.0, record.published_at.0, record.published_until.0));
-        assert_eq!(kept, same, "step {step}: {signing:?} at {now:?}");
+        assert_eq!(kept, same, "step {step}: {write:?} at {now:?}");
         let left: i64 =
             redis::cmd("PTTL").arg(keys.typing("c").to_string()).query_async(&mut connection).await.unwrap();
-        assert!(record.is_none() || (1..=5000).contains(&left), "it goes by itself: {left}");
-        // The key's own time is the server's, which does not follow this test's clock: no sign may end by it.
+        assert!(record.is_none() || (1..=5000).contains(&left), "the key expires: {left}");
+        // The key expires by the server's clock, not the test's: no signal may end that way.
         redis::cmd("PERSIST").arg(keys.typing("c").to_string()).exec_async(&mut connection).await.unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::keyspace::ProbeReply;
 use rollcall_core::{Moment, OutageGrace, Time};
 
-/// A probe older than this does not advance the time: clocks drift, and instances are suspended.
+/// A probe older than this does not tell the time: clocks drift, and instances are suspended.
 const TOO_OLD_US: u64 = 30_000_000;
 
 /// After this time the next batch carries another probe.

@@ -1,7 +1,7 @@
-//! A wire over the client library of the native store, so that the capabilities can be held to the same claims.
+//! A test connection over the client library of the native store, so that the capabilities run the stores' suites.
 //!
-//! It gives every test keys of its own: what begins with the usual prefix is sent with another. And it can take a test's
-//! clock for Redis's: then what `reach` says of the time is replaced by it.
+//! Every test gets its own keys: a key with the default prefix is sent with another. And a test's clock can replace
+//! Redis's: then the time in the reply of the time probe is replaced.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use rollcall_core::{Rules, Time};
 use rollcall_redis::{Command, Commands};
 use rollcall_redis::{Connection, ConnectionError, Options, OwnedPiece, Probing, RedisStore, ReplyLine};
 
-/// How long a server may take before it counts as away, unless a test is about something else: as in the host.
+/// How long a reply may take before the server counts as away, unless a test sets it: as in the host.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Tells a test's time.
-pub(crate) type Telling = Arc<dyn Fn() -> Time + Send + Sync>;
+/// Returns a test's time.
+pub(crate) type TestTime = Arc<dyn Fn() -> Time + Send + Sync>;
 
-/// A wire to a real server.
+/// A connection to a real server.
 pub(crate) struct TestConnection {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,
     prefix: String,
-    telling: Option<Telling>,
+    test_time: Option<TestTime>,
     started: Instant,
-    /// How long a server may take before it counts as away.
+    /// How long a reply may take before the server counts as away.
     pub(crate) patience: Duration,
-    /// How often something was sent.
+    /// The number of sends.
     pub(crate) sends: AtomicUsize,
-    /// How many commands were sent.
+    /// The number of commands sent.
     pub(crate) commands: AtomicUsize,
-    pub(crate) complaints: Mutex<Vec<String>>,
+    pub(crate) problems: Mutex<Vec<String>>,
 }
 
-/// The capabilities with the usual prefix, on Redis's own clock.
+/// The capabilities with the default prefix, on Redis's own clock.
 pub(crate) fn platform(url: &str) -> RedisStore<Probing<TestConnection>> {
     with_rules(url, &Rules::STANDARD)
 }
@@ -47,17 +47,17 @@ pub(crate) fn with_rules(url: &str, rules: &Rules) -> RedisStore<Probing<TestCon
 }
 
 impl TestConnection {
-    pub(crate) fn new(url: &str, prefix: &str, telling: Option<Telling>) -> Self {
+    pub(crate) fn new(url: &str, prefix: &str, test_time: Option<TestTime>) -> Self {
         Self {
             client: Client::open(url).unwrap(),
             connection: Mutex::default(),
             prefix: prefix.to_owned(),
-            telling,
+            test_time,
             started: Instant::now(),
             patience: PATIENCE,
             sends: AtomicUsize::new(0),
             commands: AtomicUsize::new(0),
-            complaints: Mutex::default(),
+            problems: Mutex::default(),
         }
     }
 
@@ -82,16 +82,16 @@ impl TestConnection {
         packed
     }
 
-    /// The reply, with the test's time instead of Redis's if it says that.
+    /// The reply; in that of the time probe with the test's time instead of Redis's.
     fn reply(&self, command: Command<'_>, value: Value) -> ReplyLine {
         if let Value::ServerError(error) = &value {
             return ReplyLine::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()));
         }
         let mut pieces = Vec::new();
         flatten(value, &mut pieces);
-        let is_look = command.args().nth(3).is_some_and(|key| key.ends_with(b"}:probed"));
-        if let (Some(telling), true, [seconds, micros, ..]) = (&self.telling, is_look, pieces.as_mut_slice()) {
-            let now = telling().0;
+        let is_probe = command.args().nth(3).is_some_and(|key| key.ends_with(b"}:probed"));
+        if let (Some(test_time), true, [seconds, micros, ..]) = (&self.test_time, is_probe, pieces.as_mut_slice()) {
+            let now = test_time().0;
             *seconds = OwnedPiece::Bytes((now / 1000).to_string().into_bytes());
             *micros = OwnedPiece::Bytes((now % 1000 * 1000).to_string().into_bytes());
         }
@@ -116,14 +116,16 @@ impl Connection for TestConnection {
             Ok(Ok(values)) => Ok(commands.iter().zip(values).map(|(one, value)| self.reply(one, value)).collect()),
             failed => {
                 *self.connection.lock() = None;
-                Err(ConnectionError(failed.map_or_else(|_| "silence".to_owned(), |error| format!("{:?}", error.err()))))
+                Err(ConnectionError(
+                    failed.map_or_else(|_| "no reply in time".to_owned(), |error| format!("{:?}", error.err())),
+                ))
             }
         }
     }
 
     fn ticks_us(&self) -> u64 {
-        match &self.telling {
-            Some(telling) => telling().0 * 1000,
+        match &self.test_time {
+            Some(test_time) => test_time().0 * 1000,
             None => self.started.elapsed().as_micros() as u64,
         }
     }
@@ -133,13 +135,13 @@ impl Connection for TestConnection {
     }
 
     async fn sleep(&self, ms: u64) {
-        if self.telling.is_none() {
+        if self.test_time.is_none() {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
     }
 
-    fn warn(&self, complaint: &str) {
-        self.complaints.lock().push(complaint.to_owned());
+    fn warn(&self, problem: &str) {
+        self.problems.lock().push(problem.to_owned());
     }
 }
 

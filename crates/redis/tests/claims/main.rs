@@ -1,4 +1,4 @@
-//! The capabilities on a real Redis: every claim that the stores are held to, and what only they promise.
+//! The capabilities on a real Redis: the stores' suites, and what only the capabilities promise.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 )]
 
 #[path = "../../../store/tests/archive_suite/mod.rs"]
-#[allow(dead_code, reason = "the suite is for all archives, and has more for those of a database")]
+#[allow(dead_code, reason = "the suite is for all archives, and has more for database archives")]
 mod archive_suite;
 mod connection;
 mod mixed;
@@ -27,6 +27,6 @@ mod suite;
 mod suites;
 mod time_probe;
 #[path = "../../../store/tests/topics_suite/mod.rs"]
-#[allow(dead_code, unused_macros, reason = "what nobody can hear without listening is not claimed here")]
+#[allow(dead_code, unused_macros, reason = "claims that need a subscription are not tested here")]
 mod topics_suite;
 mod typing;

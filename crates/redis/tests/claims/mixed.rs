@@ -1,4 +1,4 @@
-//! Functions on other platforms and hosts of ours share one Redis.
+//! Functions on other platforms and native hosts share one Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::topics_suite::until;
 const QUICK: Rules = Rules { interval: Span(100), tolerance: Span(50), ..Rules::STANDARD };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
+async fn beats_are_shared_and_versions_rise() {
     let server = start();
     let platform = platform(&server.url());
     let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
@@ -28,19 +28,19 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
     subscription.watch(&[Topic::Person(user("bob"))]).await.unwrap();
     let mut versions = Vec::new();
     for turn in 0..3 {
-        // One brings him online, the other declares him offline.
+        // One brings bob online, the other declares him offline.
         match turn % 2 {
             0 => beat_once(&platform, &QUICK).await,
             _ => beat_once(&native, &QUICK).await,
         }
         let (here, there) = (load(&platform).await, host.load_many(vec![user("bob")]).await.unwrap());
         assert_eq!(here.sessions, there.sessions);
-        assert!(Span::seconds(1) > (there.moment.now - here.moment.now), "and they agree on the time");
+        assert!(Span::seconds(1) > (there.moment.now - here.moment.now), "they agree on the time");
         let online = here.sessions[0].as_ref().unwrap().published.clone().unwrap();
         assert_eq!(online.state, State::Online);
         let news = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
         assert_eq!((news.changes.len(), &news.changes[0].published), (1, &online));
-        let read = platform.read_published(&[user("bob"), user("nobody")]).await.unwrap();
+        let read = platform.read_published(&[user("bob"), user("unknown")]).await.unwrap();
         assert_eq!(read, [Ok(Some(online.clone())), Ok(None)]);
         tokio::time::sleep(Duration::from_millis(200)).await;
         let swept = match turn % 2 {
@@ -56,18 +56,18 @@ async fn a_beat_by_one_is_seen_by_the_other_and_versions_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_outage_grace_by_one_counts_for_the_other() {
+async fn outage_grace_is_shared() {
     let server = start();
     let host = Redis::open(&server.url(), Options::default()).await.unwrap();
     server.ask(&["SET", "rc:{0}:probed", &ago(&server, Span(70_000)).0.to_string()]).unwrap();
     let outage_grace = outage_grace(&platform(&server.url())).await;
     assert!(outage_grace.is_some());
-    until("the host to learn of it", || host.outage_grace() == outage_grace).await;
+    until("the host to read it", || host.outage_grace() == outage_grace).await;
     assert_eq!(recorded(&server), outage_grace);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_commits_on_one_revision_by_whomever_one_is_applied() {
+async fn one_of_many_commits_on_a_revision_applies() {
     let server = start();
     let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
     let commit = |name: &str, revision: Revision| Commit {
@@ -90,7 +90,7 @@ async fn of_many_commits_on_one_revision_by_whomever_one_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_due_is_found_by_both_in_the_same_order() {
+async fn both_find_due_users_in_the_same_order() {
     let server = start();
     let platform = platform(&server.url());
     let host = Redis::open(&server.url(), Options::default()).await.unwrap();
@@ -103,7 +103,7 @@ async fn whoever_is_due_is_found_by_both_in_the_same_order() {
             Next::Settle(Time(index))
         }),
     });
-    // One that waits is kept only if there is something about them.
+    // A session that waits for its eviction is kept only if it has content.
     let commits: Vec<Commit> = commits
         .map(|mut commit| {
             commit.decision.publish = publish(State::Online, Time(1_700_000_000_000)).publish;
@@ -115,7 +115,7 @@ async fn whoever_is_due_is_found_by_both_in_the_same_order() {
         let due = platform.due(EVERYWHERE, limit).await.unwrap();
         assert_eq!(due, host.due(EVERYWHERE, limit).await.unwrap(), "{limit}");
         assert_eq!(due.len(), (limit as usize).min(666));
-        let cold = platform.evictable(EVERYWHERE, limit).await.unwrap();
-        assert_eq!(cold, host.evictable(EVERYWHERE, limit).await.unwrap(), "{limit}");
+        let evictable = platform.evictable(EVERYWHERE, limit).await.unwrap();
+        assert_eq!(evictable, host.evictable(EVERYWHERE, limit).await.unwrap(), "{limit}");
     }
 }

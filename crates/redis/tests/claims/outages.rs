@@ -1,4 +1,4 @@
-//! The capabilities when Redis is not well: whoever asks is told what they can do, and nobody is declared offline for it.
+//! The capabilities when Redis fails: callers get a precise error, and no user goes offline because of it.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::time_probe::{BEAT, EVERYWHERE, ago, beat_once, load, outage_grace, re
 const AWAY: Error = Error::Unavailable(500);
 
 #[tokio::test]
-async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_outage_graces_everybody() {
+async fn failed_caller_records_an_outage_grace() {
     let mut server = servers::Redis::with(servers::Options { durable: true, ..Default::default() }).unwrap();
     let (one, other) = (platform(&server.url()), platform(&server.url()));
     beat_once(&one, &Rules::STANDARD).await;
@@ -28,23 +28,23 @@ async fn a_killed_server_is_told_at_once_and_whoever_failed_to_reach_it_outage_g
         let last_seen_entry = LastSeenEntry { user: user("bob"), last_seen: before };
         assert_eq!(one.put_many(vec![last_seen_entry]).await, Err(AWAY));
     }
-    let complaints = one.connection().complaints.lock().clone();
-    assert!(complaints.len() <= 2, "that the connection broke, and that there is none: {complaints:?}");
+    let problems = one.connection().problems.lock().clone();
+    assert!(problems.len() <= 2, "one for the lost connection, one for the failed reconnect: {problems:?}");
     server.restart().unwrap();
-    assert_eq!(outage_grace(&other).await, None, "one who did not notice has no reason");
+    assert_eq!(outage_grace(&other).await, None, "an instance that did not notice records none");
     assert!(one.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
-    let recorded_grace = recorded(&server).expect("the first to be sent reports it");
+    let recorded_grace = recorded(&server).expect("the first batch reports the outage");
     assert!(
         recorded_grace.since <= before + Span(50) && recorded_grace.until > before + Span(44_000),
         "{recorded_grace:?} after {before:?}"
     );
-    assert_eq!(outage_grace(&other).await, Some(recorded_grace), "and the other is told");
-    assert_eq!(outage_grace(&one).await, Some(recorded_grace), "which is reported once");
+    assert_eq!(outage_grace(&other).await, Some(recorded_grace), "the other instance reads it");
+    assert_eq!(outage_grace(&one).await, Some(recorded_grace), "it is reported once");
     assert_eq!(sweep(&one, &Rules::STANDARD, EVERYWHERE, 10).await.unwrap().published, 0);
 }
 
 #[tokio::test]
-async fn a_server_that_lost_everything_begins_anew() {
+async fn emptied_server_works_again() {
     let mut server = start();
     let platform = platform(&server.url());
     beat_once(&platform, &Rules::STANDARD).await;
@@ -56,7 +56,7 @@ async fn a_server_that_lost_everything_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_counts_as_away() {
+async fn hung_server_counts_as_away() {
     let server = start();
     let platform = platform(&server.url());
     load(&platform).await;
@@ -69,7 +69,7 @@ async fn a_server_that_hangs_counts_as_away() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_writes_is_away_until_it_does() {
+async fn server_without_writes_counts_as_away() {
     let server = start();
     let platform = platform(&server.url());
     load(&platform).await;
@@ -89,22 +89,22 @@ async fn a_server_that_takes_no_writes_is_away_until_it_does() {
 }
 
 #[tokio::test]
-async fn what_is_forbidden_or_garbled_is_told_as_it_is() {
+async fn forbidden_or_invalid_data_is_reported() {
     let server = start();
     let platform = platform(&server.url());
     load(&platform).await;
-    let told = async || match platform.touch_many(traced(&[BEAT])).await.unwrap().found.remove(0) {
+    let error = async || match platform.touch_many(traced(&[BEAT])).await.unwrap().found.remove(0) {
         Err(Error::Other(why)) => why,
         other => panic!("{other:?}"),
     };
     server.ask(&["ACL", "SETUSER", "default", "-zadd"]).unwrap();
-    assert!(told().await.starts_with("NOPERM"));
+    assert!(error().await.starts_with("NOPERM"));
     server.ask(&["ACL", "SETUSER", "default", "+zadd"]).unwrap();
     let key = platform.keys().user("bob").to_string();
-    server.ask(&["SET", &key, "somebody else's"]).unwrap();
-    assert!(told().await.starts_with("WRONGTYPE"));
+    server.ask(&["SET", &key, "a foreign value"]).unwrap();
+    assert!(error().await.starts_with("WRONGTYPE"));
     server.ask(&["DEL", &key]).unwrap();
     server.ask(&["HSET", &key, "f", "what is this"]).unwrap();
-    assert!(told().await.contains("not ours"));
+    assert!(error().await.contains("not ours"));
     assert_eq!(outage_grace(&platform).await, None, "none of that is an outage");
 }

@@ -1,4 +1,4 @@
-//! The capabilities as the suites of the stores take them.
+//! Wraps the capabilities for the stores' suites.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::connection::TestConnection;
 
-/// The capabilities, and a host on the same data that does what they cannot: listen.
+/// The capabilities, and a host on the same data for what they cannot do: subscribe.
 pub(crate) struct Probed {
     pub(crate) platform: RedisStore<Probing<TestConnection>>,
     pub(crate) host: Arc<Redis>,
@@ -79,8 +79,8 @@ impl Topics for Probed {
     fn subscription(&self) -> TopicSubscription {
         self.host.subscription()
     }
-    fn set_typing(&self, signs: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
-        Box::pin(self.platform.set_typing(signs))
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+        Box::pin(self.platform.set_typing(signals))
     }
     fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
         Box::pin(self.platform.typists(conversations))

@@ -1,5 +1,5 @@
-//! Every claim about sessions, last seen and policy that the native stores are held to. Of typing, those that need no
-//! second look: for the others see `typing.rs`.
+//! The stores' suites for sessions, last seen and policy. Of the typing suite, the claims that need no second check;
+//! for the others see `typing.rs`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,22 +10,22 @@ use rollcall_redis::{Options, RedisStore};
 use rollcall_servers::redis as servers;
 use rollcall_store::{Clock, LastSeen, Policies, Store};
 
-use crate::connection::{Telling, TestConnection};
+use crate::connection::{TestConnection, TestTime};
 use crate::probed::Probed;
 use crate::remote::{self, Remote, fresh_prefix};
 use crate::{archive_suite, policy_suite, suite, topics_suite};
 
-/// One server for all that do not break it.
+/// One server for all tests that do not break it.
 fn server() -> &'static servers::Redis {
     static SERVER: OnceLock<servers::Redis> = OnceLock::new();
     SERVER.get_or_init(|| servers::Redis::start().unwrap())
 }
 
-/// The capabilities under this prefix, on the clock of the host.
+/// The capabilities with this prefix, on the host's clock.
 fn probed(host: Arc<Redis>, prefix: &str) -> Probed {
     let clock = Arc::clone(&host);
-    let telling: Telling = Arc::new(move || clock.now());
-    let mut wire = TestConnection::new(&server().url(), prefix, Some(telling));
+    let test_time: TestTime = Arc::new(move || clock.now());
+    let mut wire = TestConnection::new(&server().url(), prefix, Some(test_time));
     wire.patience = remote::PATIENCE;
     Probed { platform: RedisStore::over(wire, Options::of(&Rules::STANDARD)), host }
 }
@@ -35,7 +35,7 @@ async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {
     Arc::new(Redis::open(&server().url(), options).await.unwrap())
 }
 
-/// Sessions, with a host that hears what is published.
+/// Sessions, with a host that receives what is published.
 struct Sessions {
     remote: Remote,
     store: Arc<Probed>,
@@ -68,7 +68,7 @@ mod on_redis {
     crate::suite!(sessions().await);
 }
 
-/// Last seen: a prefix, which whoever opens it again has too.
+/// Last seen under a prefix, which stays the same when it is opened again.
 struct Place(String);
 
 impl archive_suite::Subject for Place {
@@ -82,7 +82,7 @@ mod archive {
     crate::archive_suite!(Place(fresh_prefix()));
 }
 
-/// Two on the same data: the capabilities, and a host.
+/// Two stores on the same data: the capabilities, and a host.
 async fn policies() -> policy_suite::Subject {
     let prefix = fresh_prefix();
     let policies: Arc<dyn Policies> = Arc::new(probed(open(&prefix, None).await, &prefix));

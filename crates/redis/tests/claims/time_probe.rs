@@ -1,4 +1,5 @@
-//! Time and the outage grace where nothing runs between two calls: who is pardoned for what, and how often Redis is asked.
+//! Time and outage grace on platforms where nothing runs between two calls: when an outage grace is recorded, and how
+//! often Redis is asked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,12 +14,12 @@ use rollcall_redis::{Options, Probing, RedisStore};
 use rollcall_servers::redis as servers;
 use rollcall_store::Clock;
 
-use crate::connection::{Telling, TestConnection, platform, with_rules};
+use crate::connection::{TestConnection, TestTime, platform, with_rules};
 use crate::suite::{device, user};
 
 const OUTAGE_GRACE: Span = Span::seconds(45);
 
-/// Times so short that a test can wait for them.
+/// Times short enough for a test to wait for.
 const QUICK: Rules = Rules { interval: Span(100), tolerance: Span(50), ..Rules::STANDARD };
 
 pub(crate) const EVERYWHERE: Shards = Shards { first: 0, end: 256 };
@@ -50,7 +51,7 @@ pub(crate) fn ago(server: &servers::Redis, span: Span) -> Time {
     Time(now(server).0 - span.0)
 }
 
-/// The outage grace as Redis has it.
+/// The outage grace stored in Redis.
 pub(crate) fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
     let text = server.ask(&["GET", &keys().outage_grace().to_string()]).unwrap();
     let (since, until) = text.split_once(' ')?;
@@ -78,18 +79,18 @@ pub(crate) fn traced(events: &[DeviceEvent]) -> Touches {
 pub(crate) const BEAT: DeviceEvent = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: OUTAGE_GRACE };
 
 #[tokio::test]
-async fn where_nobody_ever_was_nobody_is_pardoned() {
+async fn first_probe_records_no_outage_grace() {
     let server = start();
     let before = now(&server);
     let moment = load(&platform(&server.url())).await.moment;
     assert_eq!((moment.outage_grace, recorded(&server)), (None, None));
     assert!(moment.now >= before && moment.now <= now(&server));
     let reached = server.ask(&["GET", "rc:{0}:probed"]).unwrap();
-    assert_eq!(reached, moment.now.0.to_string(), "and from then on somebody was");
+    assert_eq!(reached, moment.now.0.to_string(), "the probe stores its time");
 }
 
 #[tokio::test]
-async fn a_silence_is_pardoned_if_it_outlasts_an_outage_grace_and_a_quarter_of_a_minute() {
+async fn long_silence_records_an_outage_grace() {
     let server = start();
     set_reached(&server, ago(&server, Span(59_000)));
     assert_eq!(outage_grace(&platform(&server.url())).await, None);
@@ -101,12 +102,12 @@ async fn a_silence_is_pardoned_if_it_outlasts_an_outage_grace_and_a_quarter_of_a
     assert_eq!(
         outage_grace(&platform(&server.url())).await,
         moment.outage_grace,
-        "the next is told, and does not extend it"
+        "the next call reads it and does not extend it"
     );
 }
 
 #[tokio::test]
-async fn a_host_that_was_there_counts_like_any_other() {
+async fn host_entry_counts_as_a_probe() {
     let server = start();
     set_reached(&server, ago(&server, Span(100_000)));
     set_host(&server, ago(&server, Span(10_000)));
@@ -118,20 +119,20 @@ async fn a_host_that_was_there_counts_like_any_other() {
 }
 
 #[tokio::test]
-async fn outage_graces_that_overlap_are_merged() {
+async fn overlapping_outage_graces_are_merged() {
     let server = start();
     let (since, until) = (ago(&server, Span(500_000)), now(&server) + Span(1_000));
     let known = format!("{} {}", since.0, until.0);
     server.ask(&["SET", "rc:{0}:outage_grace", &known, "PX", "1000"]).unwrap();
     set_reached(&server, ago(&server, Span(61_000)));
     let merged = outage_grace(&platform(&server.url())).await.unwrap();
-    assert_eq!(merged.since, since, "the earlier beginning");
-    assert!(merged.until > until + Span(40_000), "and the later end");
+    assert_eq!(merged.since, since, "the earlier start");
+    assert!(merged.until > until + Span(40_000), "the later end");
     assert_eq!(recorded(&server), Some(merged));
 }
 
 #[tokio::test]
-async fn two_that_come_back_at_once_record_one_outage_grace() {
+async fn concurrent_returns_record_one_outage_grace() {
     let server = start();
     let since = ago(&server, Span(100_000));
     set_reached(&server, since);
@@ -141,11 +142,11 @@ async fn two_that_come_back_at_once_record_one_outage_grace() {
     assert_eq!(one.map(|outage_grace| outage_grace.since), Some(since));
 }
 
-/// Sweeps until somebody was published, and answers after how long.
+/// Sweeps until a user was published, and returns how long that took.
 async fn until_swept(platform: &RedisStore<Probing<TestConnection>>) -> Duration {
     let started = Instant::now();
     while sweep(platform, &QUICK, EVERYWHERE, 10).await.unwrap().published == 0 {
-        assert!(started.elapsed() < Duration::from_secs(5), "nobody is ever declared offline");
+        assert!(started.elapsed() < Duration::from_secs(5), "the user never goes offline");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     started.elapsed()
@@ -156,7 +157,7 @@ async fn state(platform: &RedisStore<Probing<TestConnection>>) -> Option<State> 
 }
 
 #[tokio::test]
-async fn whoever_was_alive_when_silence_fell_is_pardoned_once_and_then_declared_offline() {
+async fn device_alive_before_silence_gets_one_grace() {
     let server = start();
     let platform = with_rules(&server.url(), &QUICK);
     beat_once(&platform, &QUICK).await;
@@ -164,14 +165,14 @@ async fn whoever_was_alive_when_silence_fell_is_pardoned_once_and_then_declared_
     set_reached(&server, ago(&server, Span(20_000)));
     tokio::time::sleep(Duration::from_millis(160)).await;
     let swept = sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap();
-    assert_eq!((swept.examined, swept.published), (1, 0), "their beat is over, and they are pardoned");
+    assert_eq!((swept.examined, swept.published), (1, 0), "the beat expired, and the outage grace covers it");
     assert_eq!(state(&platform).await, Some(State::Online));
     assert!(until_swept(&platform).await < Duration::from_secs(1));
     assert_eq!(state(&platform).await, Some(State::Offline));
 }
 
 #[tokio::test]
-async fn whoever_was_dead_before_silence_fell_is_not_pardoned_for_it() {
+async fn device_dead_before_silence_gets_no_grace() {
     let server = start();
     let platform = with_rules(&server.url(), &QUICK);
     beat_once(&platform, &QUICK).await;
@@ -180,23 +181,23 @@ async fn whoever_was_dead_before_silence_fell_is_not_pardoned_for_it() {
     server.ask(&["HSET", &keys().user("bob").to_string(), "a:web-1", &format!("{long_ago} 150 w")]).unwrap();
     server.ask(&["ZADD", &shard, &long_ago.to_string(), "bob"]).unwrap();
     set_reached(&server, ago(&server, Span(20_000)));
-    // However seldom anybody looks: each look is after the death, and so is the silence before the next.
+    // Every probe comes after the device's death, and so does the silence before the next probe.
     assert_eq!(sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap().published, 1);
     assert_eq!(state(&platform).await, Some(State::Offline));
-    assert!(recorded(&server).is_some(), "although there is an outage grace");
+    assert!(recorded(&server).is_some(), "there is an outage grace, but not for this device");
 }
 
 /// The capabilities on a clock that the test moves.
 fn clocked(server: &servers::Redis) -> (RedisStore<Probing<TestConnection>>, Clock) {
     let clock = Clock::manual(Time(1_700_000_000_000));
-    let telling: Telling = {
+    let test_time: TestTime = {
         let clock = clock.clone();
         Arc::new(move || clock.now())
     };
-    (RedisStore::over(TestConnection::new(&server.url(), "rc", Some(telling)), Options::of(&Rules::STANDARD)), clock)
+    (RedisStore::over(TestConnection::new(&server.url(), "rc", Some(test_time)), Options::of(&Rules::STANDARD)), clock)
 }
 
-/// How often something was sent, and how many commands, by this.
+/// How many sends and commands this takes.
 async fn sent(
     platform: &RedisStore<Probing<TestConnection>>,
     by: impl AsyncFnOnce(&RedisStore<Probing<TestConnection>>),
@@ -209,7 +210,7 @@ async fn sent(
 }
 
 #[tokio::test]
-async fn what_a_call_needs_is_sent_in_one_go_and_the_time_is_asked_for_on_the_way() {
+async fn calls_are_one_send_including_the_probe() {
     let server = start();
     let (platform, clock) = clocked(&server);
     load(&platform).await;
@@ -217,13 +218,13 @@ async fn what_a_call_needs_is_sent_in_one_go_and_the_time_is_asked_for_on_the_wa
         assert!(platform.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
     };
     let loading = async |platform: &RedisStore<Probing<TestConnection>>| drop(load(platform).await);
-    assert_eq!(sent(&platform, loading).await, (1, 4), "the time, and three for a person");
+    assert_eq!(sent(&platform, loading).await, (1, 4), "the time, and three per user");
     assert_eq!(sent(&platform, touch).await, (1, 3), "the time is known");
     clock.advance(Span(1_001));
-    assert_eq!(sent(&platform, touch).await, (1, 4), "it is looked at again on the way");
+    assert_eq!(sent(&platform, touch).await, (1, 4), "the batch carries a probe");
     assert_eq!(sent(&platform, touch).await, (1, 3));
     clock.advance(Span(30_001));
-    assert_eq!(sent(&platform, touch).await, (2, 4), "it must be known before a beat can be stamped");
+    assert_eq!(sent(&platform, touch).await, (2, 4), "the time must be known before a beat can be stamped");
     clock.advance(Span(1_001));
     let looking =
         async |platform: &RedisStore<Probing<TestConnection>>| drop(platform.due(EVERYWHERE, 10).await.unwrap());
@@ -231,7 +232,7 @@ async fn what_a_call_needs_is_sent_in_one_go_and_the_time_is_asked_for_on_the_wa
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_its_scripts_is_given_them_and_whatever_is_about_one_person_stays_in_order() {
+async fn missing_scripts_are_loaded_and_order_kept() {
     let server = start();
     let platform = platform(&server.url());
     load(&platform).await;
@@ -242,9 +243,9 @@ async fn a_server_that_forgot_its_scripts_is_given_them_and_whatever_is_about_on
             let touched = platform.touch_many(events.clone()).await.unwrap();
             assert!(touched.found.iter().all(Result::is_ok), "{touched:?}");
         };
-        assert_eq!(sent(&platform, touching).await.0, 3, "once, again with the scripts, and the bound of devices");
+        assert_eq!(sent(&platform, touching).await.0, 3, "once, again with the scripts, and the trim of devices");
         let Loaded { moment, sessions } = load(&platform).await;
-        assert!(moment.is_alive(&sessions[0].as_ref().unwrap().devices[0]), "the last word was a beat");
+        assert!(moment.is_alive(&sessions[0].as_ref().unwrap().devices[0]), "the last touch was a beat");
     }
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     assert_eq!(load(&platform).await.sessions[0].as_ref().unwrap().devices.len(), 1);

@@ -1,5 +1,5 @@
-//! What a test's thread logs at warning and above, to see that it is said, and said once. Only for tests whose runtime
-//! has one thread: what other threads log is not seen.
+//! Captures what a test's thread logs at warning level and above, to check that it is logged, and once. Only for tests
+//! with a single-threaded runtime: what other threads log is not captured.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,22 +13,22 @@ use tracing::{Event, Level, Metadata, Subscriber};
 type Lines = Arc<Mutex<Vec<String>>>;
 
 thread_local! {
-    /// Where this thread's lines go.
+    /// Receives this thread's lines.
     static OPEN: RefCell<Option<Lines>> = const { RefCell::new(None) };
 }
 
-pub(crate) struct Logbook {
+pub(crate) struct LogCapture {
     lines: Lines,
 }
 
-impl Logbook {
-    /// Begins to write down what this thread logs.
+impl LogCapture {
+    /// Starts to capture what this thread logs.
     pub(crate) fn open() -> Self {
         static INSTALLED: Once = Once::new();
-        // One for all threads. With one for each, a place in the code that first logs on a thread without any would be
-        // taken for one that nobody ever listens to.
+        // One subscriber for all threads. With one per thread, a callsite that first logs on a thread without a
+        // subscriber would be cached as disabled.
         INSTALLED.call_once(|| {
-            tracing::subscriber::set_global_default(Writer).expect("nobody else listens");
+            tracing::subscriber::set_global_default(Writer).expect("no other global subscriber");
             tracing::callsite::rebuild_interest_cache();
         });
         let lines = Lines::default();
@@ -36,13 +36,13 @@ impl Logbook {
         Self { lines }
     }
 
-    /// How many lines contain this.
+    /// How many lines contain this text.
     pub(crate) fn count(&self, text: &str) -> usize {
         self.lines.lock().iter().filter(|line| line.contains(text)).count()
     }
 }
 
-impl fmt::Debug for Logbook {
+impl fmt::Debug for LogCapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.lines.lock().iter()).finish()
     }
