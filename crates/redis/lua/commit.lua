@@ -20,7 +20,7 @@ if publishes and not revision[1] and not revision[2] then
   if evicted and tonumber(ARGV[13]) <= tonumber(evicted) then return 0 end
 end
 
--- A revision never repeats: time goes on, and a session without a beat gets a stamp too.
+-- A revision never repeats: `c` rises and is at least the time in us, and a session without a beat gets a stamp too.
 local fields = {'c', string.format('%.0f', math.max(tonumber(revision[1] or '0') + 1, tonumber(ARGV[4])))}
 local function set(field, value)
   fields[#fields + 1] = field

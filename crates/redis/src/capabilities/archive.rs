@@ -1,6 +1,7 @@
 //! Last seen, stored in Redis. A batch that failed half-way can be repeated: a last seen only rises.
 //!
-//! A user takes about a hundred bytes here, a quarter of a session. With hundreds of millions of users, a database is cheaper.
+//! A user takes about a hundred bytes here, a quarter of a session. With hundreds of millions of users, a database is
+//! cheaper.
 
 use rollcall_core::{Error, Time, UserId};
 use rollcall_functions::capabilities::{Archive, LastSeenEntry};

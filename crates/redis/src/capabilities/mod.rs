@@ -42,7 +42,8 @@ pub struct RedisStore<T> {
 }
 
 impl<C: Connection> RedisStore<Probing<C>> {
-    /// The capabilities over a connection, on a platform without background tasks. Nothing is sent before the first call.
+    /// The capabilities over a connection, on a platform without background tasks. Nothing is sent before the first
+    /// call.
     pub fn over(connection: C, options: Options) -> Self {
         let keys = Keyspace::of_hosts(options.shards);
         Self::new(Probing::new(connection, keys, options.outage_grace), options.policy_log)

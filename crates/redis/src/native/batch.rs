@@ -1,5 +1,5 @@
-//! Sends a batch: one pipeline per server, all servers at once. Commands are sent again if a server lost its scripts or a slot
-//! moved.
+//! Sends a batch: one pipeline per server, all servers at once. Commands are sent again if a server lost its scripts or
+//! a slot moved.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ struct Again {
 impl Native {
     /// Sends a batch and waits for the replies.
     pub(super) async fn send(&self, batch: Batch<'_>) -> Replies<Value> {
-        // The time is taken before anything is read, so that it is never later than the newest beat that could have
-        // been read; the outage grace is taken afterwards, because a server that came back in between recorded it
-        // first.
+        // The time is taken before anything is read: a later time would judge a session without the beats that came
+        // after the read. The outage grace is taken after the time, because a server that came back in between recorded
+        // it first.
         let now = batch.wants_moment.then(|| self.shared.time.now());
         // The replicas of the masters that received the writes must acknowledge them, not those of a master that took
         // over since.

@@ -1,11 +1,9 @@
 //! The native store: sessions in one Redis server or a Redis Cluster, shared by many hosts.
 //!
 //! `docs/KEYSPACE.md` has what is stored, and `docs/adr/0008-redis.md` why. This module adds the network. The store is
-//! *up* or
-//! *down*. While down, it fails every call at once and reconnects. Before it is up again it has recorded an outage
-//! grace for
-//! all devices that were alive when it last answered, so that no user goes offline because *Redis* could not be
-//! reached. On a Cluster each master is up or down separately.
+//! *up* or *down*. While down, it fails every call at once and reconnects. Before it is up again it has recorded an
+//! outage grace for all devices that were alive when it last answered, so that no user goes offline because the *store*
+//! could not be reached. On a Cluster each master is up or down separately.
 //!
 //! Deliberately absent: reads from replicas (an old revision would make every commit stale), retries of calls that may
 //! have taken effect (that is the caller's decision), and a queue for outages (the next beat carries everything).

@@ -197,11 +197,11 @@ impl Native {
         supervised: &mut SupervisorState,
     ) -> Result<(), DownReason> {
         let key = self.keys.epoch().to_string();
-        let mut question = Pipeline::with_capacity(2);
+        let mut request = Pipeline::with_capacity(2);
         let new_epoch = format!("{:016x}", super::random());
-        question.add_command(cmd("SET").arg(&key).arg(new_epoch).arg("NX").to_owned());
-        question.add_command(cmd("GET").arg(&key).to_owned());
-        let replies = server.try_out(connection, question).await?;
+        request.add_command(cmd("SET").arg(&key).arg(new_epoch).arg("NX").to_owned());
+        request.add_command(cmd("GET").arg(&key).to_owned());
+        let replies = server.try_out(connection, request).await?;
         checked(&replies)?;
         let Some(Value::BulkString(epoch)) = replies.into_iter().last() else { return Ok(()) };
         if !supervised.epoch.is_empty() && supervised.epoch != epoch {
@@ -221,10 +221,10 @@ impl Native {
         connection: &NewConnection,
         since: Time,
     ) -> Result<Option<Time>, DownReason> {
-        let mut question = Pipeline::with_capacity(1);
+        let mut request = Pipeline::with_capacity(1);
         let hosts = self.keys.hosts().to_string();
-        question.add_command(cmd("ZRANGEBYSCORE").arg(hosts).arg("-inf").arg("+inf").arg("WITHSCORES").to_owned());
-        let replies = server.try_out(connection, question).await?;
+        request.add_command(cmd("ZRANGEBYSCORE").arg(hosts).arg("-inf").arg("+inf").arg("WITHSCORES").to_owned());
+        let replies = server.try_out(connection, request).await?;
         checked(&replies)?;
         let hosts = replies.first().and_then(|reply| decode_member_scores(reply.pieces()).ok()).unwrap_or_default();
         let Some((newest, _)) = hosts.last() else { return Ok(None) };
@@ -244,13 +244,13 @@ impl Native {
     async fn sample(&self, server: &Arc<Server>) {
         let topology = self.servers.topology();
         let is_home = topology.home().is_some_and(|home| Arc::ptr_eq(home, server));
-        let mut question = time_command();
+        let mut request = time_command();
         if is_home {
-            question.add_command(cmd("GET").arg(self.keys.outage_grace().to_string()).to_owned());
+            request.add_command(cmd("GET").arg(self.keys.outage_grace().to_string()).to_owned());
         }
         let sent_us = self.shared.time.ticks_us();
         // If it is away, the call itself notices.
-        let Ok(replies) = server.call(question).await else { return };
+        let Ok(replies) = server.call(request).await else { return };
         if let Err(reason) = checked(&replies) {
             server.fail(reason);
         } else if is_home {

@@ -1,9 +1,9 @@
 //! The subscriber: one connection that receives published records for all watchers.
 //!
 //! A watch registers its mailbox, then subscribes, and begins when the server has confirmed; so no change falls in
-//! between. A watch subscribes even if another has already subscribed to the same channel: the confirmation then also
-//! covers the other's. Channels without watchers are unsubscribed together with the next ping; without any watcher the
-//! connection is closed.
+//! between. A watch subscribes even if another has already subscribed to the same channel: the other's may not be
+//! confirmed yet, and its own confirmation comes later. Channels without watchers are unsubscribed together with the
+//! next ping; without any watcher the connection is closed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

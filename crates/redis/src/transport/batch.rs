@@ -1,8 +1,8 @@
 //! A batch of commands, and the replies to it. Each item fails alone.
 //!
-//! Items about the same user keep their order. If one has to be sent again, because the server lost a script or the slot
-//! moved, everything later about that user is sent again after it. Sending twice is safe: a touch overwrites itself, and a
-//! commit finds whether it was applied.
+//! Items about the same user keep their order. If one has to be sent again, because the server lost a script or the
+//! slot moved, everything later about that user is sent again after it. Sending twice is safe: a touch overwrites
+//! itself, and a commit finds whether it was applied.
 
 #![cfg_attr(not(feature = "native"), allow(dead_code, reason = "only the native transport routes by shard"))]
 

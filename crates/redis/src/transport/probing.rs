@@ -174,7 +174,7 @@ impl<C: Connection> Transport for Probing<C> {
         Ok(Now { us: self.time.now_us(ticks_us), ticks_us })
     }
 
-    /// The probe comes first, so that the time is never later than the newest beat that could have been read.
+    /// The probe comes first: a time from after the reads would judge a session without the beats that came in between.
     fn begin_read(&self, batch: &mut Batch<'_>) {
         self.add_probe(batch);
     }

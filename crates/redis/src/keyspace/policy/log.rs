@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn log_continues_at_the_cursor_or_is_a_gap() {
+    fn log_that_skips_the_cursor_is_a_gap() {
         let of = |names: &[&str], end| {
             Read::Entries(names.iter().map(|name| Entry::Change(Change::Restrict(user(name)))).collect(), end)
         };

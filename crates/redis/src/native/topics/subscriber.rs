@@ -51,7 +51,7 @@ pub(super) struct Subscriber {
 /// Queued requests.
 struct Requests {
     accepts: Accepts,
-    asked: Vec<Asked>,
+    asked: Vec<SubscribeRequest>,
     released: HashSet<Topic>,
 }
 
@@ -73,7 +73,7 @@ impl Requests {
 }
 
 /// A request to subscribe, and the sender that confirms it.
-struct Asked {
+struct SubscribeRequest {
     topics: Vec<Topic>,
     confirm: oneshot::Sender<()>,
 }
@@ -112,7 +112,7 @@ impl Subscriber {
             return Err(Error::Unavailable(RETRY_MS));
         }
         let (confirm, confirmed) = oneshot::channel();
-        requests.asked.push(Asked { topics, confirm });
+        requests.asked.push(SubscribeRequest { topics, confirm });
         drop(requests);
         self.wake.notify_one();
         Ok(confirmed)
@@ -272,10 +272,10 @@ impl Session {
 
     /// Confirms the requests whose topics are all subscribed. The others include a topic that moved meanwhile: they are
     /// retried.
-    fn confirm(&self, asked: Vec<Asked>) {
+    fn confirm(&self, asked: Vec<SubscribeRequest>) {
         let is_subscribed =
             |topic: &Topic| self.subscribed.contains(topic) || !self.subscribers.dispatcher().is_watched(topic);
-        for Asked { topics, confirm } in asked {
+        for SubscribeRequest { topics, confirm } in asked {
             if topics.iter().all(is_subscribed) {
                 // A requester that stopped waiting has released its topics.
                 let _ = confirm.send(());
