@@ -72,7 +72,7 @@ pub(crate) async fn beat_once(platform: &impl Sessions, rules: &Rules) {
     assert!(standings.iter().all(Result::is_ok), "{standings:?}");
 }
 
-pub(crate) fn traced(events: &[DeviceEvent]) -> Touches {
+pub(crate) fn touches(events: &[DeviceEvent]) -> Touches {
     events.iter().map(|event| Touch { user: user("bob"), device: device("web-1"), event: *event }).collect()
 }
 
@@ -215,7 +215,7 @@ async fn calls_are_one_send_including_the_probe() {
     let (platform, clock) = clocked(&server);
     load(&platform).await;
     let touch = async |platform: &RedisStore<Probing<TestConnection>>| {
-        assert!(platform.touch_many(traced(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
+        assert!(platform.touch_many(touches(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
     };
     let loading = async |platform: &RedisStore<Probing<TestConnection>>| drop(load(platform).await);
     assert_eq!(sent(&platform, loading).await, (1, 4), "the time, and three per user");
@@ -236,7 +236,7 @@ async fn missing_scripts_are_loaded_and_order_kept() {
     let server = start();
     let platform = platform(&server.url());
     load(&platform).await;
-    let events = traced(&[BEAT, DeviceEvent::Logout, BEAT, DeviceEvent::Logout, BEAT]);
+    let events = touches(&[BEAT, DeviceEvent::Logout, BEAT, DeviceEvent::Logout, BEAT]);
     for _ in 0..3 {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
         let touching = async |platform: &RedisStore<Probing<TestConnection>>| {
