@@ -259,7 +259,7 @@ fn bound(answer: &Answer, kept: &str) {
 #[test]
 fn console_is_served_with_strict_csp() {
     let host = Host::start(&[]);
-    let client = host.client("visitor");
+    let client = host.client("browser");
     let page = client.get("/");
     bound(&page, "no-cache");
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
@@ -285,16 +285,16 @@ fn console_is_served_with_strict_csp() {
 #[test]
 fn console_files_are_revalidated_by_etag() {
     let host = Host::start(&[]);
-    let tag = host.client("visitor").get("/").header("etag").expect("a tag").to_owned();
+    let tag = host.client("browser").get("/").header("etag").expect("a tag").to_owned();
     let known = Client::with_header(host.base(), "If-None-Match", &tag).get("/");
     assert_eq!((known.status, known.text.as_str(), known.header("etag")), (304, "", Some(tag.as_str())));
     let other = Client::with_header(host.base(), "If-None-Match", "\"another\"").get("/");
     assert_eq!(other.status, 200);
-    let head = host.client("visitor").send("HEAD", "/client.js", None);
+    let head = host.client("browser").send("HEAD", "/client.js", None);
     assert_eq!((head.status, head.text.as_str()), (200, ""));
     assert!(head.header("etag").is_some() && head.header("content-security-policy").is_some());
-    assert_eq!(host.client("visitor").get("/assets/nothing.js").status, 404);
-    let posted = host.client("visitor").post("/", json!({}));
+    assert_eq!(host.client("browser").get("/assets/nothing.js").status, 404);
+    let posted = host.client("browser").post("/", json!({}));
     assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD")));
 }
 
