@@ -55,7 +55,7 @@ pub fn functions(
     let engine = engine().expect("an engine");
     tick(&engine).expect("a ticking engine");
     let catalog = Catalog::load(&engine, |name| Source::File(component(name))).expect("components that fit");
-    let (checker, desk) = Checker::open();
+    let (checker, instance) = Checker::open();
     let platform = Platform {
         store,
         archive: archive.clone(),
@@ -66,7 +66,7 @@ pub fn functions(
         rules,
         metrics: Arc::new(Metrics::default()),
     };
-    desk.start(&engine, &catalog, &platform);
+    instance.start(&engine, &catalog, &platform);
     Functions::start(&engine, &catalog, &platform)
 }
 

@@ -68,7 +68,7 @@ impl Plan {
 pub enum Kind {
     /// The snapshot.
     Snapshot,
-    /// Somebody's presence.
+    /// A user's presence.
     Presence,
     /// A sign of typing.
     Typing,
@@ -185,7 +185,7 @@ impl WatcherPool {
         self.until(&format!("{} watchers are told", self.size), within, |tally| tally.count(told) >= self.size);
         let tally = self.tally();
         let last = tally.deliveries.iter().filter(|delivery| told(delivery)).map(|delivery| delivery.at).max();
-        last.expect("somebody was told")
+        last.expect("an event was received")
     }
 }
 
@@ -310,7 +310,7 @@ impl Flight {
                 drop(turn.take());
             }
             for reply in replies {
-                // Whoever is told to go may find nobody to say goodbye to.
+                // The server may be gone before the close frame is sent.
                 let _ = write(&stream, &reply).await;
             }
             if count == 0 {

@@ -3,10 +3,10 @@
 //!
 //! It is a hash of our own because it must be stable for ever, which no library's hasher promises, and because it runs
 //! for every heartbeat: FNV-1a or CRC-16 take a byte at a time, four times as long for a UUID as this does with eight.
-//! It is not keyed: somebody who may choose their own id can choose their shard. That costs a busier lock, no more;
+//! The hash is not keyed: a user who may choose their own id can choose their shard. That costs a busier lock, no more;
 //! the tables behind it are keyed.
 
-/// How many shards there are unless somebody says otherwise: far more than cores or Redis nodes, so that locks seldom
+/// The default number of shards: far more than cores or Redis nodes, so that locks seldom
 /// meet and a Cluster spreads evenly; few enough that looking at every shard is nothing.
 pub const DEFAULT_SHARDS: u32 = 256;
 

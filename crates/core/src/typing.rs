@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(
             record.flush(NOW + Span(1000)),
             Next::Publish(Some(NOW + Span(5400))),
-            "whoever watches holds the end"
+            "watchers know the end"
         );
         assert_eq!(record.flush(NOW + Span(9000)), Next::Nothing, "the end itself needs no word");
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures::lock::Mutex;
 
-/// One connection, made by whoever needs it first and shared until somebody lets go of it.
+/// One connection, opened by the first call that needs it and shared until a call gives it up.
 pub struct SharedConnection<C, E> {
     current: RefCell<Option<Rc<C>>>,
     /// Held while a connection is opened; other callers wait for the result.

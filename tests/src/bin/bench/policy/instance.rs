@@ -27,7 +27,7 @@ pub(super) async fn cold(policies: Arc<dyn Policies>) -> Result<Checker> {
     let clock = Clock::system();
     let topics = LocalTopics::new(clock.clone());
     let options = Options { clock, listener: Some(topics.listener()), ..Options::default() };
-    let (checker, desk) = Checker::open();
+    let (checker, instance) = Checker::open();
     let platform = Platform {
         store: Arc::new(Memory::new(options)),
         archive: Arc::new(SqliteArchive::in_memory()?),
@@ -38,7 +38,7 @@ pub(super) async fn cold(policies: Arc<dyn Policies>) -> Result<Checker> {
         rules: Rules::default(),
         metrics: Arc::new(Metrics::default()),
     };
-    desk.start(&engine, &catalog, &platform);
+    instance.start(&engine, &catalog, &platform);
     checker.refresh(STRIDE, 0).await?;
     Ok(checker)
 }
