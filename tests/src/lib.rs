@@ -9,6 +9,7 @@
     clippy::panic,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::result_large_err,
     reason = "tests stop at the first surprise"
 )]
 

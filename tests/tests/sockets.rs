@@ -6,6 +6,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::result_large_err,
     reason = "tests stop at the first surprise"
 )]
 

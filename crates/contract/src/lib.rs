@@ -9,6 +9,8 @@
 //!
 //! Nothing in this crate decides anything.
 
+#![allow(clippy::duplicate_mod, reason = "one conversion, compiled against the bindings of two generators")]
+
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]

@@ -87,11 +87,7 @@ mod tests {
         assert_eq!(record.signal(NOW, FIVE), Next::Publish(Some(NOW + FIVE)));
         assert_eq!(record.signal(NOW + Span(400), FIVE), Next::Flush(Span(600)));
         assert_eq!(record.flush(NOW + Span(999)), Next::Flush(Span(1)));
-        assert_eq!(
-            record.flush(NOW + Span(1000)),
-            Next::Publish(Some(NOW + Span(5400))),
-            "watchers know the end"
-        );
+        assert_eq!(record.flush(NOW + Span(1000)), Next::Publish(Some(NOW + Span(5400))), "watchers know the end");
         assert_eq!(record.flush(NOW + Span(9000)), Next::Nothing, "the end itself needs no word");
     }
 

@@ -125,6 +125,12 @@ impl<K: Eq + Hash + Clone> TopicTable<K> {
     }
 }
 
+impl Default for Dispatcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Dispatcher {
     /// A dispatcher without subscriptions.
     pub fn new() -> Self {
