@@ -157,7 +157,7 @@ async fn role_without_create_uses_existing_table() {
     assert!(error.contains(&format!("GRANT SELECT, INSERT, UPDATE ON user_presence TO \"{role}\"")), "{error}");
 
     // The commands of the message solve the problem.
-    let advice = error.split_once("who may can do so: ").unwrap().1;
+    let advice = error.split_once("run as a role that may: ").unwrap().1;
     let (table, grant) = advice.split_once("; ").unwrap();
     database.sql(table);
     let error = refusal(&url).await;
