@@ -332,7 +332,7 @@ export class Connection {
   /** Excludes what the service refuses from the subscription. Returns whether that changed anything. */
   #exclude(error: RollcallError, users: string[] = [], conversations: string[] = []): boolean {
     const [, list, index] = /^(\w+)\[(\d+)\]$/.exec(error.problem.field ?? "") ?? [];
-    const limit = Number(/would be more than (\d+)/.exec(error.detail)?.[1]);
+    const limit = Number(/more than (\d+) items/.exec(error.detail)?.[1]);
     const isLearnt = limit < this.#limit;
     // Users beyond the limit are polled. Conversations cannot be, so that is an error.
     if (!isLearnt || this.#wanted.conversations.length > limit) this.#reportError(error);
