@@ -1,5 +1,4 @@
-//! The configuration as an operator meets it: what covers what, what is refused and in which words, and that the example
-//! file tells the truth.
+//! Configuration: precedence of sources, error messages, and the generated example file.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that finds nothing should fail loudly")]
 
@@ -17,7 +16,7 @@ use rollcall_host::config::{Config, ConfigError, FUNCTIONS, Loaded, SETTINGS, St
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A directory of one test, gone with it.
+/// A directory of one test, removed after it.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -77,7 +76,7 @@ fn interval(file: Option<&str>, variables: &[(&str, &str)], flags: &[&str]) -> S
 }
 
 #[test]
-fn without_anything_the_defaults_hold() {
+fn defaults_apply_without_settings() {
     let config = load(None, &[], &[]).unwrap().config;
     assert_eq!(config, Config::default());
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
@@ -91,7 +90,7 @@ fn without_anything_the_defaults_hold() {
 }
 
 #[test]
-fn flag_covers_variable_covers_file_covers_default() {
+fn flag_overrides_variable_overrides_file() {
     let file = Some("interval = \"10s\"");
     let variable = [("ROLLCALL_INTERVAL", "11s")];
     let flag = ["--interval", "12s"];
@@ -103,7 +102,7 @@ fn flag_covers_variable_covers_file_covers_default() {
 }
 
 #[test]
-fn file_can_be_named_by_a_variable_and_the_flag_covers_it() {
+fn flag_overrides_config_variable() {
     let scratch = Scratch::new();
     let path = scratch.file("by-variable.toml", "shards = 2");
     let variables = [("ROLLCALL_CONFIG", path.as_str())];
@@ -112,7 +111,7 @@ fn file_can_be_named_by_a_variable_and_the_flag_covers_it() {
 }
 
 #[test]
-fn file_that_is_not_there_is_named_with_who_named_it() {
+fn missing_file_error_names_its_source() {
     let message = refusal(None, &[("ROLLCALL_CONFIG", "/nowhere/rollcall.toml")], &[]);
     assert!(
         message.starts_with("cannot read the config file /nowhere/rollcall.toml (environment ROLLCALL_CONFIG): "),
@@ -129,7 +128,7 @@ fn preset_sets_times_that_are_not_given() {
 }
 
 #[test]
-fn unknown_key_is_refused_by_name_with_what_was_meant() {
+fn unknown_key_suggests_nearest() {
     assert_eq!(
         refusal(Some("# times\n\nintervall = \"30s\"\n"), &[], &[]),
         "rollcall.toml:3: there is no setting `intervall`; did you mean `interval`?"
@@ -145,7 +144,7 @@ fn unknown_key_is_refused_by_name_with_what_was_meant() {
 }
 
 #[test]
-fn unknown_variable_is_refused_by_name_with_what_was_meant() {
+fn unknown_variable_suggests_nearest() {
     assert_eq!(
         refusal(None, &[("ROLLCALL_LISTN", "x")], &[]),
         "environment: there is no setting `ROLLCALL_LISTN`; did you mean `ROLLCALL_LISTEN`?"
@@ -155,7 +154,7 @@ fn unknown_variable_is_refused_by_name_with_what_was_meant() {
 }
 
 #[test]
-fn variables_that_are_no_settings_of_ours_pass() {
+fn unrelated_variables_are_ignored() {
     let others = [
         ("PATH", "/bin"),
         ("ROLLCALL_TOKEN", "eyJ"),
@@ -176,13 +175,13 @@ fn variables_that_are_no_settings_of_ours_pass() {
 }
 
 #[test]
-fn unknown_flag_is_refused_with_what_was_meant() {
+fn unknown_flag_suggests_nearest() {
     let error = Cli::try_parse_from(["rollcall", "serve", "--intervall", "3s"]).unwrap_err().to_string();
     assert!(error.contains("--intervall") && error.contains("'--interval'"), "{error}");
 }
 
 #[test]
-fn bad_value_is_refused_with_its_name_its_text_and_its_origin() {
+fn bad_value_error_names_setting_and_source() {
     let rule = "is not a whole number with a unit, such as `1500ms`, `30s`, `5m` or `1h`";
     let file = Some("shards = 4\ninterval = 30\n");
     assert_eq!(refusal(file, &[], &[]), format!("`interval`: `30` (rollcall.toml:2) {rule}"));
@@ -197,9 +196,12 @@ fn bad_values_of_every_kind_are_refused() {
     let refused = [
         ("listen = \"localhost\"", "`listen`: `localhost` (rollcall.toml:1) is not an IP address with a port"),
         ("listen = 8080", "`listen`: `8080` (rollcall.toml:1) is not a string"),
-        ("store = \"disk\"", "`store`: `disk` (rollcall.toml:1) is no store; use `memory`, `redis://…`"),
-        ("archive = \"tape\"", "`archive`: `tape` (rollcall.toml:1) is no archive; use `with-store`"),
-        ("notice = \"none\"", "`notice`: `none` (rollcall.toml:1) is none of `both`, `notifications`, `sweep`"),
+        ("store = \"disk\"", "`store`: `disk` (rollcall.toml:1) is not a store; use `memory`, `redis://…`"),
+        ("archive = \"tape\"", "`archive`: `tape` (rollcall.toml:1) is not an archive; use `with-store`"),
+        (
+            "expiry_detection = \"none\"",
+            "`expiry_detection`: `none` (rollcall.toml:1) is none of `both`, `notifications`, `sweep`",
+        ),
         ("data = \"\"", "`data`: `` (rollcall.toml:1) is empty"),
         ("token_key = \"\"", "`token_key`: `` (rollcall.toml:1) is empty"),
         ("shards = 0", "`shards`: `0` (rollcall.toml:1) is not between 1 and 16384"),
@@ -231,7 +233,7 @@ fn password_of_a_store_is_never_shown() {
     assert!(loaded.to_toml().contains("store = \"redis://…@host:6379\""), "{}", loaded.to_toml());
     for bad in ["redis://me:secret@host:port", "redis+cluster://me:secret@host/1", "http://me:secret@host"] {
         let message = refusal(None, &[], &["--store", bad]);
-        assert!(message.contains("is no store: ") && !message.contains("secret"), "{message}");
+        assert!(message.contains("is not a store: ") && !message.contains("secret"), "{message}");
     }
     let message = refusal(Some("store = \"redis://me:secret@host\" x"), &[], &[]);
     assert!(!message.contains("secret"), "{message}");
@@ -250,14 +252,14 @@ fn durations_are_whole_numbers_with_a_unit() {
 }
 
 #[test]
-fn numbers_may_have_underscores_wherever_they_stand() {
+fn numbers_may_have_underscores() {
     assert_eq!(config("max_connections = 10_000").max_connections, 10_000);
     let loaded = load(None, &[("ROLLCALL_MAX_CONNECTIONS", "10_000")], &[]).unwrap();
     assert_eq!(loaded.config.max_connections, 10_000);
 }
 
 #[test]
-fn none_is_the_word_for_nothing() {
+fn none_clears_a_setting() {
     let given = "data = \"x\"\ntoken_issuer = \"me\"\ncomponent = { query = \"a\" }";
     let none = ["--data", "none", "--token-issuer", "none", "--component", "none"];
     let config = load(Some(given), &[], &none).unwrap().config;
@@ -284,7 +286,7 @@ fn components_are_given_by_function_in_every_form() {
 }
 
 #[test]
-fn example_file_reads_back_to_the_defaults_with_and_without_its_marks() {
+fn example_file_parses_to_defaults() {
     assert_eq!(config(&example()), Config::default());
     let uncommented: String = example()
         .lines()
@@ -297,14 +299,14 @@ fn example_file_reads_back_to_the_defaults_with_and_without_its_marks() {
 }
 
 #[test]
-fn example_file_in_the_repository_is_the_one_the_program_writes() {
+fn repository_example_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/rollcall.toml");
     let kept = fs::read_to_string(path).unwrap();
     assert_eq!(kept, example(), "write it again: `rollcall config --example > infra/rollcall.toml`");
 }
 
 #[test]
-fn effective_configuration_says_where_each_value_came_from_and_reads_back() {
+fn effective_configuration_names_sources() {
     let file = Some("grace = \"20s\"\ncomponent = { query = \"./my query.wasm\" }");
     let loaded = load(file, &[("ROLLCALL_SHARDS", "8")], &["--preset", "brisk"]).unwrap();
     let text = loaded.to_toml();
@@ -331,7 +333,7 @@ fn without_a_key_only_loopback_is_served() {
 }
 
 #[test]
-fn with_a_key_any_address_is_served_and_tokens_count() {
+fn key_allows_any_address() {
     let scratch = Scratch::new();
     let key = scratch.file("token.key", &format!("{SECRET}\n"));
     let flags = ["--listen", "0.0.0.0:80", "--token-key", &key, "--token-issuer", "me", "--token-audience", "us"];
@@ -342,7 +344,7 @@ fn with_a_key_any_address_is_served_and_tokens_count() {
 }
 
 #[test]
-fn key_that_cannot_be_used_is_refused_by_its_file() {
+fn unusable_key_names_its_file() {
     let scratch = Scratch::new();
     let access = |path: &str| load(None, &[], &["--token-key", path]).unwrap().config.access().unwrap_err().to_string();
     let short = scratch.file("short.key", "secret");
@@ -352,7 +354,7 @@ fn key_that_cannot_be_used_is_refused_by_its_file() {
 }
 
 #[test]
-fn demands_on_tokens_without_a_key_are_refused() {
+fn token_claims_require_a_key() {
     for (flag, name) in [("--token-issuer", "`token_issuer`"), ("--token-audience", "`token_audience`")] {
         let message = load(None, &[], &[flag, "me"]).unwrap().config.access().unwrap_err().to_string();
         assert!(message.starts_with(name) && message.contains("`token_key`"), "{message}");
@@ -360,7 +362,7 @@ fn demands_on_tokens_without_a_key_are_refused() {
 }
 
 #[test]
-fn minted_token_is_believed_by_the_same_key() {
+fn minted_token_is_accepted() {
     let scratch = Scratch::new();
     let key = scratch.file("token.key", SECRET);
     let arguments = [
@@ -388,7 +390,7 @@ fn minted_token_is_believed_by_the_same_key() {
 }
 
 #[test]
-fn token_takes_the_secret_of_the_service_unless_another_key_is_given() {
+fn given_key_overrides_token_key() {
     let scratch = Scratch::new();
     let key = scratch.file("token.key", SECRET);
     let mint = |flags: &[&str]| {
@@ -412,7 +414,7 @@ fn token_arguments_are_checked() {
 }
 
 #[test]
-fn help_is_sound_and_names_every_setting_under_its_heading() {
+fn help_lists_every_setting() {
     Cli::command().debug_assert();
     let mut command = Cli::command();
     let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();

@@ -33,12 +33,42 @@ const PATHS: &Paths = &[
     ("offline-sweep", &["/v1/sweep"]),
 ];
 
+/// An installed Spin.
+#[derive(Debug, Clone)]
+pub struct Spin {
+    program: PathBuf,
+    /// Whether it has the release candidate of WASI 0.3.
+    is_4_0: bool,
+}
+
+impl Spin {
+    /// Those of `cargo xtask test --spin=PATH`, or else the one on the `PATH`, if there is one.
+    pub fn all() -> Vec<Self> {
+        let given = std::env::var("SPINS_UNDER_TEST").unwrap_or_default();
+        let programs = given.split(':').filter(|program| !program.is_empty());
+        let programs: Vec<&str> = if given.is_empty() { vec!["spin"] } else { programs.collect() };
+        programs.into_iter().filter_map(Self::at).collect()
+    }
+
+    fn at(program: &str) -> Option<Self> {
+        let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
+        let version = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success().then(|| Self { program: program.into(), is_4_0: version.starts_with("spin 4.0.") })
+    }
+
+    /// The manifest for this version, of the folder with this suffix.
+    fn manifest(&self, suffix: &str) -> PathBuf {
+        let folder = if self.is_4_0 { "spin-4.0" } else { "spin" };
+        root().join("dist").join(format!("{folder}{suffix}")).join("spin.toml")
+    }
+}
+
 /// Settings of the service, for any deployment.
 #[derive(Default)]
 pub struct Settings {
     /// Settings by their names in the manifests: `interval_ms`.
     pub settings: Vec<(&'static str, String)>,
-    /// Issues tokens; none: requests need no token.
+    /// Issues tokens; if `None`, requests need no token.
     pub issuer: Option<TokenIssuer>,
 }
 
@@ -109,30 +139,21 @@ impl Deployment {
     }
 
     /// `spin up`, with the manifest as it is shipped.
-    pub fn spin(redis_port: u16, setup: Settings) -> Self {
-        Self::spin_by(Command::new("spin"), &root().join("spin.toml"), redis_port, setup)
+    pub fn spin(spin: &Spin, redis_port: u16, setup: Settings) -> Self {
+        Self::spin_by(Command::new(&spin.program), &spin.manifest(""), redis_port, setup)
     }
 
-    /// The same on Spin's own connection to Redis, with the edits that the manifest describes.
-    pub fn spin_that_connects(redis_port: u16, setup: Settings) -> Self {
-        let shipped = std::fs::read_to_string(root().join("spin.toml")).expect("a manifest");
-        let dist = root().join("dist");
-        let manifest = shipped
-            .replace("tcp://{{ redis_addresses }}", "redis://{{ redis_host }}")
-            .replace("\"dist/spin/", &format!("\"{}/spin-redis/", dist.display()))
-            .replace("spin-redis/redis-expiry", "spin/redis-expiry");
-        let folder = tempfile::Builder::new().prefix("rollcall-spin-").tempdir().expect("a folder");
-        let path = folder.path().join("spin.toml");
-        std::fs::write(&path, manifest).expect("a manifest");
-        let deployment = Self::spin_by(Command::new("spin"), &path, redis_port, setup);
+    /// The same on Spin's own connection to Redis.
+    pub fn spin_that_connects(spin: &Spin, redis_port: u16, setup: Settings) -> Self {
+        let deployment = Self::spin_by(Command::new(&spin.program), &spin.manifest("-redis"), redis_port, setup);
         Self { name: "Spin, on its own connection", ..deployment }
     }
 
     /// The same, restarted whenever it ends.
-    pub fn supervised_spin(redis_port: u16, setup: Settings) -> Self {
+    pub fn supervised_spin(spin: &Spin, redis_port: u16, setup: Settings) -> Self {
         let mut command = Command::new("sh");
-        command.args(["-c", SUPERVISOR, "supervisor", "spin"]);
-        Self::spin_by(command, &root().join("spin.toml"), redis_port, setup)
+        command.args(["-c", SUPERVISOR, "supervisor"]).arg(&spin.program);
+        Self::spin_by(command, &spin.manifest(""), redis_port, setup)
     }
 
     fn spin_by(mut command: Command, manifest: &Path, redis_port: u16, setup: Settings) -> Self {
@@ -171,7 +192,7 @@ impl Deployment {
     }
 
     /// The baseline component on Spin: it asks Redis for one key.
-    pub fn baseline(redis_port: u16, component: &Path) -> Self {
+    pub fn baseline(spin: &Spin, redis_port: u16, component: &Path) -> Self {
         let folder = tempfile::Builder::new().prefix("rollcall-baseline-").tempdir().expect("a folder");
         let manifest = folder.path().join("spin.toml");
         let url = format!("redis://127.0.0.1:{redis_port}");
@@ -181,7 +202,7 @@ impl Deployment {
              allowed_outbound_hosts = [{url:?}]\n[component.baseline.variables]\nredis_url = {url:?}\n"
         );
         std::fs::write(&manifest, text).expect("a manifest");
-        let mut command = Command::new("spin");
+        let mut command = Command::new(&spin.program);
         command.arg("up").arg("--from").arg(&manifest).arg("--quiet");
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
@@ -200,11 +221,6 @@ impl Deployment {
     /// Failed instances and unanswered requests, where the deployment reports them.
     pub fn failures(&self) -> Vec<String> {
         self.wasi.as_ref().map(Wasi::failures).unwrap_or_default()
-    }
-
-    /// Whether Spin is installed.
-    pub fn has_spin() -> bool {
-        runs("spin")
     }
 
     /// Whether `wasmtime` is built or installed.

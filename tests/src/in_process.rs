@@ -7,7 +7,7 @@ use rollcall_core::{Rules, Time};
 use rollcall_host::metrics::Metrics;
 use rollcall_host::runtime::{Catalog, Checker, Functions, Platform, Source, engine, tick};
 use rollcall_store::memory::{LocalTopics, Options};
-use rollcall_store::{Clock, Memory, SqliteArchive, Store, Topics};
+use rollcall_store::{Clock, Memory, SessionStore, SqliteArchive, TopicStore};
 
 /// Policy memory of an instance.
 const POLICY_MEMORY: u64 = 1 << 30;
@@ -35,7 +35,7 @@ where
         let file = |name: &str| replace.iter().find(|(n, _)| *n == name).map_or(name, |(_, file)| *file).to_owned();
         let clock = Clock::manual(Time(1_700_000_000_000));
         let topics = LocalTopics::new(clock.clone());
-        let options = Options { clock: clock.clone(), listener: Some(topics.listener()), ..Options::default() };
+        let options = Options { clock: clock.clone(), on_publish: Some(topics.publish_hook()), ..Options::default() };
         let memory = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory().expect("an archive"));
         let component = |name: &str| crate::component(&file(name));
@@ -44,11 +44,11 @@ where
     });
 }
 
-/// Warm functions over these, on the current thread's local task set. Who may see whom is kept with the archive.
+/// Warm functions over these, on the current thread's local task set. Policy is stored with the archive.
 pub fn functions(
-    store: Arc<dyn Store>,
+    store: Arc<dyn SessionStore>,
     archive: &Arc<SqliteArchive>,
-    topics: Arc<dyn Topics>,
+    topics: Arc<dyn TopicStore>,
     rules: Rules,
     component: impl Fn(&str) -> PathBuf,
 ) -> Functions {

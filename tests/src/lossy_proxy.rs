@@ -128,14 +128,14 @@ mod tests {
             send(line, words).expect("a connection");
             receive(&mut answers).expect("an answer")
         };
-        assert!(matches!(answer(&mut line, &["SUBSCRIBE", "news"]), Reply::List(_)));
+        assert!(matches!(answer(&mut line, &["SUBSCRIBE", "update"]), Reply::List(_)));
         proxy.set_dropping(true);
-        assert_eq!(redis.ask(&["PUBLISH", "news", "lost"]).expect("a number"), "1");
+        assert_eq!(redis.ask(&["PUBLISH", "update", "lost"]).expect("a number"), "1");
         let pong = Reply::List(vec![Reply::Text("pong".to_owned()), Reply::Text(String::new())]);
         assert_eq!(answer(&mut line, &["PING"]), pong);
         assert_eq!(proxy.dropped(), 1);
         proxy.set_dropping(false);
-        assert_eq!(redis.ask(&["PUBLISH", "news", "heard"]).expect("a number"), "1");
+        assert_eq!(redis.ask(&["PUBLISH", "update", "heard"]).expect("a number"), "1");
         let Reply::List(message) = receive(&mut answers).expect("a message") else { panic!("no message") };
         assert_eq!(message.last().and_then(Reply::text), Some("heard"));
     }

@@ -27,7 +27,7 @@ pub struct SimulatedUser {
     pub name: String,
     /// What was sent for the user.
     pub history: History,
-    dice: Dice,
+    random: Random,
     turn: Instant,
 }
 
@@ -40,9 +40,9 @@ enum Act {
 }
 
 /// Pseudo-random numbers (xorshift).
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -58,10 +58,10 @@ impl Dice {
 /// Users who have not beaten yet.
 pub fn users(count: usize, seed: u64) -> Vec<SimulatedUser> {
     let user = |index: usize| {
-        let mut dice = Dice((seed << 32 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let turn = Instant::now() + dice.between(0, 1000);
+        let mut random = Random((seed << 32 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let turn = Instant::now() + random.between(0, 1000);
         let history = History { chooses: index.is_multiple_of(CHOOSERS), ..History::default() };
-        SimulatedUser { name: format!("p{index}"), history, dice, turn }
+        SimulatedUser { name: format!("p{index}"), history, random, turn }
     };
     (0..count).map(user).collect()
 }
@@ -169,17 +169,17 @@ fn acknowledged(during: RequestSpan, outcome: &Value) -> Option<AcknowledgedBeat
 impl SimulatedUser {
     /// Picks an action and sets the next turn.
     fn act(&mut self, now: Instant) -> Act {
-        let (act, pause) = match self.dice.below(100) {
-            0..65 => (Act::Beat("web"), self.dice.between(300, 1100)),
+        let (act, pause) = match self.random.below(100) {
+            0..65 => (Act::Beat("web"), self.random.between(300, 1100)),
             // About when the beat expires: the next beat races the sweep.
-            65..75 => (Act::Beat("web"), self.dice.between(1400, 1700)),
-            75..84 => (Act::Beat("web"), self.dice.between(2700, 4500)),
-            84..88 => (Act::Beat("phone"), self.dice.between(100, 900)),
-            88..92 => (Act::Leave("logout"), self.dice.between(50, 2500)),
+            65..75 => (Act::Beat("web"), self.random.between(1400, 1700)),
+            75..84 => (Act::Beat("web"), self.random.between(2700, 4500)),
+            84..88 => (Act::Beat("phone"), self.random.between(100, 900)),
+            88..92 => (Act::Leave("logout"), self.random.between(50, 2500)),
             // About when the grace ends.
-            92..95 => (Act::Leave("dropped"), self.dice.between(100, 600)),
-            _ if self.history.chooses => (Act::Choose(self.choice()), self.dice.between(50, 900)),
-            _ => (Act::Beat("phone"), self.dice.between(100, 900)),
+            92..95 => (Act::Leave("dropped"), self.random.between(100, 600)),
+            _ if self.history.chooses => (Act::Choose(self.choice()), self.random.between(50, 900)),
+            _ => (Act::Beat("phone"), self.random.between(100, 900)),
         };
         self.turn = now + pause;
         act
@@ -194,7 +194,7 @@ impl SimulatedUser {
             json!({ "choice": "busy", "text": "in a meeting", "for_s": 1 }),
             json!({ "choice": "auto", "text": "lunch", "emoji": "🍜" }),
         ];
-        let place = self.dice.below(choices.len() as u64) as usize;
+        let place = self.random.below(choices.len() as u64) as usize;
         choices[place].clone()
     }
 }

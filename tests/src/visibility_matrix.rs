@@ -15,7 +15,7 @@ pub const EVICT_AFTER: &str = "2s";
 /// How the subject is related to the viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// None: everything shows.
+    /// No relation: everything shows.
     None,
     /// An administrator restricted the account.
     Restricted,

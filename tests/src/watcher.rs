@@ -1,4 +1,4 @@
-//! A watcher over either transport, and the queue of its events. A thread reads the connection, so that nothing waits in socket
+//! A watcher over either protocol, and the queue of its events. A thread reads the connection, so that nothing waits in socket
 //! buffers and pings are answered while a test does something else.
 
 use std::collections::VecDeque;
@@ -228,14 +228,14 @@ pub fn states<'a>(events: &'a [WatchEvent], user: &str) -> Vec<&'a str> {
 
 /// The ways to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum Protocol {
     /// Server-sent events.
     Events,
     /// A WebSocket.
     Socket,
 }
 
-impl Transport {
+impl Protocol {
     /// All of them.
     pub const BOTH: [Self; 2] = [Self::Events, Self::Socket];
 
@@ -272,7 +272,7 @@ impl Transport {
     }
 }
 
-/// A watcher over either transport. Dropping it breaks the connection.
+/// A watcher over either protocol. Dropping it breaks the connection.
 #[derive(Debug)]
 pub enum Watcher {
     /// By server-sent events.

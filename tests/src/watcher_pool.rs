@@ -1,7 +1,5 @@
-//! Watchers by the ten thousand, in one thread for each pool: plain TCP streams with just enough HTTP and WebSocket to be
-//! told something, so that what is measured is the host and not its clients.
-//!
-//! Of every event it is noted when it came, what it was, and which version it told of.
+//! Tens of thousands of watchers, one thread per pool. Each is a TCP stream with a minimal HTTP and WebSocket client,
+//! so that a benchmark measures the host. Records each event with its arrival time, kind and version.
 
 mod reader;
 
@@ -18,59 +16,59 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::LocalSet;
 
 use crate::eventually;
-use crate::watcher::Transport;
+use crate::watcher::Protocol;
 
 pub use reader::{Piece, Reader, frame, masked, opening};
 
-/// Handshakes at once: more would only wait in the host's queue.
+/// Concurrent handshakes. More would only queue in the host.
 const HANDSHAKES: usize = 128;
 
-/// Before a host that is not there is tried again.
+/// Pause before reconnecting to a host that refuses connections.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How long a host may take to come back.
-const AWAY: Duration = Duration::from_secs(20);
+/// Timeout for a host to come back.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What each of a pool does.
+/// The connections of a pool.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How they watch.
-    pub transport: Transport,
-    /// Where.
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The host.
     pub address: SocketAddr,
-    /// Where they come back to when they are sent away; nobody does if it is none.
-    pub rejoin: Option<SocketAddr>,
-    /// The path with its query, for each.
+    /// The host to reconnect to after a drain; `None` if there is none.
+    pub reconnect_to: Option<SocketAddr>,
+    /// The path and query of each connection.
     pub paths: Vec<String>,
-    /// What each says once its socket is open; of a stream, nothing.
+    /// The first message on each socket; empty for streams.
     pub messages: Vec<String>,
 }
 
 impl Plan {
-    /// Watchers of one person, who are not here themselves: `watcher-0`, `watcher-1`, …
-    pub fn watching(transport: Transport, address: &str, user: &str, count: usize) -> Self {
-        let path = |index: usize| match transport {
-            Transport::Events => format!("/v1/subscribe?watch_only=true&users={user}&as=watcher-{index}"),
-            Transport::Socket => format!("/v1/socket?watch_only=true&as=watcher-{index}"),
+    /// Watchers of one user, with `watch_only`: `watcher-0`, `watcher-1`, …
+    pub fn watching(protocol: Protocol, address: &str, user: &str, count: usize) -> Self {
+        let path = |index: usize| match protocol {
+            Protocol::Events => format!("/v1/subscribe?watch_only=true&users={user}&as=watcher-{index}"),
+            Protocol::Socket => format!("/v1/socket?watch_only=true&as=watcher-{index}"),
         };
         let message = format!(r#"{{"op":"watch","users":["{user}"]}}"#);
-        let messages = match transport {
-            Transport::Events => Vec::new(),
-            Transport::Socket => vec![message; count],
+        let messages = match protocol {
+            Protocol::Events => Vec::new(),
+            Protocol::Socket => vec![message; count],
         };
         let address = address.parse().expect("an address");
-        Self { transport, address, rejoin: None, paths: (0..count).map(path).collect(), messages }
+        Self { protocol, address, reconnect_to: None, paths: (0..count).map(path).collect(), messages }
     }
 }
 
-/// What was told.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The snapshot.
     Snapshot,
     /// A user's presence.
     Presence,
-    /// A sign of typing.
+    /// A typing signal.
     Typing,
     /// Anything else.
     Other,
@@ -79,47 +77,47 @@ pub enum Kind {
 /// One event at one watcher.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery {
-    /// The watcher, by its place in the plan.
+    /// The watcher, by its index in the plan.
     pub connection: usize,
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// The version that it tells of; of several the last, of none zero.
+    /// The last version in it; 0 if none.
     pub version: u64,
-    /// Whether it says of anybody that they are offline.
+    /// Whether it reports a user as offline.
     pub offline: bool,
-    /// When it came.
+    /// When it arrived.
     pub at: Instant,
 }
 
 /// A connection that ended.
 #[derive(Debug, Clone, Copy)]
 pub struct ClosedConnection {
-    /// The watcher, by its place in the plan.
+    /// The watcher, by its index in the plan.
     pub connection: usize,
     /// The close code of a socket.
     pub code: Option<u16>,
-    /// After how long it was told to come back.
+    /// The reconnect delay that the host sent.
     pub after_ms: Option<u64>,
 }
 
-/// What a pool has come to.
+/// What a pool received.
 #[derive(Debug, Default)]
 pub struct Received {
     /// Every event, in order.
     pub deliveries: Vec<Delivery>,
-    /// Every end, in order.
+    /// Every closed connection, in order.
     pub closed: Vec<ClosedConnection>,
-    /// Why anybody could not connect.
+    /// Connection errors.
     pub failures: Vec<String>,
 }
 
 impl Received {
-    /// How many deliveries are as wanted.
+    /// How many deliveries match.
     pub fn count(&self, wanted: impl Fn(&Delivery) -> bool) -> usize {
         self.deliveries.iter().filter(|delivery| wanted(delivery)).count()
     }
 
-    /// The newest version that each watcher was told, by its place.
+    /// The newest version each watcher received, by index.
     pub fn newest(&self, watchers: usize) -> Vec<u64> {
         let mut newest = vec![0; watchers];
         for delivery in self.deliveries.iter().filter(|delivery| delivery.version > 0) {
@@ -131,60 +129,62 @@ impl Received {
 
 /// Many watchers. Dropping it breaks their connections.
 pub struct WatcherPool {
-    tally: Arc<Mutex<Received>>,
+    received: Arc<Mutex<Received>>,
     size: usize,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl WatcherPool {
-    /// Connects everybody and waits until each has its snapshot.
+    /// Connects all watchers and waits for their snapshots.
     pub fn connect(plan: Plan, within: Duration) -> Self {
         let pool = Self::start(plan);
-        pool.until(&format!("{} watchers are connected", pool.size), within, |tally| {
-            tally.count(|delivery| delivery.kind == Kind::Snapshot) >= pool.size
+        pool.until(&format!("{} watchers are connected", pool.size), within, |received| {
+            received.count(|delivery| delivery.kind == Kind::Snapshot) >= pool.size
         });
         pool
     }
 
-    /// Lets everybody connect, and waits for nobody.
+    /// Starts all connections without waiting.
     pub fn start(plan: Plan) -> Self {
         let size = plan.paths.len();
         allow_descriptors(size + 300);
-        let tally = Arc::<Mutex<Received>>::default();
+        let received = Arc::<Mutex<Received>>::default();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::spawn({
-            let tally = Arc::clone(&tally);
-            move || fly(plan, tally, ended)
+            let received = Arc::clone(&received);
+            move || run_pool(plan, received, ended)
         });
-        Self { tally, size, end: Some(end), thread: Some(thread) }
+        Self { received, size, end: Some(end), thread: Some(thread) }
     }
 
-    /// How many they are.
+    /// The number of watchers.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// What it has come to so far.
-    pub fn tally(&self) -> MutexGuard<'_, Received> {
-        self.tally.lock().expect("a lock")
+    /// What it received so far.
+    pub fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().expect("a lock")
     }
 
-    /// Waits until it has come to something.
+    /// Waits until what it received matches.
     pub fn until(&self, what: &str, within: Duration, holds: impl Fn(&Received) -> bool) {
         eventually(what, within, || {
-            let tally = self.tally();
-            assert!(tally.failures.is_empty(), "{what}: {:?}", tally.failures.first());
-            holds(&tally)
+            let received = self.received();
+            assert!(received.failures.is_empty(), "{what}: {:?}", received.failures.first());
+            holds(&received)
         });
     }
 
-    /// Waits until everybody was told this version, and answers when the last was.
+    /// Waits until all watchers received this version; returns when the last did.
     pub fn until_all_received(&self, version: u64, within: Duration) -> Instant {
-        let told = |delivery: &Delivery| delivery.kind == Kind::Presence && delivery.version == version;
-        self.until(&format!("{} watchers are told", self.size), within, |tally| tally.count(told) >= self.size);
-        let tally = self.tally();
-        let last = tally.deliveries.iter().filter(|delivery| told(delivery)).map(|delivery| delivery.at).max();
+        let is_wanted = |delivery: &Delivery| delivery.kind == Kind::Presence && delivery.version == version;
+        self.until(&format!("{} watchers received it", self.size), within, |received| {
+            received.count(is_wanted) >= self.size
+        });
+        let received = self.received();
+        let last = received.deliveries.iter().filter(|delivery| is_wanted(delivery)).map(|delivery| delivery.at).max();
         last.expect("an event was received")
     }
 }
@@ -198,7 +198,7 @@ impl Drop for WatcherPool {
     }
 }
 
-/// How many files and sockets this process may open, and how many it could if it asked.
+/// The soft and the hard limit of open files.
 pub fn descriptors() -> (usize, usize) {
     let limits = std::fs::read_to_string("/proc/self/limits").expect("the limits of this process");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit of open files");
@@ -206,7 +206,7 @@ pub fn descriptors() -> (usize, usize) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Makes sure that this process may open so many files and sockets, and so those that it starts.
+/// Raises the soft limit of open files to at least `count`, for this process and its children.
 pub fn allow_descriptors(count: usize) {
     let (soft, hard) = descriptors();
     if soft >= count {
@@ -222,17 +222,20 @@ pub fn allow_descriptors(count: usize) {
 }
 
 /// The thread of a pool.
-fn fly(plan: Plan, tally: Arc<Mutex<Received>>, ended: oneshot::Receiver<()>) {
+fn run_pool(plan: Plan, received: Arc<Mutex<Received>>, ended: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {
         let plan = Rc::new(plan);
-        let flight =
-            Rc::new(Flight { tally, handshakes: Semaphore::new(HANDSHAKES), scratch: RefCell::new(vec![0; 65536]) });
+        let state = Rc::new(PoolState {
+            received,
+            handshakes: Semaphore::new(HANDSHAKES),
+            scratch: RefCell::new(vec![0; 65536]),
+        });
         for connection in 0..plan.paths.len() {
-            let (plan, flight) = (Rc::clone(&plan), Rc::clone(&flight));
+            let (plan, state) = (Rc::clone(&plan), Rc::clone(&state));
             tokio::task::spawn_local(async move {
-                if let Err(error) = flight.stay(&plan, connection).await {
-                    flight.tally().failures.push(format!("watcher {connection}: {error}"));
+                if let Err(error) = state.keep_watching(&plan, connection).await {
+                    state.received().failures.push(format!("watcher {connection}: {error}"));
                 }
             });
         }
@@ -241,34 +244,34 @@ fn fly(plan: Plan, tally: Arc<Mutex<Received>>, ended: oneshot::Receiver<()>) {
 }
 
 /// What the watchers of a pool share.
-struct Flight {
-    tally: Arc<Mutex<Received>>,
+struct PoolState {
+    received: Arc<Mutex<Received>>,
     handshakes: Semaphore,
-    /// Where bytes are read to: one buffer for all, since none holds it while it waits.
+    /// The read buffer. One for all watchers, because none holds it while it waits.
     scratch: RefCell<Vec<u8>>,
 }
 
-impl Flight {
-    fn tally(&self) -> MutexGuard<'_, Received> {
-        self.tally.lock().expect("a lock")
+impl PoolState {
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().expect("a lock")
     }
 
-    /// Watches until the connection ends, and comes back if the plan says so.
-    async fn stay(&self, plan: &Plan, connection: usize) -> Result<()> {
-        let mut closed = self.visit(plan, plan.address, connection).await?;
-        while let (Some(rejoin), Some(after_ms)) = (plan.rejoin, closed.after_ms) {
+    /// Watches until the connection ends, and reconnects if the plan says so.
+    async fn keep_watching(&self, plan: &Plan, connection: usize) -> Result<()> {
+        let mut closed = self.watch_once(plan, plan.address, connection).await?;
+        while let (Some(reconnect_to), Some(after_ms)) = (plan.reconnect_to, closed.after_ms) {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            closed = self.visit(plan, rejoin, connection).await?;
+            closed = self.watch_once(plan, reconnect_to, connection).await?;
         }
         Ok(())
     }
 
-    async fn visit(&self, plan: &Plan, address: SocketAddr, connection: usize) -> Result<ClosedConnection> {
+    async fn watch_once(&self, plan: &Plan, address: SocketAddr, connection: usize) -> Result<ClosedConnection> {
         let turn = self.handshakes.acquire().await.map_err(Error::other)?;
         let stream = connect(address).await?;
         stream.set_nodelay(true)?;
-        write(&stream, opening(plan.transport, &address.to_string(), &plan.paths[connection]).as_bytes()).await?;
-        let mut reader = Reader::new(plan.transport);
+        write(&stream, opening(plan.protocol, &address.to_string(), &plan.paths[connection]).as_bytes()).await?;
+        let mut reader = Reader::new(plan.protocol);
         let mut closed = ClosedConnection { connection, code: None, after_ms: None };
         let mut turn = Some(turn);
         loop {
@@ -314,7 +317,7 @@ impl Flight {
                 let _ = write(&stream, &reply).await;
             }
             if count == 0 {
-                self.tally().closed.push(closed);
+                self.received().closed.push(closed);
                 return Ok(closed);
             }
         }
@@ -330,13 +333,13 @@ impl Flight {
         let version = reader::number(text, "\"version\":").unwrap_or(0);
         let offline = text.contains(r#""state":"offline""#);
         let delivery = Delivery { connection, kind, version, offline, at: Instant::now() };
-        self.tally().deliveries.push(delivery);
+        self.received().deliveries.push(delivery);
     }
 }
 
-/// Connects, however long the host takes to be there, within bounds.
+/// Connects; retries while the host refuses connections.
 async fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let end = Instant::now() + AWAY;
+    let end = Instant::now() + RECONNECT_TIMEOUT;
     loop {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),

@@ -94,7 +94,7 @@ fn garbage_bytes_close_only_their_connection() {
         let text = String::from_utf8_lossy(&answer);
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
     }
-    // A client that goes away in the middle of its body harms nobody.
+    // A client that goes away in the middle of its body affects no other client.
     for _ in 0..50 {
         let mut stream = std::net::TcpStream::connect(host.address()).unwrap();
         let head =

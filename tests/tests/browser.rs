@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use rollcall_tests::watcher::{FENCE, Transport, Watcher, states};
+use rollcall_tests::watcher::{FENCE, Protocol, Watcher, states};
 use rollcall_tests::{Host, root};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -71,15 +71,15 @@ fn event_stream_page_survives_restart() {
 #[test]
 fn reload_keeps_online_closing_ends_after_grace() {
     let host = Host::start(&["--grace", "5s"]);
-    let people = ["alice", "carol", "erin", "frank"];
-    let mut dana = Transport::Events.watch(&host, "dana", &format!("{},{FENCE}", people.join(",")));
-    let mut reloaded = Tab::open(&host, "scene=tab&people=alice,carol");
-    let mut killed = Tab::open(&host, "scene=tab&people=erin,frank");
+    let users = ["alice", "carol", "erin", "frank"];
+    let mut dana = Protocol::Events.watch(&host, "dana", &format!("{},{FENCE}", users.join(",")));
+    let mut reloaded = Tab::open(&host, "scene=tab&users=alice,carol");
+    let mut killed = Tab::open(&host, "scene=tab&users=erin,frank");
     killed.reaches("both are online").go_on("");
     reloaded.reaches("both are online").go_on("reload");
     let reload = reloaded.reaches("both are online");
-    let told = dana.events_so_far(&host);
-    assert_eq!(people.map(|user| states(&told, user)), [["online"]; 4], "a reload causes no event: {told:?}");
+    let received = dana.events_so_far(&host);
+    assert_eq!(users.map(|user| states(&received, user)), [["online"]; 4], "a reload causes no event: {received:?}");
 
     // By the time these are offline, the grace of the connections that the reload broke is over too.
     drop(killed);
@@ -93,10 +93,10 @@ fn reload_keeps_online_closing_ends_after_grace() {
 
 /// Waits for the offline events of both, and checks that there is no other event.
 fn both_go_offline(watcher: &mut Watcher, users: [&str; 2]) {
-    let mut told = watcher.until("the first is offline", GONE, |told| told.state() == "offline");
-    told.extend(watcher.until("the second is offline", GONE, |told| told.state() == "offline"));
-    assert_eq!(users.map(|user| states(&told, user)), [["offline"], ["offline"]], "{told:?}");
-    assert_eq!(told.len(), 2, "{told:?}");
+    let mut received = watcher.until("the first is offline", GONE, |received| received.state() == "offline");
+    received.extend(watcher.until("the second is offline", GONE, |received| received.state() == "offline"));
+    assert_eq!(users.map(|user| states(&received, user)), [["offline"], ["offline"]], "{received:?}");
+    assert_eq!(received.len(), 2, "{received:?}");
 }
 
 /// A browser with the page open, and the server of the page. Dropping it kills the browser.

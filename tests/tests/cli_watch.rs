@@ -277,11 +277,11 @@ fn top_prints_rates_between_samples() {
     let seen = event(&line.unwrap());
     assert!(seen["rates"]["heartbeats"].as_f64().unwrap() > 0.0, "{seen}");
     assert!(seen["times"]["functions"]["heartbeat"]["p99_ms"].as_f64().unwrap() > 0.0, "{seen}");
-    assert_eq!((&seen["people"]["here"], &seen["store"]["answers"]), (&json!(1), &json!(true)));
+    assert_eq!((&seen["users"]["online"], &seen["store"]["answers"]), (&json!(1), &json!(true)));
     assert!(running.ended().0.success());
     let running = Running::at(&host, &["top", "--once"]);
     let page = running.until("the page", |line| line.starts_with("Most watched"));
-    assert!(page.iter().any(|line| line.starts_with("People here") && line.contains(" 1 ")), "{page:#?}");
+    assert!(page.iter().any(|line| line.starts_with("Users online") && line.contains(" 1 ")), "{page:#?}");
     assert!(running.ended().0.success());
 }
 

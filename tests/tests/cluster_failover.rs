@@ -1,5 +1,5 @@
-//! Two hosts on a Redis Cluster one of whose masters is killed: its people are refused cleanly until its replica has taken
-//! over, the others go on, nobody is declared offline for it, and nothing is said twice.
+//! Two hosts on a Redis Cluster, one of whose masters is killed. Its users get 503 until the replica takes over, other
+//! users are unaffected, no user goes offline because of it, and no event is published twice.
 
 #![allow(
     clippy::unwrap_used,

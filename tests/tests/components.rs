@@ -13,8 +13,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rollcall_api::call::{Beat, ChoiceRequest, Departure, Reason, TypingUpdate};
-use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS, Numbers, Privacy, Ruling, Verdict};
+use rollcall_api::call::{Beat, ChoiceRequest, Departure, DepartureReason, TypingUpdate};
+use rollcall_core::policy::{Audience, MAX_SUBJECTS, Numbers, PolicyChange, Privacy, Ruling, Verdict};
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Error, Rules, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 use rollcall_functions::subscribe::{InitialPresence, Update};
@@ -89,7 +89,7 @@ fn heartbeat() {
         assert_eq!((chosen.standing.state, chosen.choice.until), (State::Busy, Some(START + Span::seconds(60))));
 
         let device = DeviceId::parse("web").unwrap();
-        let departure = Departure { user: user("bob"), device, reason: Reason::Logout };
+        let departure = Departure { user: user("bob"), device, reason: DepartureReason::Logout };
         let left = bench.functions.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
         assert_eq!(left.state, State::Offline);
         let too_many = vec![beat("bob", "web"); 1025];
@@ -193,7 +193,7 @@ fn subscribe_feeds_changes_and_resumes() {
         let (name, state, _) = next_update(&mut feed).await;
         assert_eq!((name.as_str(), state), ("eve", State::Busy), "bob did not change since");
         let departure =
-            Departure { user: user("bob"), device: DeviceId::parse("web").unwrap(), reason: Reason::Logout };
+            Departure { user: user("bob"), device: DeviceId::parse("web").unwrap(), reason: DepartureReason::Logout };
         bench.functions.leave_many(vec![departure]).await.unwrap().remove(0).unwrap();
         let (name, state, _) = next_update(&mut feed).await;
         assert_eq!((name.as_str(), state), ("bob", State::Offline));
@@ -296,13 +296,13 @@ fn restriction_check() {
                 warm_up(&bench.functions).await;
             }
             let changes = vec![
-                Change::Restrict(user("mallory")),
-                Change::Restrict(user("42")),
-                Change::RestrictMany(Numbers::new(1, vec![0b0100_0001]).unwrap()),
-                Change::Block(user("bob"), user("alice")),
-                Change::SetPrivacy(user("carol"), privacy(Audience::Contacts, Audience::Everyone)),
-                Change::AddContact(user("carol"), user("bob")),
-                Change::SetPrivacy(user("dave"), privacy(Audience::Everyone, Audience::Nobody)),
+                PolicyChange::Restrict(user("mallory")),
+                PolicyChange::Restrict(user("42")),
+                PolicyChange::RestrictMany(Numbers::new(1, vec![0b0100_0001]).unwrap()),
+                PolicyChange::Block(user("bob"), user("alice")),
+                PolicyChange::SetPrivacy(user("carol"), privacy(Audience::Contacts, Audience::Everyone)),
+                PolicyChange::AddContact(user("carol"), user("bob")),
+                PolicyChange::SetPrivacy(user("dave"), privacy(Audience::Everyone, Audience::Nobody)),
             ];
             let outcomes = bench.functions.apply(changes).await.unwrap();
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
@@ -331,10 +331,10 @@ fn restriction_check() {
             assert_eq!(own.privacy, privacy(Audience::Contacts, Audience::Everyone));
             assert_eq!((own.contacts, own.blocks), (vec![user("bob")], vec![]));
             let reverted = vec![
-                Change::Unrestrict(user("42")),
-                Change::UnrestrictMany(Numbers::new(1, vec![0b0100_0000]).unwrap()),
-                Change::Unblock(user("bob"), user("alice")),
-                Change::RemoveContact(user("carol"), user("bob")),
+                PolicyChange::Unrestrict(user("42")),
+                PolicyChange::UnrestrictMany(Numbers::new(1, vec![0b0100_0000]).unwrap()),
+                PolicyChange::Unblock(user("bob"), user("alice")),
+                PolicyChange::RemoveContact(user("carol"), user("bob")),
             ];
             let outcomes = bench.functions.apply(reverted).await.unwrap();
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use rollcall_api::call::{Beat, TypingUpdate};
-use rollcall_core::policy::Change;
+use rollcall_core::policy::PolicyChange;
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Rules, State, UserId};
 use rollcall_tests::{component, on_a_worker};
 use wit_parser::decoding::{DecodedWasm, decode};
@@ -62,7 +62,7 @@ fn composed_function_decides_like_linked_one() {
                 let beat = Beat { user: user(name), device, kind: DeviceKind::Web, active: true };
                 functions.beat(beat).await.unwrap();
             }
-            functions.apply(vec![Change::Block(user("bob"), user("alice"))]).await.unwrap().remove(0).unwrap();
+            functions.apply(vec![PolicyChange::Block(user("bob"), user("alice"))]).await.unwrap().remove(0).unwrap();
             let asked = vec![user("bob"), user("carol")];
             let views = functions.look_up(Some(user("alice")), asked.clone()).await.unwrap();
             assert_eq!(views[0], Ok(None), "bob has blocked alice");

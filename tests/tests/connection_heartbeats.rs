@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rollcall_tests::history::now_ms;
 use rollcall_tests::service::BRISK;
-use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, states};
+use rollcall_tests::watcher::{FENCE, Protocol, WatchEvent, states};
 use rollcall_tests::watcher_pool::{Plan, WatcherPool};
 use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::json;
@@ -31,12 +31,12 @@ fn beats_taken(service: &Service) -> f64 {
 #[test]
 fn connected_user_is_online_without_beats() {
     Service::on_each_store(&BRISK, |service| {
-        for transport in Transport::BOTH {
-            let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
+        for protocol in Protocol::BOTH {
+            let bob = format!("bob-{protocol:?}");
+            let mut alice = protocol.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
             alice.snapshot();
             let before = beats_taken(service);
-            let connected = transport.watch_as(service.last(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
+            let connected = protocol.watch_as(service.last(), &bob, "device=tab&kind=mobile", &[("users", "alice")]);
             alice.presence(&bob, "online");
             // More beats than one beat lasts.
             eventually("the host beats for it", Duration::from_secs(10), || beats_taken(service) >= before + 4.0);
@@ -50,11 +50,11 @@ fn connected_user_is_online_without_beats() {
 #[test]
 fn broken_connection_lasts_exactly_the_grace() {
     Service::on_each_store(&["--interval", "6s", "--tolerance", "2s", "--grace", "1s"], |service| {
-        for transport in Transport::BOTH {
-            let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(service.first(), "alice", &bob);
+        for protocol in Protocol::BOTH {
+            let bob = format!("bob-{protocol:?}");
+            let mut alice = protocol.watch(service.first(), "alice", &bob);
             alice.snapshot();
-            let connected = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
+            let connected = protocol.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
             alice.presence(&bob, "online");
             let broken = now_ms();
             drop(connected);
@@ -68,7 +68,7 @@ fn broken_connection_lasts_exactly_the_grace() {
 #[test]
 fn leave_is_offline_at_once() {
     Service::on_each_store(&[], |service| {
-        let mut alice = Transport::Events.watch(service.first(), "alice", &format!("bob,{FENCE}"));
+        let mut alice = Protocol::Events.watch(service.first(), "alice", &format!("bob,{FENCE}"));
         let mut tab = Socket::open(service.last(), "bob", "device=tab");
         alice.presence("bob", "online");
         tab.send(&json!({ "op": "leave" }));
@@ -90,10 +90,10 @@ fn leave_is_offline_at_once() {
 fn reload_causes_no_offline_event() {
     let arguments = ["--interval", "2s", "--tolerance", "1s", "--grace", "2500ms"];
     Service::on_both_stores_at_once(&arguments, |service| {
-        let pages = Transport::BOTH.map(|transport| {
-            let bob = format!("bob-{transport:?}");
-            let open = |host: &Host| transport.watch_as(host, &bob, "device=tab", &[("users", "alice")]);
-            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
+        let pages = Protocol::BOTH.map(|protocol| {
+            let bob = format!("bob-{protocol:?}");
+            let open = |host: &Host| protocol.watch_as(host, &bob, "device=tab", &[("users", "alice")]);
+            let mut alice = protocol.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
             alice.snapshot();
             let mut page = open(service.first());
             page.snapshot();
@@ -127,7 +127,7 @@ fn reload_causes_no_offline_event() {
 #[test]
 fn watch_only_connection_is_not_online() {
     let host = Host::start(&[]);
-    let mut alice = Transport::Events.watch(&host, "alice", &format!("bob,{FENCE}"));
+    let mut alice = Protocol::Events.watch(&host, "alice", &format!("bob,{FENCE}"));
     alice.snapshot();
     let _stream = Stream::subscribe(&host, "bob", "users=alice&watch_only=true");
     let mut socket = Socket::open(&host, "bob", "watch_only=true");
@@ -141,7 +141,7 @@ fn watch_only_connection_is_not_online() {
 #[test]
 fn activity_brings_idle_user_back() {
     Service::on_each_store(&["--idle-after", "400ms"], |service| {
-        let mut alice = Transport::Socket.watch(service.first(), "alice", &format!("bob,{FENCE}"));
+        let mut alice = Protocol::Socket.watch(service.first(), "alice", &format!("bob,{FENCE}"));
         let mut bob = Socket::open(service.last(), "bob", "");
         alice.presence("bob", "online");
         alice.presence("bob", "away");
@@ -158,28 +158,28 @@ fn activity_brings_idle_user_back() {
 #[test]
 fn automatic_reconnect_keeps_idleness() {
     Service::on_each_store(&["--idle-after", "400ms"], |service| {
-        for transport in Transport::BOTH {
-            let bob = format!("bob-{transport:?}");
-            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
-            let mut tab = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
+        for protocol in Protocol::BOTH {
+            let bob = format!("bob-{protocol:?}");
+            let mut alice = protocol.watch(service.first(), "alice", &format!("{bob},{FENCE}"));
+            let mut tab = protocol.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
             tab.snapshot();
             alice.presence(&bob, "online");
             alice.presence(&bob, "away");
             let since = tab.last_id().unwrap();
             drop(tab);
             // A browser reopens an event stream by itself, so a resumed one is no activity; a socket says so itself.
-            let how = match transport {
-                Transport::Events => format!("device=tab&since={since}"),
-                Transport::Socket => "device=tab&active=false".to_owned(),
+            let how = match protocol {
+                Protocol::Events => format!("device=tab&since={since}"),
+                Protocol::Socket => "device=tab&active=false".to_owned(),
             };
-            let mut tab = transport.watch_as(service.first(), &bob, &how, &[("users", "alice")]);
+            let mut tab = protocol.watch_as(service.first(), &bob, &how, &[("users", "alice")]);
             tab.snapshot();
             assert_eq!(
                 states(&alice.events_so_far(service.last()), &bob),
                 Vec::<&str>::new(),
                 "the reconnect causes no event"
             );
-            let _tab = transport.watch_as(service.first(), &bob, "device=tab&active=true", &[("users", "alice")]);
+            let _tab = protocol.watch_as(service.first(), &bob, "device=tab&active=true", &[("users", "alice")]);
             alice.presence(&bob, "online");
         }
     });
@@ -188,7 +188,7 @@ fn automatic_reconnect_keeps_idleness() {
 #[test]
 fn open_connection_is_not_activity() {
     let host = Host::start(&["--interval", "500ms", "--tolerance", "500ms", "--idle-after", "1s"]);
-    let mut alice = Transport::Events.watch(&host, "alice", &format!("bob,{FENCE}"));
+    let mut alice = Protocol::Events.watch(&host, "alice", &format!("bob,{FENCE}"));
     let _bob = Socket::open(&host, "bob", "");
     alice.presence("bob", "online");
     let before = host.metric("rollcall_heartbeats_total");
@@ -231,15 +231,17 @@ fn connect_and_leave_at_once_ends_offline() {
     Service::on_each_store(&[], |service| {
         let users: Vec<String> = (0..300).map(|index| format!("g{index}")).collect();
         let plan = Plan {
-            transport: Transport::Socket,
+            protocol: Protocol::Socket,
             address: service.first().address().parse().unwrap(),
-            rejoin: None,
+            reconnect_to: None,
             paths: users.iter().map(|user| format!("/v1/socket?device=tab&as={user}")).collect(),
             messages: vec![r#"{"op":"leave"}"#.to_owned(); users.len()],
         };
         let pool = WatcherPool::start(plan);
-        pool.until("all connections have closed", Duration::from_secs(20), |tally| tally.closed.len() == users.len());
-        assert!(pool.tally().closed.iter().all(|closed| closed.code == Some(1000)));
+        pool.until("all connections have closed", Duration::from_secs(20), |received| {
+            received.closed.len() == users.len()
+        });
+        assert!(pool.received().closed.iter().all(|closed| closed.code == Some(1000)));
         all_are_gone(service, &users);
     });
 }

@@ -52,27 +52,31 @@ fn is(wanted: Value) -> impl Fn(&Value) -> bool {
     move |value| *value == wanted
 }
 
-/// Every statistic follows activity on the first of these hosts; `here` is counted on all of them.
+/// Every statistic follows activity on the first of these hosts; `users.online` is counted on all of them.
 fn assert_stats_follow(hosts: &[&Host]) {
     let host = hosts[0];
     let before = stats(host);
     assert_eq!(before["totals"]["transitions"], json!({ "online": 0, "away": 0, "busy": 0, "offline": 0 }));
-    assert_eq!((&before["people"]["here"], &before["store"]["answers"]), (&json!(0), &json!(true)));
+    assert_eq!((&before["users"]["online"], &before["store"]["answers"]), (&json!(0), &json!(true)));
     let mut watchers: Vec<Socket> =
         (0..3).map(|index| Socket::open(host, &format!("watcher-{index}"), "watch_only=true")).collect();
     watchers.iter_mut().for_each(|watcher| drop(watcher.ask(&json!({ "op": "watch", "users": ["bob"] }))));
     let _stream = Stream::subscribe(host, "reader", "users=eve&conversations=c1&watch_only=true");
-    becomes(host, "/gateway/watchers", is(json!(4)));
-    becomes(host, "/gateway/hot", is(json!([{ "user": "bob", "watchers": 3 }, { "user": "eve", "watchers": 1 }])));
+    becomes(host, "/connections/watchers", is(json!(4)));
+    becomes(
+        host,
+        "/connections/most_watched",
+        is(json!([{ "user": "bob", "watchers": 3 }, { "user": "eve", "watchers": 1 }])),
+    );
     let bob = host.client("bob");
     assert_eq!(bob.beat("web").status, 200);
     assert_eq!(bob.put("/v1/status", json!({ "choice": "busy" })).status, 200);
     watchers.iter_mut().for_each(|watcher| drop(watcher.presence("bob", "busy")));
     let now = stats(host);
     assert_eq!(now["totals"]["transitions"], json!({ "online": 1, "away": 0, "busy": 1, "offline": 0 }));
-    assert_eq!((&now["totals"]["heartbeats"], &now["gateway"]["conversations"]), (&json!(1), &json!(1)));
-    assert_eq!((&now["gateway"]["sockets"], &now["gateway"]["streams"]), (&json!(3), &json!(1)));
-    assert!(at_least(3)(&now["totals"]["told"]) && at_least(4)(&now["totals"]["requests"]), "{now}");
+    assert_eq!((&now["totals"]["heartbeats"], &now["connections"]["watched_conversations"]), (&json!(1), &json!(1)));
+    assert_eq!((&now["connections"]["sockets"], &now["connections"]["streams"]), (&json!(3), &json!(1)));
+    assert!(at_least(3)(&now["totals"]["updates_sent"]) && at_least(4)(&now["totals"]["requests"]), "{now}");
     for histogram in
         [&now["times"]["request"], &now["times"]["functions"]["heartbeat"], &now["times"]["store"]["touch"]]
     {
@@ -81,15 +85,15 @@ fn assert_stats_follow(hosts: &[&Host]) {
         assert_eq!(last, &json!([null, histogram["count"]]), "the last bucket has no bound and holds all");
     }
     assert!(at_least(1)(&now["times"]["topic_lag"]["count"]), "{now}");
-    hosts.iter().for_each(|host| becomes(host, "/people/here", is(json!(1))));
+    hosts.iter().for_each(|host| becomes(host, "/users/online", is(json!(1))));
     // Bob stops beating.
-    becomes(host, "/people/here", is(json!(0)));
+    becomes(host, "/users/online", is(json!(0)));
     let settled =
         || hosts.iter().map(|host| stats(host)["times"]["settle_lag"]["count"].as_u64().unwrap()).sum::<u64>();
     eventually("bob was settled", SOON, || settled() >= 1);
     drop(watchers);
-    becomes(host, "/gateway/watchers", is(json!(1)));
-    becomes(host, "/gateway/hot", is(json!([{ "user": "eve", "watchers": 1 }])));
+    becomes(host, "/connections/watchers", is(json!(1)));
+    becomes(host, "/connections/most_watched", is(json!([{ "user": "eve", "watchers": 1 }])));
 }
 
 #[test]
@@ -113,11 +117,11 @@ fn redis_stats_move_and_count_whole_store() {
     assert_eq!(stats(&hosts[1])["host"]["store"], "redis");
     assert_eq!(stats(&hosts[1])["totals"]["heartbeats"], 0, "each host counts its own calls");
     assert_eq!(hosts[0].client("eve").beat("web").status, 200);
-    becomes(&hosts[1], "/people/here", is(json!(1)));
+    becomes(&hosts[1], "/users/online", is(json!(1)));
     assert!(hosts[1].metric("rollcall_users_online") >= 1.0);
     server.kill();
     becomes(&hosts[0], "/store/answers", is(json!(false)));
-    becomes(&hosts[0], "/people/here", is(Value::Null));
+    becomes(&hosts[0], "/users/online", is(Value::Null));
     becomes(&hosts[0], "/totals/store_errors", at_least(1));
     // A gauge whose value is unknown is left out.
     eventually("the online gauge is left out", SOON, || {
@@ -132,7 +136,7 @@ fn long_lived_connections_count_heartbeats() {
     let _socket = Socket::open(&host, "bob", "device=tab");
     let _stream = Stream::subscribe(&host, "eve", "users=bob&device=tab");
     becomes(&host, "/totals/heartbeats", at_least(6));
-    becomes(&host, "/people/here", is(json!(2)));
+    becomes(&host, "/users/online", is(json!(2)));
 }
 
 #[test]
@@ -168,7 +172,7 @@ fn administrator_sees_everything_about_a_user() {
         assert!(known["deadline"].as_u64().unwrap() > known["now"].as_u64().unwrap());
         assert_eq!(known["privacy"], json!({ "presence": "contacts", "last_seen": "nobody" }));
         assert_eq!((&known["contacts"], &known["blocks"], &known["restricted"]), (&json!(1), &json!(1), &json!(false)));
-        assert_eq!(known["watchers"], json!({ "here": 1, "everywhere": null }));
+        assert_eq!(known["watchers"], json!({ "this_host": 1, "all_hosts": null }));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
         host.client("ops").send("PUT", "/v1/restrictions/bob", None);
         let hidden = person(&host, "bob");
@@ -224,7 +228,7 @@ fn crowd_counts_watchers_of_all_hosts() {
         watcher.ask(&json!({ "op": "watch", "users": ["bob"] }));
         watchers.push(watcher);
     }
-    let counted = || person(&hosts[0], "bob")["watchers"] == json!({ "here": 1, "everywhere": 2 });
+    let counted = || person(&hosts[0], "bob")["watchers"] == json!({ "this_host": 1, "all_hosts": 2 });
     eventually("both hosts have counted", Duration::from_secs(40), counted);
 }
 

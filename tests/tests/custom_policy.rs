@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, Watcher};
+use rollcall_tests::watcher::{FENCE, Protocol, WatchEvent, Watcher};
 use rollcall_tests::{Answer, Client, Host, component};
 use serde_json::{Value, json};
 
@@ -76,11 +76,11 @@ fn only_team_mates_see_each_other_in_queries() {
 #[test]
 fn only_team_mates_get_each_others_events() {
     let host = host(&["--workers", "2"]);
-    for (transport, round) in Transport::BOTH.into_iter().zip(0..) {
+    for (protocol, round) in Protocol::BOTH.into_iter().zip(0..) {
         let names = [format!("red/bob{round}"), format!("blue/eve{round}")];
         let users = format!("{},{},{MATE}", names[0], names[1]);
         let watched = [("users", &*users), ("conversations", "lunch")];
-        let mut alice = transport.watch_as(&host, "red/alice", "watch_only=true", &watched);
+        let mut alice = protocol.watch_as(&host, "red/alice", "watch_only=true", &watched);
         let snapshot = alice.snapshot();
         assert_eq!(snapshot["presences"][0]["state"], "offline", "{snapshot}");
         assert_eq!(snapshot["presences"][1]["state"], Value::Null, "{snapshot}");

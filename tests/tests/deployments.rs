@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::deployment::{Deployment, Settings};
+use rollcall_tests::deployment::{Deployment, Settings, Spin};
 use rollcall_tests::{Answer, Client, eventually};
 use serde_json::{Value, json};
 
@@ -457,26 +457,43 @@ fn on_wasmtime_serve() {
     everything(&server, |settings| Deployment::wasmtime(&server.url(), settings));
 }
 
+/// The Spins to test on; at least one.
+fn spins() -> Vec<Spin> {
+    let spins = Spin::all();
+    assert!(!spins.is_empty(), "no Spin is installed");
+    spins
+}
+
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin() {
     let server = redis();
-    everything(&server, |settings| Deployment::spin(server.port(), settings));
+    for spin in spins() {
+        everything(&server, |settings| Deployment::spin(&spin, server.port(), settings));
+        server.ask(&["FLUSHALL"]).unwrap();
+    }
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn on_spin_with_its_own_redis() {
     let server = redis();
-    scenario(&Deployment::spin_that_connects(server.port(), Settings::brisk()));
+    for spin in spins() {
+        scenario(&Deployment::spin_that_connects(&spin, server.port(), Settings::brisk()));
+        server.ask(&["FLUSHALL"]).unwrap();
+    }
 }
 
 #[test]
 #[ignore = "it needs a `spin` on the PATH: cargo xtask test --spin"]
 fn supervised_spin_recovers_from_lost_redis() {
+    spins().iter().for_each(recovers_from_lost_redis);
+}
+
+fn recovers_from_lost_redis(spin: &Spin) {
     let args = ["--notify-keyspace-events", "Ex"].map(str::to_owned).to_vec();
     let mut server = Redis::with(Options { args, durable: true, ..Options::default() }).unwrap();
-    let deployment = Deployment::supervised_spin(server.port(), Settings::brisk());
+    let deployment = Deployment::supervised_spin(spin, server.port(), Settings::brisk());
     let (bob, alice) = (deployment.client("bob"), deployment.client("alice"));
     ok(&bob.beat("web"));
     let before = alice.presence("bob");

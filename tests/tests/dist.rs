@@ -19,6 +19,9 @@ use wit_parser::decoding::{DecodedWasm, decode};
 
 const FUNCTIONS: [&str; 6] = ["heartbeat", "offline-sweep", "query", "restriction-check", "subscribe", "typing"];
 
+/// The folders for Spin, each with a manifest.
+const SPIN_FOLDERS: [&str; 4] = ["spin", "spin-redis", "spin-4.0", "spin-4.0-redis"];
+
 /// The imports Spin provides, and those every WASI 0.3 host provides.
 const SPIN: [&str; 5] = ["wasi:", "spin:redis/", "spin:sqlite/", "spin:variables/", "fermyon:spin/variables"];
 const WASI: [&str; 1] = ["wasi:"];
@@ -43,10 +46,11 @@ fn file(folder: &str, name: &str) -> PathBuf {
 
 /// Every deployed file, with the prefixes of what it may import.
 fn deployed() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
-    let folders = [("spin", &SPIN[..]), ("spin-redis", &SPIN[..]), ("wasi", &WASI[..])];
-    let everywhere = FUNCTIONS.into_iter().flat_map(|name| folders.map(|(folder, imports)| (folder, name, imports)));
+    let folders = SPIN_FOLDERS.map(|folder| (folder, &SPIN[..])).into_iter().chain([("wasi", &WASI[..])]);
+    let everywhere = folders.flat_map(|(folder, imports)| FUNCTIONS.map(|name| (folder, name, imports)));
     let archiving = ["query", "subscribe", "offline-sweep"].map(|name| ("spin-sqlite", name, &SPIN[..]));
-    everywhere.chain(archiving).chain([("spin", "redis-expiry", &SPIN[..])]).collect()
+    let expiry = SPIN_FOLDERS.map(|folder| (folder, "redis-expiry", &SPIN[..]));
+    everywhere.chain(archiving).chain(expiry).collect()
 }
 
 fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
@@ -60,12 +64,13 @@ fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 #[test]
 fn dist_contains_nothing_else() {
     let mut found = BTreeSet::new();
-    for folder in ["spin", "spin-redis", "spin-sqlite", "wasi"] {
+    for folder in SPIN_FOLDERS.into_iter().chain(["spin-sqlite", "wasi"]) {
         for entry in std::fs::read_dir(root().join("dist").join(folder)).unwrap() {
             found.insert(entry.unwrap().path());
         }
     }
-    assert_eq!(found, deployed().into_iter().map(|(folder, name, _)| file(folder, name)).collect());
+    let manifests = SPIN_FOLDERS.map(|folder| root().join("dist").join(folder).join("spin.toml"));
+    assert_eq!(found, deployed().into_iter().map(|(folder, name, _)| file(folder, name)).chain(manifests).collect());
 }
 
 #[test]
@@ -89,8 +94,13 @@ fn imports_are_all_provided_by_the_platform() {
         }
         let handler = match name {
             "redis-expiry" => "spin:redis/inbound-redis@3.0.0",
+            _ if folder.starts_with("spin-4.0") => "wasi:http/handler@0.3.0-rc-2026-03-15",
             _ => "wasi:http/handler@0.3.0",
         };
+        if folder.starts_with("spin-4.0") {
+            let newer = imports.iter().find(|import| import.ends_with("@0.3.0"));
+            assert_eq!(newer, None, "{folder}/{name}: Spin 4.0 has the release candidate only");
+        }
         assert!(exports.contains(handler), "{folder}/{name} exports {exports:?}");
         let has_archive = imports.iter().any(|import| import.starts_with("spin:sqlite/"));
         assert_eq!(

@@ -53,12 +53,12 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn open(hosts: usize, notice: &str) -> Self {
+    fn open(hosts: usize, detection: &str) -> Self {
         let server = Redis::start().unwrap();
         let recorder = Recorder::on(server.port());
         let url = server.url();
         let mut arguments = ARGUMENTS.to_vec();
-        arguments.extend(["--store", &url, "--notice", notice]);
+        arguments.extend(["--store", &url, "--expiry-detection", detection]);
         let hosts: Vec<Host> = (0..hosts).map(|_| Host::start(&arguments)).collect();
         let shared = hosts.len();
         eventually("every host is registered", Duration::from_secs(10), || {
@@ -147,7 +147,7 @@ fn two_hosts_publish_once_with_notifications() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let scenario = Scenario::open(2, "both");
     scenario.play(1);
-    assert!(scenario.sum("rollcall_settled_total{of=\"notification\",outcome=\"published\"}") > 0.0);
+    assert!(scenario.sum("rollcall_settled_total{cause=\"notification\",outcome=\"published\"}") > 0.0);
     scenario.hosts.into_iter().for_each(Host::stop);
 }
 
@@ -158,7 +158,7 @@ fn four_hosts_publish_once_without_notifications() {
     scenario.play(2);
     assert_eq!(scenario.sum("rollcall_notifications_total"), 0.0);
     for host in &scenario.hosts {
-        let published = host.metric("rollcall_settled_total{of=\"sweep\",outcome=\"published\"}");
+        let published = host.metric("rollcall_settled_total{cause=\"sweep\",outcome=\"published\"}");
         assert!(published > 0.0, "every host publishes a share");
     }
     scenario.hosts.into_iter().for_each(Host::stop);
@@ -176,7 +176,7 @@ fn two_hosts_publish_once_losing_half_notifications() {
         assert!(spoiler.join().unwrap() >= 5, "subscriptions were broken");
     });
     for cause in ["notification", "sweep"] {
-        let published = format!("rollcall_settled_total{{of=\"{cause}\",outcome=\"published\"}}");
+        let published = format!("rollcall_settled_total{{cause=\"{cause}\",outcome=\"published\"}}");
         assert!(scenario.sum(&published) > 100.0, "too few were noticed by {cause}");
     }
     scenario.hosts.into_iter().for_each(Host::stop);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rollcall_servers::redis::Redis;
 use rollcall_tests::history::now_ms;
 use rollcall_tests::service::BRISK;
-use rollcall_tests::watcher::{EventQueue, Transport, WatchEvent, Watcher};
+use rollcall_tests::watcher::{EventQueue, Protocol, WatchEvent, Watcher};
 use rollcall_tests::watcher_pool::{Piece, Reader, masked, opening};
 use rollcall_tests::{Client, Host, LossyProxy, Service, eventually};
 use serde_json::json;
@@ -76,10 +76,10 @@ fn online_users(service: &Service, count: usize) -> (Vec<String>, Vec<Client>) {
     (users, clients)
 }
 
-/// Watchers of these users, over both transports.
+/// Watchers of these users, over both protocols.
 fn watchers(host: &Host, users: &[String]) -> Vec<(Watcher, Received)> {
-    let watch = |transport: Transport| (transport.watch(host, "alice", &users.join(",")), Received::default());
-    Transport::BOTH.into_iter().map(watch).collect()
+    let watch = |protocol: Protocol| (protocol.watch(host, "alice", &users.join(",")), Received::default());
+    Protocol::BOTH.into_iter().map(watch).collect()
 }
 
 fn until_all_received(watchers: &mut [(Watcher, Received)], users: &[String], text: &str, within: Duration) {
@@ -92,15 +92,15 @@ fn until_all_received(watchers: &mut [(Watcher, Received)], users: &[String], te
 #[test]
 fn killed_host_users_go_offline_elsewhere() {
     let mut service = Service::redis(&BRISK);
-    let bobs = Transport::BOTH.map(|transport| {
-        let bob = format!("bob-{transport:?}");
-        let mut watcher = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
+    let bobs = Protocol::BOTH.map(|protocol| {
+        let bob = format!("bob-{protocol:?}");
+        let mut watcher = protocol.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
         watcher.snapshot();
         (bob, watcher)
     });
     let names: Vec<&str> = bobs.iter().map(|(bob, _)| bob.as_str()).collect();
     service.last().client("carol").beat("web");
-    let mut alices = Transport::BOTH.map(|t| t.watch(service.first(), "alice", &format!("{},carol", names.join(","))));
+    let mut alices = Protocol::BOTH.map(|t| t.watch(service.first(), "alice", &format!("{},carol", names.join(","))));
     for alice in &mut alices {
         let states = alice.snapshot()["presences"]
             .as_array()
@@ -199,14 +199,14 @@ fn hung_redis_causes_no_watcher_events() {
 #[test]
 fn empty_redis_relearns_connected_users() {
     let mut service = Service::redis(&BRISK);
-    let bobs = Transport::BOTH.map(|transport| {
-        let bob = format!("bob-{transport:?}");
-        let mut watcher = transport.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
+    let bobs = Protocol::BOTH.map(|protocol| {
+        let bob = format!("bob-{protocol:?}");
+        let mut watcher = protocol.watch_as(service.last(), &bob, "device=tab", &[("users", "alice")]);
         watcher.snapshot();
         (bob, watcher)
     });
     let names: Vec<String> = bobs.iter().map(|(bob, _)| bob.clone()).collect();
-    let mut alices = Transport::BOTH.map(|transport| transport.watch(service.first(), "alice", &names.join(",")));
+    let mut alices = Protocol::BOTH.map(|protocol| protocol.watch(service.first(), "alice", &names.join(",")));
     for alice in &mut alices {
         alice.snapshot();
     }
@@ -282,13 +282,16 @@ fn recheck_finds_silently_lost_messages() {
     let mut watchers = watchers(&here, &users);
     clients.iter().for_each(|client| assert!(choose(client, "received")));
     until_all_received(&mut watchers, &users, "received", REPAIRED);
-    assert_eq!(here.metric("rollcall_repaired_total"), 0.0);
+    assert_eq!(here.metric("rollcall_recheck_changes_total"), 0.0);
 
     proxy.set_dropping(true);
     clients.iter().for_each(|client| assert!(choose(client, "lost")));
     until_all_received(&mut watchers, &users, "lost", REPAIRED);
     assert!(proxy.dropped() >= users.len(), "only {} messages were dropped", proxy.dropped());
-    assert!(here.metric("rollcall_repaired_total") >= users.len() as f64, "the re-check found them without a message");
+    assert!(
+        here.metric("rollcall_recheck_changes_total") >= users.len() as f64,
+        "the re-check found them without a message"
+    );
     proxy.set_dropping(false);
     clients.iter().for_each(|client| assert!(choose(client, "received again")));
     until_all_received(&mut watchers, &users, "received again", REPAIRED);
@@ -304,23 +307,23 @@ struct Slow {
 }
 
 impl Slow {
-    fn open(host: &Host, transport: Transport, users: &[String]) -> Self {
+    fn open(host: &Host, protocol: Protocol, users: &[String]) -> Self {
         let stream = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         stream.set_recv_buffer_size(4096).unwrap();
         stream.set_tcp_mss(1400).unwrap();
         let address: std::net::SocketAddr = host.address().parse().unwrap();
         stream.connect(&address.into()).unwrap();
         let mut stream = TcpStream::from(stream);
-        let path = match transport {
-            Transport::Events => format!("/v1/subscribe?watch_only=true&as=slow&users={}", users.join(",")),
-            Transport::Socket => "/v1/socket?watch_only=true&as=slow".to_owned(),
+        let path = match protocol {
+            Protocol::Events => format!("/v1/subscribe?watch_only=true&as=slow&users={}", users.join(",")),
+            Protocol::Socket => "/v1/socket?watch_only=true&as=slow".to_owned(),
         };
-        stream.write_all(opening(transport, host.address(), &path).as_bytes()).unwrap();
-        if transport == Transport::Socket {
+        stream.write_all(opening(protocol, host.address(), &path).as_bytes()).unwrap();
+        if protocol == Protocol::Socket {
             let message = json!({ "op": "watch", "users": users }).to_string();
             stream.write_all(&masked(1, message.as_bytes())).unwrap();
         }
-        Self { stream, reader: Reader::new(transport), read: 0 }
+        Self { stream, reader: Reader::new(protocol), read: 0 }
     }
 
     /// Reads until it has every user's newest version. False if the connection ends before.
@@ -372,8 +375,8 @@ fn slow_reader_is_bounded_and_gets_newest() {
     let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
     clients.iter().for_each(|client| assert_eq!(client.beat("web").status, 200));
-    let mut slow: Vec<Slow> = (0..20).map(|index| Slow::open(&host, Transport::BOTH[index % 2], &users)).collect();
-    let mut quick = Transport::Socket.watch(&host, "quick", &users.join(","));
+    let mut slow: Vec<Slow> = (0..20).map(|index| Slow::open(&host, Protocol::BOTH[index % 2], &users)).collect();
+    let mut quick = Protocol::Socket.watch(&host, "quick", &users.join(","));
     quick.snapshot();
     flap(&clients, 5);
     let before = resident_kb(&host);
@@ -414,7 +417,7 @@ fn reader_that_never_reads_is_closed() {
     let users = names(10);
     let mut slow = Vec::new();
     for host in &hosts {
-        slow.extend(Transport::BOTH.map(|transport| Slow::open(host, transport, &users)));
+        slow.extend(Protocol::BOTH.map(|protocol| Slow::open(host, protocol, &users)));
         eventually("both are connected", Duration::from_secs(5), || host.metric("rollcall_watchers") == 2.0);
     }
     let clients: Vec<Client> = hosts.iter().flat_map(|host| users.iter().map(|user| host.client(user))).collect();
@@ -441,7 +444,7 @@ fn stalled_reader_cannot_block_shutdown() {
     let host = Host::start(&["--drain", "1s"]);
     let users = names(10);
     let clients: Vec<Client> = users.iter().map(|user| host.client(user)).collect();
-    let _slow = Transport::BOTH.map(|transport| Slow::open(&host, transport, &users));
+    let _slow = Protocol::BOTH.map(|protocol| Slow::open(&host, protocol, &users));
     eventually("both are connected", Duration::from_secs(5), || host.metric("rollcall_watched_users") >= 10.0);
     flap(&clients, 40);
     let began = Instant::now();

@@ -15,14 +15,14 @@ use std::time::Duration;
 use rollcall_servers::Postgres;
 use rollcall_tests::history::now_ms;
 use rollcall_tests::visibility_matrix::{EVICT_AFTER, Relation, SubjectState, VIEWER, leave, name, populate};
-use rollcall_tests::watcher::{FENCE, Transport, WatchEvent, Watcher};
+use rollcall_tests::watcher::{FENCE, Protocol, WatchEvent, Watcher};
 use rollcall_tests::{Answer, Host, Service, Socket, Stream, eventually};
 use serde_json::{Value, json};
 
 const SETTINGS: [&str; 4] = ["--evict-after", EVICT_AFTER, "--typing-ttl", "30s"];
 
 /// What replaces the name in an answer.
-const ANYBODY: &str = "somebody0";
+const PLACEHOLDER: &str = "subject-0";
 
 /// A way to ask about a subject; the raw answer, without the name.
 type Way = fn(&Host, &str) -> String;
@@ -36,8 +36,8 @@ const WAYS: [(&str, Way); 11] = [
     ("GET /presence/batch", |host, name| {
         said(&host.client(VIEWER).get(&format!("/presence/batch?user_ids={name}")), name)
     }),
-    ("a stream's snapshot", |host, name| received(&Transport::Events.watch(host, VIEWER, name).next_event(), name)),
-    ("a socket's snapshot", |host, name| received(&Transport::Socket.watch(host, VIEWER, name).next_event(), name)),
+    ("a stream's snapshot", |host, name| received(&Protocol::Events.watch(host, VIEWER, name).next_event(), name)),
+    ("a socket's snapshot", |host, name| received(&Protocol::Socket.watch(host, VIEWER, name).next_event(), name)),
     ("a stream's snapshot since ever", |host, name| since_by_stream(host, name, "1")),
     ("a stream's snapshot since a second ago", |host, name| since_by_stream(host, name, &ago(1_000))),
     ("a stream's snapshot since a minute ago", |host, name| since_by_stream(host, name, &ago(60_000))),
@@ -65,12 +65,12 @@ fn since_by_socket(host: &Host, name: &str, since: &str) -> String {
 /// A whole answer, without the date.
 fn said(answer: &Answer, name: &str) -> String {
     let headers: BTreeMap<_, _> = answer.headers.iter().filter(|(name, _)| name != "date").cloned().collect();
-    format!("{} {headers:?} {}", answer.status, answer.text).replace(name, ANYBODY)
+    format!("{} {headers:?} {}", answer.status, answer.text).replace(name, PLACEHOLDER)
 }
 
 /// A whole event, without its id, which contains the time: see [`event_ids_reveal_nothing_about_hidden_users`].
 fn received(event: &WatchEvent, name: &str) -> String {
-    format!("{} {}", event.event, event.data).replace(name, ANYBODY)
+    format!("{} {}", event.event, event.data).replace(name, PLACEHOLDER)
 }
 
 /// The answers about the subjects of one relation, each with the states it was given for.
@@ -122,9 +122,9 @@ fn hidden_last_seen_leaks_no_time() {
 }
 
 /// Watches all subjects of one relation, and the fence.
-fn watch(transport: Transport, host: &Host, relation: Relation) -> Watcher {
+fn watch(protocol: Protocol, host: &Host, relation: Relation) -> Watcher {
     let names: Vec<String> = SubjectState::ALL.iter().map(|state| name(relation, *state)).collect();
-    let mut watcher = transport.watch(host, VIEWER, &format!("{},{FENCE}", names.join(",")));
+    let mut watcher = protocol.watch(host, VIEWER, &format!("{},{FENCE}", names.join(",")));
     watcher.snapshot();
     watcher
 }
@@ -143,14 +143,14 @@ fn hidden_users_cause_no_events() {
         let mut watchers: Vec<_> = Relation::ALL
             .into_iter()
             .flat_map(|relation| {
-                Transport::BOTH.map(|transport| (relation, transport, watch(transport, service.first(), relation)))
+                Protocol::BOTH.map(|protocol| (relation, protocol, watch(protocol, service.first(), relation)))
             })
             .collect();
         for relation in Relation::ALL {
             SubjectState::ALL.iter().for_each(|state| state.change(service.last(), &name(relation, *state)));
         }
         until_read_again();
-        for (relation, transport, watcher) in &mut watchers {
+        for (relation, protocol, watcher) in &mut watchers {
             let events = watcher.events_so_far(service.last());
             match relation {
                 Relation::None => {
@@ -164,7 +164,7 @@ fn hidden_users_cause_no_events() {
                     let timeless = |event: &&WatchEvent| event.data["since"].is_null() && event.version() == 0;
                     assert!(gone.iter().all(timeless), "{gone:#?}");
                 }
-                _ => assert_eq!(*events, [], "{relation:?} by {transport:?}"),
+                _ => assert_eq!(*events, [], "{relation:?} by {protocol:?}"),
             }
         }
     });
@@ -179,8 +179,8 @@ fn typing_of_hidden_user_is_hidden() {
             let room = |state: SubjectState| format!("room-of-{}", name(relation, state));
             let rooms: Vec<String> = SubjectState::ALL.iter().map(|state| room(*state)).collect();
             let rooms = [("users", FENCE), ("conversations", &*rooms.join(","))];
-            let mut watchers = Transport::BOTH.map(|transport| {
-                let mut watcher = transport.watch_as(service.first(), VIEWER, "watch_only=true", &rooms);
+            let mut watchers = Protocol::BOTH.map(|protocol| {
+                let mut watcher = protocol.watch_as(service.first(), VIEWER, "watch_only=true", &rooms);
                 watcher.snapshot();
                 watcher
             });
@@ -192,11 +192,11 @@ fn typing_of_hidden_user_is_hidden() {
             let answers = answers(service.first(), ask, relation, &SubjectState::ALL);
             let shows = matches!(relation, Relation::None | Relation::LastSeenHidden);
             assert_eq!(answers.len() > 1, shows, "{relation:?}: {answers:#?}");
-            for (watcher, transport) in watchers.iter_mut().zip(Transport::BOTH) {
+            for (watcher, protocol) in watchers.iter_mut().zip(Protocol::BOTH) {
                 let events = watcher.events_so_far(service.last());
                 let expected = if shows { SubjectState::ALL.iter().filter(|state| types(state)).count() } else { 0 };
-                assert_eq!(events.len(), expected, "{relation:?} by {transport:?}: {events:#?}");
-                let newcomer = transport.watch_as(service.first(), VIEWER, "watch_only=true", &rooms).snapshot();
+                assert_eq!(events.len(), expected, "{relation:?} by {protocol:?}: {events:#?}");
+                let newcomer = protocol.watch_as(service.first(), VIEWER, "watch_only=true", &rooms).snapshot();
                 assert_eq!(newcomer["typing"].as_array().unwrap().len(), expected, "{relation:?}: {newcomer}");
             }
         }
@@ -218,17 +218,17 @@ fn event_ids_reveal_nothing_about_hidden_users() {
             let subject = name(relation, SubjectState::Online);
             relation.apply(service.first(), &subject);
             let client = service.last().client(&subject);
-            let id = |transport: Transport| digest(&transport.watch(service.first(), VIEWER, &subject).next_event());
+            let id = |protocol: Protocol| digest(&protocol.watch(service.first(), VIEWER, &subject).next_event());
             let (mut ids, mut gone_ids) = (Vec::new(), Vec::new());
-            for transport in Transport::BOTH {
-                gone_ids.push(id(transport));
+            for protocol in Protocol::BOTH {
+                gone_ids.push(id(protocol));
                 for _ in 0..2 {
                     assert_eq!(client.beat("web").status, 200);
-                    ids.push(id(transport));
+                    ids.push(id(protocol));
                     assert_eq!(client.put("/v1/status", json!({ "choice": "busy" })).status, 200);
-                    ids.push(id(transport));
+                    ids.push(id(protocol));
                     leave(service.last(), &subject);
-                    gone_ids.push(id(transport));
+                    gone_ids.push(id(protocol));
                 }
             }
             let mut kinds = [ids.iter().chain(&gone_ids).collect::<Vec<_>>(), gone_ids.iter().collect()];
@@ -252,16 +252,16 @@ fn event_ids_reveal_nothing_about_hidden_users() {
 fn resume_reveals_nothing_about_hidden_users() {
     Service::on_each_store(&SETTINGS, |service| {
         populate(service);
-        let resume = |transport: Transport, relation: Relation, id: &str| {
+        let resume = |protocol: Protocol, relation: Relation, id: &str| {
             let names =
                 format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
-            let event = match transport {
-                Transport::Events => {
+            let event = match protocol {
+                Protocol::Events => {
                     let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", id)];
                     let path = format!("/v1/subscribe?watch_only=true&users={names}");
                     Stream::get(service.first().address(), &path, &headers).unwrap().next_event()
                 }
-                Transport::Socket => {
+                Protocol::Socket => {
                     let users: Value = names.split(',').collect();
                     let mut socket = Socket::open(service.first(), VIEWER, "watch_only=true");
                     socket.ask(&json!({ "op": "watch", "users": users, "since": id }))
@@ -270,20 +270,20 @@ fn resume_reveals_nothing_about_hidden_users() {
             assert_eq!(event.data["resumed"], true);
             (event.data.to_string(), digest(&event))
         };
-        for transport in Transport::BOTH {
+        for protocol in Protocol::BOTH {
             for relation in Relation::ALL {
                 let names =
                     format!("{},{}", name(relation, SubjectState::Online), name(relation, SubjectState::JustOffline));
-                let id = transport.watch(service.first(), VIEWER, &names).next_event().id.unwrap();
-                let idle = resume(transport, relation, &id);
+                let id = protocol.watch(service.first(), VIEWER, &names).next_event().id.unwrap();
+                let idle = resume(protocol, relation, &id);
                 SubjectState::Online.change(service.last(), &name(relation, SubjectState::Online));
                 SubjectState::JustOffline.change(service.last(), &name(relation, SubjectState::JustOffline));
-                let busy = resume(transport, relation, &id);
+                let busy = resume(protocol, relation, &id);
                 match relation {
                     Relation::None | Relation::LastSeenHidden => {
-                        assert_ne!(idle, busy, "{relation:?} by {transport:?}")
+                        assert_ne!(idle, busy, "{relation:?} by {protocol:?}")
                     }
-                    _ => assert_eq!(idle, busy, "{relation:?} by {transport:?}"),
+                    _ => assert_eq!(idle, busy, "{relation:?} by {protocol:?}"),
                 }
                 leave(service.last(), &name(relation, SubjectState::JustOffline));
                 let wish = json!({ "choice": "auto" });
@@ -302,7 +302,7 @@ fn resume_reports_offline_though_last_seen_hidden() {
         let bob = service.last().client("bob");
         service.first().client("bob").set_privacy("everyone", "nobody");
         assert_eq!(bob.beat("web").status, 200);
-        let snapshot = Transport::Events.watch(service.first(), VIEWER, "bob").next_event();
+        let snapshot = Protocol::Events.watch(service.first(), VIEWER, "bob").next_event();
         assert_eq!(snapshot.data["presences"][0]["state"], "online");
         leave(service.last(), "bob");
         let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", snapshot.id.as_deref().unwrap())];
@@ -320,13 +320,13 @@ fn invisible_user_hiding_last_seen_is_undetectable() {
     Service::on_each_store(&settings, |service| {
         let bob = service.last().client("bob");
         service.first().client("bob").set_privacy("everyone", "nobody");
-        let mut watchers = Transport::BOTH.map(|transport| {
-            let mut watcher = transport.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
+        let mut watchers = Protocol::BOTH.map(|protocol| {
+            let mut watcher = protocol.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
             watcher.snapshot();
             watcher
         });
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
-        let before = digest(&Transport::Events.watch(service.first(), VIEWER, "bob").next_event());
+        let before = digest(&Protocol::Events.watch(service.first(), VIEWER, "bob").next_event());
         for _ in 0..3 {
             assert_eq!(bob.beat("web").status, 200);
             until_read_again();
@@ -339,7 +339,7 @@ fn invisible_user_hiding_last_seen_is_undetectable() {
         for watcher in &mut watchers {
             assert_eq!(watcher.events_so_far(service.last()), [], "an invisible session causes no events");
         }
-        assert_eq!(digest(&Transport::Events.watch(service.first(), VIEWER, "bob").next_event()), before);
+        assert_eq!(digest(&Protocol::Events.watch(service.first(), VIEWER, "bob").next_event()), before);
     });
 }
 

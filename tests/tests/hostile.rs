@@ -15,7 +15,8 @@ fn hostile() -> String {
 
 fn replacements(host: &Host) -> String {
     let text = host.client("ops").get("/metrics").text;
-    let line = text.lines().find(|line| line.starts_with("rollcall_function_replacements_total{of=\"heartbeat\"}"));
+    let line =
+        text.lines().find(|line| line.starts_with("rollcall_function_replacements_total{function=\"heartbeat\"}"));
     line.unwrap_or_default().rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
@@ -97,8 +98,12 @@ fn component_with_wrong_world_is_rejected_by_name() {
     let said = refusal("heartbeat", &query);
     assert!(said.contains("rollcall:presence/archive"), "a function gets only the imports of its world: {said}");
 
-    let stranger = component("guests/stranger").display().to_string();
-    let said = refusal("query", &stranger);
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("foreign.wasm");
+    let text =
+        r#"(component (import "elsewhere:planet/weather" (instance (export "forecast" (func (result string))))))"#;
+    std::fs::write(&foreign, wat::parse_str(text).unwrap()).unwrap();
+    let said = refusal("query", &foreign.display().to_string());
     assert!(said.contains("elsewhere:planet/weather"), "names the missing import: {said}");
 
     let said = refusal("heartbeat", "/nowhere.wasm");

@@ -130,7 +130,7 @@ fn exported(host: &Host) -> BTreeMap<String, BTreeSet<String>> {
     exported
 }
 
-/// The label names in `of="a",le="b"}`: the text before each `=` outside of quotes.
+/// The label names in `route="a",le="b"}`: the text before each `=` outside of quotes.
 fn labels_of(labels: &str) -> Vec<String> {
     let outside = labels.split('"').step_by(2);
     let names =

@@ -10,7 +10,7 @@ use rollcall_api::call::Beat;
 use rollcall_core::{DeviceId, DeviceKind, Error, Rules, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Eviction, Loaded, Shards, Touched, Touches};
 use rollcall_store::memory::{LocalTopics, Options};
-use rollcall_store::{Answer, Clock, Memory, Outcomes, SqliteArchive, Store};
+use rollcall_store::{Clock, Memory, Outcomes, SessionStore, SqliteArchive, StoreFuture};
 use rollcall_tests::{Host, component, functions};
 
 /// A store that panics on the next touch if it was told to.
@@ -19,26 +19,26 @@ struct PanicsOnce {
     panics: AtomicBool,
 }
 
-impl Store for PanicsOnce {
-    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched> {
+impl SessionStore for PanicsOnce {
+    fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched> {
         Box::pin(async move {
             assert!(!self.panics.swap(false, Ordering::Relaxed), "the store panics");
             self.memory.touch_many(touches).await
         })
     }
-    fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded> {
+    fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         self.memory.load_many(users)
     }
-    fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes> {
+    fn commit_many(&self, commits: Vec<Commit>) -> StoreFuture<'_, Outcomes> {
         self.memory.commit_many(commits)
     }
-    fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+    fn due(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>> {
         self.memory.due(shards, limit)
     }
-    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+    fn evictable(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>> {
         self.memory.evictable(shards, limit)
     }
-    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
+    fn evict_many(&self, evictions: Vec<Eviction>) -> StoreFuture<'_, Outcomes> {
         self.memory.evict_many(evictions)
     }
     fn shards(&self) -> u32 {
@@ -57,11 +57,16 @@ fn panic_in_a_host_call_restarts_the_instance() {
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let clock = Clock::manual(Time(1_700_000_000_000));
         let topics = LocalTopics::new(clock.clone());
-        let memory = Memory::new(Options { clock, listener: Some(topics.listener()), ..Options::default() });
+        let memory = Memory::new(Options { clock, on_publish: Some(topics.publish_hook()), ..Options::default() });
         let store = Arc::new(PanicsOnce { memory, panics: AtomicBool::new(false) });
         let archive = Arc::new(SqliteArchive::in_memory().unwrap());
-        let functions =
-            functions(Arc::clone(&store) as Arc<dyn Store>, &archive, Arc::new(topics), Rules::default(), component);
+        let functions = functions(
+            Arc::clone(&store) as Arc<dyn SessionStore>,
+            &archive,
+            Arc::new(topics),
+            Rules::default(),
+            component,
+        );
         functions.beat(beat()).await.expect("a beat before the panic");
         store.panics.store(true, Ordering::Relaxed);
         let failed = functions.beat(beat()).await.map(drop);
@@ -71,8 +76,11 @@ fn panic_in_a_host_call_restarts_the_instance() {
             assert!(Instant::now() < deadline, "no beat succeeds after the restart");
         }
         let metrics = functions.platform.metrics.text();
-        assert!(metrics.contains("rollcall_job_restarts_total{of=\"instance-heartbeat\"} 1\n"), "{metrics}");
-        assert!(metrics.contains("rollcall_job_restarts_total{of=\"instance-query\"} 0\n"), "{metrics}");
+        assert!(
+            metrics.contains("rollcall_job_restarts_total{background_job=\"instance-heartbeat\"} 1\n"),
+            "{metrics}"
+        );
+        assert!(metrics.contains("rollcall_job_restarts_total{background_job=\"instance-query\"} 0\n"), "{metrics}");
     });
 }
 
@@ -86,7 +94,7 @@ fn every_job_of_a_host_is_supervised() {
         "archive",
         "policy-sync",
         "topic-dispatch",
-        "repair",
+        "loss-recheck",
         "recheck",
         "unpublished-recheck",
         "visibility-recheck",
@@ -100,7 +108,10 @@ fn every_job_of_a_host_is_supervised() {
         "instance-subscribe",
         "instance-typing",
     ] {
-        assert!(text.contains(&format!("rollcall_job_restarts_total{{of=\"{job}\"}} 0\n")), "{job}: {text}");
+        assert!(
+            text.contains(&format!("rollcall_job_restarts_total{{background_job=\"{job}\"}} 0\n")),
+            "{job}: {text}"
+        );
     }
     host.stop();
 }

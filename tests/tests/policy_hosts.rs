@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rollcall_servers::redis::{Cluster, Redis};
 use rollcall_tests::visibility_matrix::{Relation, VIEWER};
-use rollcall_tests::watcher::{FENCE, Transport};
+use rollcall_tests::watcher::{FENCE, Protocol};
 use rollcall_tests::{Host, LossyProxy, Service, binary, eventually};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ const EVERYWHERE: Duration = Duration::from_secs(5);
 const LOADED: Duration = Duration::from_secs(30);
 
 fn has_loaded(host: &Host) -> bool {
-    let count = |of: &str| host.metric(&format!("rollcall_policy_instances{{of=\"{of}\"}}"));
+    let count = |state: &str| host.metric(&format!("rollcall_policy_instances{{cache_state=\"{state}\"}}"));
     count("warm") > 0.0 && count("cold") + count("loading") == 0.0
 }
 
@@ -170,8 +170,8 @@ fn change_with_lost_hint_is_enforced_shortly() {
         }
         let bob = format!("bob-{loaded}");
         assert_eq!(there.client(&bob).beat("web").status, 200);
-        let mut watchers = Transport::BOTH.map(|transport| {
-            let mut watcher = transport.watch(&here, VIEWER, &bob);
+        let mut watchers = Protocol::BOTH.map(|protocol| {
+            let mut watcher = protocol.watch(&here, VIEWER, &bob);
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         });
@@ -192,7 +192,7 @@ fn host_behind_the_trimmed_log_reloads() {
     let service = Service::redis(&["--workers", "1", "--log", "info"]);
     service.hosts.iter().for_each(until_loaded);
     assert_eq!(service.last().client("bob").beat("web").status, 200);
-    let mut alice = Transport::Events.watch(service.first(), VIEWER, "bob");
+    let mut alice = Protocol::Events.watch(service.first(), VIEWER, "bob");
     assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
     let signal = |name: &str| {
         let pid = service.first().pid().to_string();
@@ -230,7 +230,7 @@ fn hosts_agree_after_concurrent_policy_changes() {
     }
     let mut watchers: Vec<_> = hosts
         .iter()
-        .flat_map(|host| Transport::BOTH.map(|transport| transport.watch(host, VIEWER, &users.join(","))))
+        .flat_map(|host| Protocol::BOTH.map(|protocol| protocol.watch(host, VIEWER, &users.join(","))))
         .collect();
     let mut seen = vec![vec![Value::Null; users.len()]; watchers.len()];
     // Users block and unblock on every host concurrently while the hosts start to load.
@@ -279,7 +279,7 @@ fn emptied_redis_hides_no_user() {
         eventually("the change holds", EVERYWHERE, || is_enforced(host, 400));
         eventually("the block holds", EVERYWHERE, || host.client("x").ruling(VIEWER, "bob") == "blocked");
     }
-    let mut alice = Transport::Events.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
+    let mut alice = Protocol::Events.watch(service.first(), VIEWER, &format!("bob,{FENCE}"));
     assert_eq!(alice.snapshot()["presences"][0]["state"], Value::Null);
     for round in 0..4 {
         assert_eq!(service.redis.as_ref().unwrap().ask(&["FLUSHALL"]).unwrap(), "OK");
@@ -394,7 +394,8 @@ fn host_without_policy_memory_still_enforces() {
     hide(&plenty, 5000);
     let little = start("100000");
     until_loaded(&plenty);
-    let count = |host: &Host, of: &str| host.metric(&format!("rollcall_policy_instances{{of=\"{of}\"}}"));
+    let count =
+        |host: &Host, state: &str| host.metric(&format!("rollcall_policy_instances{{cache_state=\"{state}\"}}"));
     eventually("the policy does not fit", LOADED, || count(&little, "too-large") == 2.0);
     assert_eq!(count(&none, "cold"), 2.0);
     let hosts = [&plenty, &little, &none];
@@ -405,7 +406,7 @@ fn host_without_policy_memory_still_enforces() {
         let bob = format!("bob{round}");
         assert_eq!(host.client(&bob).beat("web").status, 200);
         let mut watchers = hosts.map(|host| {
-            let mut watcher = Transport::Socket.watch(host, VIEWER, &bob);
+            let mut watcher = Protocol::Socket.watch(host, VIEWER, &bob);
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         });
@@ -484,7 +485,7 @@ fn running_hosts_enforce_import_and_export_returns_it() {
         folder.path().join(name).display().to_string()
     };
     assert_eq!(service.last().client("7").beat("web").status, 200);
-    let mut alice = Transport::Events.watch(service.first(), VIEWER, "7");
+    let mut alice = Protocol::Events.watch(service.first(), VIEWER, "7");
     assert_eq!(alice.snapshot()["presences"][0]["state"], "online");
 
     let ids = write("ids.txt", b"# banned\n7\nmallory\n\n  4294967295  \n4294967296\n70000\n\xc3\xbcber\n007\n");

@@ -1,5 +1,5 @@
-//! Watching while policy changes: the watcher is told at once that a subject is hidden, gets nothing more about them, and gets
-//! their current state as soon as they are visible again, even if they did nothing meanwhile.
+//! Watching while policy changes: the watcher receives at once that a subject is hidden, gets nothing more about them,
+//! and gets their current state as soon as they are visible again, even if they did nothing meanwhile.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rollcall_tests::visibility_matrix::{Relation, VIEWER, leave};
-use rollcall_tests::watcher::{DELIVERY, EventQueue, FENCE, Transport, WatchEvent, Watcher, states};
+use rollcall_tests::watcher::{DELIVERY, EventQueue, FENCE, Protocol, WatchEvent, Watcher, states};
 use rollcall_tests::{Client, Host, Service, Socket, Stream, TokenIssuer, eventually};
 use serde_json::{Value, json};
 
@@ -44,15 +44,15 @@ fn choose(host: &Host, user: &str, choice: &str) {
     assert_eq!(chosen.status, 200, "{}", chosen.text);
 }
 
-/// Two watchers per transport, most likely on more than one worker.
+/// Two watchers per protocol, most likely on more than one worker.
 fn watch(host: &Host, user: &str) -> Vec<Watcher> {
-    let watch = |transport: Transport| {
-        let mut watcher = transport.watch(host, VIEWER, &format!("{user},{FENCE}"));
+    let watch = |protocol: Protocol| {
+        let mut watcher = protocol.watch(host, VIEWER, &format!("{user},{FENCE}"));
         let snapshot = watcher.snapshot();
         assert_eq!(snapshot["presences"][0]["state"], "online", "{snapshot}");
         watcher
     };
-    Transport::BOTH.into_iter().cycle().take(4).map(watch).collect()
+    Protocol::BOTH.into_iter().cycle().take(4).map(watch).collect()
 }
 
 /// The data of the next presence event about a user.
@@ -117,8 +117,8 @@ fn early_watcher_sees_subject_once_visible() {
             let bob = format!("bob-{relation:?}");
             relation.apply(service.first(), &bob);
             beat(service.last(), &bob);
-            let mut watchers = Transport::BOTH.map(|transport| {
-                let mut watcher = transport.watch(service.first(), VIEWER, &format!("{bob},{FENCE}"));
+            let mut watchers = Protocol::BOTH.map(|protocol| {
+                let mut watcher = protocol.watch(service.first(), VIEWER, &format!("{bob},{FENCE}"));
                 assert_eq!(watcher.snapshot()["presences"][0], hidden(&bob));
                 watcher
             });
@@ -133,17 +133,17 @@ fn early_watcher_sees_subject_once_visible() {
 #[test]
 fn block_hides_both_sides_but_never_oneself() {
     on_each_setup(|service| {
-        let watch = |viewer: &str, users: &str, transport: Transport| {
-            let mut watcher = transport.watch(service.first(), viewer, &format!("{users},{FENCE}"));
+        let watch = |viewer: &str, users: &str, protocol: Protocol| {
+            let mut watcher = protocol.watch(service.first(), viewer, &format!("{users},{FENCE}"));
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         };
-        for (transport, bob) in Transport::BOTH.into_iter().zip(["bob", "ben"]) {
+        for (protocol, bob) in Protocol::BOTH.into_iter().zip(["bob", "ben"]) {
             beat(service.last(), VIEWER);
             beat(service.last(), bob);
-            let mut alice_watches = watch(VIEWER, bob, transport);
-            let mut bob_watches = watch(bob, VIEWER, transport);
-            let mut own = [watch(bob, bob, transport), watch(VIEWER, VIEWER, transport)];
+            let mut alice_watches = watch(VIEWER, bob, protocol);
+            let mut bob_watches = watch(bob, VIEWER, protocol);
+            let mut own = [watch(bob, bob, protocol), watch(VIEWER, VIEWER, protocol)];
             let blocker = service.last().client(bob);
             blocker.block(VIEWER);
             assert_eq!(next_of(&mut alice_watches, bob), hidden(bob));
@@ -167,14 +167,14 @@ fn block_hides_both_sides_but_never_oneself() {
 }
 
 /// Resumes from an event id; returns the presence of the user.
-fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
-    let snapshot = match transport {
-        Transport::Events => {
+fn resume(protocol: Protocol, host: &Host, user: &str, since: &str) -> Value {
+    let snapshot = match protocol {
+        Protocol::Events => {
             let headers = [("Rollcall-User", VIEWER), ("Last-Event-ID", since)];
             let path = format!("/v1/subscribe?watch_only=true&users={user},{FENCE}");
             Stream::get(host.address(), &path, &headers).unwrap().snapshot()
         }
-        Transport::Socket => {
+        Protocol::Socket => {
             let mut socket = Socket::open(host, VIEWER, "watch_only=true");
             socket.ask(&json!({ "op": "watch", "users": [user, FENCE], "since": since })).data
         }
@@ -187,28 +187,28 @@ fn resume(transport: Transport, host: &Host, user: &str, since: &str) -> Value {
 fn resuming_watcher_learns_of_policy_change() {
     on_each_setup(|service| {
         for relation in Relation::hiding() {
-            for transport in Transport::BOTH {
-                let bob = format!("bob-{relation:?}-{transport:?}");
+            for protocol in Protocol::BOTH {
+                let bob = format!("bob-{relation:?}-{protocol:?}");
                 beat(service.last(), &bob);
                 let watch = || {
-                    let mut watcher = transport.watch(service.first(), VIEWER, &format!("{bob},{FENCE}"));
+                    let mut watcher = protocol.watch(service.first(), VIEWER, &format!("{bob},{FENCE}"));
                     (watcher.snapshot()["presences"][0]["state"].clone(), watcher.last_id().unwrap())
                 };
                 let (state, seen) = watch();
                 assert_eq!(state, "online");
                 relation.apply(service.first(), &bob);
                 assert_eq!(
-                    resume(transport, service.first(), &bob, &seen),
+                    resume(protocol, service.first(), &bob, &seen),
                     hidden(&bob),
-                    "{relation:?} by {transport:?}"
+                    "{relation:?} by {protocol:?}"
                 );
                 let (state, unseen) = watch();
                 assert_eq!(state, Value::Null);
                 // An id far in the future: the subject shown again did not change since.
                 let unseen = unseen.split_once('-').map(|(_, digest)| format!("{}-{digest}", u64::MAX)).unwrap();
                 relation.revoke(service.first(), &bob);
-                let back = resume(transport, service.first(), &bob, &unseen);
-                assert_eq!(back["state"], "online", "{relation:?} by {transport:?}");
+                let back = resume(protocol, service.first(), &bob, &unseen);
+                assert_eq!(back["state"], "online", "{relation:?} by {protocol:?}");
             }
         }
     });
@@ -288,7 +288,7 @@ fn offline_note_update_with_new_end_is_pushed() {
     Service::on_each_store(&[], |service| {
         for (bob, last_seen) in [("bob", "everyone"), ("ben", "nobody")] {
             service.first().client(bob).set_privacy("everyone", last_seen);
-            let mut alice = Transport::Events.watch(service.first(), VIEWER, bob);
+            let mut alice = Protocol::Events.watch(service.first(), VIEWER, bob);
             alice.snapshot();
             for seconds in [100, 5000] {
                 let wish = json!({ "choice": "auto", "text": "lunch", "for_s": seconds });
@@ -317,9 +317,9 @@ fn typing_follows_visibility() {
                 let answer = service.last().client(&bob).send("PUT", &format!("/v1/typing/{room}"), None);
                 assert_eq!(answer.status, 200, "{}", answer.text);
             };
-            let mut watchers = Transport::BOTH.map(|transport| {
+            let mut watchers = Protocol::BOTH.map(|protocol| {
                 let watched = [("users", FENCE), ("conversations", &*room)];
-                let mut watcher = transport.watch_as(service.first(), VIEWER, "watch_only=true", &watched);
+                let mut watcher = protocol.watch_as(service.first(), VIEWER, "watch_only=true", &watched);
                 watcher.snapshot();
                 watcher
             });
@@ -396,10 +396,10 @@ fn watcher_arriving_during_change_ends_correct() {
             for round in 0..6 {
                 let is_blocked = round % 2 == 0;
                 let watchers: Vec<Watcher> = std::thread::scope(|scope| {
-                    let watch = |transport: Transport| {
-                        scope.spawn(move || transport.watch(service.first(), VIEWER, &format!("bob,{FENCE}")))
+                    let watch = |protocol: Protocol| {
+                        scope.spawn(move || protocol.watch(service.first(), VIEWER, &format!("bob,{FENCE}")))
                     };
-                    let opening: Vec<_> = Transport::BOTH.into_iter().cycle().take(8).map(watch).collect();
+                    let opening: Vec<_> = Protocol::BOTH.into_iter().cycle().take(8).map(watch).collect();
                     if is_blocked {
                         blocker.block(VIEWER)
                     } else {
@@ -453,15 +453,15 @@ fn crowd_is_told_of_restriction() {
     beat(service.last(), "bob");
     let mut crowd: Vec<Watcher> = (0..60)
         .map(|index| {
-            let transport = Transport::BOTH[index % 2];
-            let mut watcher = transport.watch(service.first(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
+            let protocol = Protocol::BOTH[index % 2];
+            let mut watcher = protocol.watch(service.first(), &format!("viewer{index}"), &format!("bob,{FENCE}"));
             assert_eq!(watcher.snapshot()["presences"][0]["state"], "online");
             watcher
         })
         .collect();
     service.last().client("admin").restrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob"), hidden("bob")));
-    let mut own = Transport::Events.watch(service.first(), "bob", "bob");
+    let mut own = Protocol::Events.watch(service.first(), "bob", "bob");
     assert_eq!(own.snapshot()["presences"][0]["state"], "online", "bob sees himself");
     service.last().client("admin").unrestrict("bob");
     crowd.iter_mut().for_each(|watcher| assert_eq!(next_of(watcher, "bob")["state"], "online"));

@@ -43,7 +43,7 @@ fn single_beat_goes_offline_with_exact_last_seen() {
     assert_eq!(offline["last_seen"], beat_at, "last seen is the beat, not when it was noticed");
     eventually("the offline record is published, then archived", Duration::from_secs(3), || {
         let text = alice.get("/metrics").text;
-        text.contains("rollcall_transitions_total{of=\"offline\"} 1") && text.contains("rollcall_archived_total 1")
+        text.contains("rollcall_transitions_total{state=\"offline\"} 1") && text.contains("rollcall_archived_total 1")
     });
     assert_eq!(alice.presence("bob")["last_seen"], beat_at, "from the archive");
     host.stop();

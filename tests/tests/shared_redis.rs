@@ -1,5 +1,5 @@
-//! What several hosts on one Redis have in common: last seen, whichever of them archived it; rights and passwords; what
-//! they count; and the time, which is the store's and nobody else's.
+//! Several hosts on one Redis: shared last seen, permissions and passwords, metrics, and time, which is always the
+//! store's.
 
 #![allow(
     clippy::unwrap_used,
@@ -150,7 +150,7 @@ fn wrong_password_fails_start_without_leaking() {
     }
     let wrong = url.replace("right", "wrong");
     let Err(said) = Host::try_start_in(folder.path(), &["--store", &wrong]) else { panic!("must not start") };
-    assert!(said.contains("refuses us") && said.contains("OPERATIONS.md"), "{said}");
+    assert!(said.contains("permission refused") && said.contains("OPERATIONS.md"), "{said}");
 }
 
 #[test]
@@ -161,7 +161,8 @@ fn metrics_show_notice_source_and_lag() {
     let host = Host::brisk(&["--store", &url]);
     works([&host, &host], &recorder, "bob");
     let text = host.client("ops").get("/metrics").text;
-    let causes = ["notification", "sweep"].map(|cause| format!("rollcall_settle_lag_seconds_count{{of=\"{cause}\"}}"));
+    let causes =
+        ["notification", "sweep"].map(|cause| format!("rollcall_settle_lag_seconds_count{{cause=\"{cause}\"}}"));
     let noticed: f64 = causes.iter().map(|metric| host.metric(metric)).sum();
     assert_eq!(noticed, 1.0, "one offline transition, counted once: {text}");
     assert!(host.metric("rollcall_notifications_total") >= 1.0, "{text}");

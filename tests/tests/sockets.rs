@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rollcall_api::MAX_MESSAGE_BYTES;
-use rollcall_tests::watcher::{Ending, FENCE, Transport, states};
+use rollcall_tests::watcher::{Ending, FENCE, Protocol, states};
 use rollcall_tests::watcher_pool::{Piece, Reader, opening};
 use rollcall_tests::{Client, Host, Service, Socket, Stream, binary, root};
 use serde_json::{Value, json};
@@ -151,9 +151,9 @@ fn raw(host: &Host, bytes: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(host.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let path = "/v1/socket?device=tab&as=mute";
-    stream.write_all(opening(Transport::Socket, host.address(), path).as_bytes()).unwrap();
+    stream.write_all(opening(Protocol::Socket, host.address(), path).as_bytes()).unwrap();
     stream.write_all(bytes).unwrap();
-    let (mut reader, mut code, mut buffer) = (Reader::new(Transport::Socket), None, [0; 4096]);
+    let (mut reader, mut code, mut buffer) = (Reader::new(Protocol::Socket), None, [0; 4096]);
     let end = Instant::now() + Duration::from_secs(10);
     while code.is_none() && Instant::now() < end {
         match stream.read(&mut buffer) {
@@ -185,7 +185,7 @@ fn message_flood_closes_only_that_socket() {
 #[test]
 fn unanswered_pings_end_the_heartbeat() {
     Service::on_each_store(&["--interval", "1s", "--tolerance", "500ms", "--grace", "200ms"], |service| {
-        let mut alice = Transport::Events.watch(service.first(), "alice", "mute");
+        let mut alice = Protocol::Events.watch(service.first(), "alice", "mute");
         let code = raw(service.last(), &[]);
         assert_eq!(code, Some(4408));
         alice.presence("mute", "online");

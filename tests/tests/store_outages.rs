@@ -1,5 +1,5 @@
-//! Hosts whose Redis is killed, hangs, comes back empty, fills up or cuts them off: they say so cleanly, come back without
-//! a restart, declare nobody offline who had no chance to beat, and say nothing twice.
+//! Hosts whose Redis is killed, hangs, restarts empty, is full or closes connections. They answer 503, recover without
+//! a restart, publish no user as offline who had no chance to beat, and publish nothing twice.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use rollcall_tests::outage_scenario::{Outage, OutageScenario};
 use rollcall_tests::{Host, Recorder, eventually};
 
 /// Twice as long as a beat lasts: without outage grace every user would have expired.
-const AWAY: Duration = Duration::from_secs(3);
+const OUTAGE: Duration = Duration::from_secs(3);
 
 /// How long Redis hangs: longer than a beat lasts plus a host waits for an answer.
 const ASLEEP_MS: u64 = 4000;
@@ -27,10 +27,10 @@ fn begin(server: &Redis) -> OutageScenario {
     OutageScenario::start(&server.url(), Recorder::on(server.port()))
 }
 
-/// Waits until the store was down for [`AWAY`].
+/// Waits until the store was down for [`OUTAGE`].
 fn until_away_since(struck: u64) {
-    eventually("the outage lasts long enough", AWAY + Duration::from_secs(1), || {
-        now_ms() >= struck + AWAY.as_millis() as u64
+    eventually("the outage lasts long enough", OUTAGE + Duration::from_secs(1), || {
+        now_ms() >= struck + OUTAGE.as_millis() as u64
     });
 }
 
@@ -51,7 +51,7 @@ fn killed_durable_redis_causes_no_presence_events() {
     for host in &scenario.hosts {
         assert!(host.metric("rollcall_redis_reconnects_total") >= 1.0);
         assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0);
-        assert_eq!(host.log().matches("Redis is away").count(), 1, "logged once: {}", host.log());
+        assert_eq!(host.log().matches("Redis is down").count(), 1, "logged once: {}", host.log());
     }
     scenario.end();
 }
@@ -73,7 +73,7 @@ fn old_redis_snapshot_gives_its_users_outage_grace() {
     server.restart().unwrap();
     let back = scenario.until_back();
     for host in &scenario.hosts {
-        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "an old snapshot is no data loss");
+        assert_eq!(host.metric("rollcall_redis_data_losses_total"), 0.0, "an old RDB snapshot is no data loss");
     }
     // The silent users are alive in the snapshot, so they go offline once more.
     scenario.silent_users_go_offline(Outage { struck, mended, back });

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use rollcall_tests::history::now_ms;
-use rollcall_tests::watcher::{EventQueue, FENCE, Transport, WatchEvent};
+use rollcall_tests::watcher::{EventQueue, FENCE, Protocol, WatchEvent};
 use rollcall_tests::{Host, Service, Socket, eventually};
 use serde_json::{Value, json};
 
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 const DELIVERY: Duration = Duration::from_secs(5);
 
 /// Watches a conversation and the fence.
-fn listen(transport: Transport, host: &Host, viewer: &str, conversation: &str) -> rollcall_tests::watcher::Watcher {
+fn listen(protocol: Protocol, host: &Host, viewer: &str, conversation: &str) -> rollcall_tests::watcher::Watcher {
     let watched = [("users", FENCE), ("conversations", conversation)];
-    let mut watcher = transport.watch_as(host, viewer, "watch_only=true", &watched);
+    let mut watcher = protocol.watch_as(host, viewer, "watch_only=true", &watched);
     let snapshot = watcher.snapshot();
     assert_eq!(snapshot["typing"], json!([]), "{snapshot}");
     watcher
@@ -58,9 +58,9 @@ fn typists(host: &Host, viewer: &str, conversation: &str) -> Vec<String> {
 #[test]
 fn typing_reaches_other_participants_until_stopped() {
     Service::on_each_store(&["--typing-ttl", "30s"], |service| {
-        for transport in Transport::BOTH {
-            let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, service.first(), "alice", &room);
+        for protocol in Protocol::BOTH {
+            let room = format!("room-{protocol:?}");
+            let mut alice = listen(protocol, service.first(), "alice", &room);
             let mut bob = Socket::open(service.last(), "bob", "");
             bob.ask(&json!({ "op": "watch", "users": [FENCE], "conversations": [room] }));
             let before = now_ms();
@@ -71,7 +71,7 @@ fn typing_reaches_other_participants_until_stopped() {
             assert!((29_900..=31_000).contains(&(until_ms - before)), "{until_ms}, {} ms from then", until_ms - before);
             assert!(event.id.is_some());
 
-            let newcomer = transport.listen(service.first(), "carol", &room).snapshot();
+            let newcomer = protocol.listen(service.first(), "carol", &room).snapshot();
             assert_eq!(newcomer["typing"], json!([event.data]), "a later watcher sees it in the snapshot");
             assert_eq!(typists(service.first(), "alice", &room), ["bob"]);
             assert_eq!(
@@ -91,7 +91,7 @@ fn typing_reaches_other_participants_until_stopped() {
 #[test]
 fn typing_over_http_reaches_watchers() {
     Service::on_each_store(&["--typing-ttl", "30s"], |service| {
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
+        let mut watchers = Protocol::BOTH.map(|protocol| listen(protocol, service.first(), "alice", "c1"));
         let answer = put(service.last(), "bob", "c1");
         let expected = json!({ "conversation": "c1", "user": "bob", "typing": true, "ttl_ms": 30_000 });
         assert_eq!(answer, expected);
@@ -114,9 +114,9 @@ fn typing_over_http_reaches_watchers() {
 #[test]
 fn typing_signal_expires_on_its_own() {
     Service::on_each_store(&["--typing-ttl", "1s"], |service| {
-        for transport in Transport::BOTH {
-            let room = format!("room-{transport:?}");
-            let mut alice = listen(transport, service.first(), "alice", &room);
+        for protocol in Protocol::BOTH {
+            let room = format!("room-{protocol:?}");
+            let mut alice = listen(protocol, service.first(), "alice", &room);
             put(service.last(), "bob", &room);
             let ends = until(&mut alice, "bob", true).data["until"].as_u64().unwrap();
             let event = until(&mut alice, "bob", false);
@@ -136,7 +136,7 @@ fn typing_signal_expires_on_its_own() {
 #[test]
 fn continued_typing_is_extended_until_stopped() {
     Service::on_each_store(&["--typing-ttl", "2s"], |service| {
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
+        let mut watchers = Protocol::BOTH.map(|protocol| listen(protocol, service.first(), "alice", "c1"));
         let began = now_ms();
         let mut updates = 0;
         eventually("bob typed for longer than a signal lasts", Duration::from_secs(10), || {
@@ -162,7 +162,7 @@ fn typing_bursts_are_conflated_to_the_last() {
     Service::on_each_store(&["--typing-ttl", "30s"], |service| {
         let rooms = [true, false].map(|last| {
             let room = format!("room-{last}");
-            let watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", &room));
+            let watchers = Protocol::BOTH.map(|protocol| listen(protocol, service.first(), "alice", &room));
             let mut bob = Socket::open(service.last(), "bob", "");
             let began = now_ms();
             for turn in 0..20 {
@@ -188,7 +188,7 @@ fn typing_bursts_are_conflated_to_the_last() {
 #[test]
 fn typing_is_not_presence() {
     Service::on_each_store(&[], |service| {
-        let mut alice = Transport::Events.watch(service.first(), "alice", &format!("bob,{FENCE}"));
+        let mut alice = Protocol::Events.watch(service.first(), "alice", &format!("bob,{FENCE}"));
         alice.snapshot();
         put(service.last(), "bob", "c1");
         assert_eq!(alice.events_so_far(service.last()), []);
@@ -201,7 +201,7 @@ fn typing_of_invisible_user_is_hidden() {
     Service::on_each_store(&["--typing-ttl", "30s"], |service| {
         let bob = service.last().client("bob");
         assert_eq!(bob.beat("web").status, 200);
-        let mut watchers = Transport::BOTH.map(|transport| listen(transport, service.first(), "alice", "c1"));
+        let mut watchers = Protocol::BOTH.map(|protocol| listen(protocol, service.first(), "alice", "c1"));
         assert_eq!(bob.put("/v1/status", json!({ "choice": "invisible" })).status, 200);
         assert_eq!(put(service.last(), "bob", "c1")["typing"], true, "bob gets the usual answer");
         let mut socket = Socket::open(service.last(), "bob", "");

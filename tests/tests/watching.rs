@@ -1,4 +1,4 @@
-//! Watching, over both transports, on the embedded store and from host to host: changes are pushed at once, in order, once, and
+//! Watching, over both protocols, on the embedded store and from host to host: changes are pushed at once, in order, once, and
 //! only if the viewer may see them; a resuming watcher gets what changed.
 
 #![allow(
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rollcall_tests::history::now_ms;
 use rollcall_tests::service::BRISK;
-use rollcall_tests::watcher::{EventQueue, FENCE, Transport, WatchEvent, states};
+use rollcall_tests::watcher::{EventQueue, FENCE, Protocol, WatchEvent, states};
 use rollcall_tests::{Host, Service, Socket, Stream, eventually};
 use serde_json::{Value, json};
 
@@ -58,8 +58,8 @@ fn shown(snapshot: &Value) -> Vec<(&str, &str)> {
 #[test]
 fn watcher_gets_changes_in_order_without_extras() {
     Service::on_each_store(&[], |service| {
-        for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(service.first(), "alice", &format!("{user},{FENCE}"));
+        for (protocol, user) in Protocol::BOTH.into_iter().zip(["bob", "carol"]) {
+            let mut alice = protocol.watch(service.first(), "alice", &format!("{user},{FENCE}"));
             let snapshot = alice.snapshot();
             assert_eq!((&snapshot["resumed"], shown(&snapshot)[0]), (&json!(false), (user, "offline")));
             beat(service.last(), user);
@@ -92,8 +92,8 @@ fn seen(service: &Service, user: &str) -> Value {
 #[test]
 fn fast_watcher_gets_every_state() {
     Service::on_each_store(&[], |service| {
-        for (transport, user) in Transport::BOTH.into_iter().zip(["bob", "carol"]) {
-            let mut alice = transport.watch(service.first(), "alice", user);
+        for (protocol, user) in Protocol::BOTH.into_iter().zip(["bob", "carol"]) {
+            let mut alice = protocol.watch(service.first(), "alice", user);
             alice.snapshot();
             beat(service.last(), user);
             alice.presence(user, "online");
@@ -119,7 +119,7 @@ fn fast_watcher_gets_every_state() {
 #[test]
 fn missed_beats_push_offline_within_bound() {
     Service::on_each_store(&BRISK, |service| {
-        let mut watchers = Transport::BOTH.map(|transport| transport.watch(service.first(), "alice", "bob"));
+        let mut watchers = Protocol::BOTH.map(|protocol| protocol.watch(service.first(), "alice", "bob"));
         beat(service.last(), "bob");
         for alice in &mut watchers {
             let last_beat = alice.presence("bob", "online").data["last_seen"].as_u64().unwrap();
@@ -134,10 +134,10 @@ fn missed_beats_push_offline_within_bound() {
 #[test]
 fn invisible_user_looks_offline_to_watchers() {
     Service::on_each_store(&[], |service| {
-        for transport in Transport::BOTH {
-            let names = ["bob", "carol"].map(|name| format!("{name}-{transport:?}"));
+        for protocol in Protocol::BOTH {
+            let names = ["bob", "carol"].map(|name| format!("{name}-{protocol:?}"));
             let [bob, carol] = names.each_ref().map(String::as_str);
-            let mut alice = transport.watch(service.first(), "alice", &format!("{bob},{carol},{FENCE}"));
+            let mut alice = protocol.watch(service.first(), "alice", &format!("{bob},{carol},{FENCE}"));
             for user in [bob, carol] {
                 beat(service.last(), user);
                 alice.presence(user, "online");
@@ -153,7 +153,7 @@ fn invisible_user_looks_offline_to_watchers() {
             service.last().client(bob).beat("phone");
             choose(service.last(), bob, json!({ "choice": "invisible" }));
             assert_eq!(alice.events_so_far(service.last()), [], "an invisible user causes no events");
-            let snapshot = transport.watch(service.first(), "dave", &format!("{bob},{carol}")).snapshot();
+            let snapshot = protocol.watch(service.first(), "dave", &format!("{bob},{carol}")).snapshot();
             let [hidden, gone] = [0, 1].map(|place| snapshot["presences"][place].clone());
             assert_eq!(without(&hidden, &times), without(&gone, &times));
             assert_eq!(hidden["version"] == 0, gone["version"] == 0, "{snapshot}");
@@ -171,9 +171,9 @@ fn invisible_user_looks_offline_to_watchers() {
 #[test]
 fn users_see_their_own_choice() {
     Service::on_each_store(&[], |service| {
-        for transport in Transport::BOTH {
-            let user = format!("self-{transport:?}");
-            let mut own = transport.watch(service.first(), &user, &user);
+        for protocol in Protocol::BOTH {
+            let user = format!("self-{protocol:?}");
+            let mut own = protocol.watch(service.first(), &user, &user);
             own.snapshot();
             beat(service.last(), &user);
             own.presence(&user, "online");
@@ -190,9 +190,9 @@ fn users_see_their_own_choice() {
 fn cluster_watcher_gets_users_of_every_node() {
     let service = Service::cluster(&["--typing-ttl", "1s"]);
     let users: Vec<String> = (0..18).map(|index| format!("u{index}")).collect();
-    for transport in Transport::BOTH {
+    for protocol in Protocol::BOTH {
         let watched = [("users", &*users.join(",")), ("conversations", "c1")];
-        let mut alice = transport.watch_as(service.first(), "alice", "watch_only=true", &watched);
+        let mut alice = protocol.watch_as(service.first(), "alice", "watch_only=true", &watched);
         assert_eq!(alice.snapshot()["presences"].as_array().unwrap().len(), users.len());
         for user in &users {
             beat(service.last(), user);
@@ -236,14 +236,14 @@ fn event_stream_is_plain_http_with_named_errors() {
 }
 
 /// Resumes from an event id; returns the snapshot.
-fn resume(transport: Transport, host: &Host, users: &str, since: &str) -> Value {
-    match transport {
-        Transport::Events => {
+fn resume(protocol: Protocol, host: &Host, users: &str, since: &str) -> Value {
+    match protocol {
+        Protocol::Events => {
             let headers = [("Rollcall-User", "alice"), ("Last-Event-ID", since)];
             let path = format!("/v1/subscribe?watch_only=true&since=1&users={users}");
             Stream::get(host.address(), &path, &headers).unwrap().snapshot()
         }
-        Transport::Socket => {
+        Protocol::Socket => {
             let users: Value = users.split(',').collect();
             let mut socket = Socket::open(host, "alice", "watch_only=true");
             socket.ask(&json!({ "op": "watch", "users": users, "since": since })).data
@@ -261,25 +261,25 @@ fn resume_delivers_only_differences() {
         eventually("the resume point passes the beats", Duration::from_secs(20), || {
             now_ms() > known + RESUME_MARGIN_MS
         });
-        for (transport, word) in Transport::BOTH.into_iter().zip(["one", "two"]) {
-            let mut alice = transport.watch(service.first(), "alice", &list);
+        for (protocol, word) in Protocol::BOTH.into_iter().zip(["one", "two"]) {
+            let mut alice = protocol.watch(service.first(), "alice", &list);
             assert_eq!(shown(&alice.snapshot()).len(), users.len());
             let since = alice.last_id().unwrap();
             drop(alice);
             for host in &service.hosts {
-                let resumed = resume(transport, host, &list, &since);
+                let resumed = resume(protocol, host, &list, &since);
                 assert_eq!((&resumed["resumed"], shown(&resumed)), (&json!(true), vec![]), "nothing changed");
             }
             if word == "one" {
                 choose(service.last(), "ben", json!({ "choice": "busy", "text": word }));
                 for host in &service.hosts {
-                    let resumed = resume(transport, host, &list, &since);
+                    let resumed = resume(protocol, host, &list, &since);
                     assert_eq!(shown(&resumed), [("ben", "busy")], "one changed");
                 }
             }
             users.iter().for_each(|user| choose(service.last(), user, json!({ "choice": "away", "text": word })));
             for host in &service.hosts {
-                let resumed = resume(transport, host, &list, &since);
+                let resumed = resume(protocol, host, &list, &since);
                 assert_eq!(shown(&resumed), users.map(|user| (user, "away")), "all changed");
             }
         }
@@ -309,7 +309,7 @@ fn version_works_as_resume_point() {
 fn resume_includes_state_that_expired_unwatched() {
     Service::on_each_store(&BRISK, |service| {
         beat(service.last(), "bob");
-        let mut alice = Transport::Events.watch(service.first(), "alice", "bob");
+        let mut alice = Protocol::Events.watch(service.first(), "alice", "bob");
         assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
         let since = alice.last_id().unwrap();
         drop(alice);
@@ -317,7 +317,7 @@ fn resume_includes_state_that_expired_unwatched() {
             service.hosts.iter().any(|host| host.metric("rollcall_archived_total") > 0.0)
         });
         for host in &service.hosts {
-            assert_eq!(shown(&resume(Transport::Events, host, "bob", &since)), [("bob", "offline")]);
+            assert_eq!(shown(&resume(Protocol::Events, host, "bob", &since)), [("bob", "offline")]);
         }
     });
 }
@@ -327,7 +327,7 @@ fn host_restart_resumes_without_events() {
     let data = tempfile::tempdir().unwrap();
     let host = Host::start_in(data.path(), &[]);
     beat(&host, "bob");
-    let mut alice = Transport::Events.watch(&host, "alice", "bob");
+    let mut alice = Protocol::Events.watch(&host, "alice", "bob");
     assert_eq!(shown(&alice.snapshot()), [("bob", "online")]);
     let since = alice.last_id().unwrap();
     host.stop();
@@ -336,10 +336,10 @@ fn host_restart_resumes_without_events() {
     assert_eq!(alice.retry_ms(), reconnect.data["after_ms"].as_u64(), "a browser waits as long");
     alice.ending(Duration::from_secs(5));
     let host = Host::start_in(data.path(), &[]);
-    let resumed = resume(Transport::Events, &host, "bob", &since);
+    let resumed = resume(Protocol::Events, &host, "bob", &since);
     assert_eq!((&resumed["resumed"], shown(&resumed)), (&json!(true), vec![]));
     choose(&host, "bob", json!({ "choice": "busy" }));
-    assert_eq!(shown(&resume(Transport::Socket, &host, "bob", &since)), [("bob", "busy")]);
+    assert_eq!(shown(&resume(Protocol::Socket, &host, "bob", &since)), [("bob", "busy")]);
     host.stop();
 }
 
@@ -355,8 +355,8 @@ fn changes_during_subscribe_are_delivered() {
             beat(service.last(), "bob");
             let mut watchers = Vec::new();
             while !flapping.is_finished() && watchers.len() < 60 {
-                let transport = Transport::BOTH[watchers.len() % 2];
-                watchers.push(transport.watch(service.first(), &format!("w{}", watchers.len()), "bob"));
+                let protocol = Protocol::BOTH[watchers.len() % 2];
+                watchers.push(protocol.watch(service.first(), &format!("w{}", watchers.len()), "bob"));
             }
             flapping.join().unwrap();
             assert!(watchers.len() >= 4, "only {} subscribed meanwhile", watchers.len());

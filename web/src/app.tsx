@@ -62,15 +62,15 @@ function KeepMounted({ shown, children }: { shown: boolean; children: ReactNode 
 
 /** The demo, once the user is known. */
 function Demo({ access }: { access: Access }) {
-  const { name, people } = useRoute();
+  const { name, users } = useRoute();
   const named = useMemo((): Access | null => (name === null ? null : { kind: "name", name }), [name]);
   if (access.kind === "token") {
     const user = access.claims.user;
     if (user === null) return <p className="banner">This token has no user (claim sub), so the demo cannot start.</p>;
-    return <DemoView key={access.token} access={access} name={user} people={people} />;
+    return <DemoView key={access.token} access={access} name={user} users={users} />;
   }
-  if (name === null || named === null) return <NamePicker people={people} />;
-  return <DemoView key={name} access={named} name={name} people={people} />;
+  if (name === null || named === null) return <NamePicker users={users} />;
+  return <DemoView key={name} access={named} name={name} users={users} />;
 }
 
 function Header() {

@@ -14,22 +14,22 @@ export const DEFAULT_USERS: readonly string[] = ["alice", "bob", "carol", "dave"
 export interface Route {
   view: View;
   name: string | null;
-  people: readonly string[];
+  users: readonly string[];
 }
 
 /** Parses a URL. Invalid parts are ignored. */
 export function read(address: URL): Route {
   const view = address.hash === "#/monitor" ? "monitor" : "demo";
   const name = address.searchParams.get("as")?.trim() || null;
-  const people = listed(address.search).map((one) => one.trim()).filter(Boolean);
-  return { view, name, people: people.length > 0 ? [...new Set(people)] : DEFAULT_USERS };
+  const users = listed(address.search).map((one) => one.trim()).filter(Boolean);
+  return { view, name, users: users.length > 0 ? [...new Set(users)] : DEFAULT_USERS };
 }
 
 /** Formats a URL, relative to the page. */
-export function write({ view, name, people }: Route): string {
+export function write({ view, name, users }: Route): string {
   const query: string[] = [];
   if (name !== null) query.push(`as=${encodeURIComponent(name)}`);
-  const list = people.map(encodeURIComponent).join();
+  const list = users.map(encodeURIComponent).join();
   if (list !== DEFAULT_USERS.join()) query.push(`with=${list}`);
   return `${query.length > 0 ? `?${query.join("&")}` : ""}#/${view}`;
 }

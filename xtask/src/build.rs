@@ -18,7 +18,7 @@ use wit_component::ComponentEncoder;
 use crate::compose::{Part, composed};
 use crate::process::{self, announce};
 use crate::web;
-use crate::workspace::{Package, Workspace, selection};
+use crate::workspace::{Package, RELEASE_CANDIDATE, Workspace, selection};
 
 /// The target of functions. It has no operating system, so they can import nothing but the contract.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -77,20 +77,36 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
 pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let functions = workspace.functions();
     ensure!(!functions.is_empty(), "no package in components/ is a function");
-    by_features(workspace, functions, WASM_TARGET)
+    by_features(workspace, functions, WASM_TARGET, Wasi::Released)
 }
 
-/// Builds triggers and adapters.
-pub(crate) fn triggers_and_adapters(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    by_features(workspace, workspace.triggers_and_adapters(), WASI_TARGET)
+/// Builds triggers and adapters, and those that use WASI 0.3 once more for its release candidate.
+pub(crate) fn triggers_and_adapters(workspace: &Workspace) -> Result<()> {
+    let mut all = workspace.triggers_and_adapters();
+    by_features(workspace, all.clone(), WASI_TARGET, Wasi::Released)?;
+    all.retain(|package| package.follows_wasi);
+    by_features(workspace, all, WASI_TARGET, Wasi::ReleaseCandidate).map(drop)
+}
+
+/// Which WASI 0.3 a component is built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wasi {
+    /// 0.3.0; also for what does not depend on it.
+    Released,
+    /// 0.3.0-rc-2026-03-15, which Spin 4.0 has.
+    ReleaseCandidate,
 }
 
 /// Builds the packages that spawn tasks and those that do not with one cargo call each: cargo unifies features within a call.
-fn by_features(workspace: &Workspace, packages: Vec<&Package>, target: &str) -> Result<Vec<PathBuf>> {
+fn by_features(workspace: &Workspace, packages: Vec<&Package>, target: &str, wasi: Wasi) -> Result<Vec<PathBuf>> {
+    let folder = match wasi {
+        Wasi::Released => workspace.components.clone(),
+        Wasi::ReleaseCandidate => workspace.components.join(RELEASE_CANDIDATE),
+    };
     let (spawning, plain): (Vec<_>, Vec<_>) = packages.into_iter().partition(|package| package.spawns);
     let mut built = Vec::new();
     for group in [plain, spawning].iter().filter(|group| !group.is_empty()) {
-        built.extend(components(workspace, group, &workspace.components, target)?);
+        built.extend(components(workspace, group, &folder, target, wasi)?);
     }
     Ok(built)
 }
@@ -112,13 +128,14 @@ pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
 
 /// Builds the component that the functions are measured against.
 pub(crate) fn baselines(workspace: &Workspace) -> Result<()> {
-    components(workspace, &workspace.baselines(), &workspace.components.join("baselines"), WASI_TARGET).map(drop)
+    let folder = workspace.components.join("baselines");
+    components(workspace, &workspace.baselines(), &folder, WASI_TARGET, Wasi::Released).map(drop)
 }
 
 /// Builds components that the binary does not embed into a folder of their own.
 fn in_folder(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
     if !packages.is_empty() {
-        components(workspace, packages, &workspace.components.join(folder), WASM_TARGET)?;
+        components(workspace, packages, &workspace.components.join(folder), WASM_TARGET, Wasi::Released)?;
     }
     Ok(())
 }
@@ -154,18 +171,19 @@ fn cargo_build(workspace: &Workspace, profile: Profile, name: &str) -> Result<()
 }
 
 /// Builds these packages and writes each as a component to `folder`, named after the folder of the package.
-pub(crate) fn components(
+fn components(
     workspace: &Workspace,
     packages: &[&Package],
     folder: &Path,
     target: &str,
+    wasi: Wasi,
 ) -> Result<Vec<PathBuf>> {
     let names = packages.iter().map(|package| package.short_name()).collect::<Vec<_>>();
     announce(&format!("components: {}", names.join(", ")));
     let (plain, varied): (Vec<_>, Vec<_>) = packages.iter().copied().partition(|package| package.variants.is_empty());
     let mut built = Vec::new();
     if !plain.is_empty() {
-        compile(workspace, &plain, target, None)?;
+        compile(workspace, &plain, target, wasi, None)?;
         for package in plain {
             built.push(component(workspace, package, &folder.join(package.short_name()), target)?);
         }
@@ -174,18 +192,27 @@ pub(crate) fn components(
     // compiled again: its dependencies are the same.
     for package in varied {
         for variant in &package.variants {
-            compile(workspace, &[package], target, Some(variant))?;
+            compile(workspace, &[package], target, wasi, Some(variant))?;
             built.push(component(workspace, package, &folder.join(package.short_name()).join(variant), target)?);
         }
     }
     Ok(built)
 }
 
-fn compile(workspace: &Workspace, packages: &[&Package], target: &str, feature: Option<&str>) -> Result<()> {
+fn compile(
+    workspace: &Workspace,
+    packages: &[&Package],
+    target: &str,
+    wasi: Wasi,
+    variant: Option<&str>,
+) -> Result<()> {
     let mut cargo = workspace.cargo_for(target);
     cargo.arg("build").args(selection(packages)).args(["--target", target, "--profile", WASM_PROFILE]);
-    if let Some(feature) = feature {
-        cargo.args(["--features", feature]);
+    if wasi == Wasi::ReleaseCandidate {
+        cargo.args(["--no-default-features", "--features", RELEASE_CANDIDATE]);
+    }
+    if let Some(variant) = variant {
+        cargo.args(["--features", variant]);
     }
     process::run(&mut cargo)
 }

@@ -1,5 +1,7 @@
-//! `cargo xtask dist`: the components for other hosts: `dist/spin`, `dist/spin-redis` and `dist/spin-sqlite` for Spin,
-//! `dist/wasi` for any host of WASI 0.3.
+//! `cargo xtask dist`: the components for other hosts: `dist/spin`, `dist/spin-redis` and `dist/spin-sqlite` for Spin 4.1,
+//! `dist/spin-4.0` and `dist/spin-4.0-redis` for Spin 4.0, `dist/wasi` for any host of WASI 0.3.
+//!
+//! A folder for Spin has its own manifest, so that it can be copied to where it runs; they are made from `spin.toml`.
 //!
 //! Each file is composed of a trigger, its function with the functions that it imports, and the adapters that implement their
 //! capabilities. The functions are byte for byte those that our host embeds.
@@ -8,12 +10,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::build::{self, write_if_changed};
 use crate::compose::{Part, composed};
 use crate::process::announce;
-use crate::workspace::Workspace;
+use crate::workspace::{RELEASE_CANDIDATE, Workspace};
 
 /// The deployed functions, each with all functions in its file, importers after what they import.
 const DEPLOYED: [(&str, &[&str]); 6] = [
@@ -50,6 +52,29 @@ const ON_WASI: &[&str] = &["adapters/environment", "adapters/redis-tcp"];
 /// The archive in SQLite.
 const SQLITE: &str = "adapters/spin-sqlite";
 
+/// The adapters that do not use WASI 0.3: they run with the release candidate as they are.
+const WITHOUT_WASI: [&str; 2] = ["adapters/environment", "adapters/spin-variables"];
+
+/// The manifest for Spin 4.1, over sockets, which the others are made from.
+const MANIFEST: &str = "spin.toml";
+
+/// The folders for Spin, and the edits that make their manifest from [`MANIFEST`].
+const MANIFESTS: [(&str, &[(&str, &str)]); 4] = [
+    ("spin", &[]),
+    ("spin-redis", &[BY_SPIN_EDIT]),
+    ("spin-4.0", &[FOR_4_0_EDIT]),
+    ("spin-4.0-redis", &[BY_SPIN_EDIT, FOR_4_0_EDIT]),
+];
+
+/// Spin itself connects to Redis.
+const BY_SPIN_EDIT: (&str, &str) = ("tcp://{{ redis_addresses }}", "redis://{{ redis_host }}");
+
+/// The version that a manifest needs.
+const FOR_4_0_EDIT: (&str, &str) = (
+    "It needs Spin 4.1 or newer, which supports WASI 0.3.",
+    "It needs Spin 4.0, with the release candidate of WASI 0.3.",
+);
+
 /// One file of `dist/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Deployment {
@@ -73,7 +98,25 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
         write(workspace, deployment, &read)?;
     }
+    let path = workspace.root.join(MANIFEST);
+    let shipped = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    for (folder, edits) in MANIFESTS {
+        let made = manifest(&shipped, edits).with_context(|| format!("cannot make the manifest of dist/{folder}"))?;
+        write_if_changed(&workspace.root.join("dist").join(folder).join(MANIFEST), made.as_bytes())?;
+    }
     Ok(())
+}
+
+/// The manifest of a folder: its components are beside it, and nothing is built there.
+fn manifest(shipped: &str, edits: &[(&str, &str)]) -> Result<String> {
+    let (before, rest) = shipped.split_once("[component.heartbeat.build]\n").context("no `build` of heartbeat")?;
+    let (_, after) = rest.split_once("\n\n").context("no end of `build`")?;
+    let mut made = format!("{before}\n{after}").replace("\"dist/spin/", "\"");
+    for (old, new) in edits {
+        ensure!(made.contains(old), "{MANIFEST} has no `{old}`");
+        made = made.replace(old, new);
+    }
+    Ok(made)
 }
 
 fn write(workspace: &Workspace, deployment: &Deployment, read: &HashMap<String, Vec<u8>>) -> Result<()> {
@@ -97,14 +140,34 @@ fn deployments() -> Vec<Deployment> {
         all.push(deployment("spin", function, &[ON_SPIN, topics], functions, &trigger));
         all.push(deployment("spin-redis", function, &[BY_SPIN], functions, &trigger));
         all.push(deployment("wasi", function, &[ON_WASI, topics], functions, &trigger));
+        all.push(deployment("spin-4.0", function, &[ON_SPIN, topics], functions, &trigger).for_release_candidate());
+        all.push(deployment("spin-4.0-redis", function, &[BY_SPIN], functions, &trigger).for_release_candidate());
         if USING_ARCHIVE.contains(&function) {
             all.push(deployment("spin-sqlite", function, &[ON_SPIN, topics, &[SQLITE]], functions, &trigger));
         }
     }
     let (trigger, functions) = EXPIRY;
     // An instance handles one message, so its own connection would gain nothing over Spin's.
-    all.push(deployment("spin", "redis-expiry", &[BY_SPIN], functions, trigger));
+    for folder in ["spin", "spin-redis"] {
+        all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger));
+    }
+    for folder in ["spin-4.0", "spin-4.0-redis"] {
+        all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger).for_release_candidate());
+    }
     all
+}
+
+impl Deployment {
+    /// The same with the triggers and adapters that were built for the release candidate.
+    fn for_release_candidate(mut self) -> Self {
+        for part in &mut self.parts {
+            // Functions have no folder, and do not depend on WASI.
+            if part.contains('/') && !WITHOUT_WASI.contains(&part.as_str()) {
+                *part = format!("{RELEASE_CANDIDATE}/{part}");
+            }
+        }
+        self
+    }
 }
 
 fn deployment(folder: &str, name: &str, adapters: &[&[&str]], functions: &[&str], trigger: &str) -> Deployment {
@@ -122,7 +185,7 @@ mod tests {
         let all = deployments();
         let parts = |file: &str| all.iter().find(|one| one.file == Path::new(file)).map(|one| one.parts.join(" "));
         for (function, _) in DEPLOYED {
-            for folder in ["spin", "spin-redis", "wasi"] {
+            for folder in ["spin", "spin-redis", "spin-4.0", "spin-4.0-redis", "wasi"] {
                 assert!(parts(&format!("{folder}/{function}.wasm")).is_some(), "{folder}: {function}");
             }
         }
@@ -131,5 +194,19 @@ mod tests {
         assert_eq!(parts("spin-sqlite/heartbeat.wasm"), None);
         let typing = "adapters/environment adapters/redis-tcp adapters/redis-topics restriction-check typing triggers/http/typing";
         assert_eq!(parts("wasi/typing.wasm").as_deref(), Some(typing));
+        let beat = "adapters/spin-variables wasi-rc/adapters/redis-tcp heartbeat wasi-rc/triggers/http/heartbeat";
+        assert_eq!(parts("spin-4.0/heartbeat.wasm").as_deref(), Some(beat));
+    }
+
+    #[test]
+    fn manifest_is_made_for_its_folder() -> Result<()> {
+        let shipped = "# It needs Spin 4.1 or newer, which supports WASI 0.3.\n[component.heartbeat]\nsource = \"dist/spin/heartbeat.wasm\"\n\
+            allowed = [\"tcp://{{ redis_addresses }}:1\"]\n[component.heartbeat.build]\ncommand = \"x\"\n\n[component.query]\n";
+        let made = manifest(shipped, &[BY_SPIN_EDIT, FOR_4_0_EDIT])?;
+        let expected = "# It needs Spin 4.0, with the release candidate of WASI 0.3.\n[component.heartbeat]\nsource = \"heartbeat.wasm\"\n\
+            allowed = [\"redis://{{ redis_host }}:1\"]\n\n[component.query]\n";
+        assert_eq!(made, expected);
+        assert!(manifest(shipped, &[("absent", "")]).is_err());
+        Ok(())
     }
 }

@@ -34,7 +34,7 @@ Start here:
   cargo xtask serve                build what is missing, then run `rollcall serve`
   cargo xtask test                 build what is missing, then run every test
   cargo xtask test second_device   only the tests whose name contains `second_device`
-  cargo xtask test --spin          also the tests on Spin; `spin` must be on the PATH
+  cargo xtask test --spin          also the tests on Spin; `spin` must be on the PATH, or give `--spin=PATH`, several times
   cargo xtask test --wasmtime      also the tests under `wasmtime serve`, which is compiled first
   cargo xtask ci                   everything that must pass before a change is merged
 

@@ -48,7 +48,7 @@ impl Reference<'_> {
         for key in ["/info/summary", "/info/description"] {
             paragraph(&mut page, self.document.pointer(key));
         }
-        page.push_str("\n## Who is asking\n");
+        page.push_str("\n## Authentication\n");
         for scheme in members(self.document.pointer("/components/securitySchemes")) {
             paragraph(&mut page, scheme.1.get("description"));
         }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn operation_lists_parameters_body_and_errors() {
         let document = json!({
-            "info": { "summary": "Who is here?" },
+            "info": { "summary": "Who is online?" },
             "tags": [{ "name": "presence", "description": "Being here." }],
             "paths": { "/v1/leave": { "post": {
                 "tags": ["presence"], "summary": "A device leaves", "description": "At once.",

@@ -21,15 +21,13 @@ use arguments::Arguments;
 use runner::{Runner, Suite};
 use summary::Summary;
 
-/// The oldest Spin with the final WASI 0.3.0.
-const SPIN: (u32, u32) = (4, 1);
+/// The oldest Spin with WASI 0.3.
+const SPIN: (u32, u32) = (4, 0);
 
 /// Builds what the tests need and runs those that the arguments select; all of them if there are none.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     let args = Arguments::parse(args);
-    if args.spin {
-        ensure_spin()?;
-    }
+    args.spins.iter().try_for_each(|program| ensure_spin(program))?;
     setup::run(workspace)?;
     servers::run()?;
     build::run(workspace, Profile::Dev)?;
@@ -50,9 +48,10 @@ pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
     run_selected(workspace, &Arguments::default())
 }
 
-fn ensure_spin() -> Result<()> {
-    let advice = "`--spin` runs the tests that need Spin: install Spin 4.1 or newer, so that `spin` is on the PATH";
-    let version = process::output(Command::new("spin").arg("--version")).context(advice)?;
+fn ensure_spin(program: &str) -> Result<()> {
+    let advice = "`--spin` runs the tests that need Spin: install Spin 4.0 or newer, so that `spin` is on the PATH, or name \
+                  one or several programs: `--spin=PATH`";
+    let version = process::output(Command::new(program).arg("--version")).context(advice)?;
     let found = version_of(&version).with_context(|| format!("`spin --version` printed {version:?}"))?;
     ensure!(found >= SPIN, "{advice}; this is {}", version.trim());
     Ok(())
@@ -85,7 +84,7 @@ fn run_selected(workspace: &Workspace, args: &Arguments) -> Result<()> {
     let started = Instant::now();
     let mut summary = Summary::default();
     let is_live = args.shows_output() || suites.len() == 1;
-    let runner = Runner::new(workspace, args.for_harness(), args.jobs()?, is_live);
+    let runner = Runner::new(workspace, args, is_live)?;
     let mut broken = runner.run(suites, &mut summary)?;
     if args.includes_doc_tests() {
         broken.extend(doc_tests(workspace, args, &mut summary)?);

@@ -45,6 +45,12 @@ const BASELINE: &str = "tests/baseline";
 /// The features of `wit-bindgen` that let a call spawn tasks, and wake another call.
 const SPAWNING: [&str; 2] = ["async-spawn", "inter-task-wakeup"];
 
+/// The feature of triggers and adapters that builds them for the release candidate of WASI 0.3.0, which Spin 4.0 has.
+pub(crate) const RELEASE_CANDIDATE: &str = "wasi-rc";
+
+/// Features of a trigger that do not make a component of their own.
+const NO_VARIANTS: [&str; 3] = ["default", "wasi", RELEASE_CANDIDATE];
+
 /// The folder of the examples.
 const EXAMPLES: &str = "examples";
 
@@ -79,6 +85,8 @@ pub(crate) struct Package {
     pub(crate) has_library: bool,
     /// A trigger's cargo features: it becomes one component with each of them.
     pub(crate) variants: Vec<String>,
+    /// Whether it differs between WASI 0.3.0 and the release candidate, and is built for both.
+    pub(crate) follows_wasi: bool,
     /// Whether it uses the features [`SPAWNING`]. With them a component makes more calls to its host whenever it waits, and
     /// cargo turns a feature on for all packages of a build. So packages without them are built separately.
     pub(crate) spawns: bool,
@@ -218,9 +226,10 @@ impl Package {
         let spawns = list(json, "dependencies")
             .any(|it| list(it, "features").any(|it| SPAWNING.iter().any(|feature| it == feature)));
         let features = json.get("features").and_then(Value::as_object);
-        let features = features.into_iter().flat_map(|features| features.keys().cloned());
-        let variants = if folder.starts_with(TRIGGERS) { features.collect() } else { Vec::new() };
-        Ok(Self { name, folder, cdylib, dependencies, has_library, variants, spawns })
+        let mut variants: Vec<String> = features.into_iter().flat_map(|features| features.keys().cloned()).collect();
+        let follows_wasi = variants.iter().any(|feature| feature == RELEASE_CANDIDATE);
+        variants.retain(|feature| folder.starts_with(TRIGGERS) && !NO_VARIANTS.contains(&feature.as_str()));
+        Ok(Self { name, folder, cdylib, dependencies, has_library, variants, spawns, follows_wasi })
     }
 
     /// The name of its folder, `offline-sweep`; for triggers and adapters the path below `components/`, `triggers/http/query`.

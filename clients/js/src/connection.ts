@@ -331,9 +331,10 @@ export class Connection {
 
   /** Excludes what the service refuses from the subscription. Returns whether that changed anything. */
   #exclude(error: RollcallError, users: string[] = [], conversations: string[] = []): boolean {
-    const [, list, index] = /^(\w+)\[(\d+)\]$/.exec(error.problem.field ?? "") ?? [];
-    const limit = Number(/more than (\d+) items/.exec(error.detail)?.[1]);
-    const isLearnt = limit < this.#limit;
+    // A limit that is about a field is that of one request, not of the subscription.
+    const { field, limit = Infinity } = error.problem;
+    const [, list, index] = /^(\w+)\[(\d+)\]$/.exec(field ?? "") ?? [];
+    const isLearnt = field === undefined && limit < this.#limit;
     // Users beyond the limit are polled. Conversations cannot be, so that is an error.
     if (!isLearnt || this.#wanted.conversations.length > limit) this.#reportError(error);
     const id = (list === "users" ? users : conversations)[Number(index)];

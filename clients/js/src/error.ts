@@ -8,6 +8,7 @@ export interface Problem {
   detail?: string;
   field?: string;
   rule?: string;
+  limit?: number;
   retry_after_s?: number;
 }
 

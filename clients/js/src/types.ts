@@ -4,14 +4,14 @@
 
 import type { RollcallError } from "./error.js";
 
-/** A user's state. Null: hidden from the viewer; then every other field is null too. */
+/** A user's state; null if hidden from the viewer, and then every other field is null too. */
 export type State = "online" | "away" | "busy" | "offline" | null;
 
 /** A short text and emoji shown beside the state. */
 export interface Note {
   text: string;
   emoji: string;
-  /** When the note ends; null: when it is replaced. Unix milliseconds. */
+  /** When the note ends; if null, when it is replaced. Unix milliseconds. */
   until: number | null;
 }
 

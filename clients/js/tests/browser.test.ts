@@ -67,7 +67,7 @@ async function sinceOnline(page: Page, user: string): Promise<(string | null)[]>
   return all.slice(all[0] === "offline" ? 1 : 0);
 }
 
-const sockets = () => host.metric('rollcall_streams{of="socket"}');
+const sockets = () => host.metric('rollcall_upgraded_connections{protocol="websocket"}');
 
 /** Simulates switching tabs: headless pages are always visible. */
 async function show(page: Page, isShown: boolean): Promise<void> {

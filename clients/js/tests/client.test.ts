@@ -365,7 +365,7 @@ test("where sockets are blocked, events replace them", async () => {
   await bob.sees("alice", "online");
   await alice.sees("bob", "online");
   expect(proxy.upgrades).toBe(2);
-  expect(await host.metric('rollcall_streams{of="subscribe"}')).toBe(1);
+  expect(await host.metric('rollcall_upgraded_connections{protocol="sse"}')).toBe(1);
   await bob.rollcall.close();
   await alice.sees("bob", "offline");
   expect(bob.errors).toEqual([]);

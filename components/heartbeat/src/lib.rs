@@ -5,7 +5,7 @@ use rollcall_contract::guest::exports::heartbeat::heartbeat as export;
 use rollcall_contract::guest::wit::types as wit;
 use rollcall_contract::guest::{PlatformSessions, rules};
 use rollcall_core::{Error, Rules};
-use rollcall_functions::{heartbeat, packed_beats};
+use rollcall_functions::{batch, heartbeat};
 
 /// An answer per item, for the caller.
 type Replies<W> = Result<Vec<Result<W, wit::Error>>, wit::Error>;
@@ -23,7 +23,7 @@ impl export::Guest for Component {
         let rules = rules();
         let wit::Beats { users, devices, details } = beats;
         let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
-        let (beats, refused) = packed_beats::unpack(users, devices, each(details))?;
+        let (beats, refused) = batch::beats(users, devices, each(details))?;
         let answers = heartbeat::beat_many(&PlatformSessions, &rules, beats).await?;
         Ok(replies(refused.among(answers), &rules))
     }

@@ -43,9 +43,9 @@ impl export::Guest for Component {
         let (updates, reader) = wit_stream::new();
         let (end, why) = wit_future::new(|| Ok(()));
         spawn_local(async move {
-            let mut listener = Listener(updates);
-            let ended = feed.run(&mut listener).await.map_err(Into::into);
-            drop(listener);
+            let mut writer = UpdateWriter(updates);
+            let ended = feed.run(&mut writer).await.map_err(Into::into);
+            drop(writer);
             // A reader that went away does not need the reason.
             let _ = end.write(ended).await;
         });
@@ -54,9 +54,9 @@ impl export::Guest for Component {
 }
 
 /// The reader of the stream.
-struct Listener(StreamWriter<wit::Update>);
+struct UpdateWriter(StreamWriter<wit::Update>);
 
-impl UpdateSink for Listener {
+impl UpdateSink for UpdateWriter {
     async fn ready(&mut self) -> Result<(), Closed> {
         // Writing nothing waits for a reader.
         match self.0.write(Vec::new()).await.0 {

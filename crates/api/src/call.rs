@@ -5,13 +5,19 @@
 //! JSON here.
 
 pub use rollcall_core::choose::NoteContent;
-pub use rollcall_core::heartbeat::{Beat, Departure, Reason};
-use rollcall_core::policy::{Change, Privacy};
+pub use rollcall_core::heartbeat::{Beat, Departure, DepartureReason};
+use rollcall_core::policy::{PolicyChange, Privacy};
 pub use rollcall_core::visibility::View;
-use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Ids, Stance, State, UserId};
+use rollcall_core::{Choice, ConversationId, DeviceId, DeviceKind, Error, Ids, Stance, State, UserId};
 
 pub use crate::event_id::EventId;
 use crate::{Caller, Problem};
+
+/// The answer to a batch of one.
+pub fn only<T>(answers: Vec<Result<T, Error>>) -> Result<T, Error> {
+    let missing = || Err(Error::Other("a function returned no item for a batch of one".to_owned()));
+    answers.into_iter().next().unwrap_or_else(missing)
+}
 
 /// One request, decoded and permitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +95,7 @@ pub enum Call {
         subjects: Ids<UserId>,
     },
     /// Many policy changes; bad ones are separated.
-    Changes(Changes),
+    Changes(PolicyChanges),
     /// Settle users who are due.
     Sweep(Sweep),
     /// Read the counters of the host.
@@ -132,9 +138,9 @@ pub enum List {
 
 /// A batch of policy changes, split into valid and refused ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changes {
+pub struct PolicyChanges {
     /// The valid changes, in the order sent.
-    pub good: Vec<Change>,
+    pub good: Vec<PolicyChange>,
     /// The refused items, by rising index.
     pub refused: Vec<Refused>,
 }
@@ -146,7 +152,7 @@ pub struct ChoiceRequest {
     pub user: UserId,
     /// The choice.
     pub stance: Stance,
-    /// How many seconds it lasts; `None`: until replaced. Between 1 and [`rollcall_core::choose::MAX_FOR_S`].
+    /// How many seconds it lasts; if `None`, until it is replaced. Between 1 and [`rollcall_core::choose::MAX_FOR_S`].
     pub for_s: Option<u32>,
     /// The note to show with it.
     pub note: Option<NoteContent>,
@@ -181,7 +187,7 @@ pub struct Connect {
     pub caller: Caller,
     /// The viewer; `None` is a service, which sees every user.
     pub viewer: Option<UserId>,
-    /// The device that it keeps alive; `None`: the server chooses one.
+    /// The device that it keeps alive; if `None`, the server chooses one.
     pub device: Option<DeviceId>,
     /// The kind of the device.
     pub kind: DeviceKind,
@@ -218,7 +224,7 @@ pub struct TypingUpdate {
 /// Settle users who are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sweep {
-    /// The most users to settle; `None`: as many as one pass takes.
+    /// The most users to settle; if `None`, as many as one pass settles.
     pub limit: Option<u32>,
 }
 

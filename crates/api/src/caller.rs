@@ -121,7 +121,7 @@ pub struct Caller {
     pub authentication: Authentication,
     /// The conversations the caller takes part in. Any for a service and for an unverified caller.
     pub conversations: Conversations,
-    /// When the token expires, in Unix seconds without the leeway. `None`: never.
+    /// When the token expires, in Unix seconds without the leeway; `None` if it never does.
     pub expires_at: Option<u64>,
 }
 
@@ -259,13 +259,13 @@ fn bearer(header: &str) -> Result<&str, Problem> {
 mod tests {
     use super::*;
     use crate::keys::SigningKey;
-    use crate::route::Function;
+    use crate::route::Operation;
     use crate::token::{Grant, mint};
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
     fn query(text: &str) -> Query<'_> {
-        Query::parse(Function::Heartbeat, Some(text)).unwrap()
+        Query::parse(Operation::Heartbeat, Some(text)).unwrap()
     }
 
     fn keyed() -> Access {

@@ -3,10 +3,10 @@
 //! Everything here is a pure function of its arguments: no sockets, no async, no clock. So the native host and the
 //! `wasi:http` trigger answer with the same bytes. A request passes, in this order:
 //!
-//! 1. [`route()`]: method and path become a [`Route`]. The server answers a [`Page`] itself; a [`Function`] continues.
+//! 1. [`route()`]: method and path become a [`Route`]. The server answers a [`StatusPage`] itself; an [`Operation`] continues.
 //! 2. [`Query::parse`] and [`identify`]: the query string, then the caller, by token or, without a key, by name.
 //! 3. [`decode`]: the body becomes a [`Call`](call::Call), validated and permitted. The transport reads at
-//!    most [`Function::body_limit`] bytes.
+//!    most [`Operation::body_limit`] bytes.
 //! 4. The transport calls the function that the `Call` is for.
 //! 5. [`responses`]: the result becomes a [`Reply`], which the transport sends; for HEAD without the body.
 //!
@@ -19,11 +19,11 @@
 //! use rollcall_api::{Access, Body, Limits, Problem, Query, Reply, Route, decode, identify, responses, route};
 //!
 //! fn answer(method: http::Method, path: &str, query: Option<&str>, user: &str, body: &[u8]) -> Result<Reply, Problem> {
-//!     let Route::Function(function) = route(&method, path)? else { return Ok(rollcall_api::openapi()) };
-//!     let query = Query::parse(function, query)?;
+//!     let Route::Operation(operation) = route(&method, path)? else { return Ok(rollcall_api::openapi()) };
+//!     let query = Query::parse(operation, query)?;
 //!     let caller = identify(&Access::Open, None, Some(user), &query, || 1_700_000_000)?;
 //!     let body = Body { content_type: Some("application/json"), bytes: body, ..Body::default() };
-//!     match decode(function, &query, &caller, body, &Limits::default())? {
+//!     match decode(operation, &query, &caller, body, &Limits::default())? {
 //!         Call::Beat(beat) => {
 //!             // Here the host calls `beat-many`.
 //!             let standing = Standing { state: rollcall_core::State::Online, version: 1, next_beat_ms: 30_000 };
@@ -60,6 +60,7 @@ pub mod call;
 pub mod events;
 pub mod origins;
 pub mod pages;
+pub mod policy_calls;
 pub mod responses;
 pub mod socket;
 
@@ -77,5 +78,5 @@ pub use origins::Origins;
 pub use problem::{Kind, Problem, Reply};
 pub use query::Query;
 pub use requests::{Body, BodyError, LAST_EVENT_ID, MAX_SWEEP, decode};
-pub use route::{Entry, Function, Page, ROUTES, Route, route};
+pub use route::{Entry, Operation, ROUTES, Route, StatusPage, route};
 pub use token::{Expect, Grant, LEEWAY_S, mint, verify};

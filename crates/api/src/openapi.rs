@@ -22,7 +22,7 @@ pub fn openapi() -> Reply {
 mod tests {
     use std::collections::BTreeSet;
 
-    use rollcall_core::policy::{Change, MAX_LISTED, MAX_SUBJECTS, Privacy, Verdict};
+    use rollcall_core::policy::{MAX_LISTED, MAX_SUBJECTS, PolicyChange, Privacy, Verdict};
     use rollcall_core::{
         Choice, ConversationId, Device, DeviceId, DeviceKind, Error, Moment, Note, Published, Session, Span, Stance,
         State, Time, UserId,
@@ -31,7 +31,7 @@ mod tests {
 
     use super::*;
     use crate::call::{
-        Beat, Beats, Call, Changes, ChoiceResult, Form, List, LookUp, Settled, Standing, TypingUpdate, View,
+        Beat, Beats, Call, ChoiceResult, Form, List, LookUp, PolicyChanges, Settled, Standing, TypingUpdate, View,
     };
     use crate::events::{self, Close};
     use crate::problem::Problem;
@@ -76,21 +76,21 @@ mod tests {
     fn document_describes_bodies_and_query_keys() {
         let document = document();
         for entry in &ROUTES {
-            let Route::Function(function) = entry.route else { continue };
-            let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
-            let takes_body = function.body_limit(&Limits::default()) > 0;
-            assert_eq!(operation.get("requestBody").is_some(), takes_body, "{}", entry.template);
+            let Route::Operation(operation) = entry.route else { continue };
+            let described = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
+            let takes_body = operation.body_limit(&Limits::default()) > 0;
+            assert_eq!(described.get("requestBody").is_some(), takes_body, "{}", entry.template);
             for status in ["413", "415"] {
-                assert_eq!(operation["responses"].get(status).is_some(), takes_body, "{}", entry.template);
+                assert_eq!(described["responses"].get(status).is_some(), takes_body, "{}", entry.template);
             }
-            let query: Vec<&str> = operation["parameters"]
+            let query: Vec<&str> = described["parameters"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .filter(|parameter| parameter["in"] == "query")
                 .map(|parameter| parameter["name"].as_str().unwrap())
                 .collect();
-            assert_eq!(query, function.query_keys(), "{}", entry.template);
+            assert_eq!(query, operation.query_keys(), "{}", entry.template);
         }
     }
 
@@ -155,8 +155,7 @@ mod tests {
         let typing_update = TypingUpdate { user, conversation, typing: true };
         fits("Typing", &body(&responses::typing(&typing_update, Span(5000))));
 
-        let mut problem = Problem::invalid("a", "b");
-        problem.retry_after_s = Some(1);
+        let problem = Problem { limit: Some(1), retry_after_s: Some(1), ..Problem::invalid("a", "b") };
         let mut problem = body(&problem.into_reply());
         assert!(problem.as_object_mut().unwrap().remove("type").is_some());
         fits("Error", &problem);
@@ -172,8 +171,8 @@ mod tests {
         fits("Block", &body(&responses::list(&bob, &eve, List::Blocks, true)));
         fits("Restriction", &body(&responses::restriction(&bob, true)));
         fits("Verdicts", &body(&responses::check(&[Verdict::OPEN])));
-        let good = vec![Change::Restrict(bob), Change::Restrict(eve)];
-        let changes = Changes { good, refused: Vec::new() };
+        let good = vec![PolicyChange::Restrict(bob), PolicyChange::Restrict(eve)];
+        let changes = PolicyChanges { good, refused: Vec::new() };
         let changed = body(&responses::changes(&changes, &[Ok(()), Err(Error::TooMany(1))]));
         fits("Changed", &changed);
         fits("Made", &changed["outcomes"][0]);
@@ -186,7 +185,7 @@ mod tests {
         fits("Stats", &stats);
         fits("Histogram", &stats["times"]["request"]);
         let described = &document()["components"]["schemas"]["Stats"]["properties"];
-        for part in ["host", "rules", "store", "people", "gateway", "totals", "times"] {
+        for part in ["host", "rules", "store", "users", "connections", "totals", "times"] {
             assert_eq!(keys(&described[part]["properties"]), keys(&stats[part]), "{part}");
         }
         let transitions = &described["totals"]["properties"]["transitions"]["properties"];
@@ -331,13 +330,13 @@ mod tests {
         let document = document();
         let caller = unverified("bob");
         for entry in &ROUTES {
-            let Route::Function(function) = entry.route.with_part("c1") else { continue };
-            let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
-            let example = &operation["requestBody"]["content"]["application/json"]["example"];
+            let Route::Operation(operation) = entry.route.with_part("c1") else { continue };
+            let described = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
+            let example = &described["requestBody"]["content"]["application/json"]["example"];
             if !example.is_null() {
                 let bytes = example.to_string();
                 let body = Body { bytes: bytes.as_bytes(), ..Body::default() };
-                let call = decode(function, &Query::default(), &caller, body, &Limits::default());
+                let call = decode(operation, &Query::default(), &caller, body, &Limits::default());
                 assert!(call.is_ok(), "{}: {call:?}", entry.template);
                 if let Ok(Call::Changes(changes)) = call {
                     assert_eq!(
@@ -355,8 +354,8 @@ mod tests {
         let document = document();
         let mut examples = 0;
         for entry in &ROUTES {
-            let operation = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
-            let answer = &operation["responses"]["200"]["content"]["application/json"];
+            let described = &document["paths"][entry.template][entry.method.as_str().to_ascii_lowercase()];
+            let answer = &described["responses"]["200"]["content"]["application/json"];
             let Some(example) = answer.get("example") else { continue };
             fits(answer["schema"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap(), example);
             examples += 1;

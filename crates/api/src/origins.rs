@@ -66,7 +66,7 @@ impl Origins {
     /// Without a key, every caller on the loopback is trusted. A browser on this machine sends requests for any page it
     /// shows, so a request from another site's page is refused unless its origin is listed, and one whose `Host` is not
     /// local (DNS rebinding) is refused in any case.
-    pub fn from_here(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub fn check_local(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let is_allowed = |origin: &str| self.names(origin) || is_local_page(origin);
         if text(HOST).is_none_or(is_local) && text(ORIGIN).is_none_or(is_allowed) {
@@ -99,12 +99,12 @@ pub fn preflight(origin: &HeaderValue) -> Reply {
     ] {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    stamp(reply.headers_mut(), origin);
+    allow_origin(reply.headers_mut(), origin);
     reply
 }
 
 /// Lets pages of this origin read the response.
-pub fn stamp(headers: &mut HeaderMap, origin: &HeaderValue) {
+pub fn allow_origin(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
     headers.append(VARY, HeaderValue::from_static("origin"));
@@ -164,9 +164,9 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(listed.allowed(&Access::Open, &from(origin)).is_some(), lets, "{origin}");
-            assert_eq!(listed.from_here(&asked("localhost:8080", origin)).is_ok(), lets, "{origin}");
+            assert_eq!(listed.check_local(&asked("localhost:8080", origin)).is_ok(), lets, "{origin}");
         }
-        assert_eq!(listed.from_here(&HeaderMap::new()), Ok(()), "a program has no origin");
+        assert_eq!(listed.check_local(&HeaderMap::new()), Ok(()), "a program has no origin");
     }
 
     #[test]
@@ -175,16 +175,16 @@ mod tests {
         for origin in ["https://evil.example", "null"] {
             assert!(all.allowed(&Access::Open, &from(origin)).is_none(), "{origin}");
         }
-        assert!(all.from_here(&asked("localhost:8080", "https://evil.example")).is_err());
-        assert!(all.from_here(&asked("localhost:8080", "null")).is_err());
-        assert!(all.from_here(&asked("localhost:8080", "http://localhost:8080")).is_ok());
+        assert!(all.check_local(&asked("localhost:8080", "https://evil.example")).is_err());
+        assert!(all.check_local(&asked("localhost:8080", "null")).is_err());
+        assert!(all.check_local(&asked("localhost:8080", "http://localhost:8080")).is_ok());
     }
 
     #[test]
     fn dns_rebinding_is_refused() {
         let listed = Origins::from_text("null,http://rebound.example:8080").unwrap();
         for origin in ["null", "http://rebound.example:8080", "http://localhost:8080"] {
-            assert!(listed.from_here(&asked("rebound.example:8080", origin)).is_err(), "{origin}");
+            assert!(listed.check_local(&asked("rebound.example:8080", origin)).is_err(), "{origin}");
         }
     }
 

@@ -115,6 +115,8 @@ pub struct Problem {
     pub field: Option<String>,
     /// The rule that the field breaks, as a clause: "is empty".
     pub rule: Option<String>,
+    /// The most items that are accepted.
+    pub limit: Option<u32>,
     /// Seconds to wait before retrying.
     pub retry_after_s: Option<u32>,
     /// The methods that the path takes.
@@ -124,7 +126,7 @@ pub struct Problem {
 impl Problem {
     /// A problem about the request as a whole.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), field: None, rule: None, retry_after_s: None, allow: None }
+        Self { kind, detail: detail.into(), field: None, rule: None, limit: None, retry_after_s: None, allow: None }
     }
 
     /// A problem about one field.
@@ -189,6 +191,7 @@ impl Problem {
             detail: Cow::Borrowed(&self.detail),
             field: self.field.as_deref().map(Cow::Borrowed),
             rule: self.rule.as_deref().map(Cow::Borrowed),
+            limit: self.limit,
             retry_after_s: self.retry_after_s,
         }
     }
@@ -201,6 +204,7 @@ impl Problem {
             detail: Cow::Owned(self.detail),
             field: self.field.map(Cow::Owned),
             rule: self.rule.map(Cow::Owned),
+            limit: self.limit,
             retry_after_s: self.retry_after_s,
         }
     }
@@ -227,7 +231,10 @@ impl From<Error> for Problem {
         match error {
             Error::Invalid(invalid) => invalid.into(),
             // The limit of a batch, or of the contacts or blocks that a user may list.
-            Error::TooMany(limit) => Self::new(Kind::TooMany, format!("more than {limit} items, which is the limit")),
+            Error::TooMany(limit) => {
+                let detail = format!("more than {limit} items, which is the limit");
+                Self { limit: Some(limit), ..Self::new(Kind::TooMany, detail) }
+            }
             Error::Unavailable(after_ms) => {
                 // Rounded up and never zero, or a client would retry in a tight loop.
                 let seconds = after_ms.div_ceil(1000).max(1);
@@ -258,6 +265,8 @@ pub(crate) struct ErrorJson<'a> {
     field: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_s: Option<u32>,
 }
@@ -305,7 +314,7 @@ mod tests {
         assert_eq!(status(Invalid::new("user", "is empty").into()), 400);
         assert_eq!(status(Error::TooMany(1024)), 400);
         assert_eq!(status(Error::Denied), 403);
-        assert!(Problem::from(Error::TooMany(1024)).detail.contains("more than 1024"));
+        assert_eq!(json(&Problem::from(Error::TooMany(1024)).into_reply())["limit"], 1024);
         let renamed = Problem::from(Invalid::new("for-s", "is not between 1 and 5"));
         assert_eq!(renamed.field.as_deref(), Some("for_s"));
     }

@@ -10,12 +10,12 @@ use rollcall_core::{ConversationId, Invalid, UserId};
 
 use crate::percent;
 use crate::problem::{Kind, Problem};
-use crate::route::Function;
+use crate::route::Operation;
 
 /// How much of a caller's text an error repeats: enough to recognise it.
 pub(crate) const NAME_ECHO_CHARS: usize = 64;
 
-/// The most keys a function takes, besides those that identify the caller.
+/// The most keys an operation takes, besides those that identify the caller.
 const MAX_KEYS: usize = 7;
 
 /// A request's query, by key. Its `Debug` shows keys but no values: one of them is a token.
@@ -23,7 +23,7 @@ const MAX_KEYS: usize = 7;
 pub struct Query<'a> {
     token: Option<&'a str>,
     caller: Option<&'a str>,
-    /// The keys of this function, and their values at the same index.
+    /// The keys of this operation, and their values at the same index.
     keys: &'static [&'static str],
     values: [Option<&'a str>; MAX_KEYS],
 }
@@ -39,9 +39,9 @@ impl fmt::Debug for Query<'_> {
 }
 
 impl<'a> Query<'a> {
-    /// Parses a query (the text after `?`) for this function.
-    pub fn parse(function: Function<'_>, text: Option<&'a str>) -> Result<Self, Problem> {
-        let mut query = Query { keys: function.query_keys(), ..Query::default() };
+    /// Parses a query (the text after `?`) for this operation.
+    pub fn parse(operation: Operation<'_>, text: Option<&'a str>) -> Result<Self, Problem> {
+        let mut query = Query { keys: operation.query_keys(), ..Query::default() };
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let slot = match key {
@@ -49,7 +49,7 @@ impl<'a> Query<'a> {
                 "as" => Some(&mut query.caller),
                 key => query.keys.iter().zip(&mut query.values).find(|(known, _)| **known == key).map(|(_, slot)| slot),
             };
-            let slot = slot.ok_or_else(|| unknown_key(function, key))?;
+            let slot = slot.ok_or_else(|| unknown_key(operation, key))?;
             if slot.replace(value).is_some() {
                 return Err(Problem::invalid(key, "is given twice"));
             }
@@ -137,7 +137,8 @@ fn id<T>(field: &str, text: &str, parse: fn(String) -> Result<T, Invalid>) -> Re
 
 /// A list with more items than allowed.
 pub(crate) fn too_many(field: &str, count: usize, limit: usize) -> Problem {
-    Problem::about(Kind::TooMany, field, format!("has {count} items; at most {limit} are allowed"))
+    let problem = Problem::about(Kind::TooMany, field, format!("has {count} items; at most {limit} are allowed"));
+    Problem { limit: u32::try_from(limit).ok(), ..problem }
 }
 
 /// A caller's text, cut to a length that an error can repeat.
@@ -149,8 +150,8 @@ fn decode<'a>(field: &str, text: &'a str) -> Result<Cow<'a, str>, Problem> {
     percent::decode(text).map_err(|rule| Problem::invalid(field, rule))
 }
 
-fn unknown_key(function: Function<'_>, key: &str) -> Problem {
-    let known: String = function.query_keys().iter().map(|key| format!("`{key}`, ")).collect();
+fn unknown_key(operation: Operation<'_>, key: &str) -> Problem {
+    let known: String = operation.query_keys().iter().map(|key| format!("`{key}`, ")).collect();
     Problem::invalid(echo(key), format!("is not a query key of this path; the keys are {known}`token`, `as`"))
 }
 
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     fn users(text: &str) -> Result<Vec<String>, Problem> {
-        let query = Query::parse(Function::PresenceQuery, Some(text))?;
+        let query = Query::parse(Operation::PresenceQuery, Some(text))?;
         Ok(query.users("users", 500)?.into_iter().map(UserId::into_string).collect())
     }
 
@@ -204,26 +205,26 @@ mod tests {
         assert_eq!(refusal("users=a&user=b").1, "user");
         assert_eq!(refusal("users=a&users=b"), (400, "users".into(), "is given twice".into()));
         assert_eq!(refusal("users=a&as=b&as=c").1, "as");
-        let problem = Query::parse(Function::Heartbeat, Some("users=a")).unwrap_err();
+        let problem = Query::parse(Operation::Heartbeat, Some("users=a")).unwrap_err();
         assert_eq!(problem.field.as_deref(), Some("users"));
     }
 
     #[test]
     fn debug_output_hides_the_token() {
-        let query = Query::parse(Function::Sweep, Some("token=hush")).unwrap();
+        let query = Query::parse(Operation::Sweep, Some("token=hush")).unwrap();
         assert!(!format!("{query:?}").contains("hush"));
-        let query = Query::parse(Function::Socket, Some("device=web-1&watch_only=true")).unwrap();
+        let query = Query::parse(Operation::Socket, Some("device=web-1&watch_only=true")).unwrap();
         assert!(format!("{query:?}").contains(r#"["device", "watch_only"]"#));
     }
 
     #[test]
     fn keys_come_in_any_order_once_each() {
-        let query = Query::parse(Function::Subscribe, Some("since=5&users=a&as=x&conversations=c%2C1,d")).unwrap();
+        let query = Query::parse(Operation::Subscribe, Some("since=5&users=a&as=x&conversations=c%2C1,d")).unwrap();
         assert_eq!(query.text("since").unwrap().as_deref(), Some("5"));
         assert_eq!(query.text("device").unwrap(), None);
         let conversations = query.conversations_if_any("conversations", 2).unwrap().unwrap();
         assert_eq!(conversations.iter().map(ConversationId::as_str).collect::<Vec<_>>(), ["c,1", "d"]);
-        let refused = |text| Query::parse(Function::Subscribe, Some(text)).unwrap_err();
+        let refused = |text| Query::parse(Operation::Subscribe, Some(text)).unwrap_err();
         assert_eq!(refused("since=5&users=a&since=6").detail, "`since` is given twice");
         let unknown = refused("user=a").rule.unwrap();
         assert!(
@@ -235,8 +236,8 @@ mod tests {
     #[test]
     fn every_function_fits_max_keys() {
         for entry in &crate::ROUTES {
-            if let crate::Route::Function(function) = entry.route {
-                assert!(function.query_keys().len() <= MAX_KEYS, "{}", entry.template);
+            if let crate::Route::Operation(operation) = entry.route {
+                assert!(operation.query_keys().len() <= MAX_KEYS, "{}", entry.template);
             }
         }
     }
@@ -244,8 +245,8 @@ mod tests {
     proptest! {
         #[test]
         fn parsing_a_query_never_panics(text in any::<String>(), list in "[a-z,%0-9]{0,40}") {
-            for function in [Function::Heartbeat, Function::PresenceQuery, Function::Privacy, Function::Subscribe] {
-                if let Ok(query) = Query::parse(function, Some(&text)) {
+            for operation in [Operation::Heartbeat, Operation::PresenceQuery, Operation::Privacy, Operation::Subscribe] {
+                if let Ok(query) = Query::parse(operation, Some(&text)) {
                     let _ = (query.token(), query.caller(), query.text("user"), query.users("users", 5));
                     let _ = query.conversations_if_any("conversations", 5);
                 }

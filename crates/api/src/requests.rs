@@ -16,12 +16,12 @@ use rollcall_core::{DeviceId, DeviceKind, Invalid, Stance, UserId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Beat, Beats, Call, ChoiceRequest, Departure, Form, LookUp, Reason, Refused, Sweep};
+use crate::call::{Beat, Beats, Call, ChoiceRequest, Departure, DepartureReason, Form, LookUp, Refused, Sweep};
 use crate::caller::{Caller, Scope};
 use crate::json::{self, Field, FieldType, Named, Requirement, StringEnum};
 use crate::problem::{Kind, Problem};
 use crate::query::{Query, echo, too_many, user_id};
-use crate::route::Function;
+use crate::route::Operation;
 use crate::{BODY_TIMEOUT, Limits};
 
 pub(crate) use subscribe::{NOTHING_WATCHED, require_conversations};
@@ -37,7 +37,7 @@ pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub struct Body<'a> {
     /// The header `Content-Type`, if present.
     pub content_type: Option<&'a str>,
-    /// The bytes. A transport may stop one byte beyond [`Function::body_limit`], since more is refused anyway.
+    /// The bytes. A transport may stop one byte beyond [`Operation::body_limit`], since more is refused anyway.
     pub bytes: &'a [u8],
     /// The header [`LAST_EVENT_ID`]: the id of the last event the browser received. It takes precedence over the query key
     /// `since`, because the URL stays the one the stream was first opened with. An empty header is ignored.
@@ -46,51 +46,51 @@ pub struct Body<'a> {
 
 /// Decodes a request and checks that the caller may make it.
 pub fn decode(
-    function: Function<'_>,
+    operation: Operation<'_>,
     query: &Query<'_>,
     caller: &Caller,
     body: Body<'_>,
     limits: &Limits,
 ) -> Result<Call, Problem> {
-    check_body(function, body, limits)?;
+    check_body(operation, body, limits)?;
     let bytes = body.bytes;
-    match function {
-        Function::Heartbeat => heartbeat(caller, bytes).map(Call::Beat),
-        Function::Heartbeats => heartbeats(caller, bytes, limits).map(Call::Beats),
-        Function::Leave => leave(caller, bytes).map(Call::Leave),
-        Function::PutStatus => put_status(caller, bytes).map(Call::Choose),
-        Function::DeleteStatus => delete_status(caller, query).map(Call::Choose),
-        Function::PresenceOne(user) => Ok(look_up(caller, vec![user_id("user", user)?], Form::One)),
-        Function::PresenceQuery => Ok(look_up(caller, query.users("users", limits.query_ids)?, Form::List)),
-        Function::PresencePost => Ok(look_up(caller, listed(bytes, limits)?, Form::List)),
-        Function::PresenceBatch => {
+    match operation {
+        Operation::Heartbeat => heartbeat(caller, bytes).map(Call::Beat),
+        Operation::Heartbeats => heartbeats(caller, bytes, limits).map(Call::Beats),
+        Operation::Leave => leave(caller, bytes).map(Call::Leave),
+        Operation::PutStatus => put_status(caller, bytes).map(Call::Choose),
+        Operation::DeleteStatus => delete_status(caller, query).map(Call::Choose),
+        Operation::PresenceOne(user) => Ok(look_up(caller, vec![user_id("user", user)?], Form::One)),
+        Operation::PresenceQuery => Ok(look_up(caller, query.users("users", limits.query_ids)?, Form::List)),
+        Operation::PresencePost => Ok(look_up(caller, listed(bytes, limits)?, Form::List)),
+        Operation::PresenceBatch => {
             let users = query.users("user_ids", limits.query_ids)?;
             Ok(look_up(caller, deduplicated(users), Form::Compact))
         }
-        Function::Subscribe => subscribe::subscribe(caller, query, body.last_event_id, limits).map(Call::Subscribe),
-        Function::Socket => subscribe::connect(caller, query).map(Call::Socket),
-        Function::Typists(conversation) => subscribe::typists(caller, conversation),
-        Function::PutTyping(conversation) => subscribe::put_typing(caller, conversation, bytes).map(Call::Type),
-        Function::DeleteTyping(conversation) => subscribe::delete_typing(caller, conversation, query).map(Call::Type),
-        Function::Privacy => policy::privacy(caller, query),
-        Function::PutPrivacy => policy::put_privacy(caller, bytes),
-        Function::Listed(list) => policy::listed(caller, list, query),
-        Function::PutListed(list, other) => policy::put_listed(caller, list, other, bytes),
-        Function::DeleteListed(list, other) => policy::delete_listed(caller, list, other, query),
-        Function::Restriction(user) => policy::restriction(caller, user),
-        Function::PutRestriction(user) => policy::put_restriction(caller, user, bytes),
-        Function::DeleteRestriction(user) => policy::delete_restriction(caller, user),
-        Function::Check => policy::check(caller, bytes),
-        Function::Changes => policy::changes(caller, bytes).map(Call::Changes),
-        Function::Sweep => sweep(caller, bytes).map(Call::Sweep),
-        Function::Stats => caller.needs(Scope::Admin).map(|()| Call::Stats),
-        Function::Person(user) => person(caller, user),
+        Operation::Subscribe => subscribe::subscribe(caller, query, body.last_event_id, limits).map(Call::Subscribe),
+        Operation::Socket => subscribe::connect(caller, query).map(Call::Socket),
+        Operation::Typists(conversation) => subscribe::typists(caller, conversation),
+        Operation::PutTyping(conversation) => subscribe::put_typing(caller, conversation, bytes).map(Call::Type),
+        Operation::DeleteTyping(conversation) => subscribe::delete_typing(caller, conversation, query).map(Call::Type),
+        Operation::Privacy => policy::privacy(caller, query),
+        Operation::PutPrivacy => policy::put_privacy(caller, bytes),
+        Operation::Listed(list) => policy::listed(caller, list, query),
+        Operation::PutListed(list, other) => policy::put_listed(caller, list, other, bytes),
+        Operation::DeleteListed(list, other) => policy::delete_listed(caller, list, other, query),
+        Operation::Restriction(user) => policy::restriction(caller, user),
+        Operation::PutRestriction(user) => policy::put_restriction(caller, user, bytes),
+        Operation::DeleteRestriction(user) => policy::delete_restriction(caller, user),
+        Operation::Check => policy::check(caller, bytes),
+        Operation::Changes => policy::changes(caller, bytes).map(Call::Changes),
+        Operation::Sweep => sweep(caller, bytes).map(Call::Sweep),
+        Operation::Stats => caller.needs(Scope::Admin).map(|()| Call::Stats),
+        Operation::Person(user) => person(caller, user),
     }
 }
 
-/// A body is ignored where the function takes none, as HTTP defines for GET and DELETE.
-fn check_body(function: Function<'_>, body: Body<'_>, limits: &Limits) -> Result<(), Problem> {
-    let limit = function.body_limit(limits);
+/// A body is ignored where the operation takes none, as HTTP defines for GET and DELETE.
+fn check_body(operation: Operation<'_>, body: Body<'_>, limits: &Limits) -> Result<(), Problem> {
+    let limit = operation.body_limit(limits);
     if limit == 0 || body.bytes.is_empty() {
         return Ok(());
     }
@@ -323,7 +323,7 @@ const BEATS: &[Field] = &[Field { name: "beats", kind: FieldType::Array, require
 struct LeaveJson {
     user: Option<String>,
     device: String,
-    reason: Named<Reason>,
+    reason: Named<DepartureReason>,
 }
 
 const LEAVE: &[Field] = &[
@@ -332,8 +332,9 @@ const LEAVE: &[Field] = &[
     Field { name: "reason", kind: FieldType::OneOf(&["logout", "dropped"]), requirement: Requirement::Required },
 ];
 
-impl StringEnum for Reason {
-    const VARIANTS: &'static [(&'static str, Self)] = &[("logout", Reason::Logout), ("dropped", Reason::Dropped)];
+impl StringEnum for DepartureReason {
+    const VARIANTS: &'static [(&'static str, Self)] =
+        &[("logout", DepartureReason::Logout), ("dropped", DepartureReason::Dropped)];
 }
 
 #[derive(Deserialize)]

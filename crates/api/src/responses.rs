@@ -15,8 +15,8 @@ use crate::problem::{ErrorJson, Problem, Reply};
 use crate::{events, pages};
 
 pub use admin::{
-    GatewayStats, Histogram, HostStats, HotUser, PeopleStats, Person, RulesStats, Stats, StoreStats, Times, Totals,
-    Transitions, Watchers, person, stats,
+    ConnectionStats, Histogram, HostStats, MostWatchedUser, Person, RulesStats, Stats, StoreStats, Times, Totals,
+    Transitions, UserStats, Watchers, person, stats,
 };
 pub use policy::{changes, check, list, listed, privacy, restriction};
 
@@ -103,7 +103,7 @@ pub fn sweep(settled: &Settled) -> Reply {
 
 /// The response to a browser that resumes while the store is unavailable. A browser gives up on anything but an event
 /// stream, so this is one that contains only the time to wait.
-pub fn come_back(after_ms: u64) -> Reply {
+pub fn retry_stream(after_ms: u64) -> Reply {
     pages::text("text/event-stream", &events::sse_retry(after_ms))
 }
 

@@ -13,15 +13,15 @@ use crate::problem::{Kind, Problem};
 /// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// A page about the server itself: no caller, no body, no function.
-    Page(Page),
-    /// A call of a function.
-    Function(Function<'a>),
+    /// A page about the server itself: no caller, no body, no function call.
+    Page(StatusPage),
+    /// An operation of the API.
+    Operation(Operation<'a>),
 }
 
 /// A page about the server itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Page {
+pub enum StatusPage {
     /// Whether the process is alive.
     Healthz,
     /// Whether a request would succeed.
@@ -34,7 +34,7 @@ pub enum Page {
 
 /// An operation of the API. Ids from the path are still percent-encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function<'a> {
+pub enum Operation<'a> {
     /// One heartbeat.
     Heartbeat,
     /// Many heartbeats.
@@ -93,47 +93,47 @@ pub enum Function<'a> {
 
 /// All routes, the busiest first. Add a route here first; the tests then require the rest.
 pub static ROUTES: [Entry; 34] = [
-    function(Method::POST, "/v1/heartbeat", Function::Heartbeat),
-    function(Method::POST, "/v1/heartbeats", Function::Heartbeats),
-    function(Method::GET, "/v1/presence/{user}", Function::PresenceOne("")),
-    function(Method::GET, "/v1/presence", Function::PresenceQuery),
-    function(Method::POST, "/v1/presence", Function::PresencePost),
-    function(Method::GET, "/presence/batch", Function::PresenceBatch),
-    function(Method::POST, "/v1/leave", Function::Leave),
-    function(Method::PUT, "/v1/status", Function::PutStatus),
-    function(Method::DELETE, "/v1/status", Function::DeleteStatus),
-    function(Method::PUT, "/v1/typing/{conversation}", Function::PutTyping("")),
-    function(Method::DELETE, "/v1/typing/{conversation}", Function::DeleteTyping("")),
-    function(Method::GET, "/v1/typing/{conversation}", Function::Typists("")),
-    function(Method::GET, "/v1/subscribe", Function::Subscribe),
-    function(Method::GET, "/v1/socket", Function::Socket),
-    function(Method::POST, "/v1/restrictions/check", Function::Check),
-    function(Method::GET, "/v1/privacy", Function::Privacy),
-    function(Method::PUT, "/v1/privacy", Function::PutPrivacy),
-    function(Method::GET, "/v1/contacts", Function::Listed(List::Contacts)),
-    function(Method::PUT, "/v1/contacts/{other}", Function::PutListed(List::Contacts, "")),
-    function(Method::DELETE, "/v1/contacts/{other}", Function::DeleteListed(List::Contacts, "")),
-    function(Method::GET, "/v1/blocks", Function::Listed(List::Blocks)),
-    function(Method::PUT, "/v1/blocks/{other}", Function::PutListed(List::Blocks, "")),
-    function(Method::DELETE, "/v1/blocks/{other}", Function::DeleteListed(List::Blocks, "")),
-    function(Method::POST, "/v1/policy", Function::Changes),
-    function(Method::GET, "/v1/restrictions/{user}", Function::Restriction("")),
-    function(Method::PUT, "/v1/restrictions/{user}", Function::PutRestriction("")),
-    function(Method::DELETE, "/v1/restrictions/{user}", Function::DeleteRestriction("")),
-    function(Method::POST, "/v1/sweep", Function::Sweep),
-    function(Method::GET, "/v1/stats", Function::Stats),
-    function(Method::GET, "/v1/people/{user}", Function::Person("")),
-    page("/healthz", Page::Healthz),
-    page("/readyz", Page::Readyz),
-    page("/metrics", Page::Metrics),
-    page("/openapi.json", Page::OpenApi),
+    operation(Method::POST, "/v1/heartbeat", Operation::Heartbeat),
+    operation(Method::POST, "/v1/heartbeats", Operation::Heartbeats),
+    operation(Method::GET, "/v1/presence/{user}", Operation::PresenceOne("")),
+    operation(Method::GET, "/v1/presence", Operation::PresenceQuery),
+    operation(Method::POST, "/v1/presence", Operation::PresencePost),
+    operation(Method::GET, "/presence/batch", Operation::PresenceBatch),
+    operation(Method::POST, "/v1/leave", Operation::Leave),
+    operation(Method::PUT, "/v1/status", Operation::PutStatus),
+    operation(Method::DELETE, "/v1/status", Operation::DeleteStatus),
+    operation(Method::PUT, "/v1/typing/{conversation}", Operation::PutTyping("")),
+    operation(Method::DELETE, "/v1/typing/{conversation}", Operation::DeleteTyping("")),
+    operation(Method::GET, "/v1/typing/{conversation}", Operation::Typists("")),
+    operation(Method::GET, "/v1/subscribe", Operation::Subscribe),
+    operation(Method::GET, "/v1/socket", Operation::Socket),
+    operation(Method::POST, "/v1/restrictions/check", Operation::Check),
+    operation(Method::GET, "/v1/privacy", Operation::Privacy),
+    operation(Method::PUT, "/v1/privacy", Operation::PutPrivacy),
+    operation(Method::GET, "/v1/contacts", Operation::Listed(List::Contacts)),
+    operation(Method::PUT, "/v1/contacts/{other}", Operation::PutListed(List::Contacts, "")),
+    operation(Method::DELETE, "/v1/contacts/{other}", Operation::DeleteListed(List::Contacts, "")),
+    operation(Method::GET, "/v1/blocks", Operation::Listed(List::Blocks)),
+    operation(Method::PUT, "/v1/blocks/{other}", Operation::PutListed(List::Blocks, "")),
+    operation(Method::DELETE, "/v1/blocks/{other}", Operation::DeleteListed(List::Blocks, "")),
+    operation(Method::POST, "/v1/policy", Operation::Changes),
+    operation(Method::GET, "/v1/restrictions/{user}", Operation::Restriction("")),
+    operation(Method::PUT, "/v1/restrictions/{user}", Operation::PutRestriction("")),
+    operation(Method::DELETE, "/v1/restrictions/{user}", Operation::DeleteRestriction("")),
+    operation(Method::POST, "/v1/sweep", Operation::Sweep),
+    operation(Method::GET, "/v1/stats", Operation::Stats),
+    operation(Method::GET, "/v1/people/{user}", Operation::Person("")),
+    page("/healthz", StatusPage::Healthz),
+    page("/readyz", StatusPage::Readyz),
+    page("/metrics", StatusPage::Metrics),
+    page("/openapi.json", StatusPage::OpenApi),
 ];
 
-const fn function(method: Method, template: &'static str, function: Function<'static>) -> Entry {
-    Entry { method, template, route: Route::Function(function) }
+const fn operation(method: Method, template: &'static str, operation: Operation<'static>) -> Entry {
+    Entry { method, template, route: Route::Operation(operation) }
 }
 
-const fn page(template: &'static str, page: Page) -> Entry {
+const fn page(template: &'static str, page: StatusPage) -> Entry {
     Entry { method: Method::GET, template, route: Route::Page(page) }
 }
 
@@ -152,7 +152,7 @@ impl Entry {
     /// The route, if the path matches.
     fn matches<'a>(&self, path: &'a str) -> Option<Route<'a>> {
         let prefix = match self.route {
-            Route::Function(function) => function.prefix(),
+            Route::Operation(operation) => operation.prefix(),
             Route::Page(_) => None,
         };
         let Some(prefix) = prefix else { return (self.template == path).then_some(self.route) };
@@ -167,7 +167,7 @@ impl Entry {
     }
 
     fn takes_head(&self) -> bool {
-        let stays_open = matches!(self.route, Route::Function(Function::Subscribe | Function::Socket));
+        let stays_open = matches!(self.route, Route::Operation(Operation::Subscribe | Operation::Socket));
         self.method == Method::GET && !stays_open
     }
 }
@@ -175,18 +175,18 @@ impl Entry {
 impl<'a> Route<'a> {
     /// The same route with this parameter from the path, if it has one.
     pub(crate) fn with_part(self, part: &'a str) -> Self {
-        let Route::Function(function) = self else { return self };
-        Route::Function(match function {
-            Function::PresenceOne(_) => Function::PresenceOne(part),
-            Function::Typists(_) => Function::Typists(part),
-            Function::PutTyping(_) => Function::PutTyping(part),
-            Function::DeleteTyping(_) => Function::DeleteTyping(part),
-            Function::PutListed(list, _) => Function::PutListed(list, part),
-            Function::DeleteListed(list, _) => Function::DeleteListed(list, part),
-            Function::Restriction(_) => Function::Restriction(part),
-            Function::PutRestriction(_) => Function::PutRestriction(part),
-            Function::DeleteRestriction(_) => Function::DeleteRestriction(part),
-            Function::Person(_) => Function::Person(part),
+        let Route::Operation(operation) = self else { return self };
+        Route::Operation(match operation {
+            Operation::PresenceOne(_) => Operation::PresenceOne(part),
+            Operation::Typists(_) => Operation::Typists(part),
+            Operation::PutTyping(_) => Operation::PutTyping(part),
+            Operation::DeleteTyping(_) => Operation::DeleteTyping(part),
+            Operation::PutListed(list, _) => Operation::PutListed(list, part),
+            Operation::DeleteListed(list, _) => Operation::DeleteListed(list, part),
+            Operation::Restriction(_) => Operation::Restriction(part),
+            Operation::PutRestriction(_) => Operation::PutRestriction(part),
+            Operation::DeleteRestriction(_) => Operation::DeleteRestriction(part),
+            Operation::Person(_) => Operation::Person(part),
             whole => whole,
         })
     }
@@ -198,100 +198,102 @@ impl<'a> Route<'a> {
     }
 }
 
-impl Function<'_> {
+impl Operation<'_> {
     /// The path before the parameter, if there is one.
     fn prefix(&self) -> Option<&'static str> {
         match self {
-            Function::PresenceOne(_) => Some("/v1/presence/"),
-            Function::Typists(_) | Function::PutTyping(_) | Function::DeleteTyping(_) => Some("/v1/typing/"),
-            Function::PutListed(List::Contacts, _) | Function::DeleteListed(List::Contacts, _) => Some("/v1/contacts/"),
-            Function::PutListed(List::Blocks, _) | Function::DeleteListed(List::Blocks, _) => Some("/v1/blocks/"),
-            Function::Restriction(_) | Function::PutRestriction(_) | Function::DeleteRestriction(_) => {
+            Operation::PresenceOne(_) => Some("/v1/presence/"),
+            Operation::Typists(_) | Operation::PutTyping(_) | Operation::DeleteTyping(_) => Some("/v1/typing/"),
+            Operation::PutListed(List::Contacts, _) | Operation::DeleteListed(List::Contacts, _) => {
+                Some("/v1/contacts/")
+            }
+            Operation::PutListed(List::Blocks, _) | Operation::DeleteListed(List::Blocks, _) => Some("/v1/blocks/"),
+            Operation::Restriction(_) | Operation::PutRestriction(_) | Operation::DeleteRestriction(_) => {
                 Some("/v1/restrictions/")
             }
-            Function::Person(_) => Some("/v1/people/"),
-            Function::Heartbeat
-            | Function::Heartbeats
-            | Function::Leave
-            | Function::PutStatus
-            | Function::DeleteStatus
-            | Function::PresenceQuery
-            | Function::PresencePost
-            | Function::PresenceBatch
-            | Function::Subscribe
-            | Function::Socket
-            | Function::Privacy
-            | Function::PutPrivacy
-            | Function::Listed(_)
-            | Function::Check
-            | Function::Changes
-            | Function::Sweep
-            | Function::Stats => None,
+            Operation::Person(_) => Some("/v1/people/"),
+            Operation::Heartbeat
+            | Operation::Heartbeats
+            | Operation::Leave
+            | Operation::PutStatus
+            | Operation::DeleteStatus
+            | Operation::PresenceQuery
+            | Operation::PresencePost
+            | Operation::PresenceBatch
+            | Operation::Subscribe
+            | Operation::Socket
+            | Operation::Privacy
+            | Operation::PutPrivacy
+            | Operation::Listed(_)
+            | Operation::Check
+            | Operation::Changes
+            | Operation::Sweep
+            | Operation::Stats => None,
         }
     }
 
-    /// The most bytes of a body; 0: it takes none, and a body need not be read.
+    /// The most bytes of a body; 0 if it has none, and a body need not be read.
     pub fn body_limit(&self, limits: &Limits) -> usize {
         match self {
-            Function::Heartbeat
-            | Function::Leave
-            | Function::PutStatus
-            | Function::PutTyping(_)
-            | Function::PutPrivacy
-            | Function::PutListed(..)
-            | Function::PutRestriction(_)
-            | Function::Sweep => limits.body_bytes,
-            Function::Heartbeats | Function::PresencePost | Function::Check | Function::Changes => {
+            Operation::Heartbeat
+            | Operation::Leave
+            | Operation::PutStatus
+            | Operation::PutTyping(_)
+            | Operation::PutPrivacy
+            | Operation::PutListed(..)
+            | Operation::PutRestriction(_)
+            | Operation::Sweep => limits.body_bytes,
+            Operation::Heartbeats | Operation::PresencePost | Operation::Check | Operation::Changes => {
                 limits.batch_body_bytes
             }
-            Function::DeleteStatus
-            | Function::PresenceOne(_)
-            | Function::PresenceQuery
-            | Function::PresenceBatch
-            | Function::Subscribe
-            | Function::Socket
-            | Function::Typists(_)
-            | Function::DeleteTyping(_)
-            | Function::Privacy
-            | Function::Listed(_)
-            | Function::DeleteListed(..)
-            | Function::Restriction(_)
-            | Function::DeleteRestriction(_)
-            | Function::Stats
-            | Function::Person(_) => 0,
+            Operation::DeleteStatus
+            | Operation::PresenceOne(_)
+            | Operation::PresenceQuery
+            | Operation::PresenceBatch
+            | Operation::Subscribe
+            | Operation::Socket
+            | Operation::Typists(_)
+            | Operation::DeleteTyping(_)
+            | Operation::Privacy
+            | Operation::Listed(_)
+            | Operation::DeleteListed(..)
+            | Operation::Restriction(_)
+            | Operation::DeleteRestriction(_)
+            | Operation::Stats
+            | Operation::Person(_) => 0,
         }
     }
 
     /// The query keys, besides those that identify the caller; at most `MAX_KEYS`.
     pub(crate) fn query_keys(&self) -> &'static [&'static str] {
         match self {
-            Function::PresenceQuery => &["users"],
-            Function::PresenceBatch => &["user_ids"],
-            Function::DeleteStatus
-            | Function::DeleteTyping(_)
-            | Function::Privacy
-            | Function::Listed(_)
-            | Function::DeleteListed(..) => &["user"],
-            Function::Subscribe => &["users", "conversations", "device", "kind", "active", "watch_only", "since"],
-            Function::Socket => &["device", "kind", "active", "watch_only"],
-            Function::Heartbeat
-            | Function::Heartbeats
-            | Function::Leave
-            | Function::PutStatus
-            | Function::PresenceOne(_)
-            | Function::PresencePost
-            | Function::Typists(_)
-            | Function::PutTyping(_)
-            | Function::PutPrivacy
-            | Function::PutListed(..)
-            | Function::Restriction(_)
-            | Function::PutRestriction(_)
-            | Function::DeleteRestriction(_)
-            | Function::Check
-            | Function::Changes
-            | Function::Sweep
-            | Function::Stats
-            | Function::Person(_) => &[],
+            Operation::PresenceQuery => &["users"],
+            Operation::PresenceBatch => &["user_ids"],
+            Operation::DeleteStatus
+            | Operation::DeleteTyping(_)
+            | Operation::Privacy
+            | Operation::Listed(_)
+            | Operation::DeleteListed(..) => &["user"],
+            Operation::Subscribe => &["users", "conversations", "device", "kind", "active", "watch_only", "since"],
+            Operation::Socket => &["device", "kind", "active", "watch_only"],
+            Operation::Heartbeat
+            | Operation::Heartbeats
+            | Operation::Leave
+            | Operation::PutStatus
+            | Operation::PresenceOne(_)
+            | Operation::PresencePost
+            | Operation::Typists(_)
+            | Operation::PutTyping(_)
+            | Operation::PutPrivacy
+            | Operation::PutListed(..)
+            | Operation::Restriction(_)
+            | Operation::PutRestriction(_)
+            | Operation::DeleteRestriction(_)
+            | Operation::Check
+            | Operation::Changes
+            | Operation::Sweep
+            | Operation::Stats
+            | Operation::Person(_) => &[],
         }
     }
 }
@@ -339,17 +341,17 @@ mod tests {
             let found = route(&entry.method, &path).unwrap();
             assert_eq!(found.template(), entry.template);
             match found {
-                Route::Function(
-                    Function::PresenceOne(part)
-                    | Function::Typists(part)
-                    | Function::PutTyping(part)
-                    | Function::DeleteTyping(part)
-                    | Function::PutListed(_, part)
-                    | Function::DeleteListed(_, part)
-                    | Function::Restriction(part)
-                    | Function::PutRestriction(part)
-                    | Function::DeleteRestriction(part)
-                    | Function::Person(part),
+                Route::Operation(
+                    Operation::PresenceOne(part)
+                    | Operation::Typists(part)
+                    | Operation::PutTyping(part)
+                    | Operation::DeleteTyping(part)
+                    | Operation::PutListed(_, part)
+                    | Operation::DeleteListed(_, part)
+                    | Operation::Restriction(part)
+                    | Operation::PutRestriction(part)
+                    | Operation::DeleteRestriction(part)
+                    | Operation::Person(part),
                 ) => assert_eq!(part, "bob%2F1"),
                 found => assert_eq!(found, entry.route),
             }
@@ -412,10 +414,10 @@ mod tests {
     #[test]
     fn account_named_check_has_a_restriction_path() {
         let found = |method| route(&method, "/v1/restrictions/check").unwrap();
-        assert_eq!(found(Method::POST), Route::Function(Function::Check));
-        assert_eq!(found(Method::GET), Route::Function(Function::Restriction("check")));
-        assert_eq!(found(Method::PUT), Route::Function(Function::PutRestriction("check")));
-        assert_eq!(found(Method::DELETE), Route::Function(Function::DeleteRestriction("check")));
+        assert_eq!(found(Method::POST), Route::Operation(Operation::Check));
+        assert_eq!(found(Method::GET), Route::Operation(Operation::Restriction("check")));
+        assert_eq!(found(Method::PUT), Route::Operation(Operation::PutRestriction("check")));
+        assert_eq!(found(Method::DELETE), Route::Operation(Operation::DeleteRestriction("check")));
         assert_eq!(found(Method::GET).template(), "/v1/restrictions/{user}");
         assert_eq!(found(Method::POST).template(), "/v1/restrictions/check");
     }
@@ -423,16 +425,16 @@ mod tests {
     #[test]
     fn contacts_and_blocks_have_separate_routes() {
         for (path, list) in [("/v1/contacts", List::Contacts), ("/v1/blocks", List::Blocks)] {
-            assert_eq!(route(&Method::GET, path), Ok(Route::Function(Function::Listed(list))));
+            assert_eq!(route(&Method::GET, path), Ok(Route::Operation(Operation::Listed(list))));
             let one = format!("{path}/alice");
-            assert_eq!(route(&Method::PUT, &one), Ok(Route::Function(Function::PutListed(list, "alice"))));
-            assert_eq!(route(&Method::DELETE, &one), Ok(Route::Function(Function::DeleteListed(list, "alice"))));
+            assert_eq!(route(&Method::PUT, &one), Ok(Route::Operation(Operation::PutListed(list, "alice"))));
+            assert_eq!(route(&Method::DELETE, &one), Ok(Route::Operation(Operation::DeleteListed(list, "alice"))));
         }
     }
 
     #[test]
     fn head_matches_get_routes() {
-        assert_eq!(route(&Method::HEAD, "/healthz"), Ok(Route::Page(Page::Healthz)));
+        assert_eq!(route(&Method::HEAD, "/healthz"), Ok(Route::Page(StatusPage::Healthz)));
         assert!(route(&Method::HEAD, "/v1/typing/c1").is_ok());
         assert_eq!(route(&Method::HEAD, "/v1/heartbeat").unwrap_err().status(), 405);
     }
@@ -449,9 +451,9 @@ mod tests {
     fn only_post_and_put_take_bodies() {
         let limits = Limits::default();
         for entry in &ROUTES {
-            if let Route::Function(function) = entry.route {
+            if let Route::Operation(operation) = entry.route {
                 let takes = matches!(entry.method, Method::POST | Method::PUT);
-                assert_eq!(function.body_limit(&limits) > 0, takes, "{}", entry.template);
+                assert_eq!(operation.body_limit(&limits) > 0, takes, "{}", entry.template);
             }
         }
     }

@@ -66,21 +66,21 @@ pub fn choose(session: &Session, moment: &Moment, rules: &Rules, new: &NewChoice
     let mut after = session.clone();
     forget_hidden_beats(&mut after, moment);
     after.choice = Some(choice.clone());
-    let mut shown = derive(&after, moment, rules);
+    let mut derived = derive(&after, moment, rules);
     // A beat in the same millisecond as this choice was loaded before it, so `invisible` does not hide it.
-    shown.last_seen = shown.last_seen.max(derive::last_seen(session));
-    if shown.state == State::Offline {
-        shown.since = shown.last_seen;
+    derived.last_seen = derived.last_seen.max(derive::last_seen(session));
+    if derived.state == State::Offline {
+        derived.since = derived.last_seen;
     }
-    let mut decision = decide(&after, moment, rules, shown.clone());
+    let mut decision = decide(&after, moment, rules, derived.clone());
     decision.choice = Some(choice.clone());
     decision.lag = Span(0);
     if after.devices.len() < session.devices.len() {
-        decision.prune_expired_by = moment.surely_dead_by();
+        decision.prune_expired_by = moment.expired_for_certain_by();
         // Pruning removes every dead device, not only the hidden ones, so their last seen must be in the record first.
         let recorded = session.published.as_ref().and_then(|published| published.last_seen);
-        if decision.publish.is_none() && shown.last_seen > recorded {
-            decision.publish = Some(shown.into_published(next_version(session, moment.now)));
+        if decision.publish.is_none() && derived.last_seen > recorded {
+            decision.publish = Some(derived.into_published(next_version(session, moment.now)));
         }
     }
     (choice, decision)

@@ -1,24 +1,24 @@
 //! When a session must be settled next. One mechanism covers every change that no call causes: a device expires, a user turns
 //! idle, a choice or a note ends, a grace ends, an offline session is archived.
 
-use crate::derive::{Shown, derive};
+use crate::derive::{Derived, derive};
 use crate::{Choice, Moment, Next, Rules, Session, Stance, Time};
 
 /// What the session waits for after this moment, given what others see now.
 ///
 /// Settling too early is harmless, so a heartbeat does not move the deadline: the settle finds the user alive and computes
 /// the next one here.
-pub fn next(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) -> Next {
+pub fn next(session: &Session, moment: &Moment, rules: &Rules, derived: &Derived) -> Next {
     // A beat that changes nothing under a choice can change what follows it: an idle user who chose `away` for a minute is
     // online afterwards if they used a device within it. So the end of a choice is always a deadline.
     let stance = session.choice.as_ref().filter(|choice| choice.stance_at(moment.now) != Stance::Auto);
-    let change = next_change(session, moment, rules, shown).into_iter().chain(stance.and_then(|s| s.until)).min();
-    let last_death = session.devices.iter().map(|device| moment.death_of(device)).max();
-    if let Some(death) = last_death.filter(|&death| death > moment.now) {
+    let change = next_change(session, moment, rules, derived).into_iter().chain(stance.and_then(|s| s.until)).min();
+    let last_expiry = session.devices.iter().map(|device| moment.effective_expiry(device)).max();
+    if let Some(expiry) = last_expiry.filter(|&expiry| expiry > moment.now) {
         // The devices of an invisible user expire unseen, but the session must not be evicted before.
-        return Next::Settle(change.map_or(death, |change| change.min(death)));
+        return Next::Settle(change.map_or(expiry, |change| change.min(expiry)));
     }
-    let changed = shown.differs_from(session.published.as_ref());
+    let changed = derived.differs_from(session.published.as_ref());
     let evict = if changed { Some(moment.now + rules.evict_after) } else { eviction(session, moment, rules) };
     match (evict, change) {
         (Some(evict), Some(change)) if change <= evict => Next::Settle(change),
@@ -49,19 +49,19 @@ fn ends_at(session: &Session, at: Time) -> bool {
 }
 
 /// The earliest instant after `moment` at which others would see something else if nothing happens until then.
-pub fn next_change(session: &Session, moment: &Moment, rules: &Rules, shown: &Shown) -> Option<Time> {
+pub fn next_change(session: &Session, moment: &Moment, rules: &Rules, derived: &Derived) -> Option<Time> {
     let mut instants: Vec<Time> = turning_points(session, moment, rules).filter(|&at| at > moment.now).collect();
     instants.sort_unstable();
     instants.dedup();
     instants.into_iter().find(|&at| {
         let then = derive(session, &moment.moved_to(at), rules);
-        then.state != shown.state || then.note != shown.note
+        then.state != derived.state || then.note != derived.note
     })
 }
 
 fn turning_points<'a>(session: &'a Session, moment: &'a Moment, rules: &'a Rules) -> impl Iterator<Item = Time> + 'a {
     let devices = session.devices.iter().flat_map(move |device| {
-        [Some(moment.death_of(device)), device.active_at.map(|at| at + rules.idle_after)].into_iter().flatten()
+        [Some(moment.effective_expiry(device)), device.active_at.map(|at| at + rules.idle_after)].into_iter().flatten()
     });
     let choice = session
         .choice
@@ -86,8 +86,8 @@ mod tests {
     fn session_kept_for_choice_settles_at_its_end() {
         let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(Time(2_000_000)), note: None };
         let session = Session { choice: Some(choice), ..Session::default() };
-        let shown = derive(&session, &NOW, &Rules::STANDARD);
-        assert_eq!(next(&session, &NOW, &Rules::STANDARD, &shown), Next::Settle(Time(2_000_000)));
+        let derived = derive(&session, &NOW, &Rules::STANDARD);
+        assert_eq!(next(&session, &NOW, &Rules::STANDARD, &derived), Next::Settle(Time(2_000_000)));
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let ends = NOW.now + Rules::STANDARD.evict_after;
         let choice = Choice { stance: Stance::Busy, at: NOW.now, until: Some(ends), note: None };
         let session = Session { choice: Some(choice), next: Next::Evict(ends), ..Session::default() };
-        let shown = derive(&session, &NOW, &Rules::STANDARD);
-        assert_eq!(next(&session, &NOW, &Rules::STANDARD, &shown), Next::Settle(ends));
+        let derived = derive(&session, &NOW, &Rules::STANDARD);
+        assert_eq!(next(&session, &NOW, &Rules::STANDARD, &derived), Next::Settle(ends));
     }
 }

@@ -5,7 +5,7 @@ use crate::{Moment, Note, Published, Rules, Session, Stance, State, Time};
 
 /// What others see of a user at one instant: a [`Published`] without its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct Derived {
     /// The state.
     pub state: State,
     /// The note.
@@ -16,7 +16,7 @@ pub struct Shown {
     pub last_seen: Option<Time>,
 }
 
-impl Shown {
+impl Derived {
     /// This as a record with a version.
     pub fn into_published(self, version: u64) -> Published {
         Published { state: self.state, note: self.note, since: self.since, last_seen: self.last_seen, version }
@@ -36,7 +36,7 @@ impl Shown {
 }
 
 /// What others see of this user at this moment.
-pub fn derive(session: &Session, moment: &Moment, rules: &Rules) -> Shown {
+pub fn derive(session: &Session, moment: &Moment, rules: &Rules) -> Derived {
     let state = state(session, moment, rules);
     let last_seen = last_seen(session);
     let since = match state {
@@ -44,7 +44,7 @@ pub fn derive(session: &Session, moment: &Moment, rules: &Rules) -> Shown {
         _ => Some(began(session, moment, rules, state)),
     };
     let note = session.choice.as_ref().and_then(|choice| choice.note_at(moment.now)).cloned();
-    Shown { state, note, since, last_seen }
+    Derived { state, note, since, last_seen }
 }
 
 /// The state alone.

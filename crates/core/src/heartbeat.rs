@@ -59,12 +59,12 @@ pub struct Departure {
     /// The device that leaves.
     pub device: DeviceId,
     /// Why it leaves.
-    pub reason: Reason,
+    pub reason: DepartureReason,
 }
 
 /// Why a device leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum DepartureReason {
     /// The user logged out.
     Logout,
     /// The connection broke.
@@ -73,7 +73,7 @@ pub enum Reason {
 
 /// What a touch returns: the user's state just before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct PriorState {
     /// The state last published; offline if nothing ever was.
     pub state: State,
     /// The version last published; 0 if nothing ever was.
@@ -84,7 +84,7 @@ pub struct Found {
     pub stance_until: Option<Time>,
 }
 
-impl Found {
+impl PriorState {
     /// What a touch returns for a user about whom nothing was ever published.
     pub const NOTHING: Self = Self { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 }
@@ -95,17 +95,17 @@ impl Found {
 /// One change is missed: a device that was used lately, expired, was not pruned and comes back unused brings a user with
 /// another idle device online. Loading the session on every idle beat would cost more; the deadline, at most `d + ε`
 /// away, finds it.
-pub fn moves(found: &Found, active: bool, now: Time) -> bool {
-    let stance = match found.stance_until {
+pub fn needs_settling(prior: &PriorState, active: bool, now: Time) -> bool {
+    let stance = match prior.stance_until {
         Some(until) if until <= now => Stance::Auto,
-        _ => found.stance,
+        _ => prior.stance,
     };
     match stance {
-        Stance::Invisible => found.state != State::Offline,
-        Stance::Busy => found.state != State::Busy,
-        Stance::Away => found.state != State::Away,
-        Stance::Auto if active => found.state != State::Online,
+        Stance::Invisible => prior.state != State::Offline,
+        Stance::Busy => prior.state != State::Busy,
+        Stance::Away => prior.state != State::Away,
+        Stance::Auto if active => prior.state != State::Online,
         // The beat keeps the device alive and does not count as use; the deadline decides when the user turns idle.
-        Stance::Auto => !matches!(found.state, State::Online | State::Away),
+        Stance::Auto => !matches!(prior.state, State::Online | State::Away),
     }
 }

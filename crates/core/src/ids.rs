@@ -18,7 +18,7 @@ pub struct Ids<I> {
 
 /// Packed ids of which at least one is invalid, as they came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfit {
+pub struct InvalidIds {
     text: String,
     lengths: Vec<u8>,
 }
@@ -32,14 +32,14 @@ impl<I: Id> Ids<I> {
     }
 
     /// Checks all ids. If one is invalid, everything is returned so that the caller can check them one by one.
-    pub fn parse(text: String, lengths: Vec<u8>) -> Result<Self, Unfit> {
+    pub fn parse(text: String, lengths: Vec<u8>) -> Result<Self, InvalidIds> {
         let fit = if is_plain(text.as_bytes()) {
             // In ASCII every byte is a character boundary.
             lengths.iter().all(|&length| I::fits(usize::from(length))) && total(&lengths) == text.len()
         } else {
             Pieces::of(&text, &lengths).is_ok_and(|mut pieces| pieces.all(|piece| I::check(piece).is_ok()))
         };
-        if fit { Ok(Self { text, lengths, kind: PhantomData }) } else { Err(Unfit { text, lengths }) }
+        if fit { Ok(Self { text, lengths, kind: PhantomData }) } else { Err(InvalidIds { text, lengths }) }
     }
 
     /// Appends an id.
@@ -79,7 +79,7 @@ impl<'a, I: Id + 'a> FromIterator<&'a I> for Ids<I> {
     }
 }
 
-impl Unfit {
+impl InvalidIds {
     /// The ids, unchecked; an error if the lengths do not match the text.
     pub fn pieces(&self) -> Result<impl ExactSizeIterator<Item = &str>, Invalid> {
         Pieces::of(&self.text, &self.lengths)
@@ -156,8 +156,8 @@ mod tests {
         for bad in ["", "a\nb", "a\u{7f}", "é\u{85}", long.as_str()] {
             let ids = ["bob", bad, "é"];
             let (text, lengths) = packed(&ids);
-            let unfit = Ids::<UserId>::parse(text, lengths).unwrap_err();
-            assert_eq!(unfit.pieces().unwrap().collect::<Vec<_>>(), ids);
+            let invalid = Ids::<UserId>::parse(text, lengths).unwrap_err();
+            assert_eq!(invalid.pieces().unwrap().collect::<Vec<_>>(), ids);
         }
     }
 
@@ -165,8 +165,8 @@ mod tests {
     fn mismatched_lengths_are_refused() {
         for (text, lengths) in [("bob", vec![2]), ("bob", vec![4]), ("bob", vec![]), ("é", vec![1, 1]), ("", vec![1])]
         {
-            let unfit = Ids::<UserId>::parse(text.to_owned(), lengths).unwrap_err();
-            assert!(unfit.pieces().is_err());
+            let invalid = Ids::<UserId>::parse(text.to_owned(), lengths).unwrap_err();
+            assert!(invalid.pieces().is_err());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of presence: states, merging, transitions, deadlines, and who may see whom.
+//! The rules of presence: states, merging, transitions, deadlines and visibility.
 //!
 //! Everything here is a pure function of its arguments. There is no I/O, no clock and no async: `now` is always an
 //! argument, in the store's time. [`derive`] computes a user's state, [`deadline`] when it can change by itself, and
@@ -25,7 +25,7 @@ pub mod visibility;
 
 pub use error::{Error, Invalid};
 pub use id::{ConversationId, DeviceId, Id, MAX_ID_BYTES, UserId};
-pub use ids::{Ids, Unfit};
+pub use ids::{Ids, InvalidIds};
 pub use rules::Rules;
 pub use session::{
     Choice, Device, DeviceKind, MAX_DEVICES, Moment, Next, Note, OutageGrace, Published, Revision, Session, Stance,

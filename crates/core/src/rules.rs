@@ -17,7 +17,7 @@ pub struct Rules {
     pub typing_ttl: Span,
     /// How long after going offline a session is archived and dropped from the hot store.
     pub evict_after: Span,
-    /// The most users one viewer may watch at once.
+    /// The most users one subscription may watch at once, and the most conversations.
     pub watch_limit: u32,
 }
 

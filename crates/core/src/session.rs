@@ -197,15 +197,15 @@ impl Moment {
     }
 
     /// When the device expires, outage grace included.
-    pub fn death_of(&self, device: &Device) -> Time {
+    pub fn effective_expiry(&self, device: &Device) -> Time {
         match self.outage_grace {
             Some(outage_grace) if device.expires_at > outage_grace.since => device.expires_at.max(outage_grace.until),
             _ => device.expires_at,
         }
     }
 
-    /// A device that expired by this instant is dead, with or without outage grace.
-    pub fn surely_dead_by(&self) -> Time {
+    /// A device that expired by this instant counts as expired, with or without outage grace.
+    pub fn expired_for_certain_by(&self) -> Time {
         match self.outage_grace {
             Some(outage_grace) if outage_grace.until > self.now => outage_grace.since.min(self.now),
             _ => self.now,
@@ -214,6 +214,6 @@ impl Moment {
 
     /// Whether the device is alive.
     pub fn is_alive(&self, device: &Device) -> bool {
-        self.death_of(device) > self.now
+        self.effective_expiry(device) > self.now
     }
 }

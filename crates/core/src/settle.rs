@@ -1,6 +1,6 @@
 //! Settling a session: publish what changed, and set the next deadline.
 
-use crate::derive::{self, Shown};
+use crate::derive::{self, Derived};
 use crate::{Choice, Moment, Next, Published, Rules, Session, Span, Time, deadline};
 
 /// A change of one session. It is based on a load, and committed only if nothing changed since.
@@ -20,21 +20,21 @@ pub struct Decision {
 
 /// Derives the user again. `None` if the record and the deadline are right.
 pub fn settle(session: &Session, moment: &Moment, rules: &Rules) -> Option<Decision> {
-    let shown = derive::derive(session, moment, rules);
-    let decision = decide(session, moment, rules, shown);
+    let derived = derive::derive(session, moment, rules);
+    let decision = decide(session, moment, rules, derived);
     (decision.publish.is_some() || decision.next != session.next).then_some(decision)
 }
 
-/// The decision that makes the record say `shown`.
-pub(crate) fn decide(session: &Session, moment: &Moment, rules: &Rules, shown: Shown) -> Decision {
-    let next = deadline::next(session, moment, rules, &shown);
+/// The decision that makes the record say `derived`.
+pub(crate) fn decide(session: &Session, moment: &Moment, rules: &Rules, derived: Derived) -> Decision {
+    let next = deadline::next(session, moment, rules, &derived);
     let lag = match session.next {
         Next::Settle(at) => moment.now - at,
         Next::Evict(_) | Next::Nothing => Span(0),
     };
-    let changed = shown.differs_from(session.published.as_ref());
+    let changed = derived.differs_from(session.published.as_ref());
     let prune_expired_by = prunable(session, moment, changed);
-    let publish = changed.then(|| shown.into_published(next_version(session, moment.now)));
+    let publish = changed.then(|| derived.into_published(next_version(session, moment.now)));
     Decision { publish, choice: None, prune_expired_by, next, lag }
 }
 
@@ -47,13 +47,13 @@ pub fn next_version(session: &Session, now: Time) -> u64 {
 /// Devices that expired by this instant may be dropped without losing a last seen: the record or a live device has a beat
 /// at least as new. Outage grace protects devices that were alive when it began.
 fn prunable(session: &Session, moment: &Moment, published: bool) -> Time {
-    let by = moment.surely_dead_by();
-    let (dead, kept): (Vec<_>, Vec<_>) = session.devices.iter().partition(|device| device.expires_at <= by);
+    let by = moment.expired_for_certain_by();
+    let (expired, kept): (Vec<_>, Vec<_>) = session.devices.iter().partition(|device| device.expires_at <= by);
     let newest = |devices: &[&crate::Device]| {
         devices.iter().map(|device| device.beat_at).filter(|&at| derive::counts(session, at)).max()
     };
     let remembered = newest(&kept).max(session.published.as_ref().and_then(|p| p.last_seen));
-    if dead.is_empty() || (!published && newest(&dead) > remembered) { Time(0) } else { by }
+    if expired.is_empty() || (!published && newest(&expired) > remembered) { Time(0) } else { by }
 }
 
 /// What to do with a session that is reported as evictable.
@@ -78,11 +78,11 @@ pub fn evict(session: &Session, moment: &Moment, rules: &Rules) -> EvictionDecis
         Next::Evict(at) if at <= moment.now => {}
         _ => return EvictionDecision::Wait,
     }
-    let shown = derive::derive(session, moment, rules);
+    let derived = derive::derive(session, moment, rules);
     if !session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now)) {
-        return EvictionDecision::Drop(shown.last_seen);
+        return EvictionDecision::Drop(derived.last_seen);
     }
-    let last_seen = shown.last_seen;
+    let last_seen = derived.last_seen;
     let archived = Session { next: Next::Nothing, ..session.clone() };
-    EvictionDecision::Keep(last_seen, decide(&archived, moment, rules, shown))
+    EvictionDecision::Keep(last_seen, decide(&archived, moment, rules, derived))
 }

@@ -1,13 +1,14 @@
-//! Which shard a name belongs to. The one place that decides it, for every store: the embedded store locks by it, and
-//! in Redis it is the hash tag, so a deployment's data depend on this function never changing.
+//! Maps a user or conversation to a shard. All stores use this function: the embedded store locks by shard, and Redis
+//! uses the shard as hash tag. Stored data depend on it, so it must never change.
 //!
-//! It is a hash of our own because it must be stable for ever, which no library's hasher promises, and because it runs
-//! for every heartbeat: FNV-1a or CRC-16 take a byte at a time, four times as long for a UUID as this does with eight.
-//! The hash is not keyed: a user who may choose their own id can choose their shard. That costs a busier lock, no more;
-//! the tables behind it are keyed.
+//! It is not a library's hasher because those may change, and because it runs for every heartbeat: it reads eight bytes
+//! at a time, which is four times as fast as FNV-1a or CRC-16 for a UUID.
+//!
+//! It is not keyed: users who choose their ids can choose their shard. That costs lock contention only; the tables
+//! inside a shard are keyed.
 
-/// The default number of shards: far more than cores or Redis nodes, so that locks seldom
-/// meet and a Cluster spreads evenly; few enough that looking at every shard is nothing.
+/// The default number of shards: far more than cores or Redis nodes, so that locks rarely contend and a Cluster is
+/// balanced; few enough to scan all.
 pub const DEFAULT_SHARDS: u32 = 256;
 
 /// An odd constant without structure: the golden ratio's fraction times 2^64.
@@ -15,9 +16,9 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The multiplier of MurmurHash3's finaliser, chosen there for its avalanche.
 const FACTOR: u64 = 0xff51_afd7_ed55_8ccd;
 
-/// The shard of a person or a conversation among `shards`, from 0 up. Zero shards count as one.
+/// The shard of a user or a conversation among `shards`, from 0 up. Zero shards count as one.
 ///
-/// The bytes are taken as little-endian words of eight, the last one padded with zeros and always present; the length
+/// The bytes are read as little-endian words of eight, the last one padded with zeros and always present; the length
 /// goes in first, so that padding is never mistaken for content.
 pub fn shard_of(name: &str, shards: u32) -> u32 {
     let (words, rest) = name.as_bytes().as_chunks::<8>();
@@ -43,7 +44,7 @@ fn mix(word: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Data are kept under these numbers: if this test fails, the function is wrong, not the test.
+    /// Data are stored under these numbers: if this test fails, the function is wrong, not the test.
     #[test]
     fn the_shard_of_a_name_never_changes() {
         let shards = ["a", "bob", "user-12345", "名前@例.jp", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"]
@@ -55,9 +56,9 @@ mod tests {
     fn names_spread_evenly() {
         for shards in [3_u32, 16, 256] {
             let mut counts = vec![0_u32; shards as usize];
-            let people = shards * 400;
-            for person in 0..people {
-                if let Some(count) = counts.get_mut(shard_of(&format!("user-{person}"), shards) as usize) {
+            let user_count = shards * 400;
+            for index in 0..user_count {
+                if let Some(count) = counts.get_mut(shard_of(&format!("user-{index}"), shards) as usize) {
                     *count += 1;
                 }
             }

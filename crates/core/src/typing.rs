@@ -26,7 +26,7 @@ pub struct TypingRecord {
 
 /// What to do after a signal or a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum TypingAction {
     /// Nothing: what was published is true.
     Nothing,
     /// Publish until when the user types; `None` means they do not.
@@ -37,25 +37,25 @@ pub enum Next {
 
 impl TypingRecord {
     /// The user types for `lasts` from now, unless another signal follows; zero means they stopped.
-    pub fn signal(&mut self, now: Time, lasts: Span) -> Next {
+    pub fn signal(&mut self, now: Time, lasts: Span) -> TypingAction {
         self.until = if lasts == Span(0) { Time(0) } else { now + lasts };
         self.flush(now)
     }
 
     /// Publishes what is true, if it differs from what was published and the interval has passed.
-    pub fn flush(&mut self, now: Time) -> Next {
+    pub fn flush(&mut self, now: Time) -> TypingAction {
         let truth = self.types_until(now);
         if truth == running(self.published_until, now) {
-            return Next::Nothing;
+            return TypingAction::Nothing;
         }
         let since = now - self.published_at;
         // `published_at` may be in the future, because the clocks of two hosts differ a little; then `since` is zero.
         if self.published_at != Time(0) && since < PUBLISH_INTERVAL {
-            return Next::Flush(Span(PUBLISH_INTERVAL.0 - since.0));
+            return TypingAction::Flush(Span(PUBLISH_INTERVAL.0 - since.0));
         }
         self.published_at = now;
         self.published_until = truth.unwrap_or_default();
-        Next::Publish(truth)
+        TypingAction::Publish(truth)
     }
 
     /// Until when the user types; `None` if they do not.
@@ -82,43 +82,51 @@ mod tests {
     const FIVE: Span = Span::seconds(5);
 
     #[test]
-    fn a_start_is_published_at_once_and_a_refresh_a_second_later() {
+    fn start_is_published_at_once_refresh_debounced() {
         let mut record = TypingRecord::default();
-        assert_eq!(record.signal(NOW, FIVE), Next::Publish(Some(NOW + FIVE)));
-        assert_eq!(record.signal(NOW + Span(400), FIVE), Next::Flush(Span(600)));
-        assert_eq!(record.flush(NOW + Span(999)), Next::Flush(Span(1)));
-        assert_eq!(record.flush(NOW + Span(1000)), Next::Publish(Some(NOW + Span(5400))), "watchers know the end");
-        assert_eq!(record.flush(NOW + Span(9000)), Next::Nothing, "the end itself needs no word");
+        assert_eq!(record.signal(NOW, FIVE), TypingAction::Publish(Some(NOW + FIVE)));
+        assert_eq!(record.signal(NOW + Span(400), FIVE), TypingAction::Flush(Span(600)));
+        assert_eq!(record.flush(NOW + Span(999)), TypingAction::Flush(Span(1)));
+        assert_eq!(
+            record.flush(NOW + Span(1000)),
+            TypingAction::Publish(Some(NOW + Span(5400))),
+            "watchers know the end"
+        );
+        assert_eq!(record.flush(NOW + Span(9000)), TypingAction::Nothing, "the end needs no update");
     }
 
     #[test]
-    fn a_stop_is_told_unless_nothing_that_was_told_still_runs() {
+    fn stop_is_published_only_if_effective() {
         let mut record = TypingRecord::default();
-        assert_eq!(record.signal(NOW, Span(0)), Next::Nothing);
+        assert_eq!(record.signal(NOW, Span(0)), TypingAction::Nothing);
         record.signal(NOW, Span(2000));
-        assert_eq!(record.signal(NOW + Span(1500), Span(0)), Next::Publish(None));
+        assert_eq!(record.signal(NOW + Span(1500), Span(0)), TypingAction::Publish(None));
         record.signal(NOW + Span(3000), Span(2000));
-        assert_eq!(record.signal(NOW + Span(5000), Span(0)), Next::Nothing);
+        assert_eq!(record.signal(NOW + Span(5000), Span(0)), TypingAction::Nothing);
     }
 
     #[test]
-    fn what_is_taken_back_in_time_is_never_told() {
+    fn undone_change_is_never_published() {
         let mut record = TypingRecord::default();
         record.signal(NOW, FIVE);
-        assert_eq!(record.signal(NOW + Span(100), Span(0)), Next::Flush(Span(900)));
-        assert_eq!(record.signal(NOW + Span(200), Span(4800)), Next::Nothing, "it ends when they were told it would");
-        assert_eq!(record.flush(NOW + Span(1000)), Next::Nothing);
+        assert_eq!(record.signal(NOW + Span(100), Span(0)), TypingAction::Flush(Span(900)));
+        assert_eq!(
+            record.signal(NOW + Span(200), Span(4800)),
+            TypingAction::Nothing,
+            "the published end is still right"
+        );
+        assert_eq!(record.flush(NOW + Span(1000)), TypingAction::Nothing);
     }
 
     #[test]
-    fn a_clock_that_is_behind_waits_no_longer_than_any() {
+    fn clock_behind_waits_one_interval() {
         let mut record = TypingRecord::default();
         record.signal(NOW, FIVE);
-        assert_eq!(record.signal(Time(NOW.0 - 50), FIVE), Next::Flush(PUBLISH_INTERVAL));
+        assert_eq!(record.signal(Time(NOW.0 - 50), FIVE), TypingAction::Flush(PUBLISH_INTERVAL));
     }
 
     #[test]
-    fn a_mark_is_forgotten_when_it_says_nothing_more() {
+    fn record_is_dropped_when_it_expires() {
         let mut record = TypingRecord::default();
         assert_eq!(record.forget_at(), Time(0));
         record.signal(NOW, Span(300));

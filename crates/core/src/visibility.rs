@@ -8,11 +8,11 @@ use crate::{Choice, Moment, Published, Rules, Session, Span, State, Time};
 /// An offline user's version is shown for as long as the session of a user who left is kept, and is 0 afterwards.
 /// Otherwise the version would distinguish invisible users, whose sessions stay, from users who are gone.
 pub fn derive_published(session: &Session, moment: &Moment, rules: &Rules) -> Published {
-    let shown = derive(session, moment, rules);
+    let derived = derive(session, moment, rules);
     let version = session.published.as_ref().map_or(0, |published| published.version);
     let shown_until = Time(version / 1000) + rules.evict_after;
-    let version = if shown.state == State::Offline && shown_until <= moment.now { 0 } else { version };
-    shown.into_published(version)
+    let version = if derived.state == State::Offline && shown_until <= moment.now { 0 } else { version };
+    derived.into_published(version)
 }
 
 /// Adds the archived last seen where the session has none. A user who is not offline keeps their `since`.
@@ -24,11 +24,11 @@ pub fn with_archived(published: Published, archived: Option<Time>) -> Published 
 
 /// A change is published within this span after its version: a version is the time of the decision, and no call takes
 /// longer than this to commit it.
-pub const SURELY_PUBLISHED: Span = Span::seconds(10);
+pub const MAX_PUBLISH_DELAY: Span = Span::seconds(10);
 
 /// Whether this record may have changed at or after a version. Equal counts: two users may share a version, and a client
 /// that received one of them need not have received the other.
-pub fn may_be_since(published: &Published, version: u64, now: Time, rules: &Rules) -> bool {
+pub fn may_have_changed_since(published: &Published, version: u64, now: Time, rules: &Rules) -> bool {
     if published.state == State::Offline && published.version == 0 {
         // Its version was withheld because it is at least `evict_after` old.
         return Time(version / 1000) + rules.evict_after < now;
@@ -91,12 +91,12 @@ mod tests {
         let rules = Rules::default();
         let (then, now) = (Time(1_000_000), Time(1_000_000) + rules.evict_after);
         let online = |version| Published { state: State::Online, note: None, since: None, last_seen: None, version };
-        let since = |published: &Published| may_be_since(published, then.0 * 1000, now, &rules);
+        let since = |published: &Published| may_have_changed_since(published, then.0 * 1000, now, &rules);
         assert!(since(&online(then.0 * 1000)), "another user may have the same version");
         assert!(!since(&online(then.0 * 1000 - 1)));
         let gone = Published { state: State::Offline, ..online(0) };
         assert!(!since(&gone), "had it changed since, its version would still be shown");
-        assert!(may_be_since(&gone, then.0 * 1000 - 1000, now, &rules));
+        assert!(may_have_changed_since(&gone, then.0 * 1000 - 1000, now, &rules));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 #![allow(async_fn_in_trait, reason = "functions are generic over capabilities and name no future's auto traits")]
 
-use rollcall_core::heartbeat::Found;
-use rollcall_core::policy::{self, Privacy, Relation};
+use rollcall_core::heartbeat::PriorState;
+use rollcall_core::policy::{self, Relation};
 use rollcall_core::settle::Decision;
+
+pub use rollcall_core::policy::OwnSettings;
 pub use rollcall_core::visibility::Visibility;
 use rollcall_core::{
     ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Revision, Session, Span, Time, UserId,
@@ -12,6 +14,9 @@ use rollcall_core::{
 
 /// The most items in one batch: the limit of the contract.
 pub const MAX_BATCH: usize = 1024;
+
+/// The most last seen entries or users in one call of an archive.
+pub const MAX_LAST_SEEN_ENTRIES: usize = 10_000;
 
 /// One touch: a device event of a user's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +90,7 @@ pub struct Touched {
     /// The store's time.
     pub now: Time,
     /// The state just before each touch.
-    pub found: Vec<Result<Found, Error>>,
+    pub prior: Vec<Result<PriorState, Error>>,
 }
 
 /// Loaded sessions.
@@ -174,25 +179,14 @@ pub trait RestrictionCheck {
     async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Visibility>, Error>;
 }
 
-/// A user's own policy settings.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OwnSettings {
-    /// Which audiences see presence and last seen.
-    pub privacy: Privacy,
-    /// The user's contacts, in no particular order.
-    pub contacts: Vec<UserId>,
-    /// The users that this user blocked, in no particular order.
-    pub blocks: Vec<UserId>,
-}
-
 /// A position in the logs of changes, one number per log.
 pub type Cursor = Vec<u64>;
 
 /// A page of a snapshot of all policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct PolicyPage {
     /// Changes that, applied to an empty index, give the state of this page.
-    pub changes: Vec<policy::Change>,
+    pub changes: Vec<policy::PolicyChange>,
     /// The next page; `None` if this was the last.
     pub next: Option<u32>,
     /// The cursor just before this page was read.
@@ -205,7 +199,7 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangesSince {
     /// The changes, in order, and the cursor after them.
-    Changes(Vec<policy::Change>, Cursor),
+    Changes(Vec<policy::PolicyChange>, Cursor),
     /// The log no longer reaches back to the cursor, or lost entries: a new snapshot is needed.
     Gap,
 }
@@ -217,11 +211,11 @@ pub trait Policy {
     /// A user's own settings.
     async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error>;
     /// One page of a snapshot; the first is page 0.
-    async fn snapshot(&self, page: u32) -> Result<Page, Error>;
+    async fn snapshot(&self, page: u32) -> Result<PolicyPage, Error>;
     /// The changes since the cursor. An empty cursor asks for the newest cursor, without changes.
     async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error>;
     /// Applies changes, durably and in order.
-    async fn apply_many(&self, changes: Vec<policy::Change>) -> Result<Vec<Result<(), Error>>, Error>;
+    async fn apply_many(&self, changes: Vec<policy::PolicyChange>) -> Result<Vec<Result<(), Error>>, Error>;
 }
 
 /// A typing signal.
@@ -246,7 +240,7 @@ pub struct Typist {
 
 /// A publication about a watched user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct PresenceChange {
     /// The user.
     pub user: UserId,
     /// The published record.
@@ -264,20 +258,20 @@ pub trait Typing {
 /// Subscribes to changes, for hosts without a hub.
 pub trait Watching {
     /// The stream of changes.
-    type Changes: Changes;
+    type Changes: PresenceChanges;
     /// Watches users: streams everything published about them from now on.
     async fn watch(&self, users: Vec<UserId>) -> Result<Self::Changes, Error>;
 }
 
 /// A stream of changes.
-pub trait Changes {
-    /// The next change; `None` when the stream has ended: [`Changes::end`] then gives the reason.
-    async fn next(&mut self) -> Option<Change>;
+pub trait PresenceChanges {
+    /// The next change; `None` when the stream has ended: [`PresenceChanges::end`] then gives the reason.
+    async fn next(&mut self) -> Option<PresenceChange>;
     /// Why the stream ended.
     async fn end(self) -> Result<(), Error>;
 }
 
-/// Refuses a batch above the limit of the contract.
-pub(crate) fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
+/// Refuses a call with more items than a limit of the contract.
+pub fn bounded(count: usize, limit: usize) -> Result<(), Error> {
+    if count > limit { Err(Error::TooMany(u32::try_from(limit).unwrap_or(u32::MAX))) } else { Ok(()) }
 }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use rollcall_core::choose::{NewChoice, choose};
-use rollcall_core::heartbeat::moves;
-pub use rollcall_core::heartbeat::{Beat, BeatDetails, Beats, Departure, Reason};
+use rollcall_core::heartbeat::needs_settling;
+pub use rollcall_core::heartbeat::{Beat, BeatDetails, Beats, Departure, DepartureReason};
 use rollcall_core::settle::settle;
 use rollcall_core::{Choice, Error, Rules, UserId};
 
-use crate::capabilities::{DeviceEvent, Sessions, Touch, Touches, bounded};
+use crate::capabilities::{DeviceEvent, MAX_BATCH, Sessions, Touch, Touches, bounded};
 use crate::commit_loop::{Effect, Outcome, Standing, settle_by};
 
 /// A user sets their choice.
@@ -32,10 +32,10 @@ pub struct ChoiceResult {
 /// An answer per item, in the order asked; an item that was refused at the edge keeps its error.
 pub type Answers<T> = Result<Vec<Result<T, Error>>, Error>;
 
-/// Takes heartbeats: one round trip, and more only for users whose visible state changed.
+/// Records heartbeats: one round trip, and more only for users whose visible state changed.
 pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> Answers<Standing> {
     let Beats { users, devices, details } = beats;
-    bounded(&details)?;
+    bounded(details.len(), MAX_BATCH)?;
     if details.is_empty() {
         return Ok(Vec::new());
     }
@@ -45,25 +45,25 @@ pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> An
         .map(|detail| DeviceEvent::Beat { kind: detail.kind, active: detail.active, alive_for })
         .collect();
     let touched = store.touch_many(Touches { users: users.clone(), devices, events }).await?;
-    if touched.found.len() != details.len() {
-        return Err(short_answer());
+    if touched.prior.len() != details.len() {
+        return Err(missing_items());
     }
-    let mut movers = Vec::new();
+    let mut to_settle = Vec::new();
     let mut answers: Vec<Result<Standing, Error>> = Vec::with_capacity(details.len());
-    for ((user, detail), found) in users.iter().zip(&details).zip(touched.found) {
-        if let Ok(found) = &found
-            && moves(found, detail.active, touched.now)
+    for ((user, detail), prior) in users.iter().zip(&details).zip(touched.prior) {
+        if let Ok(prior) = &prior
+            && needs_settling(prior, detail.active, touched.now)
         {
-            movers.push((answers.len(), UserId::parse(user)?));
+            to_settle.push((answers.len(), UserId::parse(user)?));
         }
-        answers.push(found.map(|found| Standing { state: found.state, version: found.version }));
+        answers.push(prior.map(|prior| Standing { state: prior.state, version: prior.version }));
     }
-    if movers.is_empty() {
+    if to_settle.is_empty() {
         return Ok(answers);
     }
     // If the store fails here, only the users whose state changed get the error; the other beats are stored.
-    let settled = settle_all(store, rules, movers.iter().map(|(_, user)| user.clone()).collect()).await;
-    for (place, user) in movers {
+    let settled = settle_all(store, rules, to_settle.iter().map(|(_, user)| user.clone()).collect()).await;
+    for (place, user) in to_settle {
         if let Some(answer) = answers.get_mut(place) {
             *answer = standing_of(&user, &settled);
         }
@@ -71,30 +71,30 @@ pub async fn beat_many(store: &impl Sessions, rules: &Rules, beats: Beats) -> An
     Ok(answers)
 }
 
-/// Takes departures. A departure can move the deadline forward, so the session is always settled.
+/// Records departures. A departure can move the deadline forward, so the session is always settled.
 pub async fn leave_many(
     store: &impl Sessions,
     rules: &Rules,
     departures: Vec<Result<Departure, Error>>,
 ) -> Answers<Standing> {
-    bounded(&departures)?;
+    bounded(departures.len(), MAX_BATCH)?;
     let mut users = Vec::with_capacity(departures.len());
     let mut touches = Vec::with_capacity(departures.len());
     for departure in departures {
         users.push(departure.map(|departure| {
             let event = match departure.reason {
-                Reason::Logout => DeviceEvent::Logout,
-                Reason::Dropped => DeviceEvent::Dropped(rules.grace),
+                DepartureReason::Logout => DeviceEvent::Logout,
+                DepartureReason::Dropped => DeviceEvent::Dropped(rules.grace),
             };
             touches.push(Touch { user: departure.user.clone(), device: departure.device, event });
             departure.user
         }));
     }
     let touched = store.touch_many(touches.into_iter().collect()).await?;
-    let mut found = touched.found.into_iter();
+    let mut prior = touched.prior.into_iter();
     for user in &mut users {
         if user.is_ok()
-            && let Err(error) = found.next().unwrap_or_else(|| Err(short_answer()))
+            && let Err(error) = prior.next().unwrap_or_else(|| Err(missing_items()))
         {
             *user = Err(error);
         }
@@ -103,13 +103,13 @@ pub async fn leave_many(
     Ok(users.into_iter().map(|user| user.and_then(|user| standing_of(&user, &settled))).collect())
 }
 
-/// Takes choices. Of several for one user in a batch, the last is applied and answers all.
+/// Records choices. Of several for one user in a batch, the last is applied and answers all.
 pub async fn choose_many(
     store: &impl Sessions,
     rules: &Rules,
     requests: Vec<Result<ChoiceRequest, Error>>,
 ) -> Answers<ChoiceResult> {
-    bounded(&requests)?;
+    bounded(requests.len(), MAX_BATCH)?;
     let mut new_choices = HashMap::new();
     let mut take = |request: ChoiceRequest| {
         new_choices.insert(request.user.clone(), request.choice);
@@ -135,7 +135,7 @@ fn chosen(settled: Option<&Result<Outcome<Option<Choice>>, Error>>) -> Result<Ch
             Ok(ChoiceResult { standing: *standing, choice: choice.clone() })
         }
         Some(Err(error)) => Err(error.clone()),
-        Some(Ok(_)) | None => Err(short_answer()),
+        Some(Ok(_)) | None => Err(missing_items()),
     }
 }
 
@@ -146,7 +146,7 @@ fn standing_of(user: &UserId, settled: &Result<Settled, Error>) -> Result<Standi
     match settled.as_ref().map(|settled| settled.get(user)) {
         Ok(Some(Ok(outcome))) => Ok(outcome.standing),
         Ok(Some(Err(error))) | Err(error) => Err(error.clone()),
-        Ok(None) => Err(short_answer()),
+        Ok(None) => Err(missing_items()),
     }
 }
 
@@ -159,7 +159,7 @@ async fn settle_all(store: &impl Sessions, rules: &Rules, users: Vec<UserId>) ->
     settle_by(store, rules, users, |_, session, moment| (settle(session, moment, rules), ())).await
 }
 
-/// A store that answers with fewer items than it was asked for breaks the contract.
-fn short_answer() -> Error {
-    Error::Other("the store answered with fewer items than it was asked for".to_owned())
+/// A store that returns fewer items than requested breaks the contract.
+fn missing_items() -> Error {
+    Error::Other("the store returned fewer items than requested".to_owned())
 }

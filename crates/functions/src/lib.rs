@@ -7,10 +7,10 @@
 //!
 //! Every `await` is a call of a capability: a crash or a race can happen between any two of them, and nowhere else.
 
+pub mod batch;
 pub mod capabilities;
 mod commit_loop;
 pub mod heartbeat;
-pub mod packed_beats;
 #[cfg(test)]
 mod poll_once;
 pub mod query;

@@ -4,7 +4,7 @@ use rollcall_core::derive::derive;
 pub use rollcall_core::visibility::View;
 use rollcall_core::{Choice, Error, Moment, Published, Rules, Session, State, UserId, visibility};
 
-use crate::capabilities::{Archive, RestrictionCheck, Sessions, Visibility, bounded};
+use crate::capabilities::{Archive, MAX_BATCH, RestrictionCheck, Sessions, Visibility, bounded};
 use crate::heartbeat::Answers;
 
 /// What a viewer is shown of a user.
@@ -76,7 +76,7 @@ pub(crate) async fn read(
     viewer: Option<&UserId>,
     users: Vec<Result<UserId, Error>>,
 ) -> Result<Read, Error> {
-    bounded(&users)?;
+    bounded(users.len(), MAX_BATCH)?;
     let valid: Vec<UserId> = users.iter().filter_map(|user| user.as_ref().ok()).cloned().collect();
     if valid.is_empty() {
         let users = users.into_iter().map(|user| user.and(Err(Error::Denied))).collect();
@@ -97,7 +97,7 @@ pub(crate) async fn read(
     let mut answers = checked.into_iter().zip(&loaded.sessions);
     let unmasked = |user: Result<UserId, Error>| {
         let user = user?;
-        let (visibility, session) = answers.next().ok_or_else(short_answer)?;
+        let (visibility, session) = answers.next().ok_or_else(missing_items)?;
         let session = session.as_ref().map_err(Clone::clone)?;
         let own = viewer == Some(&user);
         let visibility = if own { Visibility { presence: true, last_seen: true } } else { visibility };
@@ -132,6 +132,6 @@ fn needs_archive(published: &Published) -> bool {
     published.last_seen.is_none() || (published.state == State::Offline && published.version == 0)
 }
 
-pub(crate) fn short_answer() -> Error {
-    Error::Other("a capability answered with fewer items than it was asked for".to_owned())
+pub(crate) fn missing_items() -> Error {
+    Error::Other("a capability returned fewer items than requested".to_owned())
 }

@@ -1,8 +1,8 @@
-//! Restriction checks: who may see whom.
+//! Restriction checks: the visibility rules over a policy cache.
 //!
-//! A [`PolicyCache`] holds all policy in memory, and asks the store for exact relations until it is complete. It changes only in
-//! the order of the store's logs, so that an old change never undoes a newer one, and it answers from memory only once
-//! everything is loaded.
+//! A [`PolicyCache`] holds all policy in memory, and reads exact relations from the store until it is complete. It
+//! changes only in the order of the store's logs, so that an old change never undoes a newer one, and it answers from
+//! memory only once everything is loaded.
 //!
 //! Invalidations are collected from the first call on, also while the cache is cold: a user who turns hidden must disappear from
 //! watchers at once on every host.
@@ -10,24 +10,24 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use rollcall_core::policy::{Change, Invalidation, MAX_SUBJECTS, Relation, Verdict};
+use rollcall_core::policy::{Invalidation, MAX_SUBJECTS, PolicyChange, Relation, Verdict};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_policy::PolicyIndex;
 
-use crate::capabilities::{ChangesSince, Cursor, OwnSettings, Page, Policy, bounded};
+use crate::capabilities::{ChangesSince, Cursor, MAX_BATCH, OwnSettings, Policy, PolicyPage, bounded};
 use crate::heartbeat::Answers;
 
-/// More invalidations than this are reported as [`Invalidation::Everybody`].
+/// More invalidations than this are reported as [`Invalidation::All`].
 const MAX_INVALIDATED: usize = 1024;
 
 /// Changes read at once from the log after a change was made here.
-const STRIDE: u32 = 1024;
+const LOG_READ_LIMIT: u32 = 1024;
 
 /// Reads of the log after a change, at most. They end earlier unless changes come faster than they can be read.
-const MAX_STRIDES: usize = 64;
+const MAX_LOG_READS: usize = 64;
 
-/// An answer with fewer changes than this reaches the end of the log, unless some change many accounts. The contract says so.
-const FEW: u32 = 64;
+/// A read with fewer changes than this reached the end of the log, unless some change many accounts. The contract says so.
+const MIN_PARTIAL_READ: u32 = 64;
 
 /// How much a policy cache holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,14 +71,14 @@ pub struct PolicyCache {
 
 #[derive(Debug)]
 struct State {
-    memory: Memory,
+    load_state: LoadState,
     /// Up to here changes were read for invalidations; `None` before the first read.
     followed_to: Option<Cursor>,
     pending: PendingInvalidations,
 }
 
 #[derive(Debug)]
-enum Memory {
+enum LoadState {
     Cold,
     /// Pages are being read.
     Loading {
@@ -102,14 +102,14 @@ enum Memory {
 #[derive(Debug, Default)]
 struct PendingInvalidations {
     some: HashSet<Invalidation>,
-    everybody: bool,
+    all: bool,
 }
 
 impl Default for PolicyCache {
-    /// A cold cache. It cannot know what changed before, so its first report invalidates everybody.
+    /// A cold cache. It cannot know what changed before, so its first report invalidates everything.
     fn default() -> Self {
-        let pending = PendingInvalidations { everybody: true, ..PendingInvalidations::default() };
-        Self { state: RefCell::new(State { memory: Memory::Cold, followed_to: None, pending }) }
+        let pending = PendingInvalidations { all: true, ..PendingInvalidations::default() };
+        Self { state: RefCell::new(State { load_state: LoadState::Cold, followed_to: None, pending }) }
     }
 }
 
@@ -121,17 +121,16 @@ impl PolicyCache {
         viewer: Option<UserId>,
         subjects: Ids<UserId>,
     ) -> Result<Vec<Verdict>, Error> {
-        if subjects.len() > MAX_SUBJECTS {
-            return Err(Error::TooMany(MAX_SUBJECTS as u32));
-        }
-        if let Memory::Warm { policy_index } = &self.state.borrow().memory {
+        bounded(subjects.len(), MAX_SUBJECTS)?;
+        if let LoadState::Warm { policy_index } = &self.state.borrow().load_state {
             let mut verdicts = Vec::with_capacity(subjects.len());
             policy_index.check(viewer.as_ref().map(UserId::as_str), subjects.iter(), &mut verdicts);
             return Ok(verdicts);
         }
         let relations = policy.relations(viewer.clone(), subjects.clone()).await?;
         if relations.len() != subjects.len() {
-            return Err(Error::Other("the policy answered for fewer subjects than it was asked for".to_owned()));
+            let (count, asked) = (relations.len(), subjects.len());
+            return Err(Error::Other(format!("the policy store returned {count} relations for {asked} subjects")));
         }
         let viewer = viewer.as_ref().map(UserId::as_str);
         let verdict = |(subject, relation): (&str, Relation)| relation.verdict_for(viewer, subject);
@@ -139,17 +138,17 @@ impl PolicyCache {
     }
 
     /// Makes changes. They are in force in this cache when this returns.
-    pub async fn apply(&self, policy: &impl Policy, changes: Vec<Result<Change, Error>>) -> Answers<()> {
-        bounded(&changes)?;
-        let valid: Vec<Change> = changes.iter().filter_map(|change| change.as_ref().ok()).cloned().collect();
+    pub async fn apply(&self, policy: &impl Policy, changes: Vec<Result<PolicyChange, Error>>) -> Answers<()> {
+        bounded(changes.len(), MAX_BATCH)?;
+        let valid: Vec<PolicyChange> = changes.iter().filter_map(|change| change.as_ref().ok()).cloned().collect();
         let mut outcomes = if valid.is_empty() { Vec::new() } else { policy.apply_many(valid).await? }.into_iter();
-        let missing = || Err(Error::Other("the policy answered for fewer changes than it was given".to_owned()));
+        let missing = || Err(Error::Other("the policy store returned fewer outcomes than changes".to_owned()));
         let answers = changes.into_iter().map(|change| change.and_then(|_| outcomes.next().unwrap_or_else(missing)));
         let answers = answers.collect();
-        for _ in 0..MAX_STRIDES {
-            // A cache that is not warm asks the store, where the changes are in force already.
-            let is_warm = matches!(self.state.borrow().memory, Memory::Warm { .. });
-            if !is_warm || self.follow(policy, STRIDE).await? < FEW {
+        for _ in 0..MAX_LOG_READS {
+            // A cache that is not warm reads the store, where the changes are in force already.
+            let is_warm = matches!(self.state.borrow().load_state, LoadState::Warm { .. });
+            if !is_warm || self.follow(policy, LOG_READ_LIMIT).await? < MIN_PARTIAL_READ {
                 break;
             }
         }
@@ -165,15 +164,15 @@ impl PolicyCache {
             Follow,
         }
         self.begin_to_follow(policy).await?;
-        let step = match &self.state.borrow().memory {
-            Memory::Cold if memory > 0 => Step::Load(0),
-            Memory::Cold | Memory::TooLarge | Memory::Warm { .. } => Step::Follow,
-            Memory::Loading { next, .. } => Step::Load(*next),
-            Memory::Replaying { .. } => Step::Replay,
+        let step = match &self.state.borrow().load_state {
+            LoadState::Cold if memory > 0 => Step::Load(0),
+            LoadState::Cold | LoadState::TooLarge | LoadState::Warm { .. } => Step::Follow,
+            LoadState::Loading { next, .. } => Step::Load(*next),
+            LoadState::Replaying { .. } => Step::Replay,
         };
         // Invalidations are read separately from loading, and first.
         let mut applied = self.follow(policy, limit).await?;
-        let caught_up = applied < FEW;
+        let caught_up = applied < MIN_PARTIAL_READ;
         match step {
             Step::Load(number) if caught_up => {
                 let page = policy.snapshot(number).await?;
@@ -182,7 +181,7 @@ impl PolicyCache {
             Step::Replay if caught_up => applied += self.replay(policy, limit).await?,
             Step::Load(_) | Step::Replay | Step::Follow => {}
         }
-        self.state.borrow_mut().bounded(memory);
+        self.state.borrow_mut().enforce_memory_limit(memory);
         Ok(self.report(applied, caught_up))
     }
 
@@ -198,7 +197,7 @@ impl PolicyCache {
         if state.followed_to.is_none() {
             state.followed_to = Some(cursor);
             // Earlier changes are unknown.
-            state.pending.everybody = true;
+            state.pending.all = true;
         }
         Ok(())
     }
@@ -209,36 +208,36 @@ impl PolicyCache {
     }
 
     /// Applies a page of the snapshot. Returns the number of its changes.
-    fn take_page(&self, number: u32, page: Page) -> u32 {
-        let Page { changes, next, cursor, salt } = page;
+    fn take_page(&self, number: u32, page: PolicyPage) -> u32 {
+        let PolicyPage { changes, next, cursor, salt } = page;
         let mut state = self.state.borrow_mut();
-        let (mut policy_index, first) = match std::mem::replace(&mut state.memory, Memory::Cold) {
-            Memory::Cold if number == 0 => (PolicyIndex::new(salt), cursor),
-            Memory::Loading { policy_index, next, cursor } if next == number => (policy_index, cursor),
+        let (mut policy_index, first) = match std::mem::replace(&mut state.load_state, LoadState::Cold) {
+            LoadState::Cold if number == 0 => (PolicyIndex::new(salt), cursor),
+            LoadState::Loading { policy_index, next, cursor } if next == number => (policy_index, cursor),
             // Another call was faster.
             other => {
-                state.memory = other;
+                state.load_state = other;
                 return 0;
             }
         };
         changes.iter().for_each(|change| policy_index.apply(change));
-        state.memory = match next {
-            Some(next) => Memory::Loading { policy_index, next, cursor: first },
-            None => Memory::Replaying { policy_index, cursor: first },
+        state.load_state = match next {
+            Some(next) => LoadState::Loading { policy_index, next, cursor: first },
+            None => LoadState::Replaying { policy_index, cursor: first },
         };
         changes.len() as u32
     }
 
     /// Applies what changed while the pages were read.
     async fn replay(&self, policy: &impl Policy, limit: u32) -> Result<u32, Error> {
-        let from = match &self.state.borrow().memory {
-            Memory::Replaying { cursor, .. } => cursor.clone(),
-            Memory::Cold | Memory::Loading { .. } | Memory::Warm { .. } | Memory::TooLarge => return Ok(0),
+        let from = match &self.state.borrow().load_state {
+            LoadState::Replaying { cursor, .. } => cursor.clone(),
+            LoadState::Cold | LoadState::Loading { .. } | LoadState::Warm { .. } | LoadState::TooLarge => return Ok(0),
         };
         let followed = policy.since(from.clone(), limit).await?;
         let mut state = self.state.borrow_mut();
-        match std::mem::replace(&mut state.memory, Memory::Cold) {
-            Memory::Replaying { mut policy_index, cursor } if cursor == from => {
+        match std::mem::replace(&mut state.load_state, LoadState::Cold) {
+            LoadState::Replaying { mut policy_index, cursor } if cursor == from => {
                 let ChangesSince::Changes(changes, cursor) = followed else {
                     state.reset();
                     return Ok(0);
@@ -248,20 +247,20 @@ impl PolicyCache {
                 let applied = changes.len() as u32;
                 if applied == 0 {
                     state.followed_to = Some(cursor);
-                    state.memory = Memory::Warm { policy_index };
+                    state.load_state = LoadState::Warm { policy_index };
                 } else {
-                    state.memory = Memory::Replaying { policy_index, cursor };
+                    state.load_state = LoadState::Replaying { policy_index, cursor };
                 }
                 Ok(applied)
             }
             other => {
-                state.memory = other;
+                state.load_state = other;
                 Ok(0)
             }
         }
     }
 
-    /// Applies what changed since the last read. Returns the number of changes; at least `FEW` if one of them changed many
+    /// Applies what changed since the last read. Returns the number of changes; at least `MIN_PARTIAL_READ` if one of them changed many
     /// accounts, because such an answer need not reach the end of the log.
     async fn follow(&self, policy: &impl Policy, limit: u32) -> Result<u32, Error> {
         let Some(from) = self.state.borrow().followed_to.clone() else { return Ok(0) };
@@ -269,35 +268,36 @@ impl PolicyCache {
         let mut state = self.state.borrow_mut();
         if state.followed_to.as_ref() != Some(&from) {
             // Another call was faster and applied these changes.
-            return Ok(FEW);
+            return Ok(MIN_PARTIAL_READ);
         }
         let ChangesSince::Changes(changes, cursor) = followed else {
             state.reset();
             return Ok(0);
         };
-        let State { memory, pending, followed_to } = &mut *state;
+        let State { load_state, pending, followed_to } = &mut *state;
         for change in &changes {
-            if let Memory::Warm { policy_index } = memory {
+            if let LoadState::Warm { policy_index } = load_state {
                 policy_index.apply(change);
             }
             pending.add(change.invalidation());
         }
         *followed_to = Some(cursor);
-        let is_of_many = |change: &Change| matches!(change, Change::RestrictMany(_) | Change::UnrestrictMany(_));
-        let at_least = if changes.iter().any(is_of_many) { FEW } else { 0 };
+        let is_of_many =
+            |change: &PolicyChange| matches!(change, PolicyChange::RestrictMany(_) | PolicyChange::UnrestrictMany(_));
+        let at_least = if changes.iter().any(is_of_many) { MIN_PARTIAL_READ } else { 0 };
         Ok(at_least.max(changes.len() as u32))
     }
 
     fn report(&self, applied: u32, caught_up: bool) -> Freshness {
         let mut state = self.state.borrow_mut();
         let invalidated = state.pending.take();
-        let (cache_state, more, policy_index) = match &state.memory {
-            Memory::Cold => (CacheState::Cold, applied > 0 || state.followed_to.is_none(), None),
-            Memory::Loading { policy_index, .. } | Memory::Replaying { policy_index, .. } => {
+        let (cache_state, more, policy_index) = match &state.load_state {
+            LoadState::Cold => (CacheState::Cold, applied > 0 || state.followed_to.is_none(), None),
+            LoadState::Loading { policy_index, .. } | LoadState::Replaying { policy_index, .. } => {
                 (CacheState::Loading, true, Some(policy_index))
             }
-            Memory::Warm { policy_index } => (CacheState::Warm, applied > 0, Some(policy_index)),
-            Memory::TooLarge => (CacheState::TooLarge, applied > 0, None),
+            LoadState::Warm { policy_index } => (CacheState::Warm, applied > 0, Some(policy_index)),
+            LoadState::TooLarge => (CacheState::TooLarge, applied > 0, None),
         };
         let counts = policy_index.map(PolicyIndex::counts).unwrap_or_default();
         Freshness {
@@ -316,30 +316,30 @@ impl PolicyCache {
 impl State {
     /// The log no longer reaches back to the cursor: begin again.
     fn reset(&mut self) {
-        self.memory = Memory::Cold;
+        self.load_state = LoadState::Cold;
         self.followed_to = None;
-        self.pending.everybody = true;
+        self.pending.all = true;
     }
 
     /// Drops an index that takes more memory than allowed.
-    fn bounded(&mut self, memory: u64) {
-        let bytes = match &self.memory {
-            Memory::Loading { policy_index, .. }
-            | Memory::Replaying { policy_index, .. }
-            | Memory::Warm { policy_index } => policy_index.bytes(),
-            Memory::Cold | Memory::TooLarge => return,
+    fn enforce_memory_limit(&mut self, memory: u64) {
+        let bytes = match &self.load_state {
+            LoadState::Loading { policy_index, .. }
+            | LoadState::Replaying { policy_index, .. }
+            | LoadState::Warm { policy_index } => policy_index.bytes(),
+            LoadState::Cold | LoadState::TooLarge => return,
         };
         if bytes > memory {
             // With no memory allowed it stays cold: more may be allowed later.
-            self.memory = if memory == 0 { Memory::Cold } else { Memory::TooLarge };
+            self.load_state = if memory == 0 { LoadState::Cold } else { LoadState::TooLarge };
         }
     }
 }
 
 impl PendingInvalidations {
     fn add(&mut self, invalidation: Invalidation) {
-        if self.everybody || self.some.len() >= MAX_INVALIDATED {
-            self.everybody = true;
+        if self.all || self.some.len() >= MAX_INVALIDATED {
+            self.all = true;
             self.some.clear();
         } else {
             self.some.insert(invalidation);
@@ -348,7 +348,7 @@ impl PendingInvalidations {
 
     fn take(&mut self) -> Vec<Invalidation> {
         match std::mem::take(self) {
-            Self { everybody: true, .. } => vec![Invalidation::Everybody],
+            Self { all: true, .. } => vec![Invalidation::All],
             Self { some, .. } => some.into_iter().collect(),
         }
     }

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use rollcall_core::{Choice, Error, Moment, Published, Rules, State, Time, UserId, visibility};
 
-use crate::capabilities::{Archive, Change, Changes, RestrictionCheck, Sessions, Visibility, Watching};
+use crate::capabilities::{Archive, PresenceChange, PresenceChanges, RestrictionCheck, Sessions, Visibility, Watching};
 use crate::heartbeat::Answers;
-use crate::query::{Presence, Unmasked, View, read, short_answer};
+use crate::query::{Presence, Unmasked, View, missing_items, read};
 use crate::sweep::settle_users;
 
 /// Users see themselves.
@@ -93,7 +93,7 @@ pub async fn feed<'p, S: Sessions, A: Archive, V: RestrictionCheck, W: Watching>
         first: Vec::new(),
     };
     for unmasked in users {
-        let may_be_new = |since| moment.is_none_or(|moment| changed_after(&unmasked, since, &moment, rules));
+        let may_be_new = |since| moment.is_none_or(|moment| may_have_changed_since(&unmasked, since, &moment, rules));
         let send = since.is_none_or(may_be_new);
         feed.add(unmasked, send);
     }
@@ -128,15 +128,15 @@ async fn read_settled(
 }
 
 /// Whether a client that received everything up to `since` may not have this.
-fn changed_after(unmasked: &Unmasked, since: u64, moment: &Moment, rules: &Rules) -> bool {
+fn may_have_changed_since(unmasked: &Unmasked, since: u64, moment: &Moment, rules: &Rules) -> bool {
     let hides_when = !unmasked.visibility.last_seen && unmasked.published.state == State::Offline;
     if !unmasked.visibility.presence || hides_when {
         // Always sent: whether it is sent again would reveal something hidden.
         return true;
     }
     // A record that was decided before `since` may have been published after it.
-    let since = since.saturating_sub(visibility::SURELY_PUBLISHED.0.saturating_mul(1000));
-    !unmasked.settled || visibility::may_be_since(&unmasked.published, since, moment.now, rules)
+    let since = since.saturating_sub(visibility::MAX_PUBLISH_DELAY.0.saturating_mul(1000));
+    !unmasked.settled || visibility::may_have_changed_since(&unmasked.published, since, moment.now, rules)
 }
 
 /// An open feed of one viewer.
@@ -145,14 +145,14 @@ pub struct Feed<'p, S, A, V, C> {
     rules: Rules,
     viewer: Option<UserId>,
     changes: C,
-    watched: HashMap<UserId, Watched>,
+    watched: HashMap<UserId, WatchedUser>,
     /// The version to resume from: everything before it was sent, apart from the overlap.
     resume: u64,
     first: Vec<Update>,
 }
 
 /// What a feed keeps about one user: one record, however many changes come.
-struct Watched {
+struct WatchedUser {
     /// The newest version read or received, shown or not.
     version: u64,
     /// The newest last seen, for changes that lack it.
@@ -161,7 +161,7 @@ struct Watched {
     sent: Option<Published>,
 }
 
-impl<S: Sessions, A: Archive, V: RestrictionCheck, C: Changes> Feed<'_, S, A, V, C> {
+impl<S: Sessions, A: Archive, V: RestrictionCheck, C: PresenceChanges> Feed<'_, S, A, V, C> {
     /// Sends the snapshot, then every change, until the changes end or the reader closes the feed.
     pub async fn run(mut self, sink: &mut impl UpdateSink) -> Result<(), Error> {
         let first = std::mem::take(&mut self.first);
@@ -183,7 +183,7 @@ impl<S: Sessions, A: Archive, V: RestrictionCheck, C: Changes> Feed<'_, S, A, V,
     fn add(&mut self, unmasked: Unmasked, send: bool) {
         let view = unmasked.view();
         let sent = view.as_ref().map(|view| view.published.clone());
-        let watched = Watched { version: unmasked.version, last_seen: unmasked.published.last_seen, sent };
+        let watched = WatchedUser { version: unmasked.version, last_seen: unmasked.published.last_seen, sent };
         self.watched.insert(unmasked.user.clone(), watched);
         if send {
             let presence = Presence { user: unmasked.user, view };
@@ -192,8 +192,8 @@ impl<S: Sessions, A: Archive, V: RestrictionCheck, C: Changes> Feed<'_, S, A, V,
     }
 
     /// The update for a change; `None` if it shows the viewer nothing new.
-    async fn update_for(&mut self, change: Change) -> Result<Option<Update>, Error> {
-        let Change { user, published } = change;
+    async fn update_for(&mut self, change: PresenceChange) -> Result<Option<Update>, Error> {
+        let PresenceChange { user, published } = change;
         let Some(watched) = self.watched.get_mut(&user).filter(|watched| watched.version < published.version) else {
             return Ok(None);
         };
@@ -203,7 +203,7 @@ impl<S: Sessions, A: Archive, V: RestrictionCheck, C: Changes> Feed<'_, S, A, V,
         let published = visibility::with_archived(published, watched.last_seen);
         watched.version = published.version;
         watched.last_seen = published.last_seen;
-        let masked = visibility::mask(published, visibility.ok_or_else(short_answer)?);
+        let masked = visibility::mask(published, visibility.ok_or_else(missing_items)?);
         if looks_the_same(watched.sent.as_ref(), masked.as_ref()) {
             return Ok(None);
         }
@@ -217,7 +217,7 @@ impl<S: Sessions, A: Archive, V: RestrictionCheck, C: Changes> Feed<'_, S, A, V,
     /// The viewer's own choice, which is never published.
     async fn own_choice(&self, user: &UserId) -> Result<Option<Choice>, Error> {
         let read = read(self.platform, &self.rules, Some(user), vec![Ok(user.clone())]).await?;
-        let own = read.users.into_iter().next().ok_or_else(short_answer)??;
+        let own = read.users.into_iter().next().ok_or_else(missing_items)??;
         Ok(own.choice)
     }
 }

@@ -36,7 +36,7 @@ pub struct Archived {
 
 /// Derives these users again and publishes what changed.
 pub async fn settle_users(store: &impl Sessions, rules: &Rules, users: Vec<UserId>) -> Result<Settled, Error> {
-    bounded(&users)?;
+    bounded(users.len(), MAX_BATCH)?;
     let outcomes = settle_by(store, rules, users, |_, session, moment| (settle(session, moment, rules), ())).await?;
     let mut settled = Settled { examined: outcomes.len() as u32, ..Settled::default() };
     for outcome in outcomes.into_values() {

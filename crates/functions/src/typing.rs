@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 use rollcall_core::policy::MAX_SUBJECTS;
 use rollcall_core::{ConversationId, Error, Rules, Span, Stance, UserId};
 
-use crate::capabilities::{RestrictionCheck, Sessions, Typing, TypingSignal, Typist, bounded};
+use crate::capabilities::{MAX_BATCH, RestrictionCheck, Sessions, Typing, TypingSignal, Typist, bounded};
 use crate::heartbeat::Answers;
-use crate::query::short_answer;
+use crate::query::missing_items;
 
 /// A user starts, continues or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct TypingUpdate {
     pub typing: bool,
 }
 
-/// Takes typing updates. A signal that is not repeated ends by itself. Typing of an invisible user counts as a stop.
+/// Records typing updates. A signal that is not repeated ends by itself. Typing of an invisible user counts as a stop.
 pub async fn type_many(
     (sessions, typing): (&impl Sessions, &impl Typing),
     rules: &Rules,
     updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Answers<()> {
-    bounded(&updates)?;
+    bounded(updates.len(), MAX_BATCH)?;
     let updates = stop_invisible(sessions, updates).await?;
     let lasts = |typing: bool| if typing { rules.typing_ttl } else { Span(0) };
     let signal = |update: &TypingUpdate| TypingSignal {
@@ -40,7 +40,7 @@ pub async fn type_many(
     let signals: Vec<_> = updates.iter().filter_map(|update| update.as_ref().ok().map(signal)).collect();
     let stored = if signals.is_empty() { Vec::new() } else { typing.set_typing(signals).await? };
     let mut stored = stored.into_iter();
-    Ok(updates.into_iter().map(|update| update.and_then(|_| stored.next().ok_or_else(short_answer)?)).collect())
+    Ok(updates.into_iter().map(|update| update.and_then(|_| stored.next().ok_or_else(missing_items)?)).collect())
 }
 
 /// Turns starts of invisible users into stops. So typing that began while visible ends, and the update fails or succeeds like
@@ -57,7 +57,7 @@ async fn stop_invisible(
     let loaded = sessions.load_many(users).await?;
     let mut found = loaded.sessions.into_iter();
     for start in updates.iter_mut().filter(starts) {
-        match found.next().unwrap_or_else(|| Err(short_answer())) {
+        match found.next().unwrap_or_else(|| Err(missing_items())) {
             Ok(session) => {
                 let choice = session.choice.as_ref();
                 let stance = choice.map_or(Stance::Auto, |choice| choice.stance_at(loaded.moment.now));
@@ -75,7 +75,7 @@ pub async fn typists(
     viewer: Option<UserId>,
     conversations: Vec<Result<ConversationId, Error>>,
 ) -> Answers<Vec<Typist>> {
-    bounded(&conversations)?;
+    bounded(conversations.len(), MAX_BATCH)?;
     let valid: Vec<_> = conversations.iter().filter_map(|conversation| conversation.as_ref().ok()).cloned().collect();
     let found = if valid.is_empty() { Vec::new() } else { typing.typists(valid).await? };
     let visible = visible(restrictions, viewer.as_ref(), &found).await?;
@@ -83,7 +83,7 @@ pub async fn typists(
     let mut found = found.into_iter();
     let seen = |conversation: Result<ConversationId, Error>| {
         conversation?;
-        let typists = found.next().ok_or_else(short_answer)??;
+        let typists = found.next().ok_or_else(missing_items)??;
         Ok(typists.into_iter().filter(may_see).collect())
     };
     Ok(conversations.into_iter().map(seen).collect())

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Privacy, Ruling, Verdict, number_of};
+use rollcall_core::policy::{Audience, PolicyChange, Privacy, Ruling, Verdict, number_of};
 use rollcall_policy::{BITS_PER_KEY, BloomFilter, PolicyIndex, false_positive_rate};
 use xorf::Filter as _;
 
@@ -339,15 +339,15 @@ fn policy_index() -> Result<(), Box<dyn Error>> {
     let mut changes = Vec::new();
     for number in 0..PEOPLE {
         let (one, other) = (name(number), name(next(&mut random) % PEOPLE));
-        changes.push(Change::Block(UserId::parse(one.clone())?, UserId::parse(other.clone())?));
+        changes.push(PolicyChange::Block(UserId::parse(one.clone())?, UserId::parse(other.clone())?));
         plain.blocks.insert((one, other));
         let restricted = next(&mut random) % NUMBERS;
-        changes.push(Change::Restrict(UserId::parse(restricted.to_string())?));
+        changes.push(PolicyChange::Restrict(UserId::parse(restricted.to_string())?));
         plain.restricted.insert(restricted);
     }
     for number in 0..SETTINGS {
         let privacy = Privacy { presence: Audience::Everyone, last_seen: Audience::Contacts };
-        changes.push(Change::SetPrivacy(UserId::parse(name(PEOPLE + number))?, privacy));
+        changes.push(PolicyChange::SetPrivacy(UserId::parse(name(PEOPLE + number))?, privacy));
     }
     let started = Instant::now();
     let applied = undisturbed(

@@ -36,9 +36,9 @@ impl BloomFilter {
         self.0.get(self.line_of(key)).is_some_and(|line| set(line) == 1)
     }
 
-    /// Touches the cache line of a key.
+    /// Prefetches the cache line of a key by reading it.
     #[inline]
-    pub(crate) fn touch(&self, key: u64) -> u64 {
+    pub(crate) fn prefetch(&self, key: u64) -> u64 {
         self.0.get(self.line_of(key)).map_or(0, |line| at(line, 0))
     }
 

@@ -64,10 +64,10 @@ impl ShardedFilter {
         self.shards.get(shard_of(key)).is_some_and(|shard| shard.bloom.may_contain(key))
     }
 
-    /// Touches the memory of a key, so that a lookup soon after finds it in the cache.
+    /// Prefetches the memory of a key by reading it, so that a lookup soon after finds it in the cache.
     #[inline]
-    pub(crate) fn touch(&self, key: u64) -> u64 {
-        self.shards.get(shard_of(key)).map_or(0, |shard| shard.bloom.touch(key))
+    pub(crate) fn prefetch(&self, key: u64) -> u64 {
+        self.shards.get(shard_of(key)).map_or(0, |shard| shard.bloom.prefetch(key))
     }
 
     /// Adds a key that is not in the set.

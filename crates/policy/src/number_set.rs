@@ -1,4 +1,4 @@
-//! A bitset of numbers, for restricted accounts whose ids are numbers.
+//! A bitset of numbers, for restricted numeric accounts.
 //!
 //! Numbers below 2^32 are divided into 65,536 pages of 65,536. A page with up to 512 numbers is a sorted list of two bytes each;
 //! beyond that it is a bitmap of 8 KB, which needs no search. An empty page takes only its directory entry. A lookup is one
@@ -60,9 +60,9 @@ impl NumberSet {
         }
     }
 
-    /// Touches the memory of a number, so that a lookup soon after finds it in the cache.
+    /// Prefetches the memory of a number by reading it, so that a lookup soon after finds it in the cache.
     #[inline]
-    pub(crate) fn touch(&self, number: u32) -> u64 {
+    pub(crate) fn prefetch(&self, number: u32) -> u64 {
         let (page, low) = split(number);
         match self.pages.get(page) {
             Some(Some(Page::Few(few))) => few.get((usize::from(low) * few.len()) >> 16).copied().map_or(0, u64::from),

@@ -10,7 +10,7 @@ use std::fmt;
 use std::hint::black_box;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Relation, Verdict, number_of};
+use rollcall_core::policy::{Audience, PolicyChange, Relation, Verdict, number_of};
 
 use crate::filter::{FilterStats, ShardedFilter, Upkeep};
 use crate::hashing::{Salt, pair, shard_of};
@@ -46,7 +46,7 @@ pub struct Counts {
     /// Contacts.
     pub contacts: u64,
     /// Interned users: in a pair, restricted by name, or with a privacy setting.
-    pub people: u64,
+    pub users: u64,
 }
 
 /// The viewer of a batch.
@@ -81,17 +81,17 @@ impl PolicyIndex {
     }
 
     /// Applies a change. Applying it again does nothing.
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &PolicyChange) {
         match change {
-            Change::Restrict(user) => self.restrict(user, true),
-            Change::Unrestrict(user) => self.restrict(user, false),
-            Change::RestrictMany(numbers) => self.numbers.insert_many(numbers),
-            Change::UnrestrictMany(numbers) => self.numbers.remove_many(numbers),
-            Change::Block(one, other) => self.block(one, other),
-            Change::Unblock(one, other) => self.unblock(one, other),
-            Change::AddContact(one, other) => self.add_contact(one, other),
-            Change::RemoveContact(one, other) => self.remove_contact(one, other),
-            Change::SetPrivacy(user, privacy) => self.set_flags(user, |flags| flags.with_privacy(*privacy)),
+            PolicyChange::Restrict(user) => self.restrict(user, true),
+            PolicyChange::Unrestrict(user) => self.restrict(user, false),
+            PolicyChange::RestrictMany(numbers) => self.numbers.insert_many(numbers),
+            PolicyChange::UnrestrictMany(numbers) => self.numbers.remove_many(numbers),
+            PolicyChange::Block(one, other) => self.block(one, other),
+            PolicyChange::Unblock(one, other) => self.unblock(one, other),
+            PolicyChange::AddContact(one, other) => self.add_contact(one, other),
+            PolicyChange::RemoveContact(one, other) => self.remove_contact(one, other),
+            PolicyChange::SetPrivacy(user, privacy) => self.set_flags(user, |flags| flags.with_privacy(*privacy)),
         }
     }
 
@@ -136,7 +136,7 @@ impl PolicyIndex {
             restricted: self.numbers.len() + self.restricted_by_name,
             blocks: self.blocks.len(),
             contacts: self.contacts.len(),
-            people: self.names.len(),
+            users: self.names.len(),
         }
     }
 
@@ -169,11 +169,11 @@ impl PolicyIndex {
             if lookups.is_empty() {
                 return;
             }
-            let touch = |lookup: &Lookup<'_>| {
-                let number = lookup.number.map_or(0, |number| self.numbers.touch(number));
-                number ^ self.filter.touch(lookup.alone) ^ self.filter.touch(lookup.paired)
+            let prefetch = |lookup: &Lookup<'_>| {
+                let number = lookup.number.map_or(0, |number| self.numbers.prefetch(number));
+                number ^ self.filter.prefetch(lookup.alone) ^ self.filter.prefetch(lookup.paired)
             };
-            black_box(lookups.iter().map(touch).fold(0, |all, one| all ^ one));
+            black_box(lookups.iter().map(prefetch).fold(0, |all, one| all ^ one));
             verdicts.extend(lookups.iter().map(|lookup| self.check_for(viewer, lookup)));
         }
     }

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, Privacy};
+use rollcall_core::policy::{Audience, Numbers, PAGE_BYTES, PolicyChange, Privacy};
 use rollcall_policy::PolicyIndex;
 
 thread_local! {
@@ -53,27 +53,27 @@ fn reported_size_matches_allocations() {
     assert_accurate(&policy_index, before, "empty");
     for number in 0..50_000_u32 {
         let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
-        policy_index.apply(&Change::Block(pair.0.clone(), pair.1.clone()));
-        policy_index.apply(&Change::AddContact(pair.1, pair.0));
+        policy_index.apply(&PolicyChange::Block(pair.0.clone(), pair.1.clone()));
+        policy_index.apply(&PolicyChange::AddContact(pair.1, pair.0));
     }
     assert_accurate(&policy_index, before, "pairs");
     for number in 0..50_000_u32 {
-        policy_index.apply(&Change::Restrict(user((number * 7919).to_string())));
+        policy_index.apply(&PolicyChange::Restrict(user((number * 7919).to_string())));
         let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
-        policy_index.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), privacy));
+        policy_index.apply(&PolicyChange::SetPrivacy(user(format!("hidden-{number}")), privacy));
     }
     for page in 0..100 {
         let numbers = Numbers::new(page, vec![0xff; PAGE_BYTES]).expect("fit bits");
-        policy_index.apply(&Change::RestrictMany(numbers));
+        policy_index.apply(&PolicyChange::RestrictMany(numbers));
     }
     assert_accurate(&policy_index, before, "full");
     let full = policy_index.bytes();
     for number in 0..45_000_u32 {
         let pair = (user(format!("user-{number}")), user(format!("user-{}", number * 7 % 50_000)));
-        policy_index.apply(&Change::Unblock(pair.0.clone(), pair.1.clone()));
-        policy_index.apply(&Change::RemoveContact(pair.1, pair.0));
-        policy_index.apply(&Change::SetPrivacy(user(format!("hidden-{number}")), Privacy::default()));
-        policy_index.apply(&Change::Unrestrict(user((number * 7919).to_string())));
+        policy_index.apply(&PolicyChange::Unblock(pair.0.clone(), pair.1.clone()));
+        policy_index.apply(&PolicyChange::RemoveContact(pair.1, pair.0));
+        policy_index.apply(&PolicyChange::SetPrivacy(user(format!("hidden-{number}")), Privacy::default()));
+        policy_index.apply(&PolicyChange::Unrestrict(user((number * 7919).to_string())));
     }
     assert_accurate(&policy_index, before, "nearly empty again");
     assert!(policy_index.bytes() < full);

@@ -12,7 +12,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, Privacy, Relation, Ruling, Verdict, number_of};
+use rollcall_core::policy::{
+    Audience, Numbers, PAGE_BYTES, PolicyChange, Privacy, Relation, Ruling, Verdict, number_of,
+};
 use rollcall_policy::{Counts, PolicyIndex};
 
 /// The same cases in every run, so that a broken property fails in the run that broke it. For other cases set a seed:
@@ -54,19 +56,19 @@ struct Model {
 }
 
 impl Model {
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &PolicyChange) {
         let text = |user: &UserId| user.as_str().to_owned();
         let pair = |one, other| (text(one), text(other));
         match change {
-            Change::Restrict(user) => drop(self.restricted.insert(text(user))),
-            Change::Unrestrict(user) => drop(self.restricted.remove(user.as_str())),
-            Change::RestrictMany(numbers) => self.restricted.extend(each(numbers)),
-            Change::UnrestrictMany(numbers) => self.restricted = &self.restricted - &each(numbers).collect(),
-            Change::Block(one, other) => drop(self.blocks.insert(pair(one, other))),
-            Change::Unblock(one, other) => drop(self.blocks.remove(&pair(one, other))),
-            Change::AddContact(one, other) => drop(self.contacts.insert(pair(one, other))),
-            Change::RemoveContact(one, other) => drop(self.contacts.remove(&pair(one, other))),
-            Change::SetPrivacy(user, privacy) => drop(self.privacies.insert(text(user), *privacy)),
+            PolicyChange::Restrict(user) => drop(self.restricted.insert(text(user))),
+            PolicyChange::Unrestrict(user) => drop(self.restricted.remove(user.as_str())),
+            PolicyChange::RestrictMany(numbers) => self.restricted.extend(each(numbers)),
+            PolicyChange::UnrestrictMany(numbers) => self.restricted = &self.restricted - &each(numbers).collect(),
+            PolicyChange::Block(one, other) => drop(self.blocks.insert(pair(one, other))),
+            PolicyChange::Unblock(one, other) => drop(self.blocks.remove(&pair(one, other))),
+            PolicyChange::AddContact(one, other) => drop(self.contacts.insert(pair(one, other))),
+            PolicyChange::RemoveContact(one, other) => drop(self.contacts.remove(&pair(one, other))),
+            PolicyChange::SetPrivacy(user, privacy) => drop(self.privacies.insert(text(user), *privacy)),
         }
     }
 
@@ -99,17 +101,17 @@ impl Model {
             restricted: self.restricted.len() as u64,
             blocks: self.blocks.len() as u64,
             contacts: self.contacts.len() as u64,
-            people: paired.chain(hiding).chain(restricted).collect::<HashSet<_>>().len() as u64,
+            users: paired.chain(hiding).chain(restricted).collect::<HashSet<_>>().len() as u64,
         }
     }
 
     /// The changes that undo everything.
-    fn undoing(&self) -> Vec<Change> {
+    fn undoing(&self) -> Vec<PolicyChange> {
         let pair = |(one, other): &(String, String)| (user(one), user(other));
-        let unblock = self.blocks.iter().map(pair).map(|(one, other)| Change::Unblock(one, other));
-        let remove_contact = self.contacts.iter().map(pair).map(|(one, other)| Change::RemoveContact(one, other));
-        let unrestrict = self.restricted.iter().map(|name| Change::Unrestrict(user(name)));
-        let forget = self.privacies.keys().map(|name| Change::SetPrivacy(user(name), Privacy::default()));
+        let unblock = self.blocks.iter().map(pair).map(|(one, other)| PolicyChange::Unblock(one, other));
+        let remove_contact = self.contacts.iter().map(pair).map(|(one, other)| PolicyChange::RemoveContact(one, other));
+        let unrestrict = self.restricted.iter().map(|name| PolicyChange::Unrestrict(user(name)));
+        let forget = self.privacies.keys().map(|name| PolicyChange::SetPrivacy(user(name), Privacy::default()));
         unblock.chain(remove_contact).chain(unrestrict).chain(forget).collect()
     }
 }
@@ -131,7 +133,7 @@ fn any_user() -> impl Strategy<Value = UserId> {
     (0..PEOPLE.len()).prop_map(|place| user(PEOPLE[place]))
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = PolicyChange> {
     let audience = || prop_oneof![Just(Audience::Everyone), Just(Audience::Contacts), Just(Audience::Nobody)];
     let privacy = (audience(), audience()).prop_map(|(presence, last_seen)| Privacy { presence, last_seen });
     let sparse = (0..PAGE_BYTES, any::<u8>()).prop_map(|(place, byte)| [vec![0; place], vec![byte]].concat());
@@ -140,15 +142,15 @@ fn change() -> impl Strategy<Value = Change> {
     let page = prop_oneof![Just(0_u32), Just(1), Just(7983), Just(65_535)];
     let numbers = (page, bits).prop_map(|(page, bits)| Numbers::new(page, bits).expect("fit bits"));
     prop_oneof![
-        3 => any_user().prop_map(Change::Restrict),
-        2 => any_user().prop_map(Change::Unrestrict),
-        1 => numbers.clone().prop_map(Change::RestrictMany),
-        1 => numbers.prop_map(Change::UnrestrictMany),
-        6 => (any_user(), any_user()).prop_map(|(one, other)| Change::Block(one, other)),
-        4 => (any_user(), any_user()).prop_map(|(one, other)| Change::Unblock(one, other)),
-        6 => (any_user(), any_user()).prop_map(|(one, other)| Change::AddContact(one, other)),
-        4 => (any_user(), any_user()).prop_map(|(one, other)| Change::RemoveContact(one, other)),
-        4 => (any_user(), privacy).prop_map(|(who, privacy)| Change::SetPrivacy(who, privacy)),
+        3 => any_user().prop_map(PolicyChange::Restrict),
+        2 => any_user().prop_map(PolicyChange::Unrestrict),
+        1 => numbers.clone().prop_map(PolicyChange::RestrictMany),
+        1 => numbers.prop_map(PolicyChange::UnrestrictMany),
+        6 => (any_user(), any_user()).prop_map(|(one, other)| PolicyChange::Block(one, other)),
+        4 => (any_user(), any_user()).prop_map(|(one, other)| PolicyChange::Unblock(one, other)),
+        6 => (any_user(), any_user()).prop_map(|(one, other)| PolicyChange::AddContact(one, other)),
+        4 => (any_user(), any_user()).prop_map(|(one, other)| PolicyChange::RemoveContact(one, other)),
+        4 => (any_user(), privacy).prop_map(|(who, privacy)| PolicyChange::SetPrivacy(who, privacy)),
     ]
 }
 
@@ -208,18 +210,18 @@ proptest! {
 fn churn_leaves_no_memory_behind() {
     let mut policy_index = PolicyIndex::new(3);
     let lasting = |number: u32| (user(&format!("lasting-{number}")), user(&format!("other-{number}")));
-    (0..1000).map(lasting).for_each(|(one, other)| policy_index.apply(&Change::Block(one, other)));
+    (0..1000).map(lasting).for_each(|(one, other)| policy_index.apply(&PolicyChange::Block(one, other)));
     let mut most = 0;
     for number in 0..100_000 {
         let (one, other) = (user(&format!("passing-{number}")), user(&format!("other-passing-{number}")));
-        policy_index.apply(&Change::Block(one.clone(), other.clone()));
-        policy_index.apply(&Change::Unblock(one, other));
+        policy_index.apply(&PolicyChange::Block(one.clone(), other.clone()));
+        policy_index.apply(&PolicyChange::Unblock(one, other));
         if number == 1000 {
             most = policy_index.bytes() * 5 / 4;
         }
     }
     assert!(policy_index.bytes() < most, "{} where {most} was enough for a hundredth", policy_index.bytes());
-    assert_eq!(policy_index.counts(), Counts { blocks: 1000, people: 2000, ..Counts::default() });
+    assert_eq!(policy_index.counts(), Counts { blocks: 1000, users: 2000, ..Counts::default() });
     for number in 0..1000 {
         let (one, other) = lasting(number);
         let mut verdicts = Vec::new();
@@ -234,7 +236,7 @@ fn blocks_hide_exactly_the_blocked_pairs() {
     let name = |number: u32| format!("user-{number:011}");
     // Each blocks the next.
     for number in 0..100_000 {
-        policy_index.apply(&Change::Block(user(&name(number)), user(&name(number + 1))));
+        policy_index.apply(&PolicyChange::Block(user(&name(number)), user(&name(number + 1))));
     }
     for number in (1..100_000).step_by(997) {
         let subjects = (0..1000).map(|offset| name(number + offset - 1)).collect::<Vec<_>>();

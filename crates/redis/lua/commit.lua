@@ -51,7 +51,7 @@ if prune_by > 0 then
   for field in pairs(kept) do
     local device = string.match(field, '^[ad]:(.*)$')
     if device then
-      local beat, life = newest(kept['d:' .. device], kept['a:' .. device])
+      local beat, life = newest_beat(kept['d:' .. device], kept['a:' .. device])
       if not beat or life == '-' or tonumber(beat) + tonumber(life) <= prune_by then
         redis.call('HDEL', KEYS[1], 'd:' .. device, 'a:' .. device)
       end

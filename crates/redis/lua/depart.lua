@@ -7,7 +7,7 @@
 local kept = redis.call('HMGET', KEYS[1], 'f', 't', 'c', 'd:' .. ARGV[2], 'a:' .. ARGV[2])
 -- Without a session nothing is stored.
 if not kept[2] and not kept[3] then return kept[1] end
-local beat, life, kind = newest(kept[4], kept[5])
+local beat, life, kind = newest_beat(kept[4], kept[5])
 if not beat then
   redis.call('HSET', KEYS[1], 't', ARGV[3])
   return kept[1]

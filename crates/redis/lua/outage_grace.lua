@@ -4,4 +4,4 @@
 -- Reply:   since and until of the outage grace now in force
 -- Race:    two hosts reconnect at once: their outage graces overlap, and the second extends the first.
 
-return {merge(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}
+return {merge_outage_grace(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}

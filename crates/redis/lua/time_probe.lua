@@ -17,7 +17,7 @@ local from, to
 if last > 0 and (ARGV[3] ~= '' or now - last > tonumber(ARGV[1])) then
   local failed = tonumber(ARGV[3]) or 0
   local since = math.min(last, now, failed > 0 and failed or now)
-  from, to = merge(KEYS[3], since, now + tonumber(ARGV[2]), now)
+  from, to = merge_outage_grace(KEYS[3], since, now + tonumber(ARGV[2]), now)
 else
   from, to = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+)$')
 end

@@ -16,7 +16,7 @@ for field in pairs(kept) do
   local sort, id = string.match(field, '^([ad]):(.*)$')
   -- Each device once: by its `d` if it has both fields.
   if id and (sort == 'd' or not kept['d:' .. id]) then
-    local beat, life = newest(kept['d:' .. id], kept['a:' .. id])
+    local beat, life = newest_beat(kept['d:' .. id], kept['a:' .. id])
     beat, life = beat or '0', life or '-'
     local dead = life == '-' or tonumber(beat) + tonumber(life) <= tonumber(ARGV[2])
     -- The order of removal: the new devices are removed last.

@@ -1,8 +1,8 @@
--- Purpose: stores how many watchers a station has of a user, for a while, and returns the sum over all stations.
+-- Purpose: stores how many watchers a worker has of a user, for a while, and returns the sum over all workers.
 -- KEYS:    1 watchers
--- ARGV:    1 the station; 2 how many it has; 3 now in ms; 4 for how long that holds, in ms
--- Reply:   how many there are at all stations
--- Race:    two stations at once: each adds up after its own write, so the second counts both.
+-- ARGV:    1 the worker; 2 how many it has; 3 now in ms; 4 for how long that holds, in ms
+-- Reply:   how many there are at all workers
+-- Race:    two workers at once: each adds up after its own write, so the second counts both.
 
 local now, sum = tonumber(ARGV[3]), tonumber(ARGV[2])
 local all = redis.call('HGETALL', KEYS[1])

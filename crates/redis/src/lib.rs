@@ -2,15 +2,18 @@
 //! ([`capabilities`]), and the transports: native to one server or a Cluster (`native`, feature `native`), a protocol
 //! client over any byte stream ([`resp`]) and WASI sockets (`wasi`, feature `wasi-tcp`).
 
+#[cfg(feature = "wasi-tcp-rc")]
+extern crate wasip3_rc as wasip3;
+
 pub mod capabilities;
 pub mod keyspace;
 #[cfg(feature = "native")]
 pub mod native;
 pub mod resp;
 pub mod transport;
-#[cfg(feature = "wasi-tcp")]
+#[cfg(any(feature = "wasi-tcp", feature = "wasi-tcp-rc"))]
 pub mod wasi;
 
 pub use capabilities::{Options, RedisStore, options, rules};
 pub use keyspace::*;
-pub use transport::{Connection, ConnectionError, OwnedPiece, Probing, ReplyLine, Transport};
+pub use transport::{CommandReply, Connection, ConnectionError, OwnedPiece, ProbingTransport, Transport};

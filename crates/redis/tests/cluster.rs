@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use rollcall_core::{Error, Next, Span, State, UserId};
 use rollcall_functions::capabilities::{Committed, Shards};
-use rollcall_redis::native::{Health, Options, Redis};
+use rollcall_redis::native::{Health, NativeRedis, Options};
 use rollcall_redis::{DEFAULT_SHARDS, Keyspace, shard_of, slot_of};
 use rollcall_servers::redis::Cluster;
 use rollcall_servers::wait_until;
-use rollcall_store::Store;
+use rollcall_store::SessionStore;
 
 use remote::{PATIENCE, Remote, Topics, fresh_prefix};
 use suite::{all, beat, commit, load, publish, settle, touch, touch_one, user, wait_for};
@@ -65,7 +65,7 @@ fn commands(server: &rollcall_servers::redis::Redis) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn batch_is_one_pipeline_per_master() {
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
-    let store = Redis::open(&cluster().url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster().url(), options).await.unwrap();
     let users: Vec<UserId> = (0..300).map(|index| user(&format!("user-{index}"))).collect();
     // Not in the second in which time and outage grace are read, which takes round trips too.
     let before = store.stats().round_trips.get();
@@ -79,7 +79,7 @@ async fn batch_is_one_pipeline_per_master() {
 async fn expiries_come_from_every_master() {
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
-    let store = Redis::open(&cluster().url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster().url(), options).await.unwrap();
     let mut expiries = store.expiries();
     let users = one_each(cluster(), &keys);
     assert_eq!(users.len(), 3);
@@ -93,7 +93,7 @@ async fn expiries_come_from_every_master() {
             let at = touch_one(&store, beat(name, "web-1")).await;
             settle(&store, name, wait_for(Next::Settle(at))).await;
         }
-        store.nudge(&names.iter().map(|name| user(name)).collect::<Vec<_>>()).await.unwrap();
+        store.trigger_expiry(&names.iter().map(|name| user(name)).collect::<Vec<_>>()).await.unwrap();
         while let Ok(Some(batch)) = tokio::time::timeout(Duration::from_millis(50), expiries.next()).await {
             missing.retain(|user| !batch.contains(user));
         }
@@ -101,18 +101,18 @@ async fn expiries_come_from_every_master() {
 }
 
 /// Checks the basic operations of a store.
-async fn works(store: &Redis, name: &str) {
+async fn works(store: &NativeRedis, name: &str) {
     let at = touch_one(store, beat(name, "web-1")).await;
     settle(store, name, publish(State::Online, at)).await;
-    let found = touch(store, vec![beat(name, "web-1")]).await.found.remove(0).unwrap();
-    assert_eq!(found.state, State::Online);
+    let prior = touch(store, vec![beat(name, "web-1")]).await.prior.remove(0).unwrap();
+    assert_eq!(prior.state, State::Online);
     let revision = load(store, name).await.revision;
     assert_eq!(commit(store, name, revision, wait_for(Next::Settle(at))).await, Committed::Applied);
     assert_eq!(commit(store, name, revision, wait_for(Next::Nothing)).await, Committed::Stale);
     assert!(suite::due(store).await.contains(&user(name)));
 }
 
-async fn wait_for_health(store: &Redis, wanted: impl Fn(&Health) -> bool) {
+async fn wait_for_health(store: &NativeRedis, wanted: impl Fn(&Health) -> bool) {
     let deadline = Instant::now() + FAILOVER;
     while !wanted(&store.health()) {
         assert!(Instant::now() < deadline, "{:?}", store.health());
@@ -125,20 +125,20 @@ async fn killed_master_fails_alone_until_failover() {
     let mut cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), outage_grace: Span::seconds(45), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
-    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster.url(), options).await.unwrap();
     let users = one_each(&cluster, &keys);
     for name in users.values() {
         works(&store, name).await;
     }
     // Not the master with the outage grace: the next test covers that.
-    let home = cluster.owner_of(slot_of(keys.outage_grace().to_string().as_bytes())).unwrap();
-    let (&victim, lost) = users.iter().find(|(node, _)| **node != home).unwrap();
+    let grace_server = cluster.owner_of(slot_of(keys.outage_grace().to_string().as_bytes())).unwrap();
+    let (&victim, lost) = users.iter().find(|(node, _)| **node != grace_server).unwrap();
     let kept: Vec<&String> = users.iter().filter(|(node, _)| **node != victim).map(|(_, name)| name).collect();
     cluster.kill(victim).unwrap();
     let started = Instant::now();
     let touched = touch(&store, vec![beat(lost, "web-1"), beat(kept[0], "web-1"), beat(kept[1], "web-1")]).await;
-    assert!(matches!(touched.found[0], Err(Error::Unavailable(ms)) if ms > 0), "{:?}", touched.found);
-    assert!(touched.found[1].is_ok() && touched.found[2].is_ok(), "{:?}", touched.found);
+    assert!(matches!(touched.prior[0], Err(Error::Unavailable(ms)) if ms > 0), "{:?}", touched.prior);
+    assert!(touched.prior[1].is_ok() && touched.prior[2].is_ok(), "{:?}", touched.prior);
     assert!(started.elapsed() < Duration::from_secs(2));
     assert!(matches!(store.health(), Health::Partly { .. }), "{:?}", store.health());
     let seen = suite::due(&store).await;
@@ -158,17 +158,18 @@ async fn master_with_the_outage_grace_may_fail() {
     let mut cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
-    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster.url(), options).await.unwrap();
     let mut expiries = store.expiries();
     let slot = slot_of(keys.outage_grace().to_string().as_bytes());
-    let home = cluster.owner_of(slot).unwrap();
+    let grace_server = cluster.owner_of(slot).unwrap();
     let lost = (0..1000).map(|index| format!("user-{index}")).find(|name| shard_of(name, DEFAULT_SHARDS) == 0).unwrap();
     works(&store, &lost).await;
-    cluster.kill(home).unwrap();
-    assert!(touch(&store, vec![beat(&lost, "web-1")]).await.found[0].is_err());
+    cluster.kill(grace_server).unwrap();
+    assert!(touch(&store, vec![beat(&lost, "web-1")]).await.prior[0].is_err());
     wait_for_health(&store, |health| *health == Health::Up).await;
     // The store may learn of the new master before the node that is asked here.
-    wait_until("another master", PATIENCE, || Ok(cluster.owner_of(slot).is_ok_and(|owner| owner != home))).unwrap();
+    wait_until("another master", PATIENCE, || Ok(cluster.owner_of(slot).is_ok_and(|owner| owner != grace_server)))
+        .unwrap();
     works(&store, &lost).await;
     assert!(store.outage_grace().is_some());
     assert!(store.stats().reconnects.get() >= 1);
@@ -177,7 +178,7 @@ async fn master_with_the_outage_grace_may_fail() {
     loop {
         let at = touch_one(&store, beat(&lost, "web-1")).await;
         settle(&store, &lost, wait_for(Next::Settle(at))).await;
-        store.nudge(&[user(&lost)]).await.unwrap();
+        store.trigger_expiry(&[user(&lost)]).await.unwrap();
         if let Ok(Some(batch)) = tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
             assert_eq!(batch, [user(&lost)]);
             return;
@@ -192,7 +193,7 @@ async fn moved_slots_are_followed() {
     let cluster = Cluster::start().unwrap();
     let options = Options { prefix: fresh_prefix(), ..Options::default() };
     let keys = Keyspace::new(&options.prefix, DEFAULT_SHARDS).unwrap();
-    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster.url(), options).await.unwrap();
     works(&store, "bob").await;
     let slot = slot_of(keys.user("bob").to_string().as_bytes());
     let from = cluster.owner_of(slot).unwrap();
@@ -208,7 +209,7 @@ async fn moved_slots_are_followed() {
         let port = target.port().to_string();
         let moved = source.ask(&["MIGRATE", "127.0.0.1", &port, &part, "0", "5000"]).unwrap();
         assert_eq!(moved, "OK", "{part}");
-        assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_ok(), "after {part} moved");
+        assert!(touch(&store, vec![beat("bob", "web-1")]).await.prior[0].is_ok(), "after {part} moved");
         assert_eq!(load(&store, "bob").await.devices.len(), 1);
     }
     let rest = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot_text, "1000"]).unwrap();

@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 
 use rollcall_core::{ConversationId, Error, Next, OutageGrace, Span, State, Time};
 use rollcall_functions::capabilities::{Committed, DeviceEvent, LastSeenEntry, TypingSignal};
-use rollcall_redis::native::{Health, Listening, OpenError, Options, Redis};
+use rollcall_redis::native::{Health, NativeRedis, NotificationState, OpenError, Options};
 use rollcall_redis::{Keyspace, Script};
 use rollcall_servers::redis as servers;
-use rollcall_store::{LastSeen, Store, Topic, Topics};
+use rollcall_store::{ArchiveStore, SessionStore, Topic, TopicStore};
 
 use log_capture::LogCapture;
 use remote::PATIENCE;
 use suite::{beat, commit, due, evict, load, publish, settle, touch, touch_one, touch_with, user, wait_for};
 
-/// The longest time until a call fails when the store is away.
+/// The longest time until a call fails when the store is down.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 const OUTAGE_GRACE: Span = Span::seconds(45);
@@ -38,8 +38,8 @@ fn options() -> Options {
     Options { outage_grace: OUTAGE_GRACE, ..Options::default() }
 }
 
-async fn open(server: &servers::Redis) -> Redis {
-    Redis::open(&server.url(), options()).await.unwrap()
+async fn open(server: &servers::Redis) -> NativeRedis {
+    NativeRedis::open(&server.url(), options()).await.unwrap()
 }
 
 fn durable() -> servers::Redis {
@@ -51,25 +51,25 @@ fn keys() -> Keyspace {
 }
 
 /// Checks the basic operations of a store.
-async fn works(store: &Redis, name: &str) {
+async fn works(store: &NativeRedis, name: &str) {
     let at = touch_one(store, beat(name, "web-1")).await;
     settle(store, name, publish(State::Online, at)).await;
-    let found = touch(store, vec![beat(name, "web-1")]).await.found.remove(0).unwrap();
-    assert_eq!(found.state, State::Online);
+    let prior = touch(store, vec![beat(name, "web-1")]).await.prior.remove(0).unwrap();
+    assert_eq!(prior.state, State::Online);
     let revision = load(store, name).await.revision;
     assert_eq!(commit(store, name, revision, wait_for(Next::Settle(at))).await, Committed::Applied);
     assert!(due(store).await.contains(&user(name)));
 }
 
-/// Beats until the store notices that Redis is away; returns the longest time a beat took.
-async fn until_refused(store: &Redis) -> Duration {
+/// Beats until the store notices that Redis is down; returns the longest time a beat took.
+async fn until_refused(store: &NativeRedis) -> Duration {
     let deadline = Instant::now() + PATIENCE;
     let mut longest = Duration::ZERO;
     loop {
         let started = Instant::now();
-        let found = touch(store, vec![beat("bob", "web-1")]).await.found.remove(0);
+        let prior = touch(store, vec![beat("bob", "web-1")]).await.prior.remove(0);
         longest = longest.max(started.elapsed());
-        match found {
+        match prior {
             Ok(_) => assert!(Instant::now() < deadline, "the outage was never noticed"),
             Err(error) => {
                 assert!(matches!(error, Error::Unavailable(ms) if ms > 0), "{error:?}");
@@ -79,7 +79,7 @@ async fn until_refused(store: &Redis) -> Duration {
     }
 }
 
-async fn until(store: &Redis, what: &str, holds: impl Fn(&Redis) -> bool) {
+async fn until(store: &NativeRedis, what: &str, holds: impl Fn(&NativeRedis) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds(store) {
         assert!(Instant::now() < deadline, "timed out waiting for {what}: {:?}", store.health());
@@ -87,7 +87,7 @@ async fn until(store: &Redis, what: &str, holds: impl Fn(&Redis) -> bool) {
     }
 }
 
-fn is_up(store: &Redis) -> bool {
+fn is_up(store: &NativeRedis) -> bool {
     store.health() == Health::Up
 }
 
@@ -110,11 +110,11 @@ async fn killed_server_is_noticed_and_grace_recorded() {
     assert!(matches!(store.health(), Health::Down { .. }));
     let started = Instant::now();
     for _ in 0..100 {
-        assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_err());
+        assert!(touch(&store, vec![beat("bob", "web-1")]).await.prior[0].is_err());
         assert!(store.load_many(vec![user("bob")]).await.unwrap().sessions[0].is_err());
         assert_eq!(store.due(suite::all(&store), 10).await, Err(Error::Unavailable(500)));
     }
-    assert!(started.elapsed() < Duration::from_secs(1), "calls fail at once while it is away: {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "calls fail at once while it is down: {:?}", started.elapsed());
     server.restart().unwrap();
     for store in [&store, &other] {
         until(store, "it to come back", is_up).await;
@@ -138,7 +138,8 @@ async fn killed_server_is_noticed_and_grace_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn emptied_server_invalidates_the_deadline_cache() {
     let mut server = servers::Redis::start().unwrap();
-    let store = Redis::open(&server.url(), Options { evict_after: Span::seconds(60), ..options() }).await.unwrap();
+    let store =
+        NativeRedis::open(&server.url(), Options { evict_after: Span::seconds(60), ..options() }).await.unwrap();
     for _ in 0..2 {
         touch_one(&store, beat("bob", "web-1")).await;
     }
@@ -179,7 +180,7 @@ async fn hung_server_times_out() {
         std::process::Command::new("redis-cli").args(["-p", &port, "DEBUG", "SLEEP", "4"]).spawn().unwrap();
     assert!(until_refused(&store).await < AT_MOST);
     let started = Instant::now();
-    assert!(touch(&store, vec![beat("bob", "web-1")]).await.found[0].is_err());
+    assert!(touch(&store, vec![beat("bob", "web-1")]).await.prior[0].is_err());
     assert!(started.elapsed() < Duration::from_millis(200), "the next call does not wait");
     until(&store, "it to come back", is_up).await;
     assert!(sleeper.wait().unwrap().success());
@@ -215,7 +216,7 @@ async fn killed_connections_and_subscriptions_are_restored() {
     loop {
         let at = touch_one(&store, beat("eve", "web-1")).await;
         settle(&store, "eve", wait_for(Next::Settle(at))).await;
-        store.nudge(&[user("eve")]).await.unwrap();
+        store.trigger_expiry(&[user("eve")]).await.unwrap();
         match tokio::time::timeout(Duration::from_millis(100), expiries.next()).await {
             Ok(Some(batch)) if batch.contains(&user("eve")) => return,
             _ => assert!(Instant::now() < deadline, "no expiry after the reconnect"),
@@ -228,9 +229,9 @@ async fn wrong_password_is_reported_once() {
     let options = servers::Options { password: Some("right".to_owned()), ..servers::Options::default() };
     let server = servers::Redis::with(options).unwrap();
     for url in [server.url().replace("right", "wrong"), server.url().replace(":right@", "")] {
-        let error = Redis::open(&url, self::options()).await.unwrap_err();
+        let error = NativeRedis::open(&url, self::options()).await.unwrap_err();
         let OpenError::Unusable { server: named, reason } = &error else { panic!("{error:?}") };
-        assert!(named.contains("127.0.0.1") && reason.contains("refuses us"), "{error}");
+        assert!(named.contains("127.0.0.1") && reason.contains("permission refused"), "{error}");
         assert!(!error.to_string().contains("wrong"), "a password is never shown: {error}");
     }
     // The password changes while the store runs: logged once, and recovered without a restart.
@@ -248,11 +249,11 @@ async fn wrong_password_is_reported_once() {
     until(
         &store,
         "the refusal",
-        |store| matches!(store.health(), Health::Down { reason } if reason.contains("refuses us")),
+        |store| matches!(store.health(), Health::Down { reason } if reason.contains("permission refused")),
     )
     .await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(log_capture.count("refuses us"), 1, "{log_capture:?}");
+    assert_eq!(log_capture.count("permission refused"), 1, "{log_capture:?}");
     asked(&["CONFIG", "SET", "requirepass", "right"]);
     until(&store, "it to come back", is_up).await;
     works(&store, "bob").await;
@@ -274,7 +275,7 @@ async fn documented_permissions_are_enough() {
     let mut server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis://rollcall:password@");
     allow(&server, &documented_permissions());
-    let store = Redis::open(&url, options()).await.unwrap();
+    let store = NativeRedis::open(&url, options()).await.unwrap();
     let mut expiries = store.expiries();
     works(&store, "bob").await;
     let touches = vec![
@@ -282,7 +283,7 @@ async fn documented_permissions_are_enough() {
         beat("bob", "web-2"),
         touch_with("bob", "web-2", DeviceEvent::Logout),
     ];
-    assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
+    assert!(touch(&store, touches).await.prior.iter().all(Result::is_ok));
     for index in 0..70 {
         touch_one(&store, beat("bob", &format!("d-{index}"))).await;
     }
@@ -295,13 +296,13 @@ async fn documented_permissions_are_enough() {
     let revision = load(&store, "bob").await.revision;
     assert_eq!(evict(&store, "bob", revision).await, Committed::Applied);
     settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
-    store.nudge(&[user("eve")]).await.unwrap();
+    store.trigger_expiry(&[user("eve")]).await.unwrap();
     store.put_many(vec![LastSeenEntry { user: user("eve"), last_seen: Time(7) }]).await.unwrap();
     assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
-    assert_eq!(store.join_hosts("host-1").await.unwrap(), ["host-1"]);
-    store.leave_hosts("host-1").await.unwrap();
+    assert_eq!(store.renew_membership("host-1").await.unwrap(), ["host-1"]);
+    store.leave_membership("host-1").await.unwrap();
     let subscription = store.subscription();
-    let topics = [Topic::Person(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
+    let topics = [Topic::User(user("bob")), Topic::Conversation(ConversationId::parse("c").unwrap())];
     subscription.watch(&topics).await.unwrap();
     let signal =
         TypingSignal { conversation: ConversationId::parse("c").unwrap(), user: user("bob"), lasts: Span(5000) };
@@ -309,7 +310,7 @@ async fn documented_permissions_are_enough() {
     assert_eq!(store.typists(vec![ConversationId::parse("c").unwrap()]).await.unwrap()[0].as_ref().unwrap().len(), 1);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 3)]).await.unwrap(), [3]);
     assert_eq!(store.count_watchers("host-1", vec![(user("bob"), 0)]).await.unwrap(), [0]);
-    assert_eq!(tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().typed.len(), 1);
+    assert_eq!(tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().typing.len(), 1);
     subscription.unwatch(&topics);
     subscription.watch(&topics).await.unwrap();
     server.restart().unwrap();
@@ -325,7 +326,7 @@ async fn documented_permissions_are_enough() {
             _ => assert!(Instant::now() < deadline, "no expiry was received"),
         }
     }
-    assert_eq!(expiries.listening(), Listening::Notified);
+    assert_eq!(expiries.notification_state(), NotificationState::On);
 }
 
 #[tokio::test]
@@ -334,13 +335,13 @@ async fn missing_permissions_are_reported_once() {
     let server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis://rollcall:password@");
     allow(&server, &documented_permissions());
-    let store = Redis::open(&url, options()).await.unwrap();
+    let store = NativeRedis::open(&url, options()).await.unwrap();
     works(&store, "bob").await;
     allow(&server, "ACL SETUSER rollcall -zadd");
     for index in 0..5 {
         // New users: a steady beat does not use `ZADD`.
-        let found = touch(&store, vec![beat(&format!("user-{index}"), "web-1")]).await.found.remove(0);
-        assert!(matches!(found, Err(Error::Unavailable(_))), "{found:?}");
+        let prior = touch(&store, vec![beat(&format!("user-{index}"), "web-1")]).await.prior.remove(0);
+        assert!(matches!(prior, Err(Error::Unavailable(_))), "{prior:?}");
     }
     assert_eq!(log_capture.count("does not allow a command"), 1, "once, not five times: {log_capture:?}");
     assert_eq!(log_capture.count("zadd"), 1, "it names the command: {log_capture:?}");
@@ -350,7 +351,7 @@ async fn missing_permissions_are_reported_once() {
     allow(&server, "ACL SETUSER rollcall -config");
     let expiries = store.expiries();
     let deadline = Instant::now() + PATIENCE;
-    while expiries.listening() != Listening::SweepOnly {
+    while expiries.notification_state() != NotificationState::Unconfirmed {
         assert!(Instant::now() < deadline, "the missing CONFIG permission is not reported");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -408,17 +409,17 @@ async fn overlapping_outage_graces_are_merged() {
 #[tokio::test]
 async fn invalid_address_and_missing_server_are_reported() {
     for url in ["localhost:6379", "http://127.0.0.1", "redis+cluster://127.0.0.1:1/5"] {
-        assert!(matches!(Redis::open(url, options()).await, Err(OpenError::Address(_))), "{url}");
+        assert!(matches!(NativeRedis::open(url, options()).await, Err(OpenError::Address(_))), "{url}");
     }
     let bad_prefix = Options { prefix: "a b".to_owned(), ..options() };
-    assert!(matches!(Redis::open("redis://127.0.0.1:1", bad_prefix).await, Err(OpenError::Prefix(_))));
+    assert!(matches!(NativeRedis::open("redis://127.0.0.1:1", bad_prefix).await, Err(OpenError::Prefix(_))));
     let started = Instant::now();
     for url in ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1,127.0.0.1:2"] {
-        assert!(matches!(Redis::open(url, options()).await, Err(OpenError::Unusable { .. })), "{url}");
+        assert!(matches!(NativeRedis::open(url, options()).await, Err(OpenError::Unusable { .. })), "{url}");
     }
     assert!(started.elapsed() < Duration::from_secs(5));
     // A server that is not a Cluster is refused as one.
     let server = servers::Redis::start().unwrap();
     let url = server.url().replace("redis://", "redis+cluster://");
-    assert!(matches!(Redis::open(&url, options()).await, Err(OpenError::Unusable { .. })));
+    assert!(matches!(NativeRedis::open(&url, options()).await, Err(OpenError::Unusable { .. })));
 }

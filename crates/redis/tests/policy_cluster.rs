@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rollcall_core::policy::{Change, Relation};
+use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::ChangesSince;
-use rollcall_redis::native::{Health, Options, Redis};
-use rollcall_redis::{Keyspace, Whose, slot_of};
+use rollcall_redis::native::{Health, NativeRedis, Options};
+use rollcall_redis::{ChangeKey, Keyspace, slot_of};
 use rollcall_servers::redis::Cluster;
-use rollcall_store::Policies;
+use rollcall_store::PolicyStore;
 
 use policy_suite::model::Model;
 use policy_suite::{Subject, apply, block, load, numbers, relations, restrict, unblock, user};
@@ -44,8 +44,8 @@ fn fresh() -> Options {
 /// Two hosts on the same data.
 async fn subject() -> Subject {
     let options = fresh();
-    let policies = Arc::new(Redis::open(&cluster().url(), options.clone()).await.unwrap());
-    let elsewhere: Arc<dyn Policies> = Arc::new(Redis::open(&cluster().url(), options).await.unwrap());
+    let policies = Arc::new(NativeRedis::open(&cluster().url(), options.clone()).await.unwrap());
+    let elsewhere: Arc<dyn PolicyStore> = Arc::new(NativeRedis::open(&cluster().url(), options).await.unwrap());
     Subject { policies, elsewhere: Some(elsewhere) }
 }
 
@@ -62,7 +62,7 @@ async fn groups_use_every_master_once_per_read() {
     let keys = Keyspace::new(&options.prefix, options.shards).unwrap();
     let owners: BTreeSet<usize> = (0..keys.groups()).map(|group| owner(cluster(), &keys, group)).collect();
     assert_eq!(owners.len(), 3);
-    let store = Redis::open(&cluster().url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster().url(), options).await.unwrap();
     let users: Vec<UserId> = (0..1000).map(|index| user(&index.to_string())).collect();
     let before = store.stats().round_trips.get();
     store.relations(Some(user("ann")), users.iter().collect::<Ids<UserId>>()).await.unwrap();
@@ -71,7 +71,7 @@ async fn groups_use_every_master_once_per_read() {
     assert!((3..=6).contains(&trips), "{trips} round trips");
 }
 
-async fn until_up(store: &Redis) {
+async fn until_up(store: &NativeRedis) {
     let deadline = Instant::now() + FAILOVER;
     while store.health() != Health::Up {
         assert!(Instant::now() < deadline, "{:?}", store.health());
@@ -81,7 +81,7 @@ async fn until_up(store: &Redis) {
 
 /// Waits until a change is hinted at once to the other store, five times in a row: a restored subscription also causes
 /// a hint, but only one.
-async fn until_invalidated(store: &Redis, elsewhere: &Redis, name: &str) {
+async fn until_invalidated(store: &NativeRedis, elsewhere: &NativeRedis, name: &str) {
     let mut invalidated = elsewhere.invalidated();
     let (deadline, mut in_a_row) = (Instant::now() + FAILOVER, 0);
     for round in 0.. {
@@ -101,16 +101,20 @@ async fn policy_changes_survive_a_lost_master() {
     let mut cluster = Cluster::start().unwrap();
     let options = fresh();
     let keys = Keyspace::new(&options.prefix, options.shards).unwrap();
-    let store = Redis::open(&cluster.url(), options.clone()).await.unwrap();
-    let elsewhere = Redis::open(&cluster.url(), options).await.unwrap();
-    let group_of = |name: &str| keys.group_of(Whose::Person(name));
+    let store = NativeRedis::open(&cluster.url(), options.clone()).await.unwrap();
+    let elsewhere = NativeRedis::open(&cluster.url(), options).await.unwrap();
+    let group_of = |name: &str| keys.group_of(ChangeKey::User(name));
     let victim = owner(&cluster, &keys, group_of("bob"));
     let lost: Vec<String> =
         (0..2000).map(|index| format!("user-{index}")).filter(|name| owner_is(&cluster, &keys, name, victim)).collect();
     let kept =
         (0..2000).map(|index| format!("other-{index}")).find(|name| !owner_is(&cluster, &keys, name, victim)).unwrap();
-    let mut changes: Vec<Change> = lost.iter().map(|name| block(name, "ann")).collect();
-    changes.extend([restrict("bob"), block(&kept, "ann"), Change::RestrictMany(numbers(group_of("bob"), &[1, 2]))]);
+    let mut changes: Vec<PolicyChange> = lost.iter().map(|name| block(name, "ann")).collect();
+    changes.extend([
+        restrict("bob"),
+        block(&kept, "ann"),
+        PolicyChange::RestrictMany(numbers(group_of("bob"), &[1, 2])),
+    ]);
     apply(&store, &changes).await;
     until_invalidated(&store, &elsewhere, "bob").await;
     apply(&store, &[unblock("bob", "zoe")]).await;
@@ -120,9 +124,9 @@ async fn policy_changes_survive_a_lost_master() {
     cluster.kill(victim).unwrap();
     changes.push(block("bob", "ann"));
     let model = Model::of(&changes);
-    let away =
+    let unavailable =
         store.relations(Some(user("ann")), [&user("bob"), &user(&kept)].into_iter().collect::<Ids<UserId>>()).await;
-    assert!(matches!(away, Err(Error::Unavailable(ms)) if ms > 0), "{away:?}");
+    assert!(matches!(unavailable, Err(Error::Unavailable(ms)) if ms > 0), "{unavailable:?}");
     let of_others = relations(&store, Some(&kept), &[&kept]).await;
     assert_eq!(of_others, [Relation::default()], "users on other masters can be read");
     let outcomes = store.apply_many(vec![restrict("bob"), restrict(&kept)]).await.unwrap();
@@ -141,7 +145,7 @@ async fn policy_changes_survive_a_lost_master() {
 fn owner_is(cluster: &Cluster, keys: &Keyspace, name: &str, node: usize) -> bool {
     static OWNERS: OnceLock<Vec<usize>> = OnceLock::new();
     let owners = OWNERS.get_or_init(|| (0..keys.groups()).map(|group| owner(cluster, keys, group)).collect());
-    owners[keys.group_of(Whose::Person(name)) as usize] == node
+    owners[keys.group_of(ChangeKey::User(name)) as usize] == node
 }
 
 /// Without replicas changes still succeed, and not slowly.
@@ -149,7 +153,7 @@ fn owner_is(cluster: &Cluster, keys: &Keyspace, name: &str, node: usize) -> bool
 async fn changes_succeed_without_replicas() {
     let mut cluster = Cluster::start().unwrap();
     (3..6).for_each(|replica| cluster.kill(replica).unwrap());
-    let store = Redis::open(&cluster.url(), fresh()).await.unwrap();
+    let store = NativeRedis::open(&cluster.url(), fresh()).await.unwrap();
     let started = Instant::now();
     for index in 0..50 {
         apply(&store, &[block("bob", &format!("user-{index}"))]).await;
@@ -164,9 +168,9 @@ async fn change_waits_for_a_replica() {
     let cluster = Cluster::start().unwrap();
     let options = fresh();
     let keys = Keyspace::new(&options.prefix, options.shards).unwrap();
-    let store = Redis::open(&cluster.url(), options).await.unwrap();
+    let store = NativeRedis::open(&cluster.url(), options).await.unwrap();
     apply(&store, &[block("bob", "ann")]).await;
-    let master = owner(&cluster, &keys, keys.group_of(Whose::Person("bob")));
+    let master = owner(&cluster, &keys, keys.group_of(ChangeKey::User("bob")));
     // Replicas come after the masters, in the same order.
     let replica = &cluster.nodes()[master + 3];
     replica.pause().unwrap();

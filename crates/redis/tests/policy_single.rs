@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rollcall_core::policy::{Change, Numbers};
+use rollcall_core::policy::{Numbers, PolicyChange};
 use rollcall_core::{Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{ChangesSince, Cursor};
-use rollcall_redis::native::{Options, Redis};
-use rollcall_redis::{Keyspace, Whose};
+use rollcall_redis::native::{NativeRedis, Options};
+use rollcall_redis::{ChangeKey, Keyspace};
 use rollcall_servers::redis as servers;
-use rollcall_store::{Clock, Policies};
+use rollcall_store::{Clock, PolicyStore};
 
 use policy_suite::model::Model;
 use policy_suite::{
@@ -44,8 +44,8 @@ fn fresh() -> Options {
 /// Two hosts on the same data.
 async fn subject() -> Subject {
     let options = fresh();
-    let policies = Arc::new(Redis::open(&server().url(), options.clone()).await.unwrap());
-    let elsewhere: Arc<dyn Policies> = Arc::new(Redis::open(&server().url(), options).await.unwrap());
+    let policies = Arc::new(NativeRedis::open(&server().url(), options.clone()).await.unwrap());
+    let elsewhere: Arc<dyn PolicyStore> = Arc::new(NativeRedis::open(&server().url(), options).await.unwrap());
     Subject { policies, elsewhere: Some(elsewhere) }
 }
 
@@ -58,20 +58,20 @@ fn keys(options: &Options) -> Keyspace {
 /// The log with bob's changes.
 fn bobs_log(options: &Options) -> String {
     let keys = keys(options);
-    keys.log(keys.group_of(Whose::Person("bob"))).to_string()
+    keys.log(keys.group_of(ChangeKey::User("bob"))).to_string()
 }
 
 /// This many changes by bob.
-fn bobs(count: usize) -> Vec<Change> {
+fn bobs(count: usize) -> Vec<PolicyChange> {
     (0..count).map(|index| block("bob", &format!("user-{index}"))).collect()
 }
 
-async fn is_gap(policies: &dyn Policies, cursor: &Cursor) -> bool {
+async fn is_gap(policies: &dyn PolicyStore, cursor: &Cursor) -> bool {
     policies.since(cursor.clone(), 1000).await.unwrap() == ChangesSince::Gap
 }
 
 /// Reads a snapshot and follows the log from there.
-async fn is_whole_again(policies: &dyn Policies, expected: &Model) {
+async fn is_whole_again(policies: &dyn PolicyStore, expected: &Model) {
     let (mut model, cursor) = load(policies).await;
     assert_eq!(model, *expected);
     apply(policies, &[add_contact("bob", "ann")]).await;
@@ -82,7 +82,7 @@ async fn is_whole_again(policies: &dyn Policies, expected: &Model) {
 #[tokio::test]
 async fn falling_behind_the_log_is_a_gap() {
     let options = Options { policy_log: 100, ..fresh() };
-    let store = Redis::open(&server().url(), options.clone()).await.unwrap();
+    let store = NativeRedis::open(&server().url(), options.clone()).await.unwrap();
     let (_, start) = load(&store).await;
     let changes = bobs(250);
     apply(&store, &changes[..100]).await;
@@ -100,7 +100,7 @@ async fn falling_behind_the_log_is_a_gap() {
 #[tokio::test]
 async fn emptied_server_is_a_gap() {
     let server = servers::Redis::start().unwrap();
-    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let store = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     apply(&store, &bobs(5)).await;
     let (_, cursor) = load(&store).await;
     assert!(!is_gap(&store, &cursor).await);
@@ -115,7 +115,7 @@ async fn emptied_server_is_a_gap() {
 #[tokio::test]
 async fn lost_entries_are_a_gap() {
     let options = fresh();
-    let store = Redis::open(&server().url(), options.clone()).await.unwrap();
+    let store = NativeRedis::open(&server().url(), options.clone()).await.unwrap();
     apply(&store, &bobs(5)).await;
     let (_, before) = load(&store).await;
     apply(&store, &[restrict("bob"), unrestrict("bob")]).await;
@@ -134,11 +134,11 @@ async fn lost_entries_are_a_gap() {
 #[tokio::test]
 async fn log_grows_when_time_goes_backwards() {
     let (options, clock) = (fresh(), Clock::manual(Time(1_700_000_000_000)));
-    let store = Redis::open(&server().url(), Options { clock: Some(clock), ..options.clone() }).await.unwrap();
+    let store = NativeRedis::open(&server().url(), Options { clock: Some(clock), ..options.clone() }).await.unwrap();
     let (_, start) = load(&store).await;
     apply(&store, &bobs(3)).await;
     let earlier = Some(Clock::manual(Time(1_600_000_000_000)));
-    let other = Redis::open(&server().url(), Options { clock: earlier, ..options }).await.unwrap();
+    let other = NativeRedis::open(&server().url(), Options { clock: earlier, ..options }).await.unwrap();
     apply(&other, &[restrict("bob")]).await;
     let (read, end) = changes_since(&other, &start, 100).await;
     assert_eq!(read, [bobs(3), vec![restrict("bob")]].concat());
@@ -156,7 +156,7 @@ fn calls(server: &servers::Redis, command: &str) -> u64 {
 #[tokio::test]
 async fn check_is_one_round_trip() {
     let server = servers::Redis::start().unwrap();
-    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let store = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let users: Vec<UserId> = (0..1000).map(|index| user(&index.to_string())).collect();
     let subjects: Ids<UserId> = users.iter().collect();
     let before = store.stats().round_trips.get();
@@ -170,22 +170,22 @@ async fn check_is_one_round_trip() {
 #[tokio::test]
 async fn undone_changes_leave_only_the_log() {
     let options = fresh();
-    let store = Redis::open(&server().url(), options.clone()).await.unwrap();
+    let store = NativeRedis::open(&server().url(), options.clone()).await.unwrap();
     let many = Numbers::new(7, vec![0xff; 8192]).unwrap();
     apply(&store, &[block("bob", "ann"), add_contact("bob", "ann"), restrict("bob"), restrict("7")]).await;
-    apply(&store, &[Change::RestrictMany(many.clone()), Change::RestrictMany(numbers(8, &[1]))]).await;
+    apply(&store, &[PolicyChange::RestrictMany(many.clone()), PolicyChange::RestrictMany(numbers(8, &[1]))]).await;
     apply(&store, &[unblock("bob", "ann"), remove_contact("bob", "ann"), unrestrict("bob"), unrestrict("7")]).await;
-    apply(&store, &[Change::UnrestrictMany(many), unrestrict("524289")]).await;
+    apply(&store, &[PolicyChange::UnrestrictMany(many), unrestrict("524289")]).await;
     let left = server().ask(&["KEYS", &format!("{}:*", options.prefix)]).unwrap();
     let left: BTreeSet<String> = left.lines().map(str::to_owned).collect();
     let keys = keys(&options);
-    let logs = [Whose::Person("bob"), Whose::Page(0), Whose::Page(7), Whose::Page(8)];
-    let expected: BTreeSet<String> = logs.map(|whose| keys.log(keys.group_of(whose)).to_string()).into();
+    let logs = [ChangeKey::User("bob"), ChangeKey::Page(0), ChangeKey::Page(7), ChangeKey::Page(8)];
+    let expected: BTreeSet<String> = logs.map(|key| keys.log(keys.group_of(key)).to_string()).into();
     let of_the_store = [keys.epoch().to_string(), keys.outage_grace().to_string(), keys.hosts().to_string()];
     assert_eq!(left.into_iter().filter(|key| !of_the_store.contains(key)).collect::<BTreeSet<_>>(), expected);
 }
 
-async fn until_answered(store: &Redis) {
+async fn until_answered(store: &NativeRedis) {
     let deadline = Instant::now() + PATIENCE;
     while store.settings_of(user("bob")).await.is_err() {
         assert!(Instant::now() < deadline, "the store never came back: {:?}", store.health());
@@ -196,25 +196,25 @@ async fn until_answered(store: &Redis) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn outage_fails_calls_then_sends_a_hint() {
     let mut server = servers::Redis::with(servers::Options { durable: true, ..servers::Options::default() }).unwrap();
-    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let store = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let mut invalidated = store.invalidated();
     apply(&store, &bobs(3)).await;
     let (mut model, cursor) = load(&store).await;
     server.kill();
     let subjects = || -> Ids<UserId> { [&user("bob"), &user("7")].into_iter().collect() };
-    let is_away = |error: &Error| matches!(error, Error::Unavailable(ms) if *ms > 0);
-    assert!(is_away(&store.relations(Some(user("ann")), subjects()).await.unwrap_err()));
-    assert!(is_away(&store.relations(None, subjects()).await.unwrap_err()));
-    assert!(is_away(&store.settings_of(user("bob")).await.unwrap_err()));
-    assert!(is_away(&store.snapshot(0).await.unwrap_err()));
-    assert!(is_away(&store.snapshot(64).await.unwrap_err()));
-    assert!(is_away(&store.since(cursor.clone(), 100).await.unwrap_err()));
+    let is_unavailable = |error: &Error| matches!(error, Error::Unavailable(ms) if *ms > 0);
+    assert!(is_unavailable(&store.relations(Some(user("ann")), subjects()).await.unwrap_err()));
+    assert!(is_unavailable(&store.relations(None, subjects()).await.unwrap_err()));
+    assert!(is_unavailable(&store.settings_of(user("bob")).await.unwrap_err()));
+    assert!(is_unavailable(&store.snapshot(0).await.unwrap_err()));
+    assert!(is_unavailable(&store.snapshot(64).await.unwrap_err()));
+    assert!(is_unavailable(&store.since(cursor.clone(), 100).await.unwrap_err()));
     let outcomes = store.apply_many(vec![restrict("bob"), restrict("7")]).await.unwrap();
-    assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_away)), "{outcomes:?}");
+    assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_unavailable)), "{outcomes:?}");
     invalidated.mark_unchanged();
     server.restart().unwrap();
     until_answered(&store).await;
-    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("the listener gets a hint").unwrap();
+    tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("the receiver gets a hint").unwrap();
     apply(&store, &[restrict("bob")]).await;
     follow(&store, &mut model, &cursor).await;
     let expected = [bobs(3), vec![restrict("bob")]].concat();
@@ -226,15 +226,18 @@ async fn outage_fails_calls_then_sends_a_hint() {
 #[tokio::test]
 async fn missing_scripts_are_loaded_and_order_kept() {
     let server = servers::Redis::start().unwrap();
-    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let store = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let (_, cursor) = load(&store).await;
     for _ in 0..5 {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
         apply(&store, &[block("bob", "ann"), unblock("bob", "ann"), restrict("7"), unrestrict("7")]).await;
     }
     let (read, _) = changes_since(&store, &cursor, 1000).await;
-    let bobs: Vec<Change> =
-        read.iter().filter(|change| matches!(change, Change::Block(..) | Change::Unblock(..))).cloned().collect();
+    let bobs: Vec<PolicyChange> = read
+        .iter()
+        .filter(|change| matches!(change, PolicyChange::Block(..) | PolicyChange::Unblock(..)))
+        .cloned()
+        .collect();
     assert_eq!(bobs, vec![[block("bob", "ann"), unblock("bob", "ann")]; 5].concat());
     assert_eq!(load(&store).await.0, Model::default());
 }
@@ -243,7 +246,7 @@ async fn missing_scripts_are_loaded_and_order_kept() {
 #[tokio::test]
 async fn full_memory_keeps_log_and_settings_consistent() {
     let server = servers::Redis::start().unwrap();
-    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let store = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let before = [bobs(3), vec![restrict("7"), restrict("bob")]].concat();
     apply(&store, &before).await;
     let (mut followed, cursor) = load(&store).await;
@@ -254,7 +257,7 @@ async fn full_memory_keeps_log_and_settings_consistent() {
         unrestrict("bob"),
         unrestrict("7"),
         restrict("8"),
-        Change::RestrictMany(numbers(0, &[9])),
+        PolicyChange::RestrictMany(numbers(0, &[9])),
     ];
     let outcomes = store.apply_many(changes.clone()).await.unwrap();
     assert!(outcomes.iter().any(Result::is_err), "{outcomes:?}");
@@ -277,15 +280,15 @@ async fn documented_permissions_are_enough() {
     let rights = manual.lines().find(|line| line.starts_with("ACL SETUSER rollcall on ")).unwrap();
     assert_eq!(server.ask(&rights.split(' ').collect::<Vec<_>>()).unwrap(), "OK");
     let url = server.url().replace("redis://", "redis://rollcall:password@");
-    let store = Redis::open(&url, Options::default()).await.unwrap();
+    let store = NativeRedis::open(&url, Options::default()).await.unwrap();
     let mut invalidated = store.invalidated();
     tokio::time::timeout(PATIENCE, invalidated.changed()).await.expect("it subscribes").unwrap();
-    let added = [block("bob", "ann"), restrict("bob"), restrict("7"), Change::RestrictMany(numbers(5, &[1, 2]))];
+    let added = [block("bob", "ann"), restrict("bob"), restrict("7"), PolicyChange::RestrictMany(numbers(5, &[1, 2]))];
     apply(&store, &added).await;
     let (mut followed, cursor) = load(&store).await;
     assert_eq!(followed, Model::of(&added));
     let no_more =
-        [unblock("bob", "ann"), unrestrict("bob"), unrestrict("7"), Change::UnrestrictMany(numbers(5, &[1, 2]))];
+        [unblock("bob", "ann"), unrestrict("bob"), unrestrict("7"), PolicyChange::UnrestrictMany(numbers(5, &[1, 2]))];
     apply(&store, &no_more).await;
     follow(&store, &mut followed, &cursor).await;
     assert_eq!(followed, Model::default());
@@ -304,7 +307,7 @@ async fn large_bucket_is_read_in_slices() {
         let command = ["HSET", &key].into_iter().chain(fields.iter().flat_map(|field| [field.as_str(), "1"]));
         server.ask(&command.collect::<Vec<_>>()).unwrap();
     }
-    let store = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let store = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let (mut next, mut met) = (Some(0), BTreeSet::new());
     while let Some(number) = next {
         let page = store.snapshot(number).await.unwrap();

@@ -21,10 +21,10 @@ use rollcall_core::{MAX_DEVICES, Next, Note, Revision, Rules, Session, Span, Sta
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Shards};
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep;
-use rollcall_redis::native::{Listening, Options, Redis};
+use rollcall_redis::native::{NativeRedis, NotificationState, Options};
 use rollcall_redis::{Commands, DEFAULT_SHARDS, Deadline, Keyspace, Stamped, Touching};
 use rollcall_servers::redis as servers;
-use rollcall_store::{Clock, NativeArchive, NativeSessions, SqliteArchive, Store};
+use rollcall_store::{Clock, NativeArchive, NativeSessions, SessionStore, SqliteArchive};
 
 use remote::{PATIENCE, Remote, Topics, fresh_prefix};
 use suite::{
@@ -44,8 +44,8 @@ async fn subject() -> Remote {
 suite!(subject().await);
 
 /// A store on Redis's clock, with its own keys.
-async fn open(server: &servers::Redis) -> Redis {
-    Redis::open(&server.url(), Options { prefix: fresh_prefix(), ..Options::default() }).await.unwrap()
+async fn open(server: &servers::Redis) -> NativeRedis {
+    NativeRedis::open(&server.url(), Options { prefix: fresh_prefix(), ..Options::default() }).await.unwrap()
 }
 
 /// How often each command was called.
@@ -63,8 +63,8 @@ async fn steady_beat_is_two_plain_commands() {
     let server = servers::Redis::start().unwrap();
     let clock = Clock::manual(Time(1_700_000_000_000));
     let options = Options { clock: Some(clock.clone()), evict_after: Span::seconds(60), ..Options::default() };
-    let store = Arc::new(Redis::open(&server.url(), options).await.unwrap());
-    let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
+    let store = Arc::new(NativeRedis::open(&server.url(), options).await.unwrap());
+    let native = NativeSessions(Arc::clone(&store) as Arc<dyn SessionStore>);
     let beats = || {
         let beat = |index: usize| Beat {
             user: user(&format!("user-{index}")),
@@ -96,7 +96,7 @@ async fn steady_beat_is_two_plain_commands() {
 }
 
 /// Two processes on the same data, and their clock.
-async fn two_processes(server: &servers::Redis) -> (Redis, Redis, Clock, Keyspace) {
+async fn two_processes(server: &servers::Redis) -> (NativeRedis, NativeRedis, Clock, Keyspace) {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(Time(1_700_000_000_000)));
     let options = Options {
         prefix: prefix.clone(),
@@ -104,13 +104,13 @@ async fn two_processes(server: &servers::Redis) -> (Redis, Redis, Clock, Keyspac
         evict_after: Span::seconds(60),
         ..Options::default()
     };
-    let one = Redis::open(&server.url(), options.clone()).await.unwrap();
-    let other = Redis::open(&server.url(), options).await.unwrap();
+    let one = NativeRedis::open(&server.url(), options.clone()).await.unwrap();
+    let other = NativeRedis::open(&server.url(), options).await.unwrap();
     (one, other, clock, Keyspace::new(&prefix, DEFAULT_SHARDS).unwrap())
 }
 
 /// Brings bob online in one process, whose deadline cache then holds his deadline.
-async fn bring_bob_online(store: &Redis, clock: &Clock) {
+async fn bring_bob_online(store: &NativeRedis, clock: &Clock) {
     // Hints up to the instant of the connection, or of a data loss, are invalid.
     clock.advance(Span::seconds(1));
     let at = touch_one(store, beat("bob", "web-1")).await;
@@ -208,7 +208,7 @@ async fn load_of_two_hundred_is_one_round_trip() {
     let store = open(&server).await;
     let users: Vec<UserId> = (0..200).map(|index| user(&format!("user-{index}"))).collect();
     // The time is sampled in the background, with one round trip each.
-    let trips = |store: &Redis| store.stats().round_trips.get() - calls(&server)["time"];
+    let trips = |store: &NativeRedis| store.stats().round_trips.get() - calls(&server)["time"];
     let before = trips(&store);
     assert_eq!(store.load_many(users).await.unwrap().sessions.len(), 200);
     assert_eq!(trips(&store) - before, 1);
@@ -227,7 +227,7 @@ async fn missing_scripts_are_loaded_and_order_kept() {
     server.ask(&["SCRIPT", "FLUSH"]).unwrap();
     let touches =
         vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout), idle_beat("bob", "web-1")];
-    assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
+    assert!(touch(&store, touches).await.prior.iter().all(Result::is_ok));
     let bob = load(&store, "bob").await;
     assert_eq!((bob.devices.len(), bob.devices[0].active_at), (1, None));
     assert!(bob.devices[0].expires_at > at, "the beat came after the logout");
@@ -284,7 +284,7 @@ async fn expired_devices_are_trimmed_first() {
 async fn many_new_devices_stay_within_the_bound() {
     let store = open(server()).await;
     let touches = (0..300).map(|index| beat("bob", &format!("d-{index}"))).collect();
-    assert!(touch(&store, touches).await.found.iter().all(Result::is_ok));
+    assert!(touch(&store, touches).await.prior.iter().all(Result::is_ok));
     touch_one(&store, beat("bob", "one-more")).await;
     let bob = load(&store, "bob").await;
     assert_eq!(bob.devices.len(), MAX_DEVICES);
@@ -358,7 +358,7 @@ async fn store_time_is_redis_time() {
 }
 
 /// A user with a deadline in `in_ms`, and a key that expires then.
-async fn expiring(store: &Redis, name: &str, in_ms: u64) {
+async fn expiring(store: &NativeRedis, name: &str, in_ms: u64) {
     let at = touch_one(store, beat(name, "web-1")).await;
     settle(store, name, wait_for(Next::Settle(at + Span(in_ms)))).await;
 }
@@ -389,11 +389,11 @@ async fn only_our_expiries_are_notified() {
     assert_eq!(notified(&mut expiries, PATIENCE).await, [user("bob")]);
     assert!(before.elapsed() >= Duration::from_millis(200), "not before the deadline");
     assert_eq!((store.stats().expiries.get(), store.stats().expiries_dropped.get()), (1, 0));
-    assert_eq!(expiries.listening(), Listening::Notified);
+    assert_eq!(expiries.notification_state(), NotificationState::On);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nudge_makes_redis_notify() {
+async fn reading_alive_key_triggers_notification() {
     let server = servers::Redis::start().unwrap();
     server.ask(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).unwrap();
     let store = open(&server).await;
@@ -404,9 +404,9 @@ async fn nudge_makes_redis_notify() {
     }
     assert!(
         notified(&mut expiries, Duration::from_millis(300)).await.is_empty(),
-        "without a nudge the key does not expire"
+        "the key does not expire until it is read"
     );
-    store.nudge(&["ann", "bob", "cid"].map(user)).await.unwrap();
+    store.trigger_expiry(&["ann", "bob", "cid"].map(user)).await.unwrap();
     let mut all = Vec::new();
     while all.len() < 2 {
         let batch = notified(&mut expiries, PATIENCE).await;
@@ -443,7 +443,7 @@ async fn hints_not_taken_are_found_by_the_sweep() {
         let name = format!("user-{index}");
         expiring(&store, &name, 0).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
-        store.nudge(&[user(&name)]).await.unwrap();
+        store.trigger_expiry(&[user(&name)]).await.unwrap();
         index += 1;
     }
     assert!(!suite::due(&store).await.is_empty(), "the sweep finds them");
@@ -452,8 +452,10 @@ async fn hints_not_taken_are_found_by_the_sweep() {
 #[tokio::test]
 async fn revision_of_an_evicted_session_is_stale() {
     let keys = Options { prefix: fresh_prefix(), ..Options::default() };
-    let (one, other) =
-        (Redis::open(&server().url(), keys.clone()).await.unwrap(), Redis::open(&server().url(), keys).await.unwrap());
+    let (one, other) = (
+        NativeRedis::open(&server().url(), keys.clone()).await.unwrap(),
+        NativeRedis::open(&server().url(), keys).await.unwrap(),
+    );
     let mut revisions = Vec::new();
     for store in [&one, &other, &one, &other] {
         touch_one(store, beat("bob", "web-1")).await;
@@ -484,10 +486,10 @@ async fn connection_uses_tls() {
     let _server = servers::Redis::with(servers::Options { args, ..servers::Options::default() }).unwrap();
     let url = format!("rediss://localhost:{port}");
     let trusting = Options { ca: Some(made.cert.pem().into_bytes()), ..Options::default() };
-    let store = Redis::open(&url, trusting).await.unwrap();
+    let store = NativeRedis::open(&url, trusting).await.unwrap();
     touch_one(&store, beat("bob", "web-1")).await;
     assert_eq!(load(&store, "bob").await.devices.len(), 1);
-    assert!(Redis::open(&url, Options::default()).await.is_err(), "an unknown certificate authority is refused");
+    assert!(NativeRedis::open(&url, Options::default()).await.is_err(), "an unknown certificate authority is refused");
 }
 
 /// Memory of one online user with an id of 36 bytes, all keys together.
@@ -500,7 +502,7 @@ async fn online_user_takes_at_most_600_bytes() {
         let info = server.ask(&["INFO", "memory"]).unwrap();
         info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse::<u64>().unwrap()
     };
-    let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
+    let native = NativeSessions(Arc::clone(&store) as Arc<dyn SessionStore>);
     let before = used();
     for first in (0..PEOPLE).step_by(1000) {
         let beat = |index: usize| Beat {

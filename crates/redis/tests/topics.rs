@@ -14,10 +14,10 @@ mod topics_suite;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_redis::{DEFAULT_SHARDS, Keyspace, slot_of};
 use rollcall_servers::redis as servers;
-use rollcall_store::{Clock, Topic, Topics};
+use rollcall_store::{Clock, Topic, TopicStore};
 
 use topics_suite::{START, Subject, Subscribed};
 
@@ -27,15 +27,15 @@ async fn remote(url: &str, subscribed: impl FnOnce(Keyspace) -> Subscribed) -> S
     let prefix = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
     let clock = Clock::manual(START);
     let options = Options { prefix: prefix.clone(), clock: Some(clock.clone()), ..Options::default() };
-    let store = Arc::new(Redis::open(url, options.clone()).await.unwrap());
-    let elsewhere = Arc::new(Redis::open(url, options).await.unwrap());
+    let store = Arc::new(NativeRedis::open(url, options.clone()).await.unwrap());
+    let elsewhere = Arc::new(NativeRedis::open(url, options).await.unwrap());
     let subscribed = Some(subscribed(Keyspace::new(&prefix, DEFAULT_SHARDS).unwrap()));
-    Subject { store: elsewhere.clone(), topics: store as Arc<dyn Topics>, elsewhere, clock, subscribed }
+    Subject { store: elsewhere.clone(), topics: store as Arc<dyn TopicStore>, elsewhere, clock, subscribed }
 }
 
 fn channel(keys: &Keyspace, topic: &Topic) -> String {
     match topic {
-        Topic::Person(user) => keys.topic(user.as_str()).to_string(),
+        Topic::User(user) => keys.topic(user.as_str()).to_string(),
         Topic::Conversation(conversation) => keys.conversation(conversation.as_str()).to_string(),
     }
 }

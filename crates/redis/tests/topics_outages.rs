@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use redis::Value;
-use rollcall_core::typing::{Next, TypingRecord};
+use rollcall_core::typing::{TypingAction, TypingRecord};
 use rollcall_core::{Error, Span};
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_redis::{
     Commands, DEFAULT_SHARDS, Keyspace, Piece, Publishing, Script, TypingWrite, decode_wait, slot_of,
 };
 use rollcall_servers::redis as servers;
 use rollcall_servers::wait_until;
-use rollcall_store::{TopicSubscription, Topics};
+use rollcall_store::{TopicStore, TopicSubscription};
 
 use topics_suite::{PATIENCE, Received, START, conversation, person, publish, signal, until};
 
-async fn open(url: &str) -> Redis {
-    Redis::open(url, Options::default()).await.unwrap()
+async fn open(url: &str) -> NativeRedis {
+    NativeRedis::open(url, Options::default()).await.unwrap()
 }
 
 /// Watches a user as soon as that is possible.
@@ -47,7 +47,7 @@ async fn missed(subscription: &TopicSubscription) {
     Received::default().until(subscription, |received| received.missed).await;
 }
 
-async fn receives(store: &Redis, subscription: &TopicSubscription, name: &str, version: u64) {
+async fn receives(store: &NativeRedis, subscription: &TopicSubscription, name: &str, version: u64) {
     publish(store, name, version).await;
     Received::default().until(subscription, |received| received.versions.get(name) == Some(&version)).await;
 }
@@ -69,7 +69,7 @@ async fn killed_subscription_is_reported_and_restored() {
         missed(&subscription).await;
         receives(&store, &subscription, "bob", version * 10 + 1).await;
         store.set_typing(vec![signal("c", &format!("user-{version}"), 5000)]).await.unwrap();
-        Received::default().until(&subscription, |received| !received.typed.is_empty()).await;
+        Received::default().until(&subscription, |received| !received.typing.is_empty()).await;
     }
     assert!(idle.next().now_or_never().is_none(), "a subscription without topics misses nothing");
     advances(&subscription).await;
@@ -83,7 +83,7 @@ async fn restarted_server_is_subscribed_again() {
     subscription.watch(&[person("bob")]).await.unwrap();
     receives(&store, &subscription, "bob", 1).await;
     server.kill();
-    // While the server is away, a new watch fails at once and leaves nothing behind.
+    // While the server is down, a new watch fails at once and leaves nothing behind.
     let deadline = Instant::now() + PATIENCE;
     loop {
         let started = Instant::now();
@@ -217,7 +217,7 @@ async fn script_matches_the_core_typing_rule() {
             _ => TypingWrite::Lasts(Span(5000)),
         };
         let expected = match (write, &mut record) {
-            (TypingWrite::Recheck | TypingWrite::Lasts(Span(0)), None) => Next::Nothing,
+            (TypingWrite::Recheck | TypingWrite::Lasts(Span(0)), None) => TypingAction::Nothing,
             (TypingWrite::Recheck, Some(record)) => record.flush(now),
             (TypingWrite::Lasts(lasts), record) => record.get_or_insert_default().signal(now, lasts),
         };
@@ -229,7 +229,7 @@ async fn script_matches_the_core_typing_rule() {
         });
         let Value::Int(reply) = command.query_async(&mut connection).await.unwrap() else { panic!("no number") };
         let wait = decode_wait(Piece::Int(reply)).unwrap();
-        assert_eq!(wait, if let Next::Flush(after) = expected { Some(after) } else { None }, "step {step}");
+        assert_eq!(wait, if let TypingAction::Flush(after) = expected { Some(after) } else { None }, "step {step}");
         if record.is_some_and(|record| record.forget_at() <= now) {
             // The signal has ended, and its record expires within a millisecond.
             redis::cmd("DEL").arg(keys.typing("c").to_string()).exec_async(&mut connection).await.unwrap();

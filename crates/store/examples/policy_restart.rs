@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Change, Numbers, PAGE_BYTES, PAGE_NUMBERS};
+use rollcall_core::policy::{Numbers, PAGE_BYTES, PAGE_NUMBERS, PolicyChange};
 use rollcall_functions::capabilities::{ChangesSince, Cursor};
 use rollcall_policy::PolicyIndex;
-use rollcall_store::{LocalCopy, Policies, SqliteArchive};
+use rollcall_store::{LocalCopy, PolicyStore, SqliteArchive};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -27,7 +27,7 @@ async fn run() -> Outcome<()> {
     let restricted = arguments.next().transpose()?.unwrap_or(1_000_000);
     let blocks = arguments.next().transpose()?.unwrap_or(200_000);
     let changes = arguments.next().transpose()?.unwrap_or(2000);
-    let store: Arc<dyn Policies> = Arc::new(SqliteArchive::in_memory()?.policies());
+    let store: Arc<dyn PolicyStore> = Arc::new(SqliteArchive::in_memory()?.policies());
     fill(&*store, restricted, blocks).await?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("policy");
@@ -36,7 +36,7 @@ async fn run() -> Outcome<()> {
     println!("first load, copy written:  {:>8.1} ms", millis(loaded));
     let started = Instant::now();
     for number in 0..changes {
-        first.apply_many(vec![Change::Block(user(number)?, user(number + 7)?)]).await?;
+        first.apply_many(vec![PolicyChange::Block(user(number)?, user(number + 7)?)]).await?;
         if let ChangesSince::Changes(_, after) = first.since(cursor.clone(), 1024).await? {
             cursor = after;
         }
@@ -60,7 +60,7 @@ async fn run() -> Outcome<()> {
 }
 
 /// Opens the copy and loads everything into an index; the times until it was open and until all was applied.
-async fn restart(store: &Arc<dyn Policies>, path: &Path) -> Outcome<(LocalCopy, Cursor, Duration, Duration)> {
+async fn restart(store: &Arc<dyn PolicyStore>, path: &Path) -> Outcome<(LocalCopy, Cursor, Duration, Duration)> {
     let started = Instant::now();
     let copied = LocalCopy::open(Arc::clone(store), path, "benchmark");
     let opened = started.elapsed();
@@ -83,12 +83,12 @@ async fn restart(store: &Arc<dyn Policies>, path: &Path) -> Outcome<(LocalCopy, 
 }
 
 /// Every eighth number is restricted, from 0 on; users block others at random.
-async fn fill(store: &dyn Policies, restricted: u32, blocks: u32) -> Outcome<()> {
+async fn fill(store: &dyn PolicyStore, restricted: u32, blocks: u32) -> Outcome<()> {
     let pages = (0..restricted.div_ceil(PAGE_NUMBERS / 8)).map(|page| Numbers::new(page, vec![0x01; PAGE_BYTES]));
-    let mut changes = pages.map(|numbers| numbers.map(Change::RestrictMany)).collect::<Result<Vec<_>, _>>()?;
+    let mut changes = pages.map(|numbers| numbers.map(PolicyChange::RestrictMany)).collect::<Result<Vec<_>, _>>()?;
     let other = |number: u32| number.wrapping_mul(2_654_435_761) % blocks.max(1);
     for number in 0..blocks {
-        changes.push(Change::Block(user(number)?, user(other(number))?));
+        changes.push(PolicyChange::Block(user(number)?, user(other(number))?));
     }
     for batch in changes.chunks(1024) {
         store.apply_many(batch.to_vec()).await?;

@@ -1,11 +1,10 @@
-//! Native implementations of the capabilities: sessions and topics in memory or in Redis, last seen in SQLite or
-//! PostgreSQL.
+//! Native implementations of the capabilities: sessions and topics in memory, last seen in SQLite or PostgreSQL, policy
+//! in SQLite; and the traits, which `rollcall-redis` implements too.
 //!
 //! There is one object-safe trait per capability: the host picks a store at start, and nothing else in it depends on
 //! which. The same test suite runs on every implementation; it takes a factory.
 
 mod clock;
-mod last_seen_entries;
 pub mod memory;
 mod persistence;
 pub mod policies;
@@ -23,58 +22,57 @@ use rollcall_functions::capabilities::{
 };
 
 pub use clock::Clock;
-pub use last_seen_entries::MAX_LAST_SEEN_ENTRIES;
 pub use memory::Memory;
 pub use persistence::{ChoiceStore, SavedSessions, StoredChoice};
-pub use policies::{LocalCopy, Policies};
+pub use policies::{LocalCopy, PolicyStore};
 pub use postgres::PostgresArchive;
 pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use sqlite::{SqliteArchive, SqlitePolicies};
-pub use topics::{NativeChanges, News, Topic, TopicSubscription, Topics, Typed, WATCHERS_TTL};
+pub use topics::{NativeChanges, PublishedTyping, Topic, TopicStore, TopicSubscription, TopicUpdate, WATCHERS_TTL};
 
 /// The future of a result that may need the network or the disk.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// The outcomes of commits or evictions, in the order asked.
 pub type Outcomes = Vec<Result<Committed, Error>>;
 
 /// A store of sessions: the contract's `sessions`, natively.
-pub trait Store: Send + Sync + 'static {
+pub trait SessionStore: Send + Sync + 'static {
     /// Touches sessions: stores a device event for each.
-    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched>;
+    fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched>;
     /// Reads sessions.
-    fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded>;
+    fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded>;
     /// Changes sessions by compare-and-swap.
-    fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes>;
+    fn commit_many(&self, commits: Vec<Commit>) -> StoreFuture<'_, Outcomes>;
     /// Users who are due, the earliest deadline first.
-    fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
+    fn due(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>>;
     /// Users whose sessions can be evicted, the earliest instant first.
-    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>>;
+    fn evictable(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>>;
     /// Drops sessions whose revision is unchanged.
-    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes>;
+    fn evict_many(&self, evictions: Vec<Eviction>) -> StoreFuture<'_, Outcomes>;
     /// The number of shards.
     fn shards(&self) -> u32;
 }
 
 /// A durable store of last seen: the contract's `archive`, natively.
-pub trait LastSeen: Send + Sync + 'static {
+pub trait ArchiveStore: Send + Sync + 'static {
     /// Stores last seen entries. An entry older than the stored one changes nothing.
-    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()>;
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()>;
     /// The last seen of each user, in the order asked.
-    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>>;
+    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>>;
 }
 
 /// A store as a capability, for functions that are linked natively: they require a sized type.
 #[derive(Clone)]
-pub struct NativeSessions(pub Arc<dyn Store>);
+pub struct NativeSessions(pub Arc<dyn SessionStore>);
 
 /// An archive as a capability, for functions that are linked natively.
 #[derive(Clone)]
-pub struct NativeArchive(pub Arc<dyn LastSeen>);
+pub struct NativeArchive(pub Arc<dyn ArchiveStore>);
 
 /// Topics as capabilities, for functions that are linked natively.
 #[derive(Clone)]
-pub struct NativeTopics(pub Arc<dyn Topics>);
+pub struct NativeTopics(pub Arc<dyn TopicStore>);
 
 impl capabilities::Sessions for NativeSessions {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {

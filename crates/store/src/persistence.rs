@@ -2,7 +2,7 @@
 
 use rollcall_core::{Choice, Session, Time, UserId};
 
-use crate::Answer;
+use crate::StoreFuture;
 
 /// A user's choice to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub trait ChoiceStore: Send + Sync + 'static {
     ///
     /// The call itself queues the write, not the await, and writes take effect in the order of the calls: the store calls
     /// this while it holds the user's lock, so that the stored order is the committed one. So the call must not block.
-    fn store(&self, choice: StoredChoice) -> Answer<'static, ()>;
+    fn store(&self, choice: StoredChoice) -> StoreFuture<'static, ()>;
 }
 
 /// What an earlier run saved.

@@ -20,7 +20,7 @@ use rollcall_core::{
 };
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Shards};
 use rollcall_store::memory::{Memory, Options};
-use rollcall_store::{Answer, ChoiceStore, Clock, SavedSessions, Store, StoredChoice};
+use rollcall_store::{ChoiceStore, Clock, SavedSessions, SessionStore, StoreFuture, StoredChoice};
 
 use suite::{
     ALIVE_FOR, Subject, beat, choice, commit, evict, load, publish, settle, touch, touch_one, touch_with, user,
@@ -46,17 +46,17 @@ impl Embedded {
         let clock = Clock::manual(START);
         let records = Records::default();
         let recorded = Arc::clone(&records);
-        let listener = move |user: &UserId, published: &Published| {
+        let hook = move |user: &UserId, published: &Published| {
             recorded.lock().entry(user.clone()).or_default().push(published.clone());
         };
-        let options = Options { shards, clock: clock.clone(), listener: Some(Arc::new(listener)), choice_store: None };
+        let options = Options { shards, clock: clock.clone(), on_publish: Some(Arc::new(hook)), choice_store: None };
         Self { store: Arc::new(Memory::new(options)), clock, records }
     }
 }
 
 impl Subject for Embedded {
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
+    fn store(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.store) as Arc<dyn SessionStore>
     }
     fn advance(&self, span: Span) {
         self.clock.advance(span);
@@ -224,7 +224,7 @@ struct FakeChoiceStore {
 }
 
 impl ChoiceStore for FakeChoiceStore {
-    fn store(&self, choice: StoredChoice) -> Answer<'static, ()> {
+    fn store(&self, choice: StoredChoice) -> StoreFuture<'static, ()> {
         self.stored.lock().push(choice);
         let answer = if self.broken { Err(Error::Unavailable(9)) } else { Ok(()) };
         Box::pin(async move {

@@ -17,10 +17,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rollcall_core::policy::{Audience, Change, Relation};
+use rollcall_core::policy::{Audience, PolicyChange, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page};
-use rollcall_store::{Answer, LocalCopy, Policies, SqliteArchive};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, PolicyPage};
+use rollcall_store::{LocalCopy, PolicyStore, SqliteArchive, StoreFuture};
 use tokio::sync::{Semaphore, watch};
 
 use folder::Folder;
@@ -31,7 +31,7 @@ use policy_suite::{
 
 /// A store that counts its reads, and can be unavailable or slow.
 struct Counted {
-    inner: Arc<dyn Policies>,
+    inner: Arc<dyn PolicyStore>,
     pages: AtomicU64,
     unavailable: AtomicBool,
     /// A page that is read but not returned before the permit comes.
@@ -39,7 +39,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(inner: Arc<dyn Policies>) -> Arc<Self> {
+    fn new(inner: Arc<dyn PolicyStore>) -> Arc<Self> {
         Arc::new(Self { inner, pages: AtomicU64::new(0), unavailable: AtomicBool::new(false), held: None })
     }
 
@@ -52,16 +52,16 @@ impl Counted {
     }
 }
 
-impl Policies for Counted {
-    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+impl PolicyStore for Counted {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> StoreFuture<'_, Vec<Relation>> {
         self.inner.relations(viewer, subjects)
     }
 
-    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+    fn settings_of(&self, user: UserId) -> StoreFuture<'_, OwnSettings> {
         self.inner.settings_of(user)
     }
 
-    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+    fn snapshot(&self, page: u32) -> StoreFuture<'_, PolicyPage> {
         Box::pin(async move {
             self.check_available()?;
             self.pages.fetch_add(1, Ordering::SeqCst);
@@ -76,14 +76,14 @@ impl Policies for Counted {
         })
     }
 
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
+    fn since(&self, cursor: Cursor, limit: u32) -> StoreFuture<'_, ChangesSince> {
         Box::pin(async move {
             self.check_available()?;
             self.inner.since(cursor, limit).await
         })
     }
 
-    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn apply_many(&self, changes: Vec<PolicyChange>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         self.inner.apply_many(changes)
     }
 
@@ -95,20 +95,20 @@ impl Policies for Counted {
 /// A copy, and the directory that it is in.
 struct WithDirectory(LocalCopy, #[allow(dead_code, reason = "kept until the copy is dropped")] Folder);
 
-impl Policies for WithDirectory {
-    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+impl PolicyStore for WithDirectory {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> StoreFuture<'_, Vec<Relation>> {
         self.0.relations(viewer, subjects)
     }
-    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+    fn settings_of(&self, user: UserId) -> StoreFuture<'_, OwnSettings> {
         self.0.settings_of(user)
     }
-    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+    fn snapshot(&self, page: u32) -> StoreFuture<'_, PolicyPage> {
         self.0.snapshot(page)
     }
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
+    fn since(&self, cursor: Cursor, limit: u32) -> StoreFuture<'_, ChangesSince> {
         self.0.since(cursor, limit)
     }
-    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn apply_many(&self, changes: Vec<PolicyChange>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         self.0.apply_many(changes)
     }
     fn invalidated(&self) -> watch::Receiver<u64> {
@@ -130,23 +130,23 @@ fn store() -> Arc<Counted> {
 }
 
 fn copied(store: &Arc<Counted>, path: &Path) -> LocalCopy {
-    LocalCopy::open(Arc::clone(store) as Arc<dyn Policies>, path, "a store")
+    LocalCopy::open(Arc::clone(store) as Arc<dyn PolicyStore>, path, "a store")
 }
 
 /// A change for each of the four kinds of pages of the SQLite store.
-fn changes_of_every_kind() -> Vec<Change> {
+fn changes_of_every_kind() -> Vec<PolicyChange> {
     vec![
         block("bob", "eve"),
         add_contact("bob", "al"),
         set_privacy("bob", Audience::Contacts, Audience::Nobody),
         restrict("mallory"),
         restrict("70000"),
-        Change::RestrictMany(numbers(3, &[0, 9, 300])),
+        PolicyChange::RestrictMany(numbers(3, &[0, 9, 300])),
     ]
 }
 
 /// Loads everything and follows to the end of the log, as a reader does.
-async fn read(policies: &dyn Policies) -> Model {
+async fn read(policies: &dyn PolicyStore) -> Model {
     let (mut model, cursor) = load(policies).await;
     follow(policies, &mut model, &cursor).await;
     model
@@ -176,7 +176,7 @@ async fn changes_since_the_copy_are_caught_up() {
     let folder = Folder::new();
     let store = store();
     let mut random = Random(3);
-    let changes: Vec<Change> = (0..6000).map(|_| random.change()).collect();
+    let changes: Vec<PolicyChange> = (0..6000).map(|_| random.change()).collect();
     apply(&*store, &changes[..100]).await;
     let path = folder.path("copy");
     read(&copied(&store, &path)).await;
@@ -201,9 +201,9 @@ async fn copy_with_gap_is_dropped() {
     apply(&*store, &changes_of_every_kind()).await;
     let path = folder.path("copy");
     read(&copied(&store, &path)).await;
-    let later: Vec<Change> = (0..20).map(|index| block("al", &format!("other-{index}"))).collect();
+    let later: Vec<PolicyChange> = (0..20).map(|index| block("al", &format!("other-{index}"))).collect();
     apply(&*store, &later).await;
-    let all: Vec<Change> = changes_of_every_kind().into_iter().chain(later).collect();
+    let all: Vec<PolicyChange> = changes_of_every_kind().into_iter().chain(later).collect();
     let pages = store.pages();
     assert_eq!(read(&copied(&store, &path)).await, Model::of(&all));
     assert_eq!(store.pages(), 2 * pages, "the store was read");
@@ -230,7 +230,7 @@ async fn copy_of_another_store_is_not_used() {
     // The same store under other identities: its cursors alone would match all of these copies.
     for (round, identity) in (0..).zip(["one", "other", "on", "one", ""]) {
         for _ in 0..2 {
-            let copied = LocalCopy::open(Arc::clone(&store) as Arc<dyn Policies>, &path, identity);
+            let copied = LocalCopy::open(Arc::clone(&store) as Arc<dyn PolicyStore>, &path, identity);
             assert_eq!(read(&copied).await, Model::of(&changes_of_every_kind()));
             assert_eq!(store.pages(), 4 * (round + 1), "{identity}");
         }
@@ -262,7 +262,7 @@ async fn with_log(store: &Arc<Counted>, path: &Path) -> (HashMap<Cursor, Model>,
     for _ in 0..6 {
         // Numbers take 8 KiB per change, which only makes the file longer.
         let single = std::iter::repeat_with(|| random.change())
-            .filter(|change| !matches!(change, Change::RestrictMany(_) | Change::UnrestrictMany(_)));
+            .filter(|change| !matches!(change, PolicyChange::RestrictMany(_) | PolicyChange::UnrestrictMany(_)));
         apply(&copied, &single.take(3).collect::<Vec<_>>()).await;
         cursor = follow(&copied, &mut model, &cursor).await;
         states.insert(cursor.clone(), model.clone());
@@ -361,8 +361,8 @@ async fn copy_damaged_while_read_falls_back_to_store() {
     let folder = Folder::new();
     let (store, path) = (store(), folder.path("copy"));
     // Large enough for several groups of 256 KiB.
-    let many: Vec<Change> =
-        (0..200).map(|page| Change::RestrictMany(numbers(page, &[page, 65_535 - page, 65_535]))).collect();
+    let many: Vec<PolicyChange> =
+        (0..200).map(|page| PolicyChange::RestrictMany(numbers(page, &[page, 65_535 - page, 65_535]))).collect();
     apply(&*store, &many).await;
     read(&copied(&store, &path)).await;
     let pages = store.pages();
@@ -408,7 +408,7 @@ async fn concurrent_readers_leave_one_valid_copy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn page_read_before_the_recording_is_left_out() {
     let folder = Folder::new();
-    let inner: Arc<dyn Policies> = Arc::new(SqliteArchive::in_memory().unwrap().policies());
+    let inner: Arc<dyn PolicyStore> = Arc::new(SqliteArchive::in_memory().unwrap().policies());
     apply(&*inner, &[block("bob", "eve"), restrict("al")]).await;
     let second = inner.snapshot(0).await.unwrap().next.unwrap();
     let held = Some((second, Semaphore::new(0), Semaphore::new(0)));
@@ -462,7 +462,7 @@ async fn copy_with_overlong_log_is_written_again() {
     for round in 0..3000 {
         let number = numbers(7, &[round % 500]);
         let restricts = round / 500 % 2 == 0;
-        let change = if restricts { Change::RestrictMany(number) } else { Change::UnrestrictMany(number) };
+        let change = if restricts { PolicyChange::RestrictMany(number) } else { PolicyChange::UnrestrictMany(number) };
         apply(&copied, &[change]).await;
         cursor = follow(&copied, &mut model, &cursor).await;
     }

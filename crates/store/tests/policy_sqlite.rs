@@ -14,9 +14,9 @@ mod policy_suite;
 use std::sync::Arc;
 
 use rollcall_core::Error;
-use rollcall_core::policy::Change;
+use rollcall_core::policy::PolicyChange;
 use rollcall_functions::capabilities::ChangesSince;
-use rollcall_store::{Policies, SqliteArchive};
+use rollcall_store::{PolicyStore, SqliteArchive};
 use rusqlite::Connection;
 
 use folder::Folder;
@@ -54,7 +54,7 @@ async fn reopened_file_has_its_policy() {
     let archive = SqliteArchive::open(folder.path("a.db")).unwrap();
     let policies = archive.policies();
     drop(archive);
-    let changes: Vec<Change> = (0..400)
+    let changes: Vec<PolicyChange> = (0..400)
         .map({
             let mut random = Random(1);
             move |_| random.change()
@@ -90,7 +90,7 @@ async fn version_1_file_is_migrated_with_its_data() {
     Connection::open(&path).unwrap().execute_batch(VERSION_1).unwrap();
     for _ in 0..2 {
         let archive = SqliteArchive::open(&path).unwrap();
-        let seen = rollcall_store::LastSeen::get_many(&archive, vec![user("bob")]).await.unwrap();
+        let seen = rollcall_store::ArchiveStore::get_many(&archive, vec![user("bob")]).await.unwrap();
         assert_eq!(seen, [Some(rollcall_core::Time(7))]);
         let saved = archive.load_saved(rollcall_core::Time(10)).await.unwrap();
         assert_eq!(saved.at, Some(rollcall_core::Time(9)));
@@ -116,7 +116,7 @@ async fn trimmed_log_is_a_gap_for_late_readers() {
             ChangesSince::Gap => assert!(done < 20, "after {done} of 30 changes"),
             ChangesSince::Changes(changes, after) => {
                 assert!(done >= 20, "after {done} of 30 changes");
-                let later: Vec<Change> = (done..30).map(|index| restrict(&format!("name-{index}"))).collect();
+                let later: Vec<PolicyChange> = (done..30).map(|index| restrict(&format!("name-{index}"))).collect();
                 assert_eq!((changes, &after), (later, cursors.last().unwrap()));
             }
         }
@@ -183,15 +183,15 @@ async fn restored_backup_is_a_gap() {
 #[tokio::test]
 async fn large_snapshot_skips_empty_pages() {
     let policies = SqliteArchive::in_memory().unwrap().policies();
-    let changes: Vec<Change> = (0..10_000)
+    let changes: Vec<PolicyChange> = (0..10_000)
         .map(|index| block(&format!("owner-{}", index % 7), &format!("other-{index}")))
-        .chain((0..300).map(|page| Change::RestrictMany(numbers(page * 200, &[page, 65_535]))))
+        .chain((0..300).map(|page| PolicyChange::RestrictMany(numbers(page * 200, &[page, 65_535]))))
         .collect();
     apply(&policies, &changes).await;
-    let removals: Vec<Change> = changes[4000..9000]
+    let removals: Vec<PolicyChange> = changes[4000..9000]
         .iter()
         .map(|change| match change {
-            Change::Block(owner, other) => Change::Unblock(owner.clone(), other.clone()),
+            PolicyChange::Block(owner, other) => PolicyChange::Unblock(owner.clone(), other.clone()),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -205,7 +205,7 @@ async fn large_snapshot_skips_empty_pages() {
         next = loaded.next;
     }
     assert!(pages.len() > 100, "number pages are far apart: {} pages", pages.len());
-    let all: Vec<Change> = changes.iter().chain(&removals).cloned().collect();
+    let all: Vec<PolicyChange> = changes.iter().chain(&removals).cloned().collect();
     assert_eq!(model, Model::of(&all));
 }
 
@@ -213,7 +213,8 @@ async fn large_snapshot_skips_empty_pages() {
 async fn answers_with_number_pages_stay_small() {
     let policies = SqliteArchive::in_memory().unwrap().policies();
     let (_, cursor) = load(&policies).await;
-    let changes: Vec<Change> = (0..200).map(|page| Change::RestrictMany(numbers(page, &[1, 65_535]))).collect();
+    let changes: Vec<PolicyChange> =
+        (0..200).map(|page| PolicyChange::RestrictMany(numbers(page, &[1, 65_535]))).collect();
     apply(&policies, &changes).await;
     let ChangesSince::Changes(first, _) = policies.since(cursor.clone(), 1000).await.unwrap() else { panic!("a gap") };
     assert!(first.len() <= 2 * 17, "{} changes of 8 KiB", first.len());
@@ -223,7 +224,7 @@ async fn answers_with_number_pages_stay_small() {
 #[tokio::test]
 async fn item_beyond_list_bound_fails_alone() {
     let policies = SqliteArchive::in_memory().unwrap().policies();
-    let full: Vec<Change> = (0..10_000).map(|index| block("bob", &format!("other-{index}"))).collect();
+    let full: Vec<PolicyChange> = (0..10_000).map(|index| block("bob", &format!("other-{index}"))).collect();
     apply(&policies, &full).await;
     let outcomes = policies.apply_many(vec![restrict("a"), block("bob", "one-more"), block("eve", "bob")]).await;
     assert_eq!(outcomes.unwrap(), [Ok(()), Err(Error::TooMany(10_000)), Ok(())]);

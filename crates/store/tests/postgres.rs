@@ -17,7 +17,7 @@ use rollcall_core::{Error, Time};
 use rollcall_servers::Postgres;
 use rollcall_servers::postgres::{ROLE, Tls};
 use rollcall_store::postgres::OpenError;
-use rollcall_store::{LastSeen, PostgresArchive};
+use rollcall_store::{ArchiveStore, PostgresArchive};
 use tokio::task::JoinSet;
 
 use archive_suite::{Subject, get, seen, user};
@@ -56,7 +56,7 @@ impl Database {
 }
 
 impl Subject for Database {
-    async fn open(&self) -> Arc<dyn LastSeen> {
+    async fn open(&self) -> Arc<dyn ArchiveStore> {
         Arc::new(self.archive().await)
     }
 }

@@ -19,7 +19,7 @@ use rollcall_functions::heartbeat::{Beat, ChoiceRequest, beat_many, choose_many}
 use rollcall_functions::sweep::{archive as archive_offline, sweep};
 use rollcall_store::memory::{Memory, Options};
 use rollcall_store::{
-    ChoiceStore, Clock, LastSeen, NativeArchive, NativeSessions, SavedSessions, SqliteArchive, Store,
+    ArchiveStore, ChoiceStore, Clock, NativeArchive, NativeSessions, SavedSessions, SessionStore, SqliteArchive,
 };
 
 use folder::Folder;
@@ -53,7 +53,7 @@ impl Run {
     }
 
     fn native(&self) -> NativeSessions {
-        NativeSessions(Arc::clone(&self.store) as Arc<dyn Store>)
+        NativeSessions(Arc::clone(&self.store) as Arc<dyn SessionStore>)
     }
 
     async fn beat(&self, name: &str) -> State {
@@ -81,7 +81,7 @@ impl Run {
     async fn sweep(&self) {
         let shards = Shards { first: 0, end: self.store.shards() };
         sweep(&self.native(), &RULES, shards, 100).await.unwrap();
-        let archive = NativeArchive(Arc::clone(&self.archive) as Arc<dyn LastSeen>);
+        let archive = NativeArchive(Arc::clone(&self.archive) as Arc<dyn ArchiveStore>);
         archive_offline(&self.native(), &archive, &RULES, shards, 100).await.unwrap();
     }
 }
@@ -193,7 +193,7 @@ async fn sessions_survive_the_file_unchanged() {
         let note = NoteContent::parse("it's \"quoted\"; -- ☕".to_owned(), "☕".to_owned()).unwrap();
         let choice = NewChoice { stance, lasts: Some(Span::seconds(60)), note: Some(note) };
         let request = ChoiceRequest { user: user(&format!("user-{index} 名")), choice };
-        let native = NativeSessions(Arc::clone(&store) as Arc<dyn Store>);
+        let native = NativeSessions(Arc::clone(&store) as Arc<dyn SessionStore>);
         choose_many(&native, &RULES, vec![Ok(request)]).await.unwrap().remove(0).unwrap();
     }
     let sorted = |mut saved: SavedSessions| {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rollcall_core::{Error, Time};
 use rollcall_store::sqlite::OpenError;
-use rollcall_store::{LastSeen, SqliteArchive};
+use rollcall_store::{ArchiveStore, SqliteArchive};
 use rusqlite::Connection;
 
 use archive_suite::{Subject, get, seen, user};
@@ -33,7 +33,7 @@ impl File {
 }
 
 impl Subject for File {
-    async fn open(&self) -> Arc<dyn LastSeen> {
+    async fn open(&self) -> Arc<dyn ArchiveStore> {
         Arc::new(SqliteArchive::open(self.0.path("a.db")).unwrap())
     }
 }

@@ -21,7 +21,7 @@ fn embedded() -> Subject {
     let clock = Clock::manual(START);
     let topics = LocalTopics::new(clock.clone());
     let options =
-        memory::Options { clock: clock.clone(), listener: Some(topics.listener()), ..memory::Options::default() };
+        memory::Options { clock: clock.clone(), on_publish: Some(topics.publish_hook()), ..memory::Options::default() };
     let elsewhere = Arc::new(topics.clone());
     Subject { store: Arc::new(Memory::new(options)), topics: Arc::new(topics), elsewhere, clock, subscribed: None }
 }

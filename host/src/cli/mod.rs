@@ -89,8 +89,8 @@ If the host requires tokens, it needs one with the scope `admin`:
   export ROLLCALL_TOKEN=$(rollcall token --user ops --scope admin --key token.key)
   rollcall top --url https://presence.example.com
 
-Rates and times are of the last ten seconds, on the host that is asked; users online are counted in
-the whole store.";
+Rates and latencies cover the last ten seconds of the host at --url; users online are counted in the
+whole store.";
 
 const CONFIG_AFTER: &str = "\
 Examples:

@@ -64,7 +64,7 @@ pub struct Address {
 impl Address {
     /// Parses a URL. The error is a clause that follows it.
     fn parse(text: &str) -> Result<Self, String> {
-        let no_host = || "is no URL of a host, such as http://127.0.0.1:8080".to_owned();
+        let no_host = || "is not a URL of a host, such as http://127.0.0.1:8080".to_owned();
         let uri: Uri = text.parse().map_err(|_| no_host())?;
         let is_secure = match uri.scheme_str() {
             Some("http") => false,
@@ -150,9 +150,9 @@ impl Remote {
     pub(super) async fn get(&self, path: &str) -> Result<Bytes, RemoteError> {
         let (name, value) = &self.identity;
         let request = Request::get(path).header(HOST, self.address.authority()).header(name, value);
-        let request = request.body(Empty::<Bytes>::new()).map_err(|error| self.away(error))?;
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| self.unreachable(error))?;
         let stream = TokioIo::new(self.connect().await?);
-        let (mut sender, connection) = http1::handshake(stream).await.map_err(|error| self.away(error))?;
+        let (mut sender, connection) = http1::handshake(stream).await.map_err(|error| self.unreachable(error))?;
         let connection = tokio::spawn(connection);
         let ask = async {
             let response = sender.send_request(request).await?;
@@ -161,7 +161,7 @@ impl Remote {
         };
         let answer = timeout(TIMEOUT, ask).await;
         connection.abort();
-        let (status, body) = answer.map_err(|_| self.silent())?.map_err(|error| self.away(error))?;
+        let (status, body) = answer.map_err(|_| self.timed_out())?.map_err(|error| self.unreachable(error))?;
         if status.is_success() { Ok(body) } else { Err(RemoteError::answered(status, &body)) }
     }
 
@@ -169,7 +169,7 @@ impl Remote {
     pub(super) async fn socket(&self, path: &str) -> Result<Socket, RemoteError> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         let request = format!("{scheme}://{}{path}", self.address.authority()).into_client_request();
-        let mut request = request.map_err(|error| self.away(error))?;
+        let mut request = request.map_err(|error| self.unreachable(error))?;
         let (name, value) = self.identity.clone();
         request.headers_mut().insert(name, value);
         let opening = client_async(request, self.connect().await?);
@@ -178,30 +178,30 @@ impl Remote {
             Ok(Err(Refusal::Http(answer))) => {
                 Err(RemoteError::answered(answer.status(), answer.body().as_deref().unwrap_or_default()))
             }
-            Ok(Err(error)) => Err(self.away(error)),
-            Err(_) => Err(self.silent()),
+            Ok(Err(error)) => Err(self.unreachable(error)),
+            Err(_) => Err(self.timed_out()),
         }
     }
 
     async fn connect(&self) -> Result<Box<dyn Carrier>, RemoteError> {
         let Address { name, port, .. } = &self.address;
         let connecting = TcpStream::connect((name.as_str(), *port));
-        let stream = timeout(TIMEOUT, connecting).await.map_err(|_| self.silent())?;
-        let stream = stream.map_err(|error| self.away(error))?;
+        let stream = timeout(TIMEOUT, connecting).await.map_err(|_| self.timed_out())?;
+        let stream = stream.map_err(|error| self.unreachable(error))?;
         // Small requests must not wait for more data.
         let _ = stream.set_nodelay(true);
         let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(name.clone()).map_err(|error| RemoteError::Refused(error.to_string()))?;
         let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-        let stream = timeout(TIMEOUT, handshake).await.map_err(|_| self.silent())?;
-        Ok(Box::new(stream.map_err(|error| self.away(error))?))
+        let stream = timeout(TIMEOUT, handshake).await.map_err(|_| self.timed_out())?;
+        Ok(Box::new(stream.map_err(|error| self.unreachable(error))?))
     }
 
-    fn away(&self, reason: impl std::fmt::Display) -> RemoteError {
+    fn unreachable(&self, reason: impl std::fmt::Display) -> RemoteError {
         RemoteError::Unavailable(format!("{} cannot be reached: {reason}", self.address.as_str()))
     }
 
-    fn silent(&self) -> RemoteError {
+    fn timed_out(&self) -> RemoteError {
         RemoteError::Unavailable(format!("{} does not answer", self.address.as_str()))
     }
 }

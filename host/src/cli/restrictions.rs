@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use rollcall_store::Policies;
-use rollcall_store::policies::files::{Aim, Exported, Format, export, read_bitmap, read_ids};
+use rollcall_store::PolicyStore;
+use rollcall_store::policies::files::{Exported, Format, ImportAction, export, read_bitmap, read_ids};
 
 use super::flags::SettingFlags;
 use crate::config::Config;
@@ -77,17 +77,17 @@ pub fn restrictions(command: &RestrictionsCommand, config: &Config) -> Result<St
     })
 }
 
-async fn import(policies: Arc<dyn Policies>, args: &ImportArgs) -> Result<String> {
+async fn import(policies: Arc<dyn PolicyStore>, args: &ImportArgs) -> Result<String> {
     let named = || format!("cannot import {}", args.file.display());
-    let aim = if args.lift { Aim::Unrestrict } else { Aim::Restrict };
+    let action = if args.lift { ImportAction::Unrestrict } else { ImportAction::Restrict };
     let bar = progress_bar();
     let progress = |done, of| {
         bar.set_length(of);
         bar.set_position(done);
     };
     let batches = match args.bitmap {
-        true => read_bitmap(&args.file, aim, progress),
-        false => read_ids(&args.file, aim, progress),
+        true => read_bitmap(&args.file, action, progress),
+        false => read_ids(&args.file, action, progress),
     };
     let batches = batches.with_context(named)?;
     let (mut changes, mut failed) = (0_u64, None);
@@ -112,7 +112,7 @@ async fn import(policies: Arc<dyn Policies>, args: &ImportArgs) -> Result<String
     Ok(format!("{done} the accounts in {} ({changes} changes)\n", args.file.display()))
 }
 
-async fn write(policies: Arc<dyn Policies>, args: &ExportArgs) -> Result<String> {
+async fn write(policies: Arc<dyn PolicyStore>, args: &ExportArgs) -> Result<String> {
     let format = if args.bitmap { Format::Bitmap } else { Format::Ids };
     let Exported { accounts, left_out } = if args.file == Path::new("-") {
         export(&*policies, &mut std::io::stdout(), format).await?

@@ -27,7 +27,7 @@ pub use layer::Layer;
 pub use render::example;
 pub use settings::{Config, Group, SETTINGS, Setting};
 pub use urls::{ArchiveUrl, StoreUrl, Url};
-pub use value::{Components, FUNCTIONS, LogFilter, LogFormat, Notice, Preset, Value};
+pub use value::{Components, ExpiryDetection, FUNCTIONS, LogFilter, LogFormat, Preset, Value};
 
 use crate::hub::HubOptions;
 use layer::CONFIG_VARIABLE;

@@ -14,7 +14,7 @@ use rollcall_store::DEFAULT_SHARDS;
 use super::error::ConfigError;
 use super::layer::Layer;
 use super::urls::{ArchiveUrl, StoreUrl};
-use super::value::{Components, LogFilter, LogFormat, Notice, Preset, Value};
+use super::value::{Components, ExpiryDetection, LogFilter, LogFormat, Preset, Value};
 use crate::http::origins::Origins;
 
 /// The engine's pool of instances is sized for as many workers and no more.
@@ -192,13 +192,13 @@ settings! {
         /// A PEM file with the certificate authorities to trust for rediss, instead of the system's.
         store_ca: Option<PathBuf> = |_| None, "file or none";
 
-        /// How a host on Redis notices expired users: by Redis's expiry notifications, which are fast and may be lost, by the
+        /// How a host on Redis detects expired users: by Redis's expiry notifications, which are fast and may be lost, by the
         /// scheduled sweep, which misses none, or by both.
-        notice: Notice = |_| Notice::Both, "both, notifications or sweep";
+        expiry_detection: ExpiryDetection = |_| ExpiryDetection::Both, "both, notifications or sweep";
 
         /// The directory for data that must outlive the process, such as last seen; created if it is missing. With none,
-        /// nothing is kept on disk. A host on Redis uses it for a sqlite archive, and for a copy of the policy, which saves
-        /// most of the reading from Redis at the next start.
+        /// nothing is kept on disk. A host on Redis uses it for a sqlite archive, and for a copy of the policy, so that
+        /// the next start reads only what changed.
         data: Option<PathBuf> = |_| Some("./rollcall-data".into()), "directory or none";
 
         /// How many shards users are hashed into. Never change it for a store that holds data.
@@ -208,7 +208,7 @@ settings! {
         workers: usize = |_| 0, "number", 0..=MAX_WORKERS;
 
         /// How many bytes of policy (restrictions, blocks, contacts, privacy) one instance of restriction-check may hold. A
-        /// billion restricted accounts take 125 MB. If the policy does not fit, or with 0, every check asks the store.
+        /// billion restricted accounts take 125 MB. If the policy does not fit, or with 0, every check reads the store.
         policy_memory: u64 = |_| 256 << 20, "bytes", 0..=3 << 30;
 
         /// How many instances of restriction-check there are. 0 is one per worker, which is fastest; with fewer, workers share
@@ -230,7 +230,7 @@ settings! {
         /// How late a beat may be: a device is dead after interval + tolerance.
         tolerance: Span = |times| times.tolerance, "duration";
 
-        /// How long after its last use a live device counts as idle, which is away.
+        /// How long after its last use a live device becomes idle; a user is away when all live devices are.
         idle_after: Span = |times| times.idle_after, "duration";
 
         /// How long a device outlives a broken connection, so that reloading a page causes no change. With less than the

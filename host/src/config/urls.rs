@@ -45,10 +45,10 @@ impl Value for StoreUrl {
         match text {
             "memory" => Ok(Self::Memory),
             _ if text.contains("://") => {
-                redis::check_url(text).map_err(|error| format!("is no store: {error}"))?;
+                redis::check_url(text).map_err(|error| format!("is not a store: {error}"))?;
                 Ok(Self::Redis(Url(text.to_owned())))
             }
-            _ => Err("is no store; use `memory`, `redis://…`, `rediss://…` or `redis+cluster://…`".to_owned()),
+            _ => Err("is not a store; use `memory`, `redis://…`, `rediss://…` or `redis+cluster://…`".to_owned()),
         }
     }
 
@@ -77,10 +77,10 @@ impl Value for ArchiveUrl {
             "with-store" => Ok(Self::WithStore),
             "sqlite" => Ok(Self::Sqlite),
             _ if text.contains("://") => {
-                postgres::check_url(text).map_err(|error| format!("is no archive: {error}"))?;
+                postgres::check_url(text).map_err(|error| format!("is not an archive: {error}"))?;
                 Ok(Self::Postgres(Url(text.to_owned())))
             }
-            _ => Err("is no archive; use `with-store`, `sqlite` or `postgres://…`".to_owned()),
+            _ => Err("is not an archive; use `with-store`, `sqlite` or `postgres://…`".to_owned()),
         }
     }
 
@@ -119,11 +119,11 @@ mod tests {
         assert!(matches!(ArchiveUrl::parse("postgres://ann@db/people"), Ok(ArchiveUrl::Postgres(_))));
         for bad in ["", "disk", "http://x", "redis+cluster://:s3cret@a/1"] {
             let refusal = StoreUrl::parse(bad).unwrap_err();
-            assert!(refusal.starts_with("is no store") && !refusal.contains("s3cret"), "{refusal}");
+            assert!(refusal.starts_with("is not a store") && !refusal.contains("s3cret"), "{refusal}");
         }
         for bad in ["", "redis", "mysql://x:s3cret@y/z"] {
             let refusal = ArchiveUrl::parse(bad).unwrap_err();
-            assert!(refusal.starts_with("is no archive") && !refusal.contains("s3cret"), "{refusal}");
+            assert!(refusal.starts_with("is not an archive") && !refusal.contains("s3cret"), "{refusal}");
         }
     }
 }

@@ -203,8 +203,8 @@ words! {
 }
 
 words! {
-    /// How a host on Redis notices expired users.
-    Notice {
+    /// How a host on Redis detects expired users.
+    ExpiryDetection {
         /// Both: notifications are fast, the sweep misses none.
         Both = "both",
         /// Expiry notifications only. They can be lost, so this is for measuring.

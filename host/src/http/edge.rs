@@ -1,7 +1,7 @@
 //! The HTTP edge: carries a request to its function and the answer back. `rollcall-api` decodes requests and encodes
 //! responses; the functions decide.
 
-mod operation;
+mod admin;
 mod policy;
 
 use std::rc::Rc;
@@ -13,11 +13,11 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use rollcall_api::call::{Call, Departure, Reason, Settled};
-use rollcall_api::origins::{is_preflight, preflight, stamp};
+use rollcall_api::call::{Call, Departure, DepartureReason, Settled, only};
+use rollcall_api::origins::{allow_origin, is_preflight, preflight};
 use rollcall_api::{
-    Access, BODY_TIMEOUT, Body, BodyError, Function, LAST_EVENT_ID, Limits, Origins, Page, Problem, Query,
-    ROLLCALL_USER, Reply, Route, decode, identify, openapi, pages, responses, route,
+    Access, BODY_TIMEOUT, Body, BodyError, LAST_EVENT_ID, Limits, Operation, Origins, Problem, Query, ROLLCALL_USER,
+    Reply, Route, StatusPage, decode, identify, openapi, pages, policy_calls, responses, route,
 };
 use rollcall_core::{DeviceId, Error, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
@@ -68,7 +68,7 @@ impl Edge {
         self.functions.platform.metrics.answered(template, status, began.elapsed());
         match called {
             Called::Reply(mut reply) => {
-                origin.iter().for_each(|origin| stamp(reply.headers_mut(), origin));
+                origin.iter().for_each(|origin| allow_origin(reply.headers_mut(), origin));
                 Answer::Reply(reply.map(|body| if head_only { Full::default() } else { Full::from(body) }))
             }
             Called::Upgrade(upgraded) => Answer::Upgrade(upgraded.with_origin(origin)),
@@ -89,32 +89,32 @@ impl Edge {
         };
         let called = match route {
             Route::Page(page) => Called::Reply(self.page(page).await),
-            Route::Function(function) => {
-                let called = self.function(function, &head, body).await;
+            Route::Operation(operation) => {
+                let called = self.operation(operation, &head, body).await;
                 called.unwrap_or_else(|problem| Called::Reply(problem.into_reply()))
             }
         };
         (route.template(), called)
     }
 
-    async fn function(&self, function: Function<'_>, head: &Parts, body: Incoming) -> Result<Called, Problem> {
+    async fn operation(&self, operation: Operation<'_>, head: &Parts, body: Incoming) -> Result<Called, Problem> {
         let headers = &head.headers;
-        let query = Query::parse(function, head.uri.query())?;
+        let query = Query::parse(operation, head.uri.query())?;
         if let Access::Open = *self.access {
-            self.origins.from_here(headers)?;
+            self.origins.check_local(headers)?;
         }
         let text = |name: HeaderName| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
         let caller = identify(&self.access, text(AUTHORIZATION), text(ROLLCALL_USER), &query, unix_now)?;
-        let limit = function.body_limit(&self.limits);
+        let limit = operation.body_limit(&self.limits);
         let bytes = if limit == 0 { Bytes::new() } else { read(body, headers, limit).await? };
         let body = Body { content_type: text(CONTENT_TYPE), bytes: &bytes, last_event_id: text(LAST_EVENT_ID) };
-        match decode(function, &query, &caller, body, &self.limits)? {
+        match decode(operation, &query, &caller, body, &self.limits)? {
             Call::Subscribe(subscribe) => match UpgradedConnection::subscribe(&self.hub, subscribe).await {
                 Ok(upgraded) => Ok(Called::Upgrade(upgraded)),
                 // A browser's EventSource gives up for good on anything but a stream: it gets one that only says when to
                 // reconnect.
                 Err(Error::Unavailable(_)) if headers.contains_key(LAST_EVENT_ID) => {
-                    Ok(Called::Reply(responses::come_back(retry_ms())))
+                    Ok(Called::Reply(responses::retry_stream(retry_ms())))
                 }
                 Err(error) => Err(logged(error).into()),
             },
@@ -130,13 +130,16 @@ impl Edge {
             Call::Beat(beat) => {
                 let user = beat.user.clone();
                 let standing = self.functions.beat(beat).await?;
-                self.functions.platform.metrics.beaten(1);
+                self.functions.platform.metrics.heartbeats_recorded(1);
                 Ok(responses::heartbeat(&user, &standing))
             }
             Call::Beats(beats) => {
                 let good = beats.good.clone();
                 let outcomes = if good.is_empty() { Vec::new() } else { self.functions.beat_many(good).await? };
-                self.functions.platform.metrics.beaten(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
+                self.functions
+                    .platform
+                    .metrics
+                    .heartbeats_recorded(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
                 Ok(responses::heartbeats(&beats, &outcomes))
             }
             Call::Leave(departure) => {
@@ -159,14 +162,14 @@ impl Edge {
                 let typists = only(self.functions.typists(viewer, vec![conversation.clone()]).await?)?;
                 Ok(responses::typists(&conversation, typists.iter().map(|typist| (&typist.user, typist.until))))
             }
-            Call::Privacy { user } => self.privacy(&user).await,
-            Call::SetPrivacy { user, privacy } => self.set_privacy(&user, privacy).await,
-            Call::Listed { user, list } => self.listed(&user, list).await,
-            Call::List { owner, other, list, listed } => self.list(owner, other, list, listed).await,
-            Call::Restriction { user } => self.restriction(&user).await,
-            Call::SetRestriction { user, restricted } => self.set_restriction(user, restricted).await,
-            Call::Check { viewer, subjects } => self.check(viewer, subjects).await,
-            Call::Changes(changes) => self.changes(&changes).await,
+            Call::Privacy { .. }
+            | Call::SetPrivacy { .. }
+            | Call::Listed { .. }
+            | Call::List { .. }
+            | Call::Restriction { .. }
+            | Call::SetRestriction { .. }
+            | Call::Check { .. }
+            | Call::Changes(_) => policy_calls::respond(self, call).await,
             Call::Stats => self.stats().await,
             Call::Person { user } => self.person(user).await,
             // These two upgrade the connection and never come here.
@@ -187,15 +190,15 @@ impl Edge {
         }
     }
 
-    async fn page(&self, page: Page) -> Reply {
+    async fn page(&self, page: StatusPage) -> Reply {
         match page {
-            Page::Healthz => pages::healthz(),
-            Page::Readyz => match self.canary().await {
+            StatusPage::Healthz => pages::healthz(),
+            StatusPage::Readyz => match self.canary().await {
                 Ok(()) => pages::readyz(),
                 Err(error) => Problem::from(logged(error)).into_reply(),
             },
-            Page::Metrics => self.metrics().await,
-            Page::OpenApi => openapi(),
+            StatusPage::Metrics => self.metrics().await,
+            StatusPage::OpenApi => openapi(),
         }
     }
 
@@ -205,7 +208,7 @@ impl Edge {
         let user = UserId::parse("rollcall/canary")?;
         // The device id contains the time in nanoseconds, so that a real user of the canary's name keeps their devices.
         let device = DeviceId::parse(format!("canary {:?}", SystemTime::now().duration_since(UNIX_EPOCH)))?;
-        let departure = Departure { user: user.clone(), device, reason: Reason::Logout };
+        let departure = Departure { user: user.clone(), device, reason: DepartureReason::Logout };
         only(self.functions.leave_many(vec![departure]).await?)?;
         only(self.functions.look_up(None, vec![user.clone()]).await?)?;
         self.functions.settle(vec![user]).await?;
@@ -232,12 +235,6 @@ async fn read(body: Incoming, headers: &HeaderMap, limit: usize) -> Result<Bytes
         Ok(Err(_)) => Err(BodyError::Incomplete),
         Err(_) => Err(BodyError::Timeout),
     }
-}
-
-/// The answer to a batch of one.
-fn only<T>(answers: Vec<Result<T, Error>>) -> Result<T, Error> {
-    let lacking = || Err(Error::Other("a function returned fewer items than it was asked for".to_owned()));
-    answers.into_iter().next().unwrap_or_else(lacking)
 }
 
 /// The system clock, for checking tokens only. Presence uses the store's time.

@@ -3,7 +3,7 @@
 use crate::config::Value;
 
 pub use rollcall_api::origins::Origins;
-pub(crate) use rollcall_api::origins::stamp;
+pub(crate) use rollcall_api::origins::allow_origin;
 
 impl Value for Origins {
     const REPEATS: bool = true;

@@ -184,7 +184,7 @@ async fn accept(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(max_connections));
-    let mut pulse = tokio::time::interval(std::time::Duration::from_millis(500));
+    let mut check_interval = tokio::time::interval(std::time::Duration::from_millis(500));
     let mut turns = workers.iter().cycle();
     loop {
         let next = async {
@@ -204,7 +204,7 @@ async fn accept(
             },
             () = signals.received() => return Ok(StopCause::Signal),
             // The shards of a worker that ended are not swept any more.
-            _ = pulse.tick() => match workers.iter().any(|worker| worker.thread.is_finished()) {
+            _ = check_interval.tick() => match workers.iter().any(|worker| worker.thread.is_finished()) {
                 true => return Ok(StopCause::WorkerEnded),
                 false => continue,
             },

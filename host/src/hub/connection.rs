@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use rollcall_api::call::{Connect, Reason, Subscribe, TypingUpdate};
+use rollcall_api::call::{Connect, DepartureReason, Subscribe, TypingUpdate};
 use rollcall_api::socket::{Message, decode_message};
 use rollcall_api::{Caller, Close, Kind, LEEWAY_S, Problem, events, renew};
 use rollcall_core::{DeviceId, Error};
@@ -42,8 +42,8 @@ pub(super) const RETRY_MS: RangeInclusive<u64> = 1000..=3000;
 /// The shortest TCP user timeout, however short the beat interval is.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pings and beats of all connections are aligned to this grid, so that their beats reach the store in batches.
-const GRID: Duration = Duration::from_millis(100);
+/// Pings and beats of all connections are aligned to multiples of this, so that their beats reach the store in batches.
+const BEAT_ALIGNMENT: Duration = Duration::from_millis(100);
 
 /// The protocol of an upgraded connection.
 pub(super) trait Protocol {
@@ -137,8 +137,8 @@ impl UpgradedConnection {
     pub(crate) fn serve(self, stream: WriteTimeoutStream, read: Bytes, ending: watch::Receiver<bool>) -> Serving<()> {
         let metrics = Arc::clone(&self.hub.functions.platform.metrics);
         let protocol = match self.opening {
-            Opening::EventStream { .. } => "subscribe",
-            Opening::Socket(_) => "socket",
+            Opening::EventStream { .. } => "sse",
+            Opening::Socket(_) => "websocket",
         };
         // Two futures, so that the memory needed for opening is freed: the connection may stay open for days.
         let opening = Box::pin(self.open(stream, read, ending));
@@ -170,7 +170,8 @@ impl UpgradedConnection {
             Opening::Socket(handshake) => handshake.head(),
         };
         stream.write_all(first.as_bytes()).await?;
-        let state = State { hub, subscription, device, caller, ending, pulse: Pulse::new(period) };
+        let state =
+            ConnectionState { hub, subscription, device, caller, ending, ping_schedule: PingSchedule::new(period) };
         Ok(match opening {
             Opening::EventStream { .. } => Box::pin(Connection::new(EventStream::new(stream), state).run()),
             Opening::Socket(_) => Box::pin(Connection::new(Socket::new(stream, read).await, state).run()),
@@ -192,54 +193,54 @@ fn generated_device() -> Option<DeviceId> {
 }
 
 /// When a connection is pinged and beats.
-struct Pulse {
+struct PingSchedule {
     sleep: Pin<Box<Sleep>>,
     period: Duration,
-    /// Alternates: a connection is pinged at every pulse and beats at every second one.
+    /// Alternates: a connection is pinged every time and beats every second time.
     beats: bool,
 }
 
-impl Pulse {
-    /// The first pulse has a random offset, so that connections opened together are spread out.
+impl PingSchedule {
+    /// The first ping has a random offset, so that connections opened together are spread out.
     fn new(period: Duration) -> Self {
         let first = period.mul_f64(0.5 + fastrand::f64() / 2.0);
         Self {
-            sleep: Box::pin(tokio::time::sleep_until(on_grid(Instant::now() + first, period))),
+            sleep: Box::pin(tokio::time::sleep_until(aligned(Instant::now() + first, period))),
             period,
             beats: false,
         }
     }
 
-    /// Schedules the next pulse. Returns whether a beat is due at this one.
+    /// Schedules the next ping. Returns whether a beat is due with this one.
     fn advance(&mut self) -> bool {
-        let next = on_grid(Instant::now() + self.period, self.period);
+        let next = aligned(Instant::now() + self.period, self.period);
         self.sleep.as_mut().reset(next);
         self.beats = !self.beats;
         self.beats
     }
 }
 
-/// The last instant of the grid before this one.
-fn on_grid(instant: Instant, period: Duration) -> Instant {
-    let grid = GRID.min(period / 8).as_nanos().max(1);
+/// The last aligned instant before this one.
+fn aligned(instant: Instant, period: Duration) -> Instant {
+    let alignment = BEAT_ALIGNMENT.min(period / 8).as_nanos().max(1);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let ahead = instant.saturating_duration_since(Instant::now()).as_nanos();
-    instant - Duration::from_nanos(((since + ahead) % grid) as u64)
+    instant - Duration::from_nanos(((since + ahead) % alignment) as u64)
 }
 
 /// What a connection has in either protocol.
-struct State {
+struct ConnectionState {
     hub: Rc<Hub>,
     subscription: Subscription,
     device: Option<DeviceConnection>,
     caller: Caller,
     ending: watch::Receiver<bool>,
-    pulse: Pulse,
+    ping_schedule: PingSchedule,
 }
 
 struct Connection<W> {
     protocol: W,
-    state: State,
+    state: ConnectionState,
     /// Whether anything was received since the last ping.
     heard: bool,
     unanswered_pings: u32,
@@ -253,7 +254,7 @@ struct Connection<W> {
 type End = Option<Close>;
 
 impl<W: Protocol> Connection<W> {
-    fn new(protocol: W, state: State) -> Self {
+    fn new(protocol: W, state: ConnectionState) -> Self {
         let allowed_at = Instant::now();
         Self { protocol, state, heard: true, unanswered_pings: 0, invalid: 0, allowance: BURST, allowed_at }
     }
@@ -278,19 +279,19 @@ impl<W: Protocol> Connection<W> {
             if self.state.subscription.has_updates() {
                 Box::pin(self.send_updates()).await.map_err(|_| None)?;
             }
-            let State { subscription, ending, pulse, .. } = &mut self.state;
+            let ConnectionState { subscription, ending, ping_schedule, .. } = &mut self.state;
             let received = tokio::select! {
                 biased;
                 _ = ending.wait_for(|ending| *ending) => return Err(Some(Close::Restart)),
                 // Before updates, which may never end for a slow connection.
-                () = pulse.sleep.as_mut() => None,
+                () = ping_schedule.sleep.as_mut() => None,
                 received = self.protocol.receive() => Some(received),
                 () = subscription.updated() => continue,
             };
             // Boxed, so that an idle connection has no memory reserved for it.
             match received {
                 Some(received) => Box::pin(self.take(received)).await?,
-                None => Box::pin(self.pulse()).await?,
+                None => Box::pin(self.ping_and_beat()).await?,
             }
         }
     }
@@ -310,8 +311,8 @@ impl<W: Protocol> Connection<W> {
     }
 
     /// Pings, beats if it is time, and checks that the client answers and its token is valid.
-    async fn pulse(&mut self) -> Result<(), End> {
-        let beats = self.state.pulse.advance();
+    async fn ping_and_beat(&mut self) -> Result<(), End> {
+        let beats = self.state.ping_schedule.advance();
         if self.state.caller.expires_at.is_some_and(|at| at.saturating_add(LEEWAY_S) <= unix_now()) {
             return Err(Some(Close::TokenExpired));
         }
@@ -323,8 +324,8 @@ impl<W: Protocol> Connection<W> {
                 device.beat(false);
             }
         } else {
-            // A due beat is made up for at the next pulse that finds an answer.
-            self.state.pulse.beats &= !beats;
+            // A due beat is made up for at the next ping that finds an answer.
+            self.state.ping_schedule.beats &= !beats;
             self.unanswered_pings += 1;
             if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
                 return Err(Some(Close::Idle));
@@ -338,17 +339,17 @@ impl<W: Protocol> Connection<W> {
         self.heard = true;
         match received {
             Received::Text(text) => {
-                self.spend()?;
+                self.limit_rate()?;
                 self.handle(&text).await
             }
-            Received::Alive => self.spend(),
+            Received::Alive => self.limit_rate(),
             Received::Violation(close) => Err(Some(close)),
             Received::Gone => Err(None),
         }
     }
 
     /// Takes one token from the bucket.
-    fn spend(&mut self) -> Result<(), End> {
+    fn limit_rate(&mut self) -> Result<(), End> {
         let now = Instant::now();
         let earned = now.duration_since(self.allowed_at).as_secs_f64() * MESSAGES_PER_S;
         self.allowance = (self.allowance + earned).min(BURST) - 1.0;
@@ -363,9 +364,9 @@ impl<W: Protocol> Connection<W> {
             Err((reference, problem)) => (reference, Err(problem)),
         };
         match done {
-            Ok(Done::Answered) => {}
-            Ok(Done::Unanswered) if reference.is_none() => {}
-            Ok(Done::Unanswered) => self.protocol.put(events::DONE, None, reference, &events::done()),
+            Ok(Execution::Answered) => {}
+            Ok(Execution::Unanswered) if reference.is_none() => {}
+            Ok(Execution::Unanswered) => self.protocol.put(events::DONE, None, reference, &events::done()),
             Err(problem) => {
                 self.protocol.put(events::ERROR, None, reference, &events::problem(&problem));
                 // A forbidden message is valid: a page does not know which conversations the token allows.
@@ -377,12 +378,12 @@ impl<W: Protocol> Connection<W> {
         if self.invalid > MAX_INVALID { Err(Some(Close::Policy)) } else { Ok(()) }
     }
 
-    async fn execute(&mut self, reference: Option<u64>, message: Message) -> Result<Result<Done, Problem>, End> {
+    async fn execute(&mut self, reference: Option<u64>, message: Message) -> Result<Result<Execution, Problem>, End> {
         let done = match message {
             Message::Beat { active } => match &self.state.device {
                 Some(device) => {
                     device.beat(active);
-                    Ok(Done::Unanswered)
+                    Ok(Execution::Unanswered)
                 }
                 None => Err(Problem::new(Kind::Forbidden, "this connection only watches")),
             },
@@ -391,35 +392,35 @@ impl<W: Protocol> Connection<W> {
                     Ok(snapshot) => {
                         let id = self.state.subscription.resume_id();
                         self.protocol.put(events::SNAPSHOT, Some(&id), reference, &snapshot);
-                        Ok(Done::Answered)
+                        Ok(Execution::Answered)
                     }
                     Err(error) => Err(Problem::from(error)),
                 }
             }
             Message::Unwatch { users, conversations } => {
                 self.state.subscription.unwatch(&users, &conversations);
-                Ok(Done::Unanswered)
+                Ok(Execution::Unanswered)
             }
             Message::Typing { conversation, typing } => {
                 let update = TypingUpdate { user: self.state.caller.user.clone(), conversation, typing };
                 let typed = self.state.hub.functions.type_many(vec![update]).await;
                 let typed = typed.and_then(|outcomes| outcomes.into_iter().next().unwrap_or(Ok(())));
-                typed.map(|()| Done::Unanswered).map_err(Problem::from)
+                typed.map(|()| Execution::Unanswered).map_err(Problem::from)
             }
             Message::Leave => {
                 if let Some(device) = &mut self.state.device {
-                    device.depart_as(Some(Reason::Logout));
+                    device.depart_as(Some(DepartureReason::Logout));
                 }
                 return Err(Some(Close::Normal));
             }
-            Message::Token(token) => self.renew(&token).map(|()| Done::Unanswered),
+            Message::Token(token) => self.renew(&token).map(|()| Execution::Unanswered),
         };
         Ok(done)
     }
 
     /// Replaces the token by a newer one of the same user.
     fn renew(&mut self, token: &str) -> Result<(), Problem> {
-        let State { hub, subscription, caller, .. } = &mut self.state;
+        let ConnectionState { hub, subscription, caller, .. } = &mut self.state;
         *caller = renew(&hub.access, caller, token, unix_now())?;
         // Conversations that the new token does not allow are no longer watched.
         let mut left = subscription.conversations();
@@ -442,7 +443,7 @@ impl<W: Protocol> Connection<W> {
 }
 
 /// How a message was executed.
-enum Done {
+enum Execution {
     /// An answer is queued.
     Answered,
     /// It has no answer of its own.

@@ -1,8 +1,7 @@
 //! An open connection is a heartbeat: the host sends the beats of its connections in batches, and their departures.
 //!
 //! A beat waits only for the batch before it: the first beat of a connection is sent at once, and those of thousands that
-//! come together become a few calls. A beat that the store could not take is sent again for as long as the connection is
-//! open.
+//! come together become a few calls. A failed beat is retried for as long as the connection is open.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rollcall_api::call::{Beat, Departure, Reason};
+use rollcall_api::call::{Beat, Departure, DepartureReason};
 use rollcall_core::heartbeat::BeatDetails;
 use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
 use rollcall_functions::capabilities::MAX_BATCH;
@@ -18,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::runtime::Functions;
 
-/// The pause before a batch that the store could not take is sent again.
+/// The pause before a failed batch is retried.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A device with an open connection.
@@ -100,7 +99,7 @@ impl ConnectionHeartbeats {
     ) -> DeviceConnection {
         self.connected.add(&device);
         let heartbeats = Rc::clone(self);
-        let connection = DeviceConnection { heartbeats, device, kind, departs_as: Some(Reason::Dropped) };
+        let connection = DeviceConnection { heartbeats, device, kind, departs_as: Some(DepartureReason::Dropped) };
         connection.beat(active);
         connection
     }
@@ -154,14 +153,14 @@ impl ConnectionHeartbeats {
         for departures in departures.chunks(MAX_BATCH) {
             let unsent = unsent(departures, functions.leave_many(departures.to_vec()).await);
             failed |= !unsent.is_empty();
-            // A dropped device expires without the store being told; a logout must reach it.
-            let logouts = unsent.into_iter().filter(|departure| departure.reason == Reason::Logout);
+            // A drop need not be retried: the device expires anyway. A logout must be.
+            let logouts = unsent.into_iter().filter(|departure| departure.reason == DepartureReason::Logout);
             self.queue.borrow_mut().departures.extend(logouts);
         }
         for beats in beats.chunks(MAX_BATCH) {
             let unsent = unsent(beats, functions.beat_many(beats.to_vec()).await);
             failed |= !unsent.is_empty();
-            functions.platform.metrics.beaten(beats.len() - unsent.len());
+            functions.platform.metrics.heartbeats_recorded(beats.len() - unsent.len());
             unsent.into_iter().for_each(|beat| self.queue_beat(beat));
         }
         self.queue.borrow_mut().in_flight = 0;
@@ -205,7 +204,7 @@ pub(super) struct DeviceConnection {
     device: ConnectedDevice,
     kind: DeviceKind,
     /// The departure to send, or `None` for none, because the host itself closes the connection.
-    departs_as: Option<Reason>,
+    departs_as: Option<DepartureReason>,
 }
 
 impl DeviceConnection {
@@ -217,7 +216,7 @@ impl DeviceConnection {
     }
 
     /// Sets the departure to send when this is dropped.
-    pub(super) fn depart_as(&mut self, reason: Option<Reason>) {
+    pub(super) fn depart_as(&mut self, reason: Option<DepartureReason>) {
         self.departs_as = reason;
     }
 }
@@ -227,7 +226,7 @@ impl Drop for DeviceConnection {
         let was_last = self.heartbeats.connected.remove(&self.device);
         let Some(reason) = self.departs_as else { return };
         // A logout ends the device; a dropped connection only if it was the device's last.
-        if was_last || reason == Reason::Logout {
+        if was_last || reason == DepartureReason::Logout {
             let ConnectedDevice { user, device } = self.device.clone();
             let mut queue = self.heartbeats.queue.borrow_mut();
             // A queued beat would bring the device back after its departure.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rollcall_core::visibility::{Visibility, mask};
 use rollcall_core::{Published, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 use slab::Slab;
 
 use super::payload_cache::{fingerprint, presence};
@@ -41,28 +41,27 @@ pub(super) struct FanOut {
     again: bool,
 }
 
-/// What is to be sent to a watcher, serialised, and what has to be asked first.
+/// What is to be sent to a watcher, serialised, and what has to be checked first.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) presences: Vec<Rc<str>>,
     pub(super) typing: Vec<String>,
-    /// The viewer's own record changed. They see more of it than others, so it has to be looked up.
+    /// The viewer's own record changed. They see more of it than others, so it is queried.
     pub(super) viewer_changed: bool,
-    /// Typists whose visibility has to be asked.
+    /// Typists whose visibility has to be checked.
     pub(super) unchecked_typists: Vec<UserId>,
 }
 
 impl Registry {
-    /// Takes a change that a topic published.
-    pub(crate) fn receive(&mut self, change: &Change, now: Instant) {
+    /// Applies a change that a topic published.
+    pub(crate) fn receive(&mut self, change: &PresenceChange, now: Instant) {
         let Some(key) = self.users_by_id.get(&change.user).copied() else { return };
         if self.users.get_mut(key).is_some_and(|watched| watched.receive(&change.published)) {
             self.announce(key, now);
         }
     }
 
-    /// Takes what was read about a user; `received` is how many messages had arrived when it was asked for. True if it was
-    /// new.
+    /// Applies a read record; `received` is the message count when the read began. Returns whether it changed anything.
     pub(super) fn apply_read(&mut self, user: &UserId, published: Published, received: u64, now: Instant) -> bool {
         let Some(key) = self.users_by_id.get(user).copied() else { return false };
         let is_new = self.users.get_mut(key).is_some_and(|watched| watched.apply_read(published, received));
@@ -175,7 +174,7 @@ impl Registry {
             let Some(target) = watcher.users.get_mut(index) else { continue };
             target.is_dirty = false;
             let Some(watched) = self.users.get(target.user_key) else { continue };
-            // An invalidated target waits for the answer about its visibility.
+            // An invalidated target waits until its visibility is checked.
             let Some(visibility) = target.visibility.filter(|_| target.invalidated_at.is_none()) else { continue };
             if !visibility.presence && std::mem::take(&mut target.shown) {
                 collected.presences.push(presence(&watched.user, None));

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue};
 use rollcall_api::{Kind, Problem};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use crate::http::origins::stamp;
+use crate::http::origins::allow_origin;
 
 /// The length of a key: 16 bytes in base64.
 const KEY_BYTES: usize = 24;
@@ -61,7 +61,7 @@ pub(super) fn event_stream_head(origin: Option<&HeaderValue>) -> String {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    origin.into_iter().for_each(|origin| stamp(&mut headers, origin));
+    origin.into_iter().for_each(|origin| allow_origin(&mut headers, origin));
     let mut head = "HTTP/1.1 200 OK\r\n".to_owned();
     for (name, value) in &headers {
         // Only an origin that is text is allowed.

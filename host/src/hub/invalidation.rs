@@ -1,6 +1,6 @@
 //! What happens to a watcher's entries when visibility changes.
 //!
-//! First the affected entries are invalidated: nothing is pushed for them until visibility was asked again. The answer
+//! First the affected entries are invalidated: nothing is pushed for them until visibility is checked again. The result
 //! decides what is sent: that the user is hidden now, their newest record, or nothing because nothing changed.
 
 use std::collections::{HashMap, HashSet};
@@ -12,26 +12,26 @@ use rollcall_core::visibility::Visibility;
 
 use super::registry::{Added, Registry};
 
-/// An invalidated entry whose visibility is to be asked again.
+/// An invalidated entry whose visibility is to be checked again.
 #[derive(Debug)]
 pub(crate) struct RecheckItem {
     watcher_id: usize,
     index: usize,
     pub(crate) user: UserId,
-    /// Which invalidation this belongs to: an answer to an earlier one is out of date.
+    /// Which invalidation this belongs to: a result for an earlier one is out of date.
     invalidated_at: u64,
 }
 
-/// Entries to ask about, by viewer.
+/// Entries to check, by viewer.
 pub(crate) type Rechecks = HashMap<Option<UserId>, Vec<RecheckItem>>;
 
 impl Registry {
-    /// How many invalidations there were: an answer asked for before the last one may be out of date.
+    /// How many invalidations there were: a check that started before the last one may be out of date.
     pub(super) fn invalidations(&self) -> u64 {
         self.invalidations
     }
 
-    /// Invalidates every affected entry. Returns what is to be asked again.
+    /// Invalidates every affected entry. Returns the entries to check again.
     pub(crate) fn invalidate(&mut self, invalidations: &[Invalidation]) -> Rechecks {
         self.invalidations += 1;
         let mut rechecks = Rechecks::new();
@@ -45,7 +45,7 @@ impl Registry {
                     self.invalidate_pair(one, other, &mut rechecks);
                     self.invalidate_pair(other, one, &mut rechecks);
                 }
-                Invalidation::Everybody => self.invalidate_all(&mut rechecks),
+                Invalidation::All => self.invalidate_all(&mut rechecks),
             }
         }
         if !subjects.is_empty() || !pages.is_empty() {
@@ -100,7 +100,7 @@ impl Registry {
         let Some(watcher) = self.watchers.get_mut(watcher_id) else { return };
         let Some(target) = watcher.users.get_mut(index) else { return };
         let Some(watched) = self.users.get(target.user_key) else { return };
-        // Users always see themselves. An entry that two changes affect is asked about once.
+        // Users always see themselves. An entry that two changes affect is checked once.
         let is_viewer = watcher.viewer.as_ref() == Some(&watched.user);
         if is_viewer || target.invalidated_at.replace(self.invalidations) == Some(self.invalidations) {
             return;
@@ -113,7 +113,7 @@ impl Registry {
         }
     }
 
-    /// Forgets whether a watcher may see this typist, or any. It is asked again if they type.
+    /// Forgets whether a watcher may see this typist, or any. It is checked again if they type.
     fn forget_typists(&mut self, watcher_id: usize, user: Option<&UserId>) {
         let Some(watcher) = self.watchers.get_mut(watcher_id) else { return };
         let forgotten = match user {
@@ -125,7 +125,7 @@ impl Registry {
         }
     }
 
-    /// Every invalidated entry that has no answer yet.
+    /// Every invalidated entry that is not checked yet.
     pub(crate) fn unresolved(&self) -> Rechecks {
         let mut rechecks = Rechecks::new();
         for (watcher_id, watcher) in &self.watchers {
@@ -140,9 +140,10 @@ impl Registry {
         rechecks
     }
 
-    /// Takes the answer about an invalidated entry. True if the user is visible now and their state is unknown here.
+    /// Applies the result of a check to an invalidated entry. Returns whether the user is visible now and their state
+    /// unknown.
     ///
-    /// The watcher may have gone meanwhile and another may have its key: the answer is only for the viewer asked about.
+    /// The watcher may have gone meanwhile and another may have its key: the result applies only to the viewer checked.
     pub(crate) fn resolve(&mut self, viewer: Option<&UserId>, item: &RecheckItem, visibility: Visibility) -> bool {
         let RecheckItem { watcher_id, index, user, invalidated_at } = item;
         let watcher = self.watchers.get_mut(*watcher_id).filter(|watcher| watcher.viewer.as_ref() == viewer);

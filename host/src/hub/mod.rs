@@ -35,9 +35,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rollcall_api::{Access, EventId, Limits};
-use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
+use rollcall_core::visibility::{MAX_PUBLISH_DELAY, may_have_changed_since};
 use rollcall_core::{Error, Published, Span, Time, UserId};
-use rollcall_store::{TopicSubscription, Topics};
+use rollcall_store::{TopicStore, TopicSubscription};
 use tokio::sync::Notify;
 
 use crate::runtime::Functions;
@@ -76,7 +76,7 @@ pub(crate) struct Hub {
     pub(crate) limits: Limits,
     pub(crate) options: HubOptions,
     pub(crate) registry: RefCell<Registry>,
-    pub(crate) topics: Arc<dyn Topics>,
+    pub(crate) topics: Arc<dyn TopicStore>,
     pub(crate) topic_subscription: TopicSubscription,
     pub(crate) heartbeats: Rc<ConnectionHeartbeats>,
     /// Users to read again soon, because the state shown was not published yet.
@@ -154,22 +154,22 @@ impl Hub {
         let users = watched.iter().map(|(user, _)| user.clone()).collect();
         let answers = self.functions.look_up(None, users).await?;
         let now = Instant::now();
-        let mut repaired = 0;
+        let mut changes = 0;
         let mut failed = None;
         for ((user, received), answer) in watched.into_iter().zip(answers) {
             match answer {
                 Ok(Some(view)) => {
                     let is_new = self.registry.borrow_mut().apply_read(&user, view.published, received, now);
-                    repaired += usize::from(is_new);
+                    changes += usize::from(is_new);
                 }
                 // A service sees every user but the restricted, and about those nothing is pushed.
                 Ok(None) => {}
                 Err(error) => failed = Some(error),
             }
         }
-        if repaired > 0 {
+        if changes > 0 {
             self.changed.notify_one();
-            self.functions.platform.metrics.hub.repaired(repaired);
+            self.functions.platform.metrics.hub.recheck_changes(changes);
         }
         failed.map_or(Ok(()), Err)
     }
@@ -185,14 +185,14 @@ impl Hub {
     /// time between a decision and its publication, and the time an update for a crowd is held.
     fn resume_point(&self, watcher_id: usize) -> EventId {
         let crowd = Span(self.options.crowd_interval.as_millis() as u64);
-        let read_since = self.all_read_since.get().0.saturating_sub(SURELY_PUBLISHED.0 + crowd.0);
+        let read_since = self.all_read_since.get().0.saturating_sub(MAX_PUBLISH_DELAY.0 + crowd.0);
         EventId { version: read_since * 1000, digest: Some(self.registry.borrow().digest(watcher_id)) }
     }
 
     /// Whether this may have been published after the resume point. A hidden user always counts as changed, so that the
     /// answer reveals nothing.
-    fn is_since(&self, published: Option<&Published>, since: &EventId) -> bool {
+    fn may_have_changed_since(&self, published: Option<&Published>, since: &EventId) -> bool {
         let rules = &self.functions.platform.rules;
-        published.is_none_or(|published| may_be_since(published, since.version, self.topics.now(), rules))
+        published.is_none_or(|published| may_have_changed_since(published, since.version, self.topics.now(), rules))
     }
 }

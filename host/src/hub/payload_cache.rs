@@ -111,7 +111,8 @@ impl Fnv {
         self.bytes(&[0xff]);
     }
 
-    /// The last bytes hardly reach the upper bits. Mixing spreads them, or similar inputs would cancel out.
+    /// FNV leaves the upper bits nearly independent of the last bytes, so the result is mixed once more: otherwise the
+    /// XOR of similar inputs would cancel out.
     fn spread(self) -> u64 {
         let spread = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         spread ^ (spread >> 29)

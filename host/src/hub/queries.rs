@@ -25,19 +25,19 @@ pub(crate) enum HubQuery {
     /// The users with the most watchers, at most this many.
     MostWatched(usize, oneshot::Sender<Vec<UserId>>),
     /// How many watchers each of these users has.
-    Watched(Arc<[UserId]>, oneshot::Sender<Vec<Watched>>),
+    WatcherCounts(Arc<[UserId]>, oneshot::Sender<Vec<WatcherCounts>>),
 }
 
 /// How many watchers a user has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Watched {
+pub(crate) struct WatcherCounts {
     /// On the workers asked.
     pub(crate) here: u64,
     /// On all hosts, as last counted; 0 if not counted.
     pub(crate) total: u64,
 }
 
-impl Watched {
+impl WatcherCounts {
     /// The sum over two workers.
     fn and(self, other: Self) -> Self {
         Self { here: self.here + other.here, total: self.total.max(other.total) }
@@ -57,25 +57,28 @@ impl Hubs {
 
     /// The most watched users, ordered by watchers and then by id. The counts are exact. A user is missing only if their
     /// watchers are spread so evenly that no worker names them.
-    pub(crate) async fn hottest(&self, limit: usize) -> Vec<(UserId, u64)> {
+    pub(crate) async fn most_watched(&self, limit: usize) -> Vec<(UserId, u64)> {
         let named = self.ask(|answer| HubQuery::MostWatched(CANDIDATES.max(limit), answer)).await;
         let users: BTreeSet<UserId> = named.into_iter().flatten().collect();
-        let mut hottest: Vec<(UserId, u64)> =
-            self.watched(users).await.into_iter().map(|(user, watched)| (user, watched.here)).collect();
+        let mut most_watched: Vec<(UserId, u64)> =
+            self.watcher_counts(users).await.into_iter().map(|(user, watched)| (user, watched.here)).collect();
         // A user may have lost the last watcher between the two queries.
-        hottest.retain(|(_, watchers)| *watchers > 0);
-        hottest.sort_unstable_by(|(one, many), (other, more)| more.cmp(many).then_with(|| one.cmp(other)));
-        hottest.truncate(limit);
-        hottest
+        most_watched.retain(|(_, watchers)| *watchers > 0);
+        most_watched.sort_unstable_by(|(one, many), (other, more)| more.cmp(many).then_with(|| one.cmp(other)));
+        most_watched.truncate(limit);
+        most_watched
     }
 
     /// How many watchers each of these users has on this host.
-    pub(crate) async fn watched(&self, users: impl IntoIterator<Item = UserId>) -> HashMap<UserId, Watched> {
+    pub(crate) async fn watcher_counts(
+        &self,
+        users: impl IntoIterator<Item = UserId>,
+    ) -> HashMap<UserId, WatcherCounts> {
         let users: Arc<[UserId]> = users.into_iter().collect();
-        let answers = self.ask(|answer| HubQuery::Watched(Arc::clone(&users), answer)).await;
+        let answers = self.ask(|answer| HubQuery::WatcherCounts(Arc::clone(&users), answer)).await;
         let mut all = HashMap::with_capacity(users.len());
         for (user, watched) in answers.iter().flat_map(|answer| users.iter().zip(answer)) {
-            let sum = all.entry(user.clone()).or_insert_with(Watched::default);
+            let sum = all.entry(user.clone()).or_insert_with(WatcherCounts::default);
             *sum = sum.and(*watched);
         }
         all
@@ -98,19 +101,19 @@ mod tests {
     use super::*;
 
     /// A worker on which these users have this many watchers.
-    async fn worker(mut asked: mpsc::UnboundedReceiver<HubQuery>, people: Vec<(&'static str, u64)>) {
+    async fn worker(mut asked: mpsc::UnboundedReceiver<HubQuery>, watched: Vec<(&'static str, u64)>) {
         while let Some(query) = asked.recv().await {
             match query {
                 HubQuery::MostWatched(limit, answer) => {
-                    let mut people = people.clone();
-                    people.sort_by_key(|(_, watchers)| std::cmp::Reverse(*watchers));
-                    let users = people.iter().take(limit).map(|(name, _)| UserId::parse(*name).unwrap());
+                    let mut watched = watched.clone();
+                    watched.sort_by_key(|(_, watchers)| std::cmp::Reverse(*watchers));
+                    let users = watched.iter().take(limit).map(|(name, _)| UserId::parse(*name).unwrap());
                     answer.send(users.collect()).unwrap();
                 }
-                HubQuery::Watched(users, answer) => {
-                    let count = |user: &UserId| people.iter().find(|(name, _)| *name == user.as_str());
-                    let watched = |user| Watched { here: count(user).map_or(0, |(_, here)| *here), total: 0 };
-                    answer.send(users.iter().map(watched).collect()).unwrap();
+                HubQuery::WatcherCounts(users, answer) => {
+                    let count = |user: &UserId| watched.iter().find(|(name, _)| *name == user.as_str());
+                    let counts = |user| WatcherCounts { here: count(user).map_or(0, |(_, here)| *here), total: 0 };
+                    answer.send(users.iter().map(counts).collect()).unwrap();
                 }
             }
         }
@@ -119,10 +122,10 @@ mod tests {
     #[tokio::test]
     async fn watchers_of_all_workers_are_summed() {
         let (hubs, asked) = Hubs::of(2);
-        let people = [vec![("bob", 3), ("eve", 5), ("ann", 1)], vec![("bob", 4), ("ann", 4), ("zoe", 5)]];
-        asked.into_iter().zip(people).for_each(|(asked, people)| drop(tokio::spawn(worker(asked, people))));
-        let hottest = hubs.hottest(3).await;
-        let named: Vec<_> = hottest.iter().map(|(user, watchers)| (user.as_str(), *watchers)).collect();
+        let watched = [vec![("bob", 3), ("eve", 5), ("ann", 1)], vec![("bob", 4), ("ann", 4), ("zoe", 5)]];
+        asked.into_iter().zip(watched).for_each(|(asked, watched)| drop(tokio::spawn(worker(asked, watched))));
+        let most_watched = hubs.most_watched(3).await;
+        let named: Vec<_> = most_watched.iter().map(|(user, watchers)| (user.as_str(), *watchers)).collect();
         assert_eq!(named, [("bob", 7), ("ann", 5), ("eve", 5)], "ordered by watchers, then by id");
     }
 
@@ -133,7 +136,7 @@ mod tests {
         drop(gone);
         tokio::spawn(async move { while mute.recv().await.is_some() {} });
         tokio::spawn(worker(asked.remove(0), vec![("bob", 2)]));
-        let hottest = hubs.hottest(10).await;
-        assert_eq!(hottest, [(UserId::parse("bob").unwrap(), 2)]);
+        let most_watched = hubs.most_watched(10).await;
+        assert_eq!(most_watched, [(UserId::parse("bob").unwrap(), 2)]);
     }
 }

@@ -16,7 +16,7 @@ use slab::Slab;
 
 use super::fan_out::{FanOut, Subject};
 use super::payload_cache::{fingerprint, presence};
-use super::queries::Watched;
+use super::queries::WatcherCounts;
 use super::watched_conversation::WatchedConversation;
 use super::watched_user::{WatchedUser, WatcherSlot};
 use super::watcher::{ConversationTarget, UserTarget, Watcher};
@@ -174,7 +174,7 @@ impl Registry {
         let slot = watched.watchers.insert(WatcherSlot { watcher_id, index });
         watcher.users.insert(UserTarget::new(key, slot));
         if !watched.subscribed {
-            added.topics.push(Topic::Person(user.clone()));
+            added.topics.push(Topic::User(user.clone()));
         }
         added.users.push(AddedUser { user, index, received: watched.received });
     }
@@ -199,7 +199,7 @@ impl Registry {
     pub(super) fn subscribed(&mut self, topics: &[Topic]) {
         for topic in topics {
             match topic {
-                Topic::Person(user) => {
+                Topic::User(user) => {
                     let watched = self.users_by_id.get(user).and_then(|key| self.users.get_mut(*key));
                     watched.into_iter().for_each(|watched| watched.subscribed = true);
                 }
@@ -274,7 +274,7 @@ impl Registry {
         self.users_by_id.remove(&watched.user);
         self.held.retain(|(_, held)| *held != key);
         self.fan_outs.retain(|fan_out| fan_out.subject != Subject::User(key));
-        Some(Topic::Person(watched.user))
+        Some(Topic::User(watched.user))
     }
 
     /// Removes a watcher of a conversation, and the conversation with the last one.
@@ -364,7 +364,7 @@ impl Registry {
     }
 
     /// Users with at least this many watchers on this worker, and how many they have.
-    pub(crate) fn popular(&self, at_least: usize) -> Vec<(UserId, u32)> {
+    pub(crate) fn users_with_watchers(&self, at_least: usize) -> Vec<(UserId, u32)> {
         let users = self.users.iter().filter(|(_, watched)| watched.watchers.len() >= at_least);
         users.map(|(_, watched)| (watched.user.clone(), watched.watchers.len() as u32)).collect()
     }
@@ -382,9 +382,10 @@ impl Registry {
     }
 
     /// How many watchers a user has on this worker, and on all hosts if that is counted.
-    pub(crate) fn watched(&self, user: &UserId) -> Watched {
+    pub(crate) fn watcher_counts(&self, user: &UserId) -> WatcherCounts {
         let watched = self.users_by_id.get(user).and_then(|key| self.users.get(*key));
-        let counts = |watched: &WatchedUser| Watched { here: watched.watchers.len() as u64, total: watched.total };
+        let counts =
+            |watched: &WatchedUser| WatcherCounts { here: watched.watchers.len() as u64, total: watched.total };
         watched.map(counts).unwrap_or_default()
     }
 

@@ -83,7 +83,7 @@ impl Subscription {
         let since = since.filter(|since| since.digest.is_none_or(|before| same_visibility(before, digest)));
         if let Some(since) = since {
             let unchanged = since.digest == Some(digest);
-            entries.retain(|entry| !unchanged && hub.is_since(entry.published.as_ref(), &since));
+            entries.retain(|entry| !unchanged && hub.may_have_changed_since(entry.published.as_ref(), &since));
         }
         let presences = entries.iter().map(|entry| &*entry.payload);
         Ok(events::snapshot(presences, typing.iter().map(String::as_str), since.is_some()))
@@ -181,7 +181,7 @@ impl Subscription {
     pub(super) async fn take_updates(&self) -> Updates {
         let mut updates = Updates::default();
         let functions = &self.hub.functions;
-        // The second pass adds typists whose visibility had to be asked in the first.
+        // The second pass adds typists whose visibility had to be checked in the first.
         for _ in 0..2 {
             let collected = self.hub.registry.borrow_mut().collect(self.key);
             updates.presences.extend(collected.presences);

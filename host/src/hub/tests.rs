@@ -6,8 +6,8 @@ use rollcall_api::call::View;
 use rollcall_core::policy::Invalidation;
 use rollcall_core::visibility::Visibility;
 use rollcall_core::{ConversationId, Published, State, Time, UserId};
-use rollcall_functions::capabilities::Change;
-use rollcall_store::{Topic, Typed};
+use rollcall_functions::capabilities::PresenceChange;
+use rollcall_store::{PublishedTyping, Topic};
 
 use super::fan_out::{CHUNK, MAX_UNCHUNKED};
 use super::registry::{Crowds, Registry, Sizes};
@@ -23,8 +23,8 @@ fn published(state: State, version: u64) -> Published {
     Published { state, note: None, since: Some(Time(version)), last_seen: Some(Time(version)), version }
 }
 
-fn change(user: &str, state: State, version: u64) -> Change {
-    Change { user: id(user), published: published(state, version) }
+fn change(user: &str, state: State, version: u64) -> PresenceChange {
+    PresenceChange { user: id(user), published: published(state, version) }
 }
 
 fn registry() -> Registry {
@@ -94,7 +94,7 @@ fn read_of_new_watcher_updates_earlier_watchers() {
     let view = View { published: published(State::Busy, 6), choice: None };
     registry.admit(new, &added.users[0], Some(&view), ALL, Instant::now()).unwrap();
     registry.receive(&change("bob", State::Busy, 6), Instant::now());
-    assert!(updates(&mut registry, old)[0].contains("busy"), "the message alone was no received any more");
+    assert!(updates(&mut registry, old)[0].contains("busy"), "the earlier read must not suppress the message");
     assert!(updates(&mut registry, new).is_empty());
 }
 
@@ -105,7 +105,7 @@ fn many_typists_are_checked_once_each() {
     registry.add(key, Vec::new(), (0..10).map(|n| ConversationId::parse(format!("c{n}")).unwrap()).collect());
     for n in 0..600 {
         let conversation = ConversationId::parse(format!("c{}", n % 10)).unwrap();
-        registry.receive_typing(&Typed { conversation, user: id(&format!("u{n}")), until: Some(Time(9)) });
+        registry.receive_typing(&PublishedTyping { conversation, user: id(&format!("u{n}")), until: Some(Time(9)) });
     }
     let (mut asked, mut sent) = (std::collections::HashSet::new(), Vec::new());
     loop {
@@ -123,7 +123,7 @@ fn many_typists_are_checked_once_each() {
     assert!(sent.iter().all(|text| text.contains("\"typing\":true")), "no active typist is withdrawn");
     // One more typist: the others are neither checked again nor withdrawn.
     let conversation = ConversationId::parse("c3").unwrap();
-    registry.receive_typing(&Typed { conversation, user: id("late"), until: Some(Time(9)) });
+    registry.receive_typing(&PublishedTyping { conversation, user: id("late"), until: Some(Time(9)) });
     assert_eq!(registry.collect(key).unchecked_typists, [id("late")]);
     registry.set_typist_visibility(key, vec![(id("late"), true)]);
     assert_eq!(registry.collect(key).typing.len(), 1);
@@ -134,8 +134,8 @@ fn topic_is_idle_after_its_last_watcher() {
     let mut registry = registry();
     let (one, other) = (watcher(&mut registry, &["bob"], ALL), watcher(&mut registry, &["bob", "carol"], ALL));
     assert_eq!(registry.remove_watcher(one), []);
-    assert_eq!(registry.remove(other, &[id("bob"), id("nobody")], &[]), [Topic::Person(id("bob"))]);
-    assert_eq!(registry.remove_watcher(other), [Topic::Person(id("carol"))]);
+    assert_eq!(registry.remove(other, &[id("bob"), id("nobody")], &[]), [Topic::User(id("bob"))]);
+    assert_eq!(registry.remove_watcher(other), [Topic::User(id("carol"))]);
     assert_eq!(registry.sizes(), Sizes::default());
 }
 
@@ -143,10 +143,10 @@ fn topic_is_idle_after_its_last_watcher() {
 fn watched_user_is_not_added_again() {
     let mut registry = registry();
     let key = watcher(&mut registry, &["bob"], ALL);
-    registry.subscribed(&[Topic::Person(id("bob"))]);
+    registry.subscribed(&[Topic::User(id("bob"))]);
     let added = registry.add(key, vec![id("bob"), id("carol")], Vec::new());
-    assert_eq!(added.topics, [Topic::Person(id("carol"))]);
-    assert_eq!(registry.undo(key, &added), [Topic::Person(id("carol"))]);
+    assert_eq!(added.topics, [Topic::User(id("carol"))]);
+    assert_eq!(registry.undo(key, &added), [Topic::User(id("carol"))]);
     assert_eq!(registry.user_count(key), 1);
 }
 
@@ -196,21 +196,24 @@ fn typists_are_sent_once_and_withdrawn() {
     let room = ConversationId::parse("c").unwrap();
     let key = registry.add_watcher(None);
     registry.add(key, Vec::new(), vec![room.clone()]);
-    let typed =
-        |user: &str, until: Option<u64>| Typed { conversation: room.clone(), user: id(user), until: until.map(Time) };
-    registry.receive_typing(&typed("bob", Some(100)));
-    registry.receive_typing(&typed("carol", Some(200)));
+    let typing = |user: &str, until: Option<u64>| PublishedTyping {
+        conversation: room.clone(),
+        user: id(user),
+        until: until.map(Time),
+    };
+    registry.receive_typing(&typing("bob", Some(100)));
+    registry.receive_typing(&typing("carol", Some(200)));
     let asked = registry.collect(key).unchecked_typists;
     assert_eq!(asked, [id("bob"), id("carol")], "a service does not see restricted users either");
     registry.set_typist_visibility(key, asked.into_iter().map(|user| (user, true)).collect());
     assert_eq!(registry.collect(key).typing.len(), 2);
-    registry.receive_typing(&typed("bob", Some(100)));
+    registry.receive_typing(&typing("bob", Some(100)));
     assert!(registry.collect(key).typing.is_empty(), "an unchanged signal");
     assert_eq!(registry.typing_ends(), Some(Time(100)));
     registry.expire_typing(Time(100));
     let ended = registry.collect(key).typing;
     assert!(ended.len() == 1 && ended[0].contains("bob") && ended[0].contains("false"), "{ended:?}");
-    registry.receive_typing(&typed("carol", None));
+    registry.receive_typing(&typing("carol", None));
     assert!(registry.collect(key).typing[0].contains("carol"));
     registry.expire_typing(Time(200));
     assert_eq!(registry.typing_ends(), None);
@@ -223,7 +226,7 @@ fn typist_is_sent_after_visibility_check() {
     let key = registry.add_watcher(Some(id("viewer")));
     registry.add(key, Vec::new(), vec![room.clone()]);
     for user in ["viewer", "bob", "mallory"] {
-        registry.receive_typing(&Typed { conversation: room.clone(), user: id(user), until: Some(Time(9)) });
+        registry.receive_typing(&PublishedTyping { conversation: room.clone(), user: id(user), until: Some(Time(9)) });
     }
     let asked = registry.collect(key);
     assert_eq!((asked.typing.len(), asked.unchecked_typists), (0, vec![id("bob"), id("mallory")]));
@@ -255,7 +258,7 @@ fn loss_of_visibility_is_sent_once() {
     assert!(updates(&mut registry, key).is_empty());
     assert_eq!(registry.digest(key), hidden);
     // And again when the user is visible.
-    recheck(&mut registry, Invalidation::Everybody, ALL);
+    recheck(&mut registry, Invalidation::All, ALL);
     let texts = updates(&mut registry, key);
     assert_eq!(texts.len(), 1, "carol was never hidden: {texts:?}");
     assert!(texts[0].contains("busy"), "{}", texts[0]);
@@ -269,11 +272,8 @@ fn invalidated_user_sends_no_update() {
     registry.receive(&change("bob", State::Online, 5), Instant::now());
     assert!(updates(&mut registry, key).is_empty());
     // A second invalidation before the answer to the first: that answer may be out of date.
-    let again: Vec<_> = registry
-        .invalidate(&[Invalidation::Everybody, Invalidation::Subject(id("bob"))])
-        .into_values()
-        .flatten()
-        .collect();
+    let again: Vec<_> =
+        registry.invalidate(&[Invalidation::All, Invalidation::Subject(id("bob"))]).into_values().flatten().collect();
     assert_eq!(again.len(), 1, "one item");
     registry.resolve(Some(&id("viewer")), &rechecks[0], ALL);
     assert!(updates(&mut registry, key).is_empty());
@@ -314,7 +314,7 @@ fn invalidation_affects_only_those_it_names() {
     assert_eq!(concerned(&mut registry, Invalidation::Subject(id("bob"))), [Some(id("other")), Some(id("viewer"))]);
     assert!(concerned(&mut registry, Invalidation::Subject(id("viewer"))).is_empty(), "users always see themselves");
     registry.remove_watcher(key);
-    assert_eq!(concerned(&mut registry, Invalidation::Everybody), [Some(id("other"))]);
+    assert_eq!(concerned(&mut registry, Invalidation::All), [Some(id("other"))]);
 }
 
 #[test]

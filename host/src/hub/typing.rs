@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rollcall_api::events;
 use rollcall_core::{ConversationId, Time, UserId};
-use rollcall_store::Typed;
+use rollcall_store::PublishedTyping;
 
 use super::fan_out::{Collected, Subject};
 use super::registry::Registry;
@@ -17,16 +17,15 @@ const MAX_REMEMBERED: usize = 256;
 const MAX_SHOWN: usize = 64;
 
 impl Registry {
-    /// Takes a typing signal that a topic published.
-    pub(crate) fn receive_typing(&mut self, typed: &Typed) {
-        let Some(key) = self.conversations_by_id.get(&typed.conversation).copied() else { return };
-        if self.conversations.get_mut(key).is_some_and(|watched| watched.receive(typed)) {
+    /// Applies a typing signal that a topic published.
+    pub(crate) fn receive_typing(&mut self, typing: &PublishedTyping) {
+        let Some(key) = self.conversations_by_id.get(&typing.conversation).copied() else { return };
+        if self.conversations.get_mut(key).is_some_and(|watched| watched.receive(typing)) {
             self.typists_changed(key);
         }
     }
 
-    /// Takes who types in a conversation, without knowing which of them this watcher may see: that is asked before they are
-    /// sent.
+    /// Applies the typists of a conversation. Whether this watcher may see them is checked before they are sent.
     pub(super) fn apply_unchecked_typists(
         &mut self,
         watcher_id: usize,
@@ -40,7 +39,7 @@ impl Registry {
         self.recheck_typists(watcher_id);
     }
 
-    /// Takes who types in a conversation as far as this watcher may see, and as it is being sent.
+    /// Applies the typists of a conversation that this watcher may see and is being sent.
     pub(super) fn apply_typists(
         &mut self,
         watcher_id: usize,
@@ -122,7 +121,7 @@ impl Registry {
         }
     }
 
-    /// Takes which of these typists a watcher may see.
+    /// Applies which of these typists a watcher may see.
     pub(super) fn set_typist_visibility(&mut self, watcher_id: usize, typists: Vec<(UserId, bool)>) {
         self.remember_visibility(watcher_id, typists);
         self.recheck_typists(watcher_id);
@@ -134,7 +133,7 @@ impl Registry {
     }
 
     /// Remembers which typists a watcher may see. Above the limit, users who do not type at present are forgotten; never
-    /// those who do, or they would be asked about again and again.
+    /// those who do, or they would be checked repeatedly.
     fn remember_visibility(&mut self, watcher_id: usize, typists: Vec<(UserId, bool)>) {
         let Some(watcher) = self.watchers.get_mut(watcher_id) else { return };
         if watcher.visible_typists.len() + typists.len() > MAX_REMEMBERED {

@@ -1,7 +1,7 @@
 //! A watched conversation: who types in it, and its watchers on this worker.
 
 use rollcall_core::{ConversationId, Time, UserId};
-use rollcall_store::Typed;
+use rollcall_store::PublishedTyping;
 use slab::Slab;
 
 use super::watched_user::WatcherSlot;
@@ -22,24 +22,24 @@ impl WatchedConversation {
         Self { id, typists: Vec::new(), subscribed: false, watchers: Slab::new() }
     }
 
-    /// Takes a published signal. False if it changes nothing.
-    pub(super) fn receive(&mut self, typed: &Typed) -> bool {
-        let slot = self.typists.iter().position(|(user, _)| *user == typed.user);
-        match (slot.and_then(|slot| self.typists.get_mut(slot)), typed.until) {
+    /// Applies a published signal. Returns false if it changes nothing.
+    pub(super) fn receive(&mut self, typing: &PublishedTyping) -> bool {
+        let slot = self.typists.iter().position(|(user, _)| *user == typing.user);
+        match (slot.and_then(|slot| self.typists.get_mut(slot)), typing.until) {
             (Some((_, known)), Some(until)) => std::mem::replace(known, until) != until,
             (None, Some(until)) => {
-                self.typists.push((typed.user.clone(), until));
+                self.typists.push((typing.user.clone(), until));
                 true
             }
             (Some(_), None) => {
-                self.typists.retain(|(user, _)| *user != typed.user);
+                self.typists.retain(|(user, _)| *user != typing.user);
                 true
             }
             (None, None) => false,
         }
     }
 
-    /// Takes what was read, which is only the typists visible to the reader. False if it changes nothing.
+    /// Applies a read, which has only the typists visible to the reader. Returns false if it changes nothing.
     pub(super) fn apply_read(&mut self, typists: Vec<(UserId, Time)>) -> bool {
         let mut changed = false;
         for (user, until) in typists {
@@ -58,7 +58,7 @@ impl WatchedConversation {
         changed
     }
 
-    /// Removes signals that have ended. False if none had.
+    /// Removes signals that have ended. Returns false if none had.
     pub(super) fn expire(&mut self, now: Time) -> bool {
         let before = self.typists.len();
         self.typists.retain(|(_, until)| *until > now);

@@ -47,7 +47,7 @@ impl WatchedUser {
         }
     }
 
-    /// Takes a published record. False if it is not newer.
+    /// Applies a published record. Returns false if it is not newer.
     pub(super) fn receive(&mut self, published: &Published) -> bool {
         self.received += 1;
         if self.newest.as_ref().is_some_and(|newest| newest.published.version >= published.version) {
@@ -66,7 +66,7 @@ impl WatchedUser {
         true
     }
 
-    /// Takes what was read; `received` is the count when it was asked for. False if it changes nothing.
+    /// Applies a read record; `received` is the count when the read began. Returns false if it changes nothing.
     ///
     /// If no message arrived since, the read wins whatever its version: it was derived later, the version of a long offline
     /// user reads as 0, and a store that failed over may have lost what it published. Otherwise only a newer version wins.
@@ -111,7 +111,7 @@ mod tests {
         assert!(!watched.receive(&published(State::Offline, 5)));
         assert!(
             !watched.apply_read(published(State::Offline, 4), watched.received - 1),
-            "a message arrived since it was asked"
+            "a message arrived since the read began"
         );
         assert_eq!(state(&watched), State::Online);
     }

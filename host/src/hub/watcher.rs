@@ -76,7 +76,7 @@ pub(super) struct Watcher {
     pub(super) waker: Option<Waker>,
     /// All fingerprints, combined by exclusive or.
     pub(super) digest: u64,
-    /// Whether the viewer may see a typist, for those who were asked about.
+    /// Whether the viewer may see a typist, for those who were checked.
     pub(super) visible_typists: HashMap<UserId, bool>,
 }
 

@@ -1,5 +1,5 @@
-//! Writes last seen to the archive and evicts sessions that were offline for long. Apart from the sweep, which must never
-//! wait for a disk.
+//! Writes last seen to the archive and evicts sessions that were offline for long. Separate from the sweep, which must
+//! not wait for a disk.
 
 use std::time::Duration;
 

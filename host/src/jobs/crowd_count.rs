@@ -1,4 +1,4 @@
-//! Reports how many watchers popular users have on this worker, and learns how many they have on all hosts.
+//! Reports how many watchers possible crowds have on this worker, and learns how many they have on all hosts.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub(super) async fn run(hub: Rc<Hub>) -> Exit {
     loop {
         tokio::time::sleep(COUNT_EVERY).await;
         hub.registry.borrow_mut().clear_totals(reported_from);
-        let popular = hub.registry.borrow().popular(reported_from);
-        for counts in popular.chunks(PAGE) {
+        let users = hub.registry.borrow().users_with_watchers(reported_from);
+        for counts in users.chunks(PAGE) {
             // Without an answer the last count stays. A crowd on this worker alone is noticed without one.
             let Ok(totals) = hub.topics.count_watchers(&worker, counts.to_vec()).await else { continue };
             let mut registry = hub.registry.borrow_mut();

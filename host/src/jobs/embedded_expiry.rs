@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Exit;
 use super::offline_sweep::{Cause, OfflineSweep, is_done};
 
-/// How often the store is asked who expired. Asking costs one atomic read per shard, so this only bounds the lag.
+/// How often the store is polled for expired users; bounds the lag. A poll is one atomic read per shard.
 const EXPIRY_TICK: Duration = Duration::from_millis(20);
 
 pub(super) async fn run(calls: OfflineSweep, memory: Arc<Memory>, shards: Shards) -> Exit {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rollcall_core::UserId;
 use rollcall_functions::capabilities::MAX_BATCH;
-use rollcall_redis::native::Redis;
+use rollcall_redis::native::NativeRedis;
 use rollcall_store::shard_of;
 use tokio::sync::{Mutex, mpsc, watch};
 
@@ -53,7 +53,7 @@ impl Router {
 }
 
 /// Receives the host's notifications.
-pub(crate) async fn receive(store: Arc<Redis>, router: Router) -> Exit {
+pub(crate) async fn receive(store: Arc<NativeRedis>, router: Router) -> Exit {
     let mut expiries = store.expiries();
     while let Some(users) = expiries.next().await {
         users.into_iter().for_each(|user| router.route(user));
@@ -68,6 +68,6 @@ pub(super) async fn settle(calls: OfflineSweep, notified: Rc<Mutex<mpsc::Receive
     while notified.recv_many(&mut users, MAX_BATCH).await > 0 {
         calls.settle(Cause::Notification, std::mem::take(&mut users)).await;
     }
-    // The host does not listen to notifications: `notice = "sweep"`.
+    // The host does not listen to notifications: `expiry_detection = "sweep"`.
     Exit::Closed
 }

@@ -14,8 +14,8 @@ pub(super) async fn run(hub: Rc<Hub>, queries: Rc<Mutex<mpsc::UnboundedReceiver<
         // The caller may have given up.
         match query {
             HubQuery::MostWatched(limit, answer) => drop(answer.send(registry.most_watched(limit))),
-            HubQuery::Watched(users, answer) => {
-                drop(answer.send(users.iter().map(|user| registry.watched(user)).collect()));
+            HubQuery::WatcherCounts(users, answer) => {
+                drop(answer.send(users.iter().map(|user| registry.watcher_counts(user)).collect()));
             }
         }
     }

@@ -11,10 +11,10 @@
 //! | `archive` | per worker | archives last seen and evicts sessions |
 //! | `membership` | once, Redis | registers this host and computes which shards it sweeps |
 //! | `policy-sync` | per `restriction-check` instance | keeps the policy cache up to date |
-//! | `topic-dispatch` | per worker | takes topic messages to the hub |
-//! | `repair`, `recheck`, `unpublished-recheck` | per worker | read watched users again |
-//! | `visibility-recheck` | per worker | asks visibility again after an invalidation |
-//! | `crowd-count` | per worker | counts the watchers of popular users on all hosts |
+//! | `topic-dispatch` | per worker | passes topic messages to the hub |
+//! | `loss-recheck`, `recheck`, `unpublished-recheck` | per worker | read watched users again |
+//! | `visibility-recheck` | per worker | checks visibility again after an invalidation |
+//! | `crowd-count` | per worker | counts the watchers of crowds on all hosts |
 //! | `connection-heartbeats` | per worker | sends the beats of open connections |
 //! | `hub-queries` | per worker | answers `/v1/stats` about watchers |
 //! | `instance-NAME` | per worker and function | keeps the function's instance warm: `runtime/instance_queue.rs` |
@@ -44,11 +44,11 @@ use std::sync::Arc;
 
 use rollcall_core::UserId;
 use rollcall_functions::capabilities::Shards;
-use rollcall_redis::native::Redis;
+use rollcall_redis::native::NativeRedis;
 use rollcall_store::Memory;
 use tokio::sync::{Mutex, mpsc, watch};
 
-use crate::config::Notice;
+use crate::config::ExpiryDetection;
 use crate::hub::{Hub, HubQuery};
 use crate::runtime::Functions;
 use offline_sweep::OfflineSweep;
@@ -71,12 +71,12 @@ pub(crate) enum SessionJobs {
 
 /// What a worker's jobs over sessions in Redis need.
 pub(crate) struct RedisJobs {
-    pub(crate) store: Arc<Redis>,
+    pub(crate) store: Arc<NativeRedis>,
     /// The host's shards, which change with the membership.
     pub(crate) host_shards: watch::Receiver<HostShards>,
     /// Which of this host's workers.
     pub(crate) worker: Partition,
-    pub(crate) notice: Notice,
+    pub(crate) expiry_detection: ExpiryDetection,
     /// Users of this worker's shards that Redis notified about.
     pub(crate) notified: mpsc::Receiver<UserId>,
 }
@@ -95,16 +95,17 @@ impl SessionJobs {
                 supervisor.spawn_local("sweep", move || sweep::embedded(sweep.clone(), Arc::clone(&memory), shards));
                 supervisor.spawn_local("archive", move || archive::embedded(archive.clone(), shards));
             }
-            Self::Redis(RedisJobs { store, host_shards, worker, notice, notified }) => {
+            Self::Redis(RedisJobs { store, host_shards, worker, expiry_detection, notified }) => {
                 let own = sweep::RedisShards { store, host_shards, worker };
                 let (notifying, archiving) = (calls.clone(), calls.clone());
                 let notified = Rc::new(Mutex::new(notified));
                 supervisor.spawn_local("notified-expiry", move || {
                     expiry_notifications::settle(notifying.clone(), Rc::clone(&notified))
                 });
-                if notice != Notice::Notifications {
+                if expiry_detection != ExpiryDetection::Notifications {
                     let (sweeping, swept) = (calls.clone(), own.clone());
-                    supervisor.spawn_local("sweep", move || sweep::redis(sweeping.clone(), swept.clone(), notice));
+                    supervisor
+                        .spawn_local("sweep", move || sweep::redis(sweeping.clone(), swept.clone(), expiry_detection));
                     let shards = own.clone();
                     supervisor.spawn_local("peer-sweep", move || peer_sweep::run(calls.clone(), shards.clone()));
                 }
@@ -126,7 +127,7 @@ pub(crate) fn start_hub_jobs(
         supervisor.spawn_local(job, move || run(Rc::clone(&hub)));
     };
     spawn("topic-dispatch", |hub| Box::pin(topic_dispatch::run(hub)));
-    spawn("repair", |hub| Box::pin(recheck::after_loss(hub)));
+    spawn("loss-recheck", |hub| Box::pin(recheck::after_loss(hub)));
     spawn("recheck", |hub| Box::pin(recheck::periodic(hub)));
     spawn("unpublished-recheck", |hub| Box::pin(recheck::unpublished(hub)));
     spawn("crowd-count", |hub| Box::pin(crowd_count::run(hub)));

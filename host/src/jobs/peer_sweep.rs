@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rollcall_core::Span;
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
-use rollcall_redis::native::Redis;
-use rollcall_store::Store;
+use rollcall_redis::native::NativeRedis;
+use rollcall_store::SessionStore;
 
 use super::offline_sweep::{Cause, OfflineSweep};
 use super::shards::per_call;
@@ -37,7 +37,7 @@ pub(super) async fn run(calls: OfflineSweep, own: RedisShards) -> Exit {
         let count = checked.len() as u64;
         for (index, shards) in (0..).zip(checked) {
             sleep_until(store, round * round_ms + round_ms * index / count.max(1)).await;
-            if let Ok(late) = store.late(shards, MAX_BATCH as u32, LATE).await
+            if let Ok(late) = store.due_for(shards, MAX_BATCH as u32, LATE).await
                 && !late.is_empty()
             {
                 calls.settle(Cause::Sweep, late).await;
@@ -48,7 +48,7 @@ pub(super) async fn run(calls: OfflineSweep, own: RedisShards) -> Exit {
 }
 
 /// Sleeps until an instant of the store's clock, but never longer than a round: the clock may be stepped meanwhile.
-async fn sleep_until(store: &Redis, at_ms: u64) {
+async fn sleep_until(store: &NativeRedis, at_ms: u64) {
     let left = Duration::from_millis(at_ms.saturating_sub(store.now().0));
     tokio::time::sleep(left.min(ROUND)).await;
 }

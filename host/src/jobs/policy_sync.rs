@@ -1,9 +1,9 @@
 //! Keeps the policy cache of every `restriction-check` instance up to date, and reports invalidations to the hubs.
 //!
-//! A host has one or more instances, each with its own policy cache, and each worker asks one of them. An instance's sync runs
-//! on the instance's thread: it loads the policy, follows the log of changes whenever the store hints at one and at least
-//! every second, and sends invalidations to the workers that ask the instance. A policy change made through this host is
-//! answered when every instance has applied it: from then on no worker shows otherwise.
+//! A host has one or more instances, each with its own policy cache, and each worker calls one of them. An instance's
+//! sync runs on the instance's thread: it loads the policy, follows the log of changes whenever the store hints at one
+//! and at least every second, and sends invalidations to the workers that call the instance. A policy change made
+//! through this host is answered when every instance has applied it: from then on no worker shows otherwise.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::Exit;
 use crate::runtime::{Checker, Platform};
 
-/// Changes asked for in one call.
+/// Changes requested in one call.
 const CHANGES_PER_CALL: u32 = 1024;
 
 /// How often the log is read without a hint. A lost hint delays a change by at most this.
@@ -72,7 +72,7 @@ fn request(sync: &mpsc::UnboundedSender<SyncRequest>) -> oneshot::Receiver<Resul
 /// The settings of policy sync.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicySyncOptions {
-    /// How many bytes an instance may hold; 0 means that it holds nothing and asks the store.
+    /// How many bytes an instance may hold; 0 means that it holds nothing and reads the store.
     pub(crate) memory_bytes: u64,
     /// Loading begins after a random time up to this, so that hosts that start together do not load together.
     pub(crate) spread: Duration,
@@ -84,7 +84,7 @@ pub(crate) struct PolicySync {
     options: PolicySyncOptions,
     hints: watch::Receiver<u64>,
     requests: mpsc::UnboundedReceiver<SyncRequest>,
-    /// The workers that ask this instance.
+    /// The workers that call this instance.
     workers: Vec<mpsc::UnboundedSender<Invalidated>>,
     /// One instance of a host loads at a time: the second finds on disk what the first has loaded.
     loading: Arc<Semaphore>,
@@ -100,7 +100,7 @@ struct Load {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The policy sync of each instance, a handle to all of them, and what each worker receives. Worker `w` asks instance
+/// The policy sync of each instance, a handle to all of them, and what each worker receives. Worker `w` calls instance
 /// `w % instances`.
 pub(crate) fn policy_syncs(
     checkers: Vec<Checker>,
@@ -140,18 +140,18 @@ impl PolicySync {
                 waiting.push(request);
             }
             self.hints.mark_unchanged();
-            let standing = self.last.as_ref().map(|last| last.state);
-            let memory = self.allowed_memory(&mut load, standing);
+            let cache_state = self.last.as_ref().map(|last| last.state);
+            let memory = self.allowed_memory(&mut load, cache_state);
             match self.checker.refresh(CHANGES_PER_CALL, memory).await {
                 Ok(freshness) => {
                     failing = false;
                     self.invalidate(&freshness.invalidated).await;
                     platform.metrics.policy.refreshed(&freshness, self.last.as_ref());
-                    log_standing(&freshness, standing, self.options.memory_bytes);
+                    log_cache_state(&freshness, cache_state, self.options.memory_bytes);
                     if !is_unloaded(Some(freshness.state)) {
                         load.permit = None;
                     }
-                    if standing == Some(CacheState::Warm) && freshness.state == CacheState::Cold {
+                    if cache_state == Some(CacheState::Warm) && freshness.state == CacheState::Cold {
                         // The instance fell behind the log, and perhaps those of other hosts did at the same time.
                         load.from = self.within_spread();
                     }
@@ -177,16 +177,16 @@ impl PolicySync {
                     continue;
                 }
             }
-            let standing = self.last.as_ref().map(|last| last.state);
-            self.wait(&mut load, standing, &mut waiting).await;
+            let cache_state = self.last.as_ref().map(|last| last.state);
+            self.wait(&mut load, cache_state, &mut waiting).await;
         }
     }
 
     /// Waits for a hint, a request, the permit to load, or the next poll.
-    async fn wait(&mut self, load: &mut Load, standing: Option<CacheState>, waiting: &mut Vec<SyncRequest>) {
+    async fn wait(&mut self, load: &mut Load, cache_state: Option<CacheState>, waiting: &mut Vec<SyncRequest>) {
         let now = Instant::now();
         let next = if load.from > now { load.from.min(now + POLL_EVERY) } else { now + POLL_EVERY };
-        let is_to_load = load.from <= now && self.options.memory_bytes > 0 && is_unloaded(standing);
+        let is_to_load = load.from <= now && self.options.memory_bytes > 0 && is_unloaded(cache_state);
         tokio::select! {
             Ok(permit) = Arc::clone(&self.loading).acquire_owned(), if is_to_load && load.permit.is_none() => {
                 load.permit = Some(permit);
@@ -198,10 +198,10 @@ impl PolicySync {
         }
     }
 
-    /// How much memory the instance may use now; 0 means that it only follows the log. What it does not hold it asks the
-    /// store for, so loading can wait.
-    fn allowed_memory(&self, load: &mut Load, standing: Option<CacheState>) -> u64 {
-        if !is_unloaded(standing) {
+    /// How much memory the instance may use now; 0 means that it only follows the log. What it does not hold it reads
+    /// from the store, so loading can wait.
+    fn allowed_memory(&self, load: &mut Load, cache_state: Option<CacheState>) -> u64 {
+        if !is_unloaded(cache_state) {
             return self.options.memory_bytes;
         }
         if load.from > Instant::now() || self.options.memory_bytes == 0 {
@@ -235,12 +235,12 @@ impl PolicySync {
 }
 
 /// Whether an instance has not loaded the policy yet.
-fn is_unloaded(standing: Option<CacheState>) -> bool {
-    !matches!(standing, Some(CacheState::Warm | CacheState::TooLarge))
+fn is_unloaded(cache_state: Option<CacheState>) -> bool {
+    !matches!(cache_state, Some(CacheState::Warm | CacheState::TooLarge))
 }
 
-/// Logs a change of the cache's standing.
-fn log_standing(freshness: &Freshness, before: Option<CacheState>, memory_bytes: u64) {
+/// Logs a change of the cache's state.
+fn log_cache_state(freshness: &Freshness, before: Option<CacheState>, memory_bytes: u64) {
     if before == Some(freshness.state) {
         return;
     }
@@ -251,7 +251,7 @@ fn log_standing(freshness: &Freshness, before: Option<CacheState>, memory_bytes:
         CacheState::Warm => tracing::info!(restricted, blocks, bytes, "Policy loaded into memory"),
         CacheState::TooLarge => tracing::warn!(
             memory_bytes,
-            "Policy does not fit into policy_memory; every check asks the store until it is raised"
+            "Policy exceeds policy_memory; checks read the store until policy_memory is raised"
         ),
         CacheState::Cold | CacheState::Loading => {}
     }

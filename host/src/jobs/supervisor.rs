@@ -3,7 +3,7 @@
 //! A job is made by a closure, so that it can be made again. What must survive a restart, such as the receiving end of a
 //! channel, belongs to the closure and is lent to each run.
 //!
-//! Deliberately absent: a limit on restarts. A job that fails at every start does no harm but its own absence, and the
+//! Deliberately absent: a limit on restarts. A job that fails at every start affects nothing else, and the
 //! alert on `rollcall_job_restarts_total` reports it.
 
 use std::any::Any;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn restarts(metrics: &Metrics, job: &str) -> Option<u64> {
-        let name = format!("rollcall_job_restarts_total{{of=\"{job}\"}} ");
+        let name = format!("rollcall_job_restarts_total{{background_job=\"{job}\"}} ");
         metrics.text().lines().find_map(|line| line.strip_prefix(&name)?.parse().ok())
     }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use rollcall_core::UserId;
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
-use rollcall_redis::native::Redis;
-use rollcall_store::{Memory, Store};
+use rollcall_redis::native::NativeRedis;
+use rollcall_store::{Memory, SessionStore};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::offline_sweep::{Cause, OfflineSweep};
 use super::shards::per_call;
 use super::{Exit, HostShards, Partition};
-use crate::config::Notice;
+use crate::config::ExpiryDetection;
 
 /// How often the embedded store is swept: half of the second that an offline event may be late.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// A worker's part of the host's shards in Redis.
 #[derive(Clone)]
 pub(super) struct RedisShards {
-    pub(super) store: Arc<Redis>,
+    pub(super) store: Arc<NativeRedis>,
     pub(super) host_shards: watch::Receiver<HostShards>,
     pub(super) worker: Partition,
 }
@@ -48,25 +48,27 @@ pub(super) async fn embedded(calls: OfflineSweep, memory: Arc<Memory>, shards: S
     loop {
         ticks.tick().await;
         calls.sweep(shards).await;
-        calls.functions.platform.metrics.occupied(memory.sessions(), memory.online_count());
+        calls.functions.platform.metrics.set_embedded_counts(memory.sessions(), memory.online_count());
     }
 }
 
 /// Sweeps Redis. The pause doubles while no user is due.
-pub(super) async fn redis(calls: OfflineSweep, own: RedisShards, notice: Notice) -> Exit {
+pub(super) async fn redis(calls: OfflineSweep, own: RedisShards, expiry_detection: ExpiryDetection) -> Exit {
     let mut pause = SHORTEST_PAUSE;
-    let mut touched = HashSet::new();
+    let mut triggered = HashSet::new();
     // This may be the first host after all were killed: the first pass covers every shard.
     let mut everything = Some(own.worker.of(Shards { first: 0, end: own.store.shards() }));
     loop {
         tokio::time::sleep(pause).await;
         let shards = everything.take().unwrap_or_else(|| own.current());
-        let touched_before = std::mem::take(&mut touched);
+        let triggered_before = std::mem::take(&mut triggered);
         let mut due = 0;
         for shards in per_call(shards) {
-            due += match notice {
-                Notice::Both => touch_or_settle(&calls, &own.store, shards, &touched_before, &mut touched).await,
-                Notice::Sweep | Notice::Notifications => calls.sweep(shards).await,
+            due += match expiry_detection {
+                ExpiryDetection::Both => {
+                    trigger_expiry_or_settle(&calls, &own.store, shards, &triggered_before, &mut triggered).await
+                }
+                ExpiryDetection::Sweep | ExpiryDetection::Notifications => calls.sweep(shards).await,
             };
         }
         pause = if due > 0 { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
@@ -76,18 +78,19 @@ pub(super) async fn redis(calls: OfflineSweep, own: RedisShards, notice: Notice)
 /// Reads the `alive` keys of due users, which makes Redis expire them and notify at once; on its own it may take far too
 /// long when it holds many keys. A user who is still due one pass later was not notified, and is settled here. Returns how
 /// many were due.
-async fn touch_or_settle(
+async fn trigger_expiry_or_settle(
     calls: &OfflineSweep,
-    store: &Redis,
+    store: &NativeRedis,
     shards: Shards,
-    touched_before: &HashSet<UserId>,
-    touched: &mut HashSet<UserId>,
+    triggered_before: &HashSet<UserId>,
+    triggered: &mut HashSet<UserId>,
 ) -> u32 {
     let Ok(due) = store.due(shards, MAX_BATCH as u32).await else { return 0 };
     let count = due.len() as u32;
-    let (still_due, new): (Vec<UserId>, Vec<UserId>) = due.into_iter().partition(|user| touched_before.contains(user));
-    if !new.is_empty() && store.nudge(&new).await.is_ok() {
-        touched.extend(new);
+    let (still_due, new): (Vec<UserId>, Vec<UserId>) =
+        due.into_iter().partition(|user| triggered_before.contains(user));
+    if !new.is_empty() && store.trigger_expiry(&new).await.is_ok() {
+        triggered.extend(new);
     }
     if !still_due.is_empty() {
         calls.settle(Cause::Sweep, still_due).await;

@@ -12,19 +12,19 @@ pub(super) async fn run(hub: Rc<Hub>) -> Exit {
         let fanning_out = hub.registry.borrow().is_fanning_out();
         tokio::select! {
             biased;
-            news = hub.topic_subscription.next() => {
+            update = hub.topic_subscription.next() => {
                 let (now, time) = (Instant::now(), hub.topics.now());
                 let metrics = &hub.functions.platform.metrics.hub;
-                for change in &news.changes {
+                for change in &update.changes {
                     metrics.received_after(time.0.saturating_sub(change.published.version / 1000));
                 }
                 {
                     let mut registry = hub.registry.borrow_mut();
-                    news.changes.iter().for_each(|change| registry.receive(change, now));
-                    news.typed.iter().for_each(|typed| registry.receive_typing(typed));
+                    update.changes.iter().for_each(|change| registry.receive(change, now));
+                    update.typing.iter().for_each(|typing| registry.receive_typing(typing));
                 }
-                metrics.received(news.changes.len() + news.typed.len());
-                if news.missed {
+                metrics.received(update.changes.len() + update.typing.len());
+                if update.missed {
                     metrics.missed();
                     hub.missed.notify_one();
                 }

@@ -1,7 +1,7 @@
-//! Asks visibility again after an invalidation. A watcher that may no longer see a user receives that at once; one
+//! Checks visibility again after an invalidation. A watcher that may no longer see a user receives that at once; one
 //! that may again receives the user's state.
 //!
-//! The affected entries are invalidated before anything is asked, and nothing is pushed for them until the answer is
+//! The affected entries are invalidated before the check, and nothing is pushed for them until its result is
 //! there. So a change is in force on this worker as soon as it was received.
 
 use std::pin::pin;
@@ -20,11 +20,11 @@ use super::policy_sync::Invalidated;
 use super::recheck::RETRY;
 use crate::hub::{Hub, PAGE, RecheckItem, Rechecks};
 
-/// Viewers asked about at once: half of what an instance has in flight, so other calls get through.
+/// Viewers checked concurrently: half of what an instance has in flight, so other calls get through.
 const MAX_CONCURRENT: usize = 16;
 
-/// One re-check runs at a time. What is invalidated meanwhile is asked about afterwards; an entry that is invalidated twice
-/// is asked about once.
+/// One re-check runs at a time. What is invalidated meanwhile is checked afterwards; an entry that is invalidated twice
+/// is checked once.
 pub(super) async fn run(hub: Rc<Hub>, invalidated: Rc<Mutex<mpsc::UnboundedReceiver<Invalidated>>>) -> Exit {
     let mut invalidated = invalidated.lock().await;
     // After a restart: what the run before had not finished.
@@ -65,7 +65,7 @@ async fn recheck(hub: &Hub, rechecks: Rechecks) {
     read_newly_visible(hub, unread.concat()).await;
 }
 
-/// Asks what one viewer may see. Returns users who are visible now and whose state this worker has never read.
+/// Checks what one viewer may see. Returns users who are visible now and whose state this worker has never read.
 async fn recheck_viewer(hub: &Hub, viewer: Option<UserId>, mut items: Vec<RecheckItem>) -> Vec<UserId> {
     items.retain(|item| hub.registry.borrow().is_current(item));
     let mut unread = Vec::new();

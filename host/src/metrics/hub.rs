@@ -7,7 +7,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use rollcall_api::Close;
 
-use super::{Of, Outcome, lag_seconds};
+use super::labels::{ProtocolLabel, ProtocolOutcome};
+use super::lag_seconds;
 use crate::hub::Sizes;
 
 /// Metrics of upgraded connections and their watchers.
@@ -16,13 +17,13 @@ pub(crate) struct HubMetrics {
     watchers: Gauge,
     users: Gauge,
     conversations: Gauge,
-    streams: Family<Of, Gauge>,
-    closed: Family<Outcome, Counter>,
+    upgraded: Family<ProtocolLabel, Gauge>,
+    closed: Family<ProtocolOutcome, Counter>,
     received: Counter,
     received_lag: Histogram,
     sent: Counter,
     missed: Counter,
-    repaired: Counter,
+    recheck_changes: Counter,
 }
 
 impl Default for HubMetrics {
@@ -31,13 +32,13 @@ impl Default for HubMetrics {
             watchers: Gauge::default(),
             users: Gauge::default(),
             conversations: Gauge::default(),
-            streams: Family::default(),
+            upgraded: Family::default(),
             closed: Family::default(),
             received: Counter::default(),
             received_lag: lag_seconds(),
             sent: Counter::default(),
             missed: Counter::default(),
-            repaired: Counter::default(),
+            recheck_changes: Counter::default(),
         }
     }
 }
@@ -49,8 +50,9 @@ impl HubMetrics {
         r.register("watched_users", help, self.users.clone());
         let help = "Watched conversations, once per worker that watches them";
         r.register("watched_conversations", help, self.conversations.clone());
-        r.register("streams", "Upgraded connections, by protocol", self.streams.clone());
-        r.register("streams_closed", "Upgraded connections that ended, by protocol and reason", self.closed.clone());
+        r.register("upgraded_connections", "Upgraded connections, by protocol", self.upgraded.clone());
+        let help = "Upgraded connections that ended, by protocol and reason";
+        r.register("upgraded_connections_closed", help, self.closed.clone());
         r.register("topic_messages", "Changes and typing signals received, once per worker", self.received.clone());
         let help = "From the decision of a change until a worker with watchers received it";
         r.register_with_unit("topic_lag", help, Unit::Seconds, self.received_lag.clone());
@@ -61,7 +63,7 @@ impl HubMetrics {
             self.missed.clone(),
         );
         let help = "Watched users found changed without a topic message, and announced";
-        r.register("repaired", help, self.repaired.clone());
+        r.register("recheck_changes", help, self.recheck_changes.clone());
     }
 
     /// The sizes of one worker's registry changed.
@@ -73,14 +75,14 @@ impl HubMetrics {
 
     /// An upgraded connection was opened.
     pub(crate) fn opened(&self, protocol: &'static str) {
-        self.streams.get_or_create(&Of { of: protocol }).inc();
+        self.upgraded.get_or_create(&ProtocolLabel { protocol }).inc();
     }
 
     /// An upgraded connection ended; `None` if it broke.
     pub(crate) fn closed(&self, protocol: &'static str, close: Option<Close>) {
-        self.streams.get_or_create(&Of { of: protocol }).dec();
+        self.upgraded.get_or_create(&ProtocolLabel { protocol }).dec();
         let outcome = close.map_or("broken", Close::name);
-        self.closed.get_or_create(&Outcome { of: protocol, outcome }).inc();
+        self.closed.get_or_create(&ProtocolOutcome { protocol, outcome }).inc();
     }
 
     /// Topic messages were received.
@@ -104,7 +106,7 @@ impl HubMetrics {
     }
 
     /// Watched users were found changed without a topic message.
-    pub(crate) fn repaired(&self, count: usize) {
-        self.repaired.inc_by(count as u64);
+    pub(crate) fn recheck_changes(&self, count: usize) {
+        self.recheck_changes.inc_by(count as u64);
     }
 }

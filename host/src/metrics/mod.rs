@@ -1,6 +1,7 @@
 //! The host's metrics, in the OpenMetrics text format.
 
 mod hub;
+mod labels;
 mod optional_gauge;
 mod policy;
 mod redis;
@@ -18,29 +19,19 @@ use rollcall_api::responses::state_name;
 use rollcall_core::{Error, State};
 use rollcall_functions::capabilities::Committed;
 use rollcall_functions::sweep::Settled;
-use rollcall_redis::native::Redis;
+use rollcall_redis::native::NativeRedis;
 
 use crate::config::FUNCTIONS;
 use hub::HubMetrics;
+use labels::{
+    CauseLabel, CauseOutcome, FunctionLabel, JobLabel, OperationLabel, OperationOutcome, RouteLabel, StateLabel,
+};
 use optional_gauge::OptionalGauge;
 use policy::PolicyMetrics;
 
-/// A label whose value is one of a few constants. No label ever holds foreign input.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
-    of: &'static str,
-}
-
-/// A label and an outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    of: &'static str,
-    outcome: &'static str,
-}
-
 /// A route and a status.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RouteStatus {
     route: &'static str,
     status: u16,
 }
@@ -49,20 +40,20 @@ struct Answered {
 pub struct Metrics {
     registry: Registry,
     heartbeats: Counter,
-    transitions: Family<Of, Counter>,
+    transitions: Family<StateLabel, Counter>,
     stale_commits: Counter,
-    settle_lag: Family<Of, Histogram>,
-    settled: Family<Outcome, Counter>,
-    calls: Family<Of, Counter>,
-    call_seconds: Family<Of, Histogram>,
-    replacements: Family<Of, Counter>,
-    store_calls: Family<Outcome, Counter>,
-    store_seconds: Family<Of, Histogram>,
-    requests: Family<Answered, Counter>,
-    request_seconds: Family<Of, Histogram>,
+    settle_lag: Family<CauseLabel, Histogram>,
+    settled: Family<CauseOutcome, Counter>,
+    calls: Family<FunctionLabel, Counter>,
+    call_seconds: Family<FunctionLabel, Histogram>,
+    replacements: Family<FunctionLabel, Counter>,
+    store_calls: Family<OperationOutcome, Counter>,
+    store_seconds: Family<OperationLabel, Histogram>,
+    requests: Family<RouteStatus, Counter>,
+    request_seconds: Family<RouteLabel, Histogram>,
     archived: Counter,
     connections: Gauge,
-    job_restarts: Family<Of, Counter>,
+    job_restarts: Family<JobLabel, Counter>,
     /// Metrics of upgraded connections.
     pub(crate) hub: HubMetrics,
     /// Metrics of policy.
@@ -108,7 +99,7 @@ impl Default for Metrics {
         metrics.register();
         // Exported from the start, so that the first replacement shows as an increase.
         for function in FUNCTIONS {
-            metrics.replacements.get_or_create(&Of { of: function }).inc_by(0);
+            metrics.replacements.get_or_create(&FunctionLabel { function }).inc_by(0);
         }
         metrics
     }
@@ -116,7 +107,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Also exports the counters of a Redis store.
-    pub fn with_redis(store: Arc<Redis>) -> Self {
+    pub fn with_redis(store: Arc<NativeRedis>) -> Self {
         let mut metrics = Self::default();
         metrics.registry.register_collector(Box::new(redis::RedisCollector(store)));
         metrics
@@ -124,7 +115,7 @@ impl Metrics {
 
     fn register(&mut self) {
         let r = &mut self.registry;
-        r.register("heartbeats", "Heartbeats taken", self.heartbeats.clone());
+        r.register("heartbeats", "Heartbeats recorded", self.heartbeats.clone());
         r.register("transitions", "Records published, by the new state", self.transitions.clone());
         r.register("stale_commits", "Commits that lost the compare-and-swap", self.stale_commits.clone());
         r.register_with_unit(
@@ -159,27 +150,27 @@ impl Metrics {
         r.register("users_online", help, self.users_online.clone());
     }
 
-    /// Heartbeats taken.
-    pub fn beaten(&self, count: usize) {
+    /// Heartbeats recorded.
+    pub fn heartbeats_recorded(&self, count: usize) {
         self.heartbeats.inc_by(count as u64);
     }
 
     /// A function answered a call.
     pub fn called(&self, function: &'static str, took: Duration) {
-        self.calls.get_or_create(&Of { of: function }).inc();
-        self.call_seconds.get_or_create(&Of { of: function }).observe(took.as_secs_f64());
+        self.calls.get_or_create(&FunctionLabel { function }).inc();
+        self.call_seconds.get_or_create(&FunctionLabel { function }).observe(took.as_secs_f64());
     }
 
     /// An instance was lost.
     pub fn replaced(&self, function: &'static str) {
-        self.replacements.get_or_create(&Of { of: function }).inc();
+        self.replacements.get_or_create(&FunctionLabel { function }).inc();
     }
 
     /// A call of the store ended.
     pub fn store_call(&self, operation: &'static str, took: Duration, ok: bool) {
         let outcome = if ok { "ok" } else { "error" };
-        self.store_calls.get_or_create(&Outcome { of: operation, outcome }).inc();
-        self.store_seconds.get_or_create(&Of { of: operation }).observe(took.as_secs_f64());
+        self.store_calls.get_or_create(&OperationOutcome { operation, outcome }).inc();
+        self.store_seconds.get_or_create(&OperationLabel { operation }).observe(took.as_secs_f64());
     }
 
     /// Commits ended; `published` says what each would publish.
@@ -187,7 +178,7 @@ impl Metrics {
         for (published, outcome) in published.iter().zip(outcomes) {
             match (published, outcome) {
                 (Some(state), Ok(Committed::Applied)) => {
-                    self.transitions.get_or_create(&Of { of: state_name(*state) }).inc();
+                    self.transitions.get_or_create(&StateLabel { state: state_name(*state) }).inc();
                 }
                 (_, Ok(Committed::Stale)) => {
                     self.stale_commits.inc();
@@ -200,7 +191,7 @@ impl Metrics {
     /// Users were settled; `cause` is what found them. A user counts as `unchanged` if another caller had settled them or
     /// their deadline had moved.
     pub fn settled(&self, cause: &'static str, settled: &Settled) {
-        let lag_seconds = self.settle_lag.get_or_create(&Of { of: cause });
+        let lag_seconds = self.settle_lag.get_or_create(&CauseLabel { cause });
         for lag in &settled.lags {
             lag_seconds.observe(lag.0 as f64 / 1000.0);
         }
@@ -209,7 +200,7 @@ impl Metrics {
         let outcomes = [published, rescheduled, stale, failed, unchanged];
         for (outcome, count) in ["published", "rescheduled", "stale", "failed", "unchanged"].into_iter().zip(outcomes) {
             if count > 0 {
-                self.settled.get_or_create(&Outcome { of: cause, outcome }).inc_by(u64::from(count));
+                self.settled.get_or_create(&CauseOutcome { cause, outcome }).inc_by(u64::from(count));
             }
         }
     }
@@ -221,8 +212,8 @@ impl Metrics {
 
     /// A request was answered.
     pub fn answered(&self, route: &'static str, status: u16, took: Duration) {
-        self.requests.get_or_create(&Answered { route, status }).inc();
-        self.request_seconds.get_or_create(&Of { of: route }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&RouteStatus { route, status }).inc();
+        self.request_seconds.get_or_create(&RouteLabel { route }).observe(took.as_secs_f64());
     }
 
     /// A connection was opened.
@@ -237,12 +228,12 @@ impl Metrics {
 
     /// A job was started. Exports its counter, so that the first restart shows as an increase.
     pub(crate) fn job_started(&self, job: &'static str) {
-        self.job_restarts.get_or_create(&Of { of: job }).inc_by(0);
+        self.job_restarts.get_or_create(&JobLabel { background_job: job }).inc_by(0);
     }
 
     /// A job panicked or ended, and is restarted.
     pub(crate) fn job_restarted(&self, job: &'static str) {
-        self.job_restarts.get_or_create(&Of { of: job }).inc();
+        self.job_restarts.get_or_create(&JobLabel { background_job: job }).inc();
     }
 
     /// How many users are not offline; `None` if that is unknown.
@@ -251,7 +242,7 @@ impl Metrics {
     }
 
     /// How full the embedded store is.
-    pub fn occupied(&self, sessions: usize, users_online: usize) {
+    pub fn set_embedded_counts(&self, sessions: usize, users_online: usize) {
         self.sessions.set(i64::try_from(sessions).unwrap_or(i64::MAX));
         self.users_online.set(Some(users_online as u64));
     }

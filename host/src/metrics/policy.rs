@@ -6,7 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use rollcall_functions::restrictions::{CacheState, Freshness};
 
-use super::Of;
+use super::labels::CacheStateLabel;
 
 /// Metrics of policy checks and policy sync.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct PolicyMetrics {
     checks: Counter,
     applied: Counter,
     missed: Counter,
-    instances: Family<Of, Gauge>,
+    instances: Family<CacheStateLabel, Gauge>,
     bytes: Gauge,
     restricted: Gauge,
     blocks: Gauge,
@@ -29,7 +29,7 @@ impl PolicyMetrics {
             self.applied.clone(),
         );
         r.register("policy_sync_failures", "Failed reads of the store's log of policy changes", self.missed.clone());
-        let help = "Instances of restriction-check, by the standing of their policy cache";
+        let help = "Instances of restriction-check, by the state of their policy cache";
         r.register("policy_instances", help, self.instances.clone());
         let help = "Memory of the policy caches of all instances";
         r.register_with_unit("policy_memory", help, Unit::Bytes, self.bytes.clone());
@@ -48,9 +48,9 @@ impl PolicyMetrics {
         self.bytes.inc_by(now.bytes as i64 - before.map_or(0, |before| before.bytes as i64));
         if before.map(|before| before.state) != Some(now.state) {
             if let Some(before) = before {
-                self.standing(before.state).dec();
+                self.gauge_of(before.state).dec();
             }
-            self.standing(now.state).inc();
+            self.gauge_of(now.state).inc();
         }
         if now.state == CacheState::Warm {
             self.restricted.set(now.restricted as i64);
@@ -63,13 +63,13 @@ impl PolicyMetrics {
         self.missed.inc();
     }
 
-    fn standing(&self, cache_state: CacheState) -> Gauge {
-        let of = match cache_state {
+    fn gauge_of(&self, cache_state: CacheState) -> Gauge {
+        let cache_state = match cache_state {
             CacheState::Cold => "cold",
             CacheState::Loading => "loading",
             CacheState::Warm => "warm",
             CacheState::TooLarge => "too-large",
         };
-        self.instances.get_or_create_owned(&Of { of })
+        self.instances.get_or_create_owned(&CacheStateLabel { cache_state })
     }
 }

@@ -6,7 +6,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use rollcall_redis::native::{Health, Redis, Stats};
+use rollcall_redis::native::{Health, NativeRedis, Stats};
 
 /// A counter of the store: its name, what it counts, and how to read it.
 type Counted = (&'static str, &'static str, fn(&Stats) -> u64);
@@ -27,7 +27,7 @@ const COUNTERS: [Counted; 9] = [
 
 /// Reads the counters of a store.
 #[derive(Debug)]
-pub(super) struct RedisCollector(pub(super) Arc<Redis>);
+pub(super) struct RedisCollector(pub(super) Arc<NativeRedis>);
 
 impl Collector for RedisCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {

@@ -37,7 +37,7 @@ impl Feed {
 }
 
 /// Carries a component's stream out of its instance. One update waits to be read; the rest stay in the conflating mailbox.
-pub(crate) fn fed(
+pub(crate) fn open_feed(
     accessor: &Accessor<StoreData>,
     updates: StreamReader<types::Update>,
     end: FutureReader<Result<(), types::Error>>,
@@ -45,16 +45,16 @@ pub(crate) fn fed(
     let (sender, receiver) = mpsc::channel(0);
     let (why, reason) = oneshot::channel();
     accessor.with(|mut access| {
-        updates.pipe(&mut access, Outlet(sender))?;
-        end.pipe(&mut access, Ending(Some(why)))
+        updates.pipe(&mut access, UpdateConsumer(sender))?;
+        end.pipe(&mut access, EndConsumer(Some(why)))
     })?;
     Ok(Feed { updates: receiver, end: reason })
 }
 
-/// Where updates leave the instance.
-struct Outlet(mpsc::Sender<Update>);
+/// Takes updates out of the instance.
+struct UpdateConsumer(mpsc::Sender<Update>);
 
-impl<D: 'static> StreamConsumer<D> for Outlet {
+impl<D: 'static> StreamConsumer<D> for UpdateConsumer {
     type Item = types::Update;
 
     fn poll_consume(
@@ -85,10 +85,10 @@ impl<D: 'static> StreamConsumer<D> for Outlet {
     }
 }
 
-/// Where the reason leaves the instance.
-struct Ending(Option<oneshot::Sender<Result<(), Error>>>);
+/// Takes the reason of the end out of the instance.
+struct EndConsumer(Option<oneshot::Sender<Result<(), Error>>>);
 
-impl<D: 'static> FutureConsumer<D> for Ending {
+impl<D: 'static> FutureConsumer<D> for EndConsumer {
     type Item = Result<(), types::Error>;
 
     fn poll_consume(

@@ -15,8 +15,8 @@ use rollcall_functions::sweep;
 use wasmtime::component::Accessor;
 use wasmtime::{Result, Store};
 
-use super::feed::{Feed, fed};
-use super::instance_queue::{Function, Reply};
+use super::feed::{Feed, open_feed};
+use super::instance_queue::{Function, Reply, function};
 use super::platform::StoreData;
 
 /// Answers to a batch.
@@ -24,9 +24,7 @@ pub(crate) type Answers<T> = Vec<Result<T, Error>>;
 
 /// A call of `heartbeat`.
 pub(crate) enum HeartbeatCall {
-    /// One beat, to be batched with others.
-    Beat(Beat, Reply<Standing>),
-    /// Single beats, batched.
+    /// Single beats, each with its caller; `gather` merges them into batches.
     Gathered(Vec<Beat>, Vec<Reply<Standing>>),
     /// A batch of beats from one caller.
     Beats(Vec<Beat>, Reply<Answers<Standing>>),
@@ -37,14 +35,7 @@ pub(crate) enum HeartbeatCall {
 }
 
 impl Function for HeartbeatFunction {
-    const NAME: &'static str = "heartbeat";
-    const JOB: &'static str = "instance-heartbeat";
-    type Call = HeartbeatCall;
-    type Pre = HeartbeatFunctionPre<StoreData>;
-
-    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
-        pre.instantiate_async(store).await
-    }
+    function!("heartbeat", HeartbeatCall, HeartbeatFunctionPre);
 
     /// Single beats become batches. Other calls stay as they are, in order.
     fn gather(calls: Vec<HeartbeatCall>) -> Vec<HeartbeatCall> {
@@ -52,9 +43,9 @@ impl Function for HeartbeatFunction {
         let (mut beats, mut replies) = (Vec::new(), Vec::new());
         for call in calls {
             match call {
-                HeartbeatCall::Beat(beat, reply) => {
-                    beats.push(beat);
-                    replies.push(reply);
+                HeartbeatCall::Gathered(more, their_replies) => {
+                    beats.extend(more);
+                    replies.extend(their_replies);
                 }
                 other => {
                     close_batch(&mut gathered, &mut beats, &mut replies);
@@ -72,10 +63,6 @@ impl Function for HeartbeatFunction {
     async fn serve(&self, accessor: &Accessor<StoreData>, call: HeartbeatCall) -> Result<()> {
         let heartbeat = self.rollcall_presence_heartbeat();
         match call {
-            HeartbeatCall::Beat(beat, reply) => {
-                let answer = heartbeat.call_beat_many(accessor, [beat].into_iter().collect()).await?;
-                scatter(answer, vec![reply]);
-            }
             HeartbeatCall::Gathered(beats, replies) => {
                 scatter(heartbeat.call_beat_many(accessor, beats.into_iter().collect()).await?, replies);
             }
@@ -124,14 +111,7 @@ pub(crate) enum QueryCall {
 }
 
 impl Function for QueryFunction {
-    const NAME: &'static str = "query";
-    const JOB: &'static str = "instance-query";
-    type Call = QueryCall;
-    type Pre = QueryFunctionPre<StoreData>;
-
-    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
-        pre.instantiate_async(store).await
-    }
+    function!("query", QueryCall, QueryFunctionPre);
 
     async fn serve(&self, accessor: &Accessor<StoreData>, call: QueryCall) -> Result<()> {
         let QueryCall::LookUp(viewer, users, reply) = call;
@@ -152,14 +132,7 @@ pub(crate) enum SubscribeCall {
 }
 
 impl Function for SubscribeFunction {
-    const NAME: &'static str = "subscribe";
-    const JOB: &'static str = "instance-subscribe";
-    type Call = SubscribeCall;
-    type Pre = SubscribeFunctionPre<StoreData>;
-
-    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
-        pre.instantiate_async(store).await
-    }
+    function!("subscribe", SubscribeCall, SubscribeFunctionPre);
 
     async fn serve(&self, accessor: &Accessor<StoreData>, call: SubscribeCall) -> Result<()> {
         let function = self.rollcall_presence_subscribe();
@@ -174,7 +147,7 @@ impl Function for SubscribeFunction {
                 let viewer = viewer.map(UserId::into_string);
                 let users = users.into_iter().map(UserId::into_string).collect();
                 let feed = match function.call_feed(accessor, viewer, users, since).await? {
-                    Ok((updates, end)) => Ok(fed(accessor, updates, end)?),
+                    Ok((updates, end)) => Ok(open_feed(accessor, updates, end)?),
                     Err(error) => Err(error.into()),
                 };
                 let _ = reply.send(feed);
@@ -193,14 +166,7 @@ pub(crate) enum TypingCall {
 }
 
 impl Function for TypingFunction {
-    const NAME: &'static str = "typing";
-    const JOB: &'static str = "instance-typing";
-    type Call = TypingCall;
-    type Pre = TypingFunctionPre<StoreData>;
-
-    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
-        pre.instantiate_async(store).await
-    }
+    function!("typing", TypingCall, TypingFunctionPre);
 
     async fn serve(&self, accessor: &Accessor<StoreData>, call: TypingCall) -> Result<()> {
         let function = self.rollcall_presence_typing();
@@ -235,14 +201,7 @@ pub(crate) enum SweepCall {
 }
 
 impl Function for OfflineSweepFunction {
-    const NAME: &'static str = "offline-sweep";
-    const JOB: &'static str = "instance-offline-sweep";
-    type Call = SweepCall;
-    type Pre = OfflineSweepFunctionPre<StoreData>;
-
-    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
-        pre.instantiate_async(store).await
-    }
+    function!("offline-sweep", SweepCall, OfflineSweepFunctionPre);
 
     async fn serve(&self, accessor: &Accessor<StoreData>, call: SweepCall) -> Result<()> {
         let function = self.rollcall_presence_offline_sweep();

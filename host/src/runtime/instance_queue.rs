@@ -48,6 +48,22 @@ const RETRY_MS: u32 = 1000;
 /// Where the answer to a call goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
+/// What is the same in every function: its name, its types, and how it is instantiated.
+macro_rules! function {
+    ($name:literal, $call:ty, $pre:ident) => {
+        const NAME: &'static str = $name;
+        const JOB: &'static str = concat!("instance-", $name);
+        type Call = $call;
+        type Pre = $pre<StoreData>;
+
+        async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
+            pre.instantiate_async(store).await
+        }
+    };
+}
+
+pub(super) use function;
+
 /// A function that can be kept warm.
 pub(crate) trait Function: Sized + 'static {
     /// The function's name, as in `--component NAME=FILE`.

@@ -8,7 +8,7 @@ use rollcall_contract::host::convert::{all, each, replies};
 use rollcall_contract::host::wit;
 use rollcall_core::{Error, Ids, Invalid, Rules, UserId};
 use rollcall_functions::capabilities::{Commit, Shards};
-use rollcall_store::{LastSeen, Policies, Store, Topics};
+use rollcall_store::{ArchiveStore, PolicyStore, SessionStore, TopicStore};
 use wasmtime::component::{Accessor, HasData};
 use wasmtime::{StoreLimits, StoreLimitsBuilder};
 
@@ -19,14 +19,14 @@ use crate::metrics::Metrics;
 #[derive(Clone)]
 pub struct Platform {
     /// The hot store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn SessionStore>,
     /// The archive of last seen.
-    pub archive: Arc<dyn LastSeen>,
+    pub archive: Arc<dyn ArchiveStore>,
     /// Topics of changes, and typing signals.
-    pub topics: Arc<dyn Topics>,
+    pub topics: Arc<dyn TopicStore>,
     /// Restrictions, blocks, contacts and privacy.
-    pub policies: Arc<dyn Policies>,
-    /// The instance of `restriction-check` that this worker asks.
+    pub policies: Arc<dyn PolicyStore>,
+    /// The instance of `restriction-check` that this worker calls.
     pub checker: Checker,
     /// How many bytes of policy one instance of `restriction-check` may hold.
     pub policy_memory: u64,

@@ -2,8 +2,8 @@
 
 use rollcall_contract::host::convert::{answers, each};
 use rollcall_contract::host::functions::restriction_check::{RestrictionCheckFunction, RestrictionCheckFunctionPre};
-use rollcall_contract::host::wit::policy_types::PolicyChange;
-use rollcall_core::policy::{Change, Verdict};
+use rollcall_contract::host::wit::policy_types;
+use rollcall_core::policy::{PolicyChange, Verdict};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::OwnSettings;
 use rollcall_functions::restrictions::Freshness;
@@ -12,7 +12,7 @@ use wasmtime::{Engine, Result, Store};
 
 use super::catalog::Catalog;
 use super::functions::Answers;
-use super::instance_queue::{Function, InstanceQueue, Queue, Reply};
+use super::instance_queue::{Function, InstanceQueue, Queue, Reply, function};
 use super::limits::MEMORY_LIMIT_BYTES;
 use super::platform::{Platform, StoreData};
 
@@ -21,7 +21,7 @@ pub(crate) enum CheckCall {
     /// What the viewer may see of these subjects.
     Check(Option<UserId>, Ids<UserId>, Reply<Vec<Verdict>>),
     /// Apply these changes.
-    Apply(Vec<Change>, Reply<Answers<()>>),
+    Apply(Vec<PolicyChange>, Reply<Answers<()>>),
     /// Catch up with the store.
     Refresh(u32, u64, Reply<Freshness>),
     /// A user's own settings.
@@ -54,7 +54,7 @@ impl Checker {
     }
 
     /// Applies changes. They are in force in this instance when this returns.
-    pub async fn apply(&self, changes: Vec<Change>) -> Result<Answers<()>, Error> {
+    pub async fn apply(&self, changes: Vec<PolicyChange>) -> Result<Answers<()>, Error> {
         self.0.call(|reply| CheckCall::Apply(changes, reply)).await
     }
 
@@ -79,19 +79,12 @@ impl CheckerInstance {
 }
 
 impl Function for RestrictionCheckFunction {
-    const NAME: &'static str = "restriction-check";
-    const JOB: &'static str = "instance-restriction-check";
-    type Call = CheckCall;
-    type Pre = RestrictionCheckFunctionPre<StoreData>;
+    function!("restriction-check", CheckCall, RestrictionCheckFunctionPre);
 
     /// The policy memory, a quarter of it for the allocator's overhead, and the limit of every function.
     fn memory_limit(platform: &Platform) -> usize {
         let policy = usize::try_from(platform.policy_memory).unwrap_or(usize::MAX);
         policy.saturating_add(policy / 4).saturating_add(MEMORY_LIMIT_BYTES)
-    }
-
-    async fn instantiate(pre: &Self::Pre, store: &mut Store<StoreData>) -> Result<Self> {
-        pre.instantiate_async(store).await
     }
 
     async fn serve(&self, accessor: &Accessor<StoreData>, call: CheckCall) -> Result<()> {
@@ -104,7 +97,7 @@ impl Function for RestrictionCheckFunction {
                 let _ = reply.send(verdicts.map(each).map_err(Error::from));
             }
             CheckCall::Apply(changes, reply) => {
-                let changes: Vec<PolicyChange> = each(changes);
+                let changes: Vec<policy_types::PolicyChange> = each(changes);
                 let _ = reply.send(answers(function.call_apply(accessor, changes).await?));
             }
             CheckCall::Refresh(limit, memory_bytes, reply) => {

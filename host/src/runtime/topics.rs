@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use rollcall_contract::host::convert::{all, each, replies};
 use rollcall_contract::host::wit;
 use rollcall_core::{ConversationId, Error};
-use rollcall_functions::capabilities::{Change, MAX_BATCH};
-use rollcall_store::{News, Topic, TopicSubscription};
+use rollcall_functions::capabilities::{MAX_BATCH, PresenceChange};
+use rollcall_store::{Topic, TopicSubscription, TopicUpdate};
 use tokio::sync::oneshot;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, FutureReader, StreamProducer, StreamReader, StreamResult, VecBuffer};
@@ -20,26 +20,26 @@ use super::platform::{Access, Capabilities, StoreData, parsed, platform, timed};
 const RETRY_MS: u32 = 100;
 
 /// Changes as they come, and why they ended.
-type Watched = (StreamReader<wit::types::PresenceChange>, FutureReader<Result<(), wit::types::Error>>);
+type ChangeStream = (StreamReader<wit::types::PresenceChange>, FutureReader<Result<(), wit::types::Error>>);
 
 impl wit::topics::Host for StoreData {}
 
 impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
-    async fn watch(accessor: &Access<T>, users: Vec<String>) -> Result<Watched, wit::types::Error> {
+    async fn watch(accessor: &Access<T>, users: Vec<String>) -> Result<ChangeStream, wit::types::Error> {
         if users.len() > MAX_BATCH {
             return Err(wit::types::Error::TooMany(MAX_BATCH as u32));
         }
         let platform = platform(accessor);
-        let topics: Vec<Topic> = parsed(users)?.into_iter().map(Topic::Person).collect();
+        let topics: Vec<Topic> = parsed(users)?.into_iter().map(Topic::User).collect();
         let subscription = platform.topics.subscription();
         timed(&platform, "watch", subscription.watch(&topics)).await?;
         let (end, why) = oneshot::channel();
         // A stream that is dropped before it ended has no reason.
         let why = async { Ok::<_, wasmtime::Error>(why.await.unwrap_or(Ok(()))) };
-        let listener =
-            Listener { subscription: Arc::new(subscription), waiting: None, arrived: Vec::new(), end: Some(end) };
+        let producer =
+            ChangeProducer { subscription: Arc::new(subscription), waiting: None, arrived: Vec::new(), end: Some(end) };
         let pair = accessor.with(|mut access| {
-            let changes = StreamReader::new(&mut access, listener)?;
+            let changes = StreamReader::new(&mut access, producer)?;
             Ok((changes, FutureReader::new(&mut access, why)?))
         });
         pair.map_err(|error: wasmtime::Error| wit::types::Error::Other(format!("{error:#}")))
@@ -66,15 +66,15 @@ impl<T: 'static> wit::topics::HostWithStore<T> for Capabilities {
 
 /// The source of a component's stream. While the component does not read, changes wait in the subscription's mailbox, which
 /// keeps the newest per user. Dropping the stream drops the subscription.
-struct Listener {
+struct ChangeProducer {
     subscription: Arc<TopicSubscription>,
     /// Kept while a read is cancelled, so that its result is not lost.
-    waiting: Option<Pin<Box<dyn Future<Output = News> + Send>>>,
+    waiting: Option<Pin<Box<dyn Future<Output = TopicUpdate> + Send>>>,
     arrived: Vec<wit::types::PresenceChange>,
     end: Option<oneshot::Sender<Result<(), wit::types::Error>>>,
 }
 
-impl Listener {
+impl ChangeProducer {
     /// Ready when changes arrived, or with `false` if some may have been lost.
     fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         while self.arrived.is_empty() {
@@ -83,18 +83,18 @@ impl Listener {
                 let subscription = Arc::clone(subscription);
                 Box::pin(async move { subscription.next().await })
             });
-            let news = ready!(waiting.as_mut().poll(context));
+            let update = ready!(waiting.as_mut().poll(context));
             self.waiting = None;
-            if news.missed {
+            if update.missed {
                 return Poll::Ready(false);
             }
-            self.arrived = news.changes.iter().map(|change| Change::clone(change).into()).collect();
+            self.arrived = update.changes.iter().map(|change| PresenceChange::clone(change).into()).collect();
         }
         Poll::Ready(true)
     }
 }
 
-impl<D: 'static> StreamProducer<D> for Listener {
+impl<D: 'static> StreamProducer<D> for ChangeProducer {
     type Item = wit::types::PresenceChange;
     type Buffer = VecBuffer<wit::types::PresenceChange>;
 

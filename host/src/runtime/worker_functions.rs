@@ -6,7 +6,7 @@ use rollcall_contract::host::functions::offline_sweep::OfflineSweepFunction;
 use rollcall_contract::host::functions::query::QueryFunction;
 use rollcall_contract::host::functions::subscribe::SubscribeFunction;
 use rollcall_contract::host::functions::typing::TypingFunction;
-use rollcall_core::policy::{Change, Verdict};
+use rollcall_core::policy::{PolicyChange, Verdict};
 use rollcall_core::{ConversationId, Error, Ids, UserId};
 use rollcall_functions::capabilities::{OwnSettings, Shards, Typist, Visibility};
 use rollcall_functions::subscribe::InitialPresence;
@@ -56,22 +56,22 @@ impl Functions {
         }
     }
 
-    /// Takes one beat, batched with others that arrive at the same time.
+    /// Records one beat, batched with others that arrive at the same time.
     pub async fn beat(&self, beat: Beat) -> Result<Standing, Error> {
-        self.heartbeat.call(|reply| HeartbeatCall::Beat(beat, reply)).await
+        self.heartbeat.call(|reply| HeartbeatCall::Gathered(vec![beat], vec![reply])).await
     }
 
-    /// Takes a batch of beats.
+    /// Records a batch of beats.
     pub async fn beat_many(&self, beats: Vec<Beat>) -> Result<Answers<Standing>, Error> {
         self.heartbeat.call(|reply| HeartbeatCall::Beats(beats, reply)).await
     }
 
-    /// Takes departures.
+    /// Records departures.
     pub async fn leave_many(&self, departures: Vec<Departure>) -> Result<Answers<Standing>, Error> {
         self.heartbeat.call(|reply| HeartbeatCall::Leave(departures, reply)).await
     }
 
-    /// Takes choices.
+    /// Records choices.
     pub async fn choose_many(&self, choices: Vec<ChoiceRequest>) -> Result<Answers<ChoiceResult>, Error> {
         self.heartbeat.call(|reply| HeartbeatCall::Choose(choices, reply)).await
     }
@@ -96,7 +96,7 @@ impl Functions {
         self.subscribe.call(|reply| SubscribeCall::Feed(viewer, users, since, reply)).await
     }
 
-    /// Takes typing updates.
+    /// Records typing updates.
     pub async fn type_many(&self, updates: Vec<TypingUpdate>) -> Result<Answers<()>, Error> {
         self.typing.call(|reply| TypingCall::Type(updates, reply)).await
     }
@@ -117,7 +117,7 @@ impl Functions {
     }
 
     /// Applies policy changes.
-    pub async fn apply(&self, changes: Vec<Change>) -> Result<Answers<()>, Error> {
+    pub async fn apply(&self, changes: Vec<PolicyChange>) -> Result<Answers<()>, Error> {
         self.platform.checker.apply(changes).await
     }
 

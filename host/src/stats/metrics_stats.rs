@@ -3,13 +3,13 @@
 //! `prometheus-client` exposes neither the buckets of a histogram nor the members of a family other than as text. Counting
 //! everything twice would cost every call; parsing costs a fraction of a millisecond per `/v1/stats`.
 
-use rollcall_api::responses::{GatewayStats, Histogram, Times, Totals};
+use rollcall_api::responses::{ConnectionStats, Histogram, Times, Totals};
 
 /// The part of `/v1/stats` that the metrics contain.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsStats {
     /// Connections and watchers; the most watched users are not among the metrics.
-    pub(crate) gateway: GatewayStats,
+    pub(crate) connections: ConnectionStats,
     /// Counters.
     pub(crate) totals: Totals,
     /// Histograms.
@@ -34,14 +34,14 @@ impl MetricsStats {
     }
 
     fn connect(&mut self, line: &Line<'_>) {
-        let gateway = &mut self.gateway;
-        match (line.name, line.label("of")) {
-            ("rollcall_connections", _) => gateway.connections = line.count(),
-            ("rollcall_watchers", _) => gateway.watchers = line.count(),
-            ("rollcall_watched_users", _) => gateway.people = line.count(),
-            ("rollcall_watched_conversations", _) => gateway.conversations = line.count(),
-            ("rollcall_streams", Some("socket")) => gateway.sockets = line.count(),
-            ("rollcall_streams", Some("subscribe")) => gateway.streams = line.count(),
+        let connections = &mut self.connections;
+        match (line.name, line.label("protocol")) {
+            ("rollcall_connections", _) => connections.open = line.count(),
+            ("rollcall_watchers", _) => connections.watchers = line.count(),
+            ("rollcall_watched_users", _) => connections.watched_users = line.count(),
+            ("rollcall_watched_conversations", _) => connections.watched_conversations = line.count(),
+            ("rollcall_upgraded_connections", Some("websocket")) => connections.sockets = line.count(),
+            ("rollcall_upgraded_connections", Some("sse")) => connections.streams = line.count(),
             _ => {}
         }
     }
@@ -50,14 +50,14 @@ impl MetricsStats {
         let totals = &mut self.totals;
         match line.name {
             "rollcall_heartbeats_total" => totals.heartbeats += line.count(),
-            "rollcall_transitions_total" => match line.label("of") {
+            "rollcall_transitions_total" => match line.label("state") {
                 Some("online") => totals.transitions.online += line.count(),
                 Some("away") => totals.transitions.away += line.count(),
                 Some("busy") => totals.transitions.busy += line.count(),
                 Some("offline") => totals.transitions.offline += line.count(),
                 _ => {}
             },
-            "rollcall_updates_sent_total" => totals.told += line.count(),
+            "rollcall_updates_sent_total" => totals.updates_sent += line.count(),
             "rollcall_http_requests_total" => {
                 totals.requests += line.count();
                 let status = line.label("status").and_then(|status| status.parse::<u16>().ok());
@@ -66,7 +66,7 @@ impl MetricsStats {
                 }
             }
             "rollcall_archived_total" => totals.archived += line.count(),
-            "rollcall_repaired_total" => totals.repaired += line.count(),
+            "rollcall_recheck_changes_total" => totals.recheck_changes += line.count(),
             "rollcall_store_calls_total" if line.label("outcome") == Some("error") => {
                 totals.store_errors += line.count();
             }
@@ -79,13 +79,13 @@ impl MetricsStats {
     fn time(&mut self, line: &Line<'_>) {
         let Some((family, part)) = line.name.rsplit_once("_seconds_") else { return };
         let times = &mut self.times;
-        let of = || line.label("of").unwrap_or_default().to_owned();
+        let label = |name| line.label(name).unwrap_or_default().to_owned();
         let histogram = match family {
             "rollcall_settle_lag" => &mut times.settle_lag,
             "rollcall_topic_lag" => &mut times.topic_lag,
             "rollcall_http_request" => &mut times.request,
-            "rollcall_function_call" => times.functions.entry(of()).or_default(),
-            "rollcall_store_call" => times.store.entry(of()).or_default(),
+            "rollcall_function_call" => times.functions.entry(label("function")).or_default(),
+            "rollcall_store_call" => times.store.entry(label("operation")).or_default(),
             _ => return,
         };
         match part {
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn every_counter_is_read_from_the_metrics() {
         let metrics = Metrics::default();
-        metrics.beaten(5);
+        metrics.heartbeats_recorded(5);
         metrics.committed(&[Some(State::Online), Some(State::Offline), None], &[const { Ok(Committed::Applied) }; 3]);
         metrics.answered("/v1/presence/{user}", 200, ms(1.0));
         metrics.answered("/v1/heartbeat", 503, ms(2.0));
@@ -179,17 +179,18 @@ mod tests {
         metrics.replaced("query");
         metrics.connected();
         metrics.hub.sent(7);
-        metrics.hub.repaired(2);
-        metrics.hub.opened("socket");
-        metrics.hub.opened("subscribe");
-        metrics.hub.opened("subscribe");
+        metrics.hub.recheck_changes(2);
+        metrics.hub.opened("websocket");
+        metrics.hub.opened("sse");
+        metrics.hub.opened("sse");
         metrics.hub.watching(Sizes::default(), Sizes { watchers: 3, users: 4, conversations: 1 });
-        let MetricsStats { gateway, totals, .. } = MetricsStats::read(&metrics.text());
+        let MetricsStats { connections, totals, .. } = MetricsStats::read(&metrics.text());
         assert_eq!((totals.heartbeats, totals.transitions.online, totals.transitions.offline), (5, 1, 1));
-        assert_eq!((totals.transitions.sum(), totals.told, totals.requests, totals.failures), (2, 7, 2, 1));
-        assert_eq!((totals.archived, totals.repaired, totals.store_errors, totals.replacements), (3, 2, 1, 1));
-        assert_eq!((gateway.connections, gateway.sockets, gateway.streams), (1, 1, 2));
-        assert_eq!((gateway.watchers, gateway.people, gateway.conversations), (3, 4, 1));
+        assert_eq!((totals.transitions.sum(), totals.updates_sent, totals.requests, totals.failures), (2, 7, 2, 1));
+        assert_eq!((totals.archived, totals.recheck_changes, totals.store_errors, totals.replacements), (3, 2, 1, 1));
+        assert_eq!((connections.open, connections.sockets, connections.streams), (1, 1, 2));
+        let ConnectionStats { watchers, watched_users, watched_conversations, .. } = connections;
+        assert_eq!((watchers, watched_users, watched_conversations), (3, 4, 1));
     }
 
     #[test]
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn lines_that_are_no_samples_are_skipped() {
         let stats = MetricsStats::read(
-            "# EOF\n\nrollcall_heartbeats_total\nrollcall_updates_sent_total{of=\"x\" 5\n{} 1\nx NaN\n",
+            "# EOF\n\nrollcall_heartbeats_total\nrollcall_updates_sent_total{state=\"x\" 5\n{} 1\nx NaN\n",
         );
         assert_eq!(stats.totals, Totals::default());
     }

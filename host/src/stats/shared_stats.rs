@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_api::responses::{HostStats, HotUser, RulesStats, Watchers};
+use rollcall_api::responses::{HostStats, MostWatchedUser, RulesStats, Watchers};
 use rollcall_core::{Rules, Time, UserId};
-use rollcall_redis::native::Redis;
+use rollcall_redis::native::NativeRedis;
 use rollcall_store::Memory;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::hub::Hubs;
 
 /// How many of the most watched users are shown.
-const HOTTEST: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// How long a computed value is reused, on all workers.
 const CACHED_FOR: Duration = Duration::from_secs(1);
@@ -69,8 +69,8 @@ impl HostInfo {
 pub(crate) enum OnlineCounter {
     /// In this process, exactly.
     Embedded(Arc<Memory>),
-    /// In Redis, from the due queue: see [`Redis::here`] for what else it contains.
-    Redis(Arc<Redis>),
+    /// In Redis, from the due queue: see [`NativeRedis::online_count`] for what else it contains.
+    Redis(Arc<NativeRedis>),
 }
 
 /// The stats that all workers of a host share.
@@ -81,7 +81,7 @@ pub(crate) struct SharedStats {
     online_counter: OnlineCounter,
     hubs: Hubs,
     online: Cached<Option<u64>>,
-    most_watched: Cached<Vec<HotUser>>,
+    most_watched: Cached<Vec<MostWatchedUser>>,
 }
 
 impl SharedStats {
@@ -101,20 +101,20 @@ impl SharedStats {
     }
 
     /// The users with the most watchers on this host, most first.
-    pub(crate) async fn most_watched(&self) -> Vec<HotUser> {
-        let hot = |(user, watchers): (UserId, u64)| HotUser { user: user.into_string(), watchers };
+    pub(crate) async fn most_watched(&self) -> Vec<MostWatchedUser> {
+        let entry = |(user, watchers): (UserId, u64)| MostWatchedUser { user: user.into_string(), watchers };
         self.most_watched
-            .get(Instant::now, async || self.hubs.hottest(HOTTEST).await.into_iter().map(hot).collect())
+            .get(Instant::now, async || self.hubs.most_watched(MAX_LISTED).await.into_iter().map(entry).collect())
             .await
     }
 
     /// How many watchers a user has.
     pub(crate) async fn watchers_of(&self, user: &UserId) -> Watchers {
-        let all = self.hubs.watched([user.clone()]).await;
+        let all = self.hubs.watcher_counts([user.clone()]).await;
         let watched = all.get(user).copied().unwrap_or_default();
         // The count of all hosts is some seconds old.
         let total = (watched.total > 0).then_some(watched.total.max(watched.here));
-        Watchers { here: watched.here, everywhere: total }
+        Watchers { this_host: watched.here, all_hosts: total }
     }
 }
 

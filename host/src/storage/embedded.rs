@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use rollcall_functions::capabilities::Shards;
 use rollcall_store::memory::{LocalTopics, Options};
-use rollcall_store::{Clock, Memory, SqliteArchive, Store};
+use rollcall_store::{Clock, Memory, SessionStore, SqliteArchive};
 
 use crate::config::Config;
 use crate::jobs::{Partition, SessionJobs};
@@ -28,7 +28,7 @@ impl Embedded {
         let options = Options {
             shards: config.shards,
             clock,
-            listener: Some(topics.listener()),
+            on_publish: Some(topics.publish_hook()),
             choice_store: Some(file.clone()),
         };
         let memory = Arc::new(Memory::restored(options, saved, config.rules().alive_for()));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rollcall_store::{LastSeen, LocalCopy, Policies, PostgresArchive, SqliteArchive, Store, Topics};
+use rollcall_store::{ArchiveStore, LocalCopy, PolicyStore, PostgresArchive, SessionStore, SqliteArchive, TopicStore};
 
 use crate::config::{ArchiveUrl, Config, StoreUrl, Url};
 use crate::jobs::{SessionJobs, Supervisor};
@@ -18,7 +18,7 @@ use crate::runtime::{Checker, Platform};
 use crate::stats::OnlineCounter;
 
 use embedded::Embedded;
-use redis::Shared;
+use redis::RedisStorage;
 
 /// Hosts on one Redis begin to load the policy at a random time within this, so that hosts that start together do not load
 /// together.
@@ -27,21 +27,21 @@ const LOAD_SPREAD: Duration = Duration::from_secs(5);
 /// The store, the archive, the topics and the policies.
 pub(crate) struct Storage {
     /// The hot store.
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn SessionStore>,
     /// The archive of last seen.
-    pub(crate) archive: Arc<dyn LastSeen>,
+    pub(crate) archive: Arc<dyn ArchiveStore>,
     /// Topics of changes, and typing signals.
-    pub(crate) topics: Arc<dyn Topics>,
+    pub(crate) topics: Arc<dyn TopicStore>,
     /// Restrictions, blocks, contacts and privacy.
-    pub(crate) policies: Arc<dyn Policies>,
-    hot: Hot,
+    pub(crate) policies: Arc<dyn PolicyStore>,
+    hot: HotStore,
     /// The lock on the data directory.
     _lock: Option<File>,
 }
 
-enum Hot {
+enum HotStore {
     Embedded(Embedded),
-    Redis(Shared),
+    Redis(RedisStorage),
 }
 
 impl Storage {
@@ -53,26 +53,26 @@ impl Storage {
                 let file = Arc::new(sqlite(config)?);
                 let embedded = Embedded::open(config, Arc::clone(&file)).await?;
                 let policies = Arc::new(file.policies());
-                let archive: Arc<dyn LastSeen> = match &config.archive {
+                let archive: Arc<dyn ArchiveStore> = match &config.archive {
                     ArchiveUrl::WithStore | ArchiveUrl::Sqlite => file,
                     ArchiveUrl::Postgres(url) => Arc::new(PostgresArchive::open(url.reveal()).await?),
                 };
-                let store = Arc::clone(&embedded.memory) as Arc<dyn Store>;
+                let store = Arc::clone(&embedded.memory) as Arc<dyn SessionStore>;
                 let topics = Arc::new(embedded.topics.clone());
-                Ok(Self { store, archive, topics, policies, hot: Hot::Embedded(embedded), _lock: lock })
+                Ok(Self { store, archive, topics, policies, hot: HotStore::Embedded(embedded), _lock: lock })
             }
             StoreUrl::Redis(url) => {
-                let shared = Shared::open(config, url).await?;
-                let archive: Arc<dyn LastSeen> = match &config.archive {
-                    ArchiveUrl::WithStore => Arc::clone(&shared.store) as Arc<dyn LastSeen>,
+                let redis_storage = RedisStorage::open(config, url).await?;
+                let archive: Arc<dyn ArchiveStore> = match &config.archive {
+                    ArchiveUrl::WithStore => Arc::clone(&redis_storage.store) as Arc<dyn ArchiveStore>,
                     ArchiveUrl::Sqlite => Arc::new(sqlite(config)?),
                     ArchiveUrl::Postgres(url) => Arc::new(PostgresArchive::open(url.reveal()).await?),
                 };
-                let store = Arc::clone(&shared.store) as Arc<dyn Store>;
-                let topics = Arc::clone(&shared.store) as Arc<dyn Topics>;
-                let policies = Arc::clone(&shared.store) as Arc<dyn Policies>;
+                let store = Arc::clone(&redis_storage.store) as Arc<dyn SessionStore>;
+                let topics = Arc::clone(&redis_storage.store) as Arc<dyn TopicStore>;
+                let policies = Arc::clone(&redis_storage.store) as Arc<dyn PolicyStore>;
                 let (lock, policies) = copied(config, url, lock, policies);
-                Ok(Self { store, archive, topics, policies, hot: Hot::Redis(shared), _lock: lock })
+                Ok(Self { store, archive, topics, policies, hot: HotStore::Redis(redis_storage), _lock: lock })
             }
         }
     }
@@ -80,8 +80,8 @@ impl Storage {
     /// The capabilities of the functions over these stores.
     pub(crate) fn platform(&self, config: &Config, checker: Checker) -> Platform {
         let metrics = match &self.hot {
-            Hot::Embedded(_) => Metrics::default(),
-            Hot::Redis(shared) => Metrics::with_redis(Arc::clone(&shared.store)),
+            HotStore::Embedded(_) => Metrics::default(),
+            HotStore::Redis(redis_storage) => Metrics::with_redis(Arc::clone(&redis_storage.store)),
         };
         Platform {
             store: Arc::clone(&self.store),
@@ -98,41 +98,41 @@ impl Storage {
     /// Starts the jobs that a host has once, on the current runtime. Returns the jobs of each worker.
     pub(crate) fn start_jobs(&self, supervisor: &Supervisor, workers: u32) -> Vec<SessionJobs> {
         match &self.hot {
-            Hot::Embedded(embedded) => embedded.jobs(workers),
-            Hot::Redis(shared) => shared.start_jobs(supervisor, workers),
+            HotStore::Embedded(embedded) => embedded.jobs(workers),
+            HotStore::Redis(redis_storage) => redis_storage.start_jobs(supervisor, workers),
         }
     }
 
     /// Within which time hosts that start together begin to load the policy.
     pub(crate) fn load_spread(&self) -> Duration {
         match &self.hot {
-            Hot::Embedded(_) => Duration::ZERO,
-            Hot::Redis(_) => LOAD_SPREAD,
+            HotStore::Embedded(_) => Duration::ZERO,
+            HotStore::Redis(_) => LOAD_SPREAD,
         }
     }
 
     /// Counts the users who are online.
     pub(crate) fn online_counter(&self) -> OnlineCounter {
         match &self.hot {
-            Hot::Embedded(embedded) => OnlineCounter::Embedded(Arc::clone(&embedded.memory)),
-            Hot::Redis(shared) => OnlineCounter::Redis(Arc::clone(&shared.store)),
+            HotStore::Embedded(embedded) => OnlineCounter::Embedded(Arc::clone(&embedded.memory)),
+            HotStore::Redis(redis_storage) => OnlineCounter::Redis(Arc::clone(&redis_storage.store)),
         }
     }
 
     /// To be called when the host serves requests.
     pub(crate) async fn opened(&self) -> Result<()> {
         match &self.hot {
-            Hot::Embedded(embedded) => embedded.opened().await,
-            Hot::Redis(_) => Ok(()),
+            HotStore::Embedded(embedded) => embedded.opened().await,
+            HotStore::Redis(_) => Ok(()),
         }
     }
 
     /// To be called when the workers have ended.
     pub(crate) async fn close(&self) -> Result<()> {
         match &self.hot {
-            Hot::Embedded(embedded) => embedded.save().await,
-            Hot::Redis(shared) => {
-                shared.leave().await;
+            HotStore::Embedded(embedded) => embedded.save().await,
+            HotStore::Redis(redis_storage) => {
+                redis_storage.leave().await;
                 Ok(())
             }
         }
@@ -140,7 +140,7 @@ impl Storage {
 }
 
 /// Opens only the policies, for a command that is no host. Also returns the lock on the data directory, if it took one.
-pub(crate) async fn policies(config: &Config) -> Result<(Arc<dyn Policies>, Option<File>)> {
+pub(crate) async fn policies(config: &Config) -> Result<(Arc<dyn PolicyStore>, Option<File>)> {
     match (&config.store, &config.data) {
         (StoreUrl::Memory, None) => anyhow::bail!("with data = none the embedded store keeps nothing on disk"),
         (StoreUrl::Memory, Some(directory)) => {
@@ -206,8 +206,8 @@ fn copied(
     config: &Config,
     url: &Url,
     lock: Option<File>,
-    policies: Arc<dyn Policies>,
-) -> (Option<File>, Arc<dyn Policies>) {
+    policies: Arc<dyn PolicyStore>,
+) -> (Option<File>, Arc<dyn PolicyStore>) {
     let Some(directory) = &config.data else { return (lock, policies) };
     match lock.map_or_else(|| self::lock(directory), Ok) {
         Ok(lock) => {

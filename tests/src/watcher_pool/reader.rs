@@ -1,47 +1,47 @@
-//! Just enough HTTP, server-sent events and WebSocket to be told something. Nothing here waits, and nothing is kept but the
-//! beginning of what has not come as a whole.
+//! A minimal parser of HTTP responses, server-sent events and WebSocket frames. It never blocks, and buffers only an
+//! incomplete frame.
 
-use crate::watcher::Transport;
+use crate::watcher::Protocol;
 
-/// Any key does: nobody here checks that it was understood.
+/// Any valid key: the accept header is not checked.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-/// Any mask does: it is for proxies, and there is none.
+/// No masking: there is no proxy.
 const MASK: [u8; 4] = [0; 4];
 
-/// What came.
+/// A parsed piece.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// The status of the answer.
+    /// The status of the response.
     Head(u16),
-    /// An event, as it is framed.
+    /// An event, with its framing.
     Event(&'a str),
-    /// A ping, to be answered with the same.
+    /// A ping, to be answered with the same payload.
     Ping(&'a [u8]),
-    /// The host's closed, by its code.
+    /// A close frame, with its code.
     Close(u16),
 }
 
-/// Reads what comes on one connection.
+/// Parses the bytes of one connection.
 #[derive(Debug)]
 pub struct Reader {
-    transport: Transport,
+    protocol: Protocol,
     begun: bool,
     rest: Vec<u8>,
 }
 
 impl Reader {
-    /// One that waits for the answer's head.
-    pub fn new(transport: Transport) -> Self {
-        Self { transport, begun: false, rest: Vec::new() }
+    /// A parser at the start of the response.
+    pub fn new(protocol: Protocol) -> Self {
+        Self { protocol, begun: false, rest: Vec::new() }
     }
 
-    /// Whether the head has come.
+    /// Whether the response head has arrived.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Takes bytes and hands on what is whole.
+    /// Adds bytes and passes on every complete piece.
     pub fn take(&mut self, bytes: &[u8], mut piece: impl FnMut(Piece<'_>)) {
         let mut whole = std::mem::take(&mut self.rest);
         let bytes = if whole.is_empty() {
@@ -57,7 +57,7 @@ impl Reader {
         self.rest = bytes[from..].to_vec();
     }
 
-    /// Takes one piece, and answers how long it was; none: it is not there yet.
+    /// Parses one piece and returns its length; `None` if it is incomplete.
     fn one(&mut self, bytes: &[u8], piece: &mut impl FnMut(Piece<'_>)) -> Option<usize> {
         if !self.begun {
             let length = end_of(bytes, b"\r\n\r\n")?;
@@ -66,8 +66,8 @@ impl Reader {
             piece(Piece::Head(head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)));
             return Some(length);
         }
-        match self.transport {
-            Transport::Events => {
+        match self.protocol {
+            Protocol::Events => {
                 let length = end_of(bytes, b"\n\n")?;
                 let text = std::str::from_utf8(&bytes[..length]).expect("text");
                 if text.contains("data: ") {
@@ -75,7 +75,7 @@ impl Reader {
                 }
                 Some(length)
             }
-            Transport::Socket => {
+            Protocol::Socket => {
                 let (code, payload, length) = frame(bytes)?;
                 match code {
                     1 => piece(Piece::Event(std::str::from_utf8(payload).expect("text"))),
@@ -89,7 +89,7 @@ impl Reader {
     }
 }
 
-/// The first frame of a server: what it is, what is in it, and how long it is as a whole; none: it is not there yet.
+/// The first frame of a server: opcode, payload and total length; `None` if it is incomplete.
 pub fn frame(bytes: &[u8]) -> Option<(u8, &[u8], usize)> {
     let (first, second) = (*bytes.first()?, *bytes.get(1)?);
     let (length, at) = match second {
@@ -116,11 +116,11 @@ pub fn masked(code: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The request by which a connection is opened.
-pub fn opening(transport: Transport, address: &str, path: &str) -> String {
-    let upgrade = match transport {
-        Transport::Events => String::new(),
-        Transport::Socket => format!(
+/// The request that opens a connection.
+pub fn opening(protocol: Protocol, address: &str, path: &str) -> String {
+    let upgrade = match protocol {
+        Protocol::Events => String::new(),
+        Protocol::Socket => format!(
             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n"
         ),
     };
@@ -152,8 +152,8 @@ pub(super) fn number(text: &str, mark: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn pieces(transport: Transport, bytes: &[u8], step: usize) -> Vec<String> {
-        let mut reader = Reader::new(transport);
+    fn pieces(protocol: Protocol, bytes: &[u8], step: usize) -> Vec<String> {
+        let mut reader = Reader::new(protocol);
         let mut pieces = Vec::new();
         for part in bytes.chunks(step) {
             reader.take(part, |piece| pieces.push(format!("{piece:?}")));
@@ -169,11 +169,11 @@ mod tests {
         frames.extend([0x81, 126, 1, 0]);
         frames.extend([b'y'; 256]);
         frames.extend([0x88, 2, 0x03, 0xf4]);
-        for (transport, bytes) in [(Transport::Events, &events[..]), (Transport::Socket, &frames[..])] {
-            let whole = pieces(transport, bytes, bytes.len());
-            assert_eq!(whole.len(), if transport == Transport::Events { 2 } else { 5 }, "{whole:?}");
+        for (protocol, bytes) in [(Protocol::Events, &events[..]), (Protocol::Socket, &frames[..])] {
+            let whole = pieces(protocol, bytes, bytes.len());
+            assert_eq!(whole.len(), if protocol == Protocol::Events { 2 } else { 5 }, "{whole:?}");
             for step in 1..10 {
-                assert_eq!(pieces(transport, bytes, step), whole);
+                assert_eq!(pieces(protocol, bytes, step), whole);
             }
         }
     }

@@ -45,24 +45,24 @@ export interface Stats {
   };
   store: { answers: boolean; took_ms: number };
   /** Null while the store does not respond. */
-  people: { here: number | null };
-  gateway: {
-    connections: number;
+  users: { online: number | null };
+  connections: {
+    open: number;
     sockets: number;
     streams: number;
     watchers: number;
-    people: number;
-    conversations: number;
-    hot: { user: string; watchers: number }[];
+    watched_users: number;
+    watched_conversations: number;
+    most_watched: { user: string; watchers: number }[];
   };
   totals: {
     heartbeats: number;
     transitions: Record<State, number>;
-    told: number;
+    updates_sent: number;
     requests: number;
     failures: number;
     archived: number;
-    repaired: number;
+    recheck_changes: number;
     store_errors: number;
     replacements: number;
   };
@@ -84,7 +84,7 @@ export interface Device {
   expires_at: number;
 }
 
-/** `GET /v1/people/{user}`: everything stored about one user. Null: unknown. */
+/** `GET /v1/people/{user}`: everything stored about one user. Unknown fields are null. */
 export interface Person {
   user: string;
   now: number;
@@ -98,7 +98,7 @@ export interface Person {
   restricted: boolean;
   contacts: number | null;
   blocks: number | null;
-  watchers: { here: number; everywhere: number | null };
+  watchers: { this_host: number; all_hosts: number | null };
 }
 
 /** Whether a viewer may see a subject, and if not, why. */

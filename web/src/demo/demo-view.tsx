@@ -6,27 +6,27 @@ import { go, write } from "../route";
 import { mayType, type Access } from "../api/credentials";
 import { Conversation } from "./conversation";
 import { UserCards } from "./user-cards";
-import { useRelations } from "./relations";
+import { useOwnSettings } from "./own-settings";
 import { CONVERSATION, DemoSession, type DemoState } from "./session";
 import { Timeline } from "./timeline";
 import { OwnStatus } from "./own-status";
 
-/** `people` are the users shown. */
-export function DemoView({ access, name, people }: { access: Access; name: string; people: readonly string[] }) {
+/** `users` are the users shown, in addition to the own one. */
+export function DemoView({ access, name, users }: { access: Access; name: string; users: readonly string[] }) {
   const session = useMemo(() => new DemoSession(access, name), [access, name]);
   const state = useSyncExternalStore(session.subscribe, session.current);
-  const relations = useRelations(access, session.setProblem);
-  const users = useMemo(() => [...new Set([name, ...people])], [name, people.join("\n")]);
+  const ownSettings = useOwnSettings(access, session.setProblem);
+  const watched = useMemo(() => [...new Set([name, ...users])], [name, users.join("\n")]);
 
-  useEffect(() => session.watch(users), [session, users]);
+  useEffect(() => session.watch(watched), [session, watched]);
   useEffect(() => {
     session.start();
     return session.stop;
   }, [session]);
 
-  const others = users.filter((user) => user !== name);
+  const others = watched.filter((user) => user !== name);
   const open = (user: string) => {
-    const address = write({ view: "demo", name: user, people: users });
+    const address = write({ view: "demo", name: user, users: watched });
     window.open(location.pathname + address, "_blank", "noopener,width=1100,height=800");
   };
   const named = access.kind === "name";
@@ -40,7 +40,7 @@ export function DemoView({ access, name, people }: { access: Access; name: strin
           name={name}
           connection={state.status}
           presence={state.presences.get(name)}
-          relations={relations}
+          ownSettings={ownSettings}
           onStatus={session.setStatus}
           onLeave={session.stop}
           onReturn={session.start}
@@ -48,14 +48,14 @@ export function DemoView({ access, name, people }: { access: Access; name: strin
         />
         <div className="middle">
           <UserCards
-            people={others}
+            users={others}
             presences={state.presences}
             stale={gone ? new Set(others) : state.stale}
             typists={state.typists}
-            relations={relations}
+            ownSettings={ownSettings}
             offset_ms={state.offset?.offset_ms ?? 0}
-            onAdd={(user) => user && go({ people: [...new Set([...people, user])] })}
-            onRemove={(user) => go({ people: users.filter((one) => one !== user) })}
+            onAdd={(user) => user && go({ users: [...new Set([...users, user])] })}
+            onRemove={(user) => go({ users: watched.filter((one) => one !== user) })}
             onOpen={named ? open : null}
           />
           <Conversation
@@ -94,7 +94,7 @@ function ErrorBanner({ state, onDismiss }: { state: DemoState; onDismiss: () => 
 }
 
 /** Asks for a name, where the host has no key. */
-export function NamePicker({ people }: { people: readonly string[] }) {
+export function NamePicker({ users }: { users: readonly string[] }) {
   const [name, setName] = useState("");
   return (
     <section className="panel picker" aria-labelledby="picker-title">
@@ -104,7 +104,7 @@ export function NamePicker({ people }: { people: readonly string[] }) {
         come online.
       </p>
       <div className="names">
-        {people.map((one) => (
+        {users.map((one) => (
           <button type="button" key={one} onClick={() => go({ name: one })}>
             {one}
           </button>

@@ -6,8 +6,8 @@ import type { Presence } from "@rollcall/client";
 
 import { STANCES, type Audience, type Privacy, type Stance } from "../api/types";
 import { Dot } from "../ui/state-dot";
-import { STATE_TEXT, mark, noteOf } from "./presence-text";
-import type { Relations } from "./relations";
+import { STATE_TEXT, shownState, noteOf } from "./presence-text";
+import type { OwnSettings } from "./own-settings";
 import type { ConnectionStatus } from "./session";
 
 /** The values of the status form. */
@@ -22,22 +22,22 @@ export function OwnStatus(props: {
   name: string;
   connection: ConnectionStatus;
   presence: Presence | undefined;
-  relations: Relations;
+  ownSettings: OwnSettings;
   onStatus: (status: Status) => Promise<void>;
   onLeave: () => void;
   onReturn: () => void;
   /** Picks another name; null where a token names the user. */
   onRename: (() => void) | null;
 }) {
-  const { name, connection, presence, relations, onStatus, onLeave, onReturn, onRename } = props;
+  const { name, connection, presence, ownSettings, onStatus, onLeave, onReturn, onRename } = props;
   const gone = connection === "left" || connection === "closed";
   return (
     <section className="panel you" aria-labelledby="you-title">
       <h2 id="you-title">
         You are <strong>{name}</strong>
       </h2>
-      <p className={connection === "offline" ? "user stale" : "user"} data-you data-state={mark(presence)}>
-        <Dot mark={gone ? "offline" : mark(presence)} /> <span>{gone ? "offline" : seen(presence)}</span>
+      <p className={connection === "offline" ? "user stale" : "user"} data-you data-state={shownState(presence)}>
+        <Dot state={gone ? "offline" : shownState(presence)} /> <span>{gone ? "offline" : seen(presence)}</span>
       </p>
       <p className="hint" data-connection={connection}>
         {CONNECTION_TEXT[connection]}
@@ -59,7 +59,7 @@ export function OwnStatus(props: {
         )}
       </div>
       <StatusForm onStatus={onStatus} disabled={gone} />
-      <PrivacyForm relations={relations} />
+      <PrivacyForm ownSettings={ownSettings} />
     </section>
   );
 }
@@ -77,7 +77,7 @@ function seen(presence: Presence | undefined): string {
   const choice = (presence as { choice?: { choice?: Stance } } | undefined)?.choice?.choice;
   const note = noteOf(presence);
   if (choice === "invisible") return "invisible: others see you offline";
-  return note ? `${STATE_TEXT[mark(presence)]}: ${note}` : STATE_TEXT[mark(presence)];
+  return note ? `${STATE_TEXT[shownState(presence)]}: ${note}` : STATE_TEXT[shownState(presence)];
 }
 
 const STANCE_TEXT: Record<Stance, string> = {
@@ -154,8 +154,8 @@ function StatusForm({ onStatus, disabled }: { onStatus: (status: Status) => Prom
 
 const AUDIENCES: readonly Audience[] = ["everyone", "contacts", "nobody"];
 
-function PrivacyForm({ relations }: { relations: Relations }) {
-  const { privacy, setPrivacy } = relations;
+function PrivacyForm({ ownSettings }: { ownSettings: OwnSettings }) {
+  const { privacy, setPrivacy } = ownSettings;
   const choose = (part: keyof Privacy) => (event: { target: { value: string } }) => {
     if (privacy) void setPrivacy({ ...privacy, [part]: event.target.value as Audience });
   };

@@ -3,15 +3,15 @@
 import type { Presence } from "@rollcall/client";
 
 /** The icon of a state. `unknown` is before the first answer. */
-export type Mark = "online" | "away" | "busy" | "offline" | "hidden" | "unknown";
+export type ShownState = "online" | "away" | "busy" | "offline" | "hidden" | "unknown";
 
-export function mark(presence: Presence | undefined): Mark {
+export function shownState(presence: Presence | undefined): ShownState {
   if (!presence) return "unknown";
   return presence.state ?? "hidden";
 }
 
 /** The text beside every icon. */
-export const STATE_TEXT: Record<Mark, string> = {
+export const STATE_TEXT: Record<ShownState, string> = {
   online: "online",
   away: "away",
   busy: "busy",
@@ -22,7 +22,7 @@ export const STATE_TEXT: Record<Mark, string> = {
 
 /** What changed, as the predicate after the user's name; null if nothing visible did. */
 export function changed(before: Presence | undefined, after: Presence): string | null {
-  const [was, is] = [mark(before), mark(after)];
+  const [was, is] = [shownState(before), shownState(after)];
   const note = noteOf(after);
   if (was !== is) return note && note !== noteOf(before) ? `${transition(was, is)}: ${note}` : transition(was, is);
   if (note !== noteOf(before)) return note ? `set a note: ${note}` : "removed the note";
@@ -35,7 +35,7 @@ export function noteOf(presence: Presence | undefined): string {
   return [note?.emoji, note?.text].filter(Boolean).join(" ");
 }
 
-function transition(was: Mark, is: Mark): string {
+function transition(was: ShownState, is: ShownState): string {
   if (was === "hidden") return `is visible to you again, ${is}`;
   if (is === "offline" && was !== "unknown") return "went offline";
   return is === "online" && was === "offline" ? "came online" : `is ${STATE_TEXT[is]}`;

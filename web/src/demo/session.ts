@@ -9,7 +9,7 @@ import { mayType, type Access } from "../api/credentials";
 import { request, ApiError, errorText } from "../api/request";
 import type { Stats } from "../api/types";
 import { NO_OFFSET, best, latency, measured, remember, type Offset } from "../stats/clock";
-import { changed, mark } from "./presence-text";
+import { changed, shownState } from "./presence-text";
 import { MAX_ENTRIES, type Entry } from "./timeline";
 
 /** The conversation that all users of the demo share. */
@@ -99,14 +99,14 @@ export class DemoSession {
   };
 
   /** Replaces the watched users. */
-  readonly watch = (people: readonly string[]): void => {
+  readonly watch = (users: readonly string[]): void => {
     for (const [user, stop] of this.#watched) {
-      if (people.includes(user)) continue;
+      if (users.includes(user)) continue;
       stop();
       this.#watched.delete(user);
       this.#forget(user);
     }
-    for (const user of people.filter((one) => !this.#watched.has(one))) {
+    for (const user of users.filter((one) => !this.#watched.has(one))) {
       const stop = this.#rollcall.watch([user], (presence, { stale }) => this.#received(presence, stale));
       this.#watched.set(user, stop);
     }
@@ -134,9 +134,9 @@ export class DemoSession {
   #statusChanged(status: ConnectionStatus): void {
     if (this.#state.status === "left" && status === "closed") return;
     if (status === "online" && this.#state.status !== "online") {
-      this.#log({ user: null, mark: null, text: "Connected.", latency_ms: null });
+      this.#log({ user: null, icon: null, text: "Connected.", latency_ms: null });
     }
-    if (status === "offline") this.#log({ user: null, mark: null, text: "Connection lost.", latency_ms: null });
+    if (status === "offline") this.#log({ user: null, icon: null, text: "Connection lost.", latency_ms: null });
     this.#update({ status, ...(status === "online" && { problem: null }) });
   }
 
@@ -160,12 +160,12 @@ export class DemoSession {
     const live = this.#eventVersions.get(user) === version && before.state !== null;
     this.#eventVersions.delete(user);
     const latency_ms = live ? latency(version, arrived_at, best(this.#offsets) ?? NO_OFFSET) : null;
-    this.#log({ user, mark: mark(presence), text, latency_ms });
+    this.#log({ user, icon: shownState(presence), text, latency_ms });
   }
 
   #typingChanged(typists: readonly string[]): void {
     const before = this.#state.typists;
-    const entry = (user: string, text: string) => this.#log({ user, mark: "typing", text, latency_ms: null });
+    const entry = (user: string, text: string) => this.#log({ user, icon: "typing", text, latency_ms: null });
     typists.filter((user) => !before.includes(user)).forEach((user) => entry(user, "is typing"));
     before.filter((user) => !typists.includes(user)).forEach((user) => entry(user, "stopped typing"));
     this.#update({ typists });

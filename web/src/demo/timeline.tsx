@@ -3,7 +3,7 @@
 import type { Offset } from "../stats/clock";
 import { Dot } from "../ui/state-dot";
 import { clock, count } from "../format";
-import type { Mark } from "./presence-text";
+import type { ShownState } from "./presence-text";
 
 export const MAX_ENTRIES = 200;
 
@@ -11,7 +11,7 @@ export interface Entry {
   id: number;
   at: number;
   user: string | null;
-  mark: Mark | "typing" | null;
+  icon: ShownState | "typing" | null;
   text: string;
   /** From the decision to the arrival; null if unknown. */
   latency_ms: number | null;
@@ -38,7 +38,7 @@ function TimelineEntry({ entry, offset }: { entry: Entry; offset: Offset | null 
   return (
     <li className="event" data-user={entry.user ?? ""}>
       <time dateTime={new Date(entry.at).toISOString()}>{clock(entry.at)}</time>
-      {entry.mark === "typing" ? <TypingIcon /> : <Dot mark={entry.mark ?? "unknown"} />}
+      {entry.icon === "typing" ? <TypingIcon /> : <Dot state={entry.icon ?? "unknown"} />}
       <span className="what">
         {entry.user && <strong>{entry.user}</strong>} {entry.text}
       </span>

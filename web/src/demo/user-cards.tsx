@@ -7,15 +7,15 @@ import type { Presence } from "@rollcall/client";
 import { Dot } from "../ui/state-dot";
 import { useNow } from "../ui/use-now";
 import { ago, span } from "../format";
-import { STATE_TEXT, mark } from "./presence-text";
-import type { Relations } from "./relations";
+import { STATE_TEXT, shownState } from "./presence-text";
+import type { OwnSettings } from "./own-settings";
 
 interface Props {
-  people: readonly string[];
+  users: readonly string[];
   presences: ReadonlyMap<string, Presence>;
   stale: ReadonlySet<string>;
   typists: readonly string[];
-  relations: Relations;
+  ownSettings: OwnSettings;
   /** The host's clock minus this machine's. */
   offset_ms: number;
   onAdd: (user: string) => void;
@@ -26,7 +26,7 @@ interface Props {
 
 /** All cards, and a form to watch another user. */
 export function UserCards(props: Props) {
-  const { people, onAdd } = props;
+  const { users, onAdd } = props;
   const add = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     onAdd(String(new FormData(event.currentTarget).get("user")).trim());
@@ -36,7 +36,7 @@ export function UserCards(props: Props) {
     <section aria-labelledby="watched-title">
       <h2 id="watched-title">Watched users</h2>
       <ul className="cards">
-        {people.map((user) => (
+        {users.map((user) => (
           <Card key={user} user={user} {...props} />
         ))}
         <li className="card add">
@@ -54,15 +54,15 @@ export function UserCards(props: Props) {
 }
 
 function Card(props: Props & { user: string }) {
-  const { user, presences, stale, typists, relations, offset_ms, onOpen, onRemove } = props;
+  const { user, presences, stale, typists, ownSettings, offset_ms, onOpen, onRemove } = props;
   const presence = presences.get(user);
-  const state = mark(presence);
+  const state = shownState(presence);
   return (
-    <li className={stale.has(user) ? "card panel stale" : "card panel"} data-person={user}>
+    <li className={stale.has(user) ? "card panel stale" : "card panel"} data-user={user}>
       <p className="user">
         <span className="avatar" aria-hidden="true">
           {user.slice(0, 1).toUpperCase()}
-          <Dot mark={state} />
+          <Dot state={state} />
         </span>
         <span className="who">
           <strong>{user}</strong>
@@ -88,8 +88,8 @@ function Card(props: Props & { user: string }) {
             Open as {user}
           </button>
         )}
-        <Toggle list="blocks" user={user} relations={relations} word="Block" />
-        <Toggle list="contacts" user={user} relations={relations} word="Contact" />
+        <Toggle list="blocks" user={user} ownSettings={ownSettings} word="Block" />
+        <Toggle list="contacts" user={user} ownSettings={ownSettings} word="Contact" />
       </div>
     </li>
   );
@@ -115,13 +115,13 @@ function Since({ presence, offset_ms }: { presence: Presence | undefined; offset
 }
 
 /** A button that adds a user to a list, or removes them. */
-function Toggle(props: { list: "blocks" | "contacts"; user: string; relations: Relations; word: string }) {
-  const { list, user, relations, word } = props;
+function Toggle(props: { list: "blocks" | "contacts"; user: string; ownSettings: OwnSettings; word: string }) {
+  const { list, user, ownSettings, word } = props;
   const [busy, setBusy] = useState(false);
-  const listed = relations[list].has(user);
+  const listed = ownSettings[list].has(user);
   const turn = async () => {
     setBusy(true);
-    await relations.put(list, user, !listed);
+    await ownSettings.put(list, user, !listed);
     setBusy(false);
   };
   return (

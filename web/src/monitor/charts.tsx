@@ -38,7 +38,7 @@ const FIXED: readonly ChartSpec[] = [
     lines: [line("p50", 0, (sample) => sample.settle.p50), line("p99", 1, (sample) => sample.settle.p99)],
   },
   {
-    title: "Notification lag",
+    title: "Topic lag",
     hint: "From a decision to its arrival at a worker with watchers",
     format: milliseconds,
     lines: [line("p50", 0, (sample) => sample.topic.p50), line("p99", 1, (sample) => sample.topic.p99)],

@@ -33,13 +33,13 @@ export function MonitorView({ access, source }: { access: Access; source: StatsP
             <h2 id="charts-title">The last five minutes</h2>
             <Charts samples={stats.history.samples} />
           </section>
-          <section aria-labelledby="people-title">
-            <h2 id="people-title">Users</h2>
-            <div className="people-tools">
+          <section aria-labelledby="users-title">
+            <h2 id="users-title">Users</h2>
+            <div className="user-tools">
               <UserLookup access={access} user={user} onPick={setUser} />
               <div className="stack">
                 <VisibilityCheck access={access} />
-                <MostWatched hot={shown.current.gateway.hot} onPick={setUser} />
+                <MostWatched users={shown.current.connections.most_watched} onPick={setUser} />
               </div>
             </div>
           </section>

@@ -27,19 +27,22 @@ export function StoreOperations({ current, opening }: { current: Stats; opening:
 }
 
 /** The users that most connections of this host watch. */
-export function MostWatched({ hot, onPick }: { hot: Stats["gateway"]["hot"]; onPick: (user: string) => void }) {
+export function MostWatched({ users, onPick }: {
+  users: Stats["connections"]["most_watched"];
+  onPick: (user: string) => void;
+}) {
   return (
     <Panel title="Most watched" hint="By connections of this host; click a user to look them up">
-      {hot.length === 0 ? (
+      {users.length === 0 ? (
         <p className="empty">No user is watched on this host.</p>
       ) : (
-        <ol className="hot">
-          {hot.map(({ user, watchers }) => (
+        <ol className="most-watched">
+          {users.map(({ user, watchers }) => (
             <li key={user}>
               <button type="button" className="link" onClick={() => onPick(user)}>
                 {user}
               </button>
-              <meter min={0} max={hot[0]?.watchers ?? 1} value={watchers} aria-label={`watchers of ${user}`} />
+              <meter min={0} max={users[0]?.watchers ?? 1} value={watchers} aria-label={`watchers of ${user}`} />
               <span className="number">{count(watchers)}</span>
             </li>
           ))}

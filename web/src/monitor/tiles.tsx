@@ -28,22 +28,22 @@ export function Tiles({ stats, sample }: { stats: Stats; sample: Sample }) {
   );
 }
 
-function tiles({ host, gateway, store, totals }: Stats, sample: Sample): Tile[] {
+function tiles({ host, connections, store, totals }: Stats, sample: Sample): Tile[] {
   return [
     { name: "Online now", value: count(sample.online), beside: onlineHint(host.store) },
     { name: "Heartbeats", value: perSecond(sample.heartbeats), beside: `${count(totals.heartbeats)} since start` },
     { name: "Transitions", value: perSecond(sample.transitions), beside: `${perSecond(sample.sent)} sent to watchers` },
     { name: "Settle lag", value: milliseconds(sample.settle.p50), beside: lagHint(sample.settle.p99) },
-    { name: "Notification lag", value: milliseconds(sample.topic.p50), beside: lagHint(sample.topic.p99) },
+    { name: "Topic lag", value: milliseconds(sample.topic.p50), beside: lagHint(sample.topic.p99) },
     {
       name: "Watchers",
-      value: count(gateway.watchers),
-      beside: `${watchedHint(gateway)}, counted per worker`,
+      value: count(connections.watchers),
+      beside: `${watchedHint(connections)}, counted per worker`,
     },
     {
       name: "Connections",
-      value: count(gateway.connections),
-      beside: `${plural(gateway.sockets, "socket")}, ${plural(gateway.streams, "stream")}`,
+      value: count(connections.open),
+      beside: `${plural(connections.sockets, "socket")}, ${plural(connections.streams, "stream")}`,
     },
     {
       name: "Store",
@@ -67,8 +67,8 @@ function onlineHint(store: string): string {
   return `not offline, on all hosts${invisible}`;
 }
 
-function watchedHint({ people, conversations }: Stats["gateway"]): string {
-  return `${plural(people, "user")}, ${plural(conversations, "conversation")}`;
+function watchedHint({ watched_users, watched_conversations }: Stats["connections"]): string {
+  return `${plural(watched_users, "user")}, ${plural(watched_conversations, "conversation")}`;
 }
 
 function perSecond(value: number | null): string {

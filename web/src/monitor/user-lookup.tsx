@@ -75,11 +75,11 @@ function usePerson(access: Access, user: string): Found | null {
 function Profile({ person, offset }: { person: Person; offset: number }) {
   const now = useNow() + offset;
   const { record, choice, deadline, watchers, privacy } = person;
-  const everywhere = watchers.everywhere === null ? "" : `, ${count(watchers.everywhere)} on all hosts`;
+  const onAllHosts = watchers.all_hosts === null ? "" : `, ${count(watchers.all_hosts)} on all hosts`;
   return (
     <div className="profile">
       <p className="user">
-        <Dot mark={person.state} /> <strong>{person.user}</strong> is <span data-state>{person.state}</span>
+        <Dot state={person.state} /> <strong>{person.user}</strong> is <span data-state>{person.state}</span>
         {person.restricted && <span className="tag">restricted</span>}
       </p>
       <dl className="facts">
@@ -89,7 +89,7 @@ function Profile({ person, offset }: { person: Person; offset: number }) {
         <Fact name="Next deadline">
           {deadline === null ? "none" : `${deadline > now ? "in " : ""}${countdown(deadline - now)}`}
         </Fact>
-        <Fact name="Watchers">{`${count(watchers.here)} on this host${everywhere}`}</Fact>
+        <Fact name="Watchers">{`${count(watchers.this_host)} on this host${onAllHosts}`}</Fact>
         <Fact name="Visible to">
           {privacy ? `state: ${privacy.presence}; last seen: ${privacy.last_seen}` : UNKNOWN}
         </Fact>
@@ -149,7 +149,7 @@ function published(record: Person["record"], now: number): string {
   return `${record.state}${since}${note && `, “${note}”`}`;
 }
 
-/** Null: never, or the archive did not respond. */
+/** `time` is null for never, or if the archive did not respond. */
 function seen(time: number | null, now: number): string {
   return time === null ? UNKNOWN : ago(time, now);
 }

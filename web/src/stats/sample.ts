@@ -11,7 +11,7 @@ export const WINDOW_MS = 10_000;
 /** Window of the rates. */
 export const RATE_MS = 5_000;
 
-/** The charted values. Null: there is no earlier answer, or nothing happened. */
+/** The charted values; null if there is no earlier answer or nothing happened. */
 export interface Sample {
   at: number;
   online: number | null;
@@ -54,11 +54,11 @@ export function comparable(later: Stats, earlier: Stats): boolean {
 
 /** The sample of an answer: rates since `previous`, quantiles since `opening`. */
 export function sample(current: Stats, previous: Stats | null, opening: Stats | null): Sample {
-  const { gateway, people, store, times } = current;
+  const { connections, users, store, times } = current;
   const point = gap(current.host.now);
-  point.online = people.here;
-  point.watchers = gateway.watchers;
-  point.connections = gateway.connections;
+  point.online = users.online;
+  point.watchers = connections.watchers;
+  point.connections = connections.open;
   point.store_ms = store.answers ? store.took_ms : null;
   if (previous && comparable(current, previous)) Object.assign(point, rates(current, previous));
   if (opening && comparable(current, opening)) {
@@ -82,7 +82,7 @@ function rates(current: Stats, previous: Stats): Partial<Sample> {
     heartbeats: each(later.heartbeats, earlier.heartbeats),
     transitions: online + away + busy + offline,
     transitions_to: { online, away, busy, offline },
-    sent: each(later.told, earlier.told),
+    sent: each(later.updates_sent, earlier.updates_sent),
     requests: each(later.requests, earlier.requests),
     failures: each(later.failures, earlier.failures),
     work: Object.fromEntries(work),

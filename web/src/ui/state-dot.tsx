@@ -1,17 +1,17 @@
 // A user's state as an icon. Every state has its own shape, so that colour is not the only difference. The state's name
 // is always beside it, so screen readers skip the icon.
 
-import type { Mark } from "../demo/presence-text";
+import type { ShownState } from "../demo/presence-text";
 
-export function Dot({ mark }: { mark: Mark }) {
+export function Dot({ state }: { state: ShownState }) {
   return (
-    <svg className={`dot dot-${mark}`} viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
-      {SHAPES[mark]}
+    <svg className={`dot dot-${state}`} viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
+      {SHAPES[state]}
     </svg>
   );
 }
 
-const SHAPES: Record<Mark, React.ReactNode> = {
+const SHAPES: Record<ShownState, React.ReactNode> = {
   online: <circle cx="8" cy="8" r="6" fill="currentColor" />,
   away: <path d="M12.9 11.4A6 6 0 1 1 8.6 2.2a4.8 4.8 0 0 0 4.3 9.2z" fill="currentColor" />,
   busy: (

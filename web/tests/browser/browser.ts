@@ -68,8 +68,8 @@ export class Windows {
 }
 
 /** Waits until a user's card shows this state: `online`, …, or `hidden`. */
-export async function shows(page: Page, person: string, state: string): Promise<void> {
-  await page.locator(`[data-person="${person}"] [data-state="${state}"]`).waitFor();
+export async function shows(page: Page, user: string, state: string): Promise<void> {
+  await page.locator(`[data-user="${user}"] [data-state="${state}"]`).waitFor();
 }
 
 /** Waits for a condition. */

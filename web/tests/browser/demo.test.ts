@@ -23,9 +23,9 @@ afterEach(async () => {
 
 /** Two windows whose users see each other online. */
 async function openBoth(one: string, other: string): Promise<[Page, Page]> {
-  const people = `with=${one},${other}`;
-  const first = await windows.open(host, `/?as=${one}&${people}#/demo`);
-  const second = await windows.open(host, `/?as=${other}&${people}#/demo`);
+  const users = `with=${one},${other}`;
+  const first = await windows.open(host, `/?as=${one}&${users}#/demo`);
+  const second = await windows.open(host, `/?as=${other}&${users}#/demo`);
   await shows(first, other, "online");
   await shows(second, one, "online");
   return [first, second];
@@ -63,7 +63,7 @@ test("a busy user is shown with a note", async () => {
   const [cleo, dan] = await openBoth("cleo", "dan");
   await setStatus(dan, "busy", { text: "in a meeting", emoji: "☕" });
   await shows(cleo, "dan", "busy");
-  expect(await cleo.locator('[data-person="dan"] .note').innerText()).toBe("☕ in a meeting");
+  expect(await cleo.locator('[data-user="dan"] .note').innerText()).toBe("☕ in a meeting");
   await dan.locator('[data-you][data-state="busy"]').waitFor();
   await setStatus(dan, "automatic");
   await shows(cleo, "dan", "online");
@@ -144,11 +144,11 @@ test("states stay visible, greyed, during a host outage", async () => {
   await shows(page, "ruth", "offline");
   await outage.kill();
   await page.getByText("The host does not respond.").waitFor();
-  await page.locator('.stale[data-person="ruth"]').waitFor();
+  await page.locator('.stale[data-user="ruth"]').waitFor();
   const back = await Host.start(["--listen", new URL(outage.base).host]);
   try {
     await page.locator('[data-connection="online"]').waitFor();
-    await page.locator('[data-person="ruth"]:not(.stale)').waitFor();
+    await page.locator('[data-user="ruth"]:not(.stale)').waitFor();
     expect(await page.getByText("The host does not respond.").count()).toBe(0);
   } finally {
     await back.kill();
@@ -165,7 +165,7 @@ test("the URL keeps the name and the users", async () => {
   await page.reload();
   await shows(page, "zoe", "offline");
   await page.getByRole("button", { name: "Stop watching zoe" }).click();
-  await until("zoe is gone", async () => (await page.locator('[data-person="zoe"]').count()) === 0);
+  await until("zoe is gone", async () => (await page.locator('[data-user="zoe"]').count()) === 0);
 });
 
 test("a second window opens as another user", async () => {

@@ -183,12 +183,12 @@ test("the monitor alone does not go online", async () => {
   await page.getByText("The last five minutes").waitFor();
   // Long enough for the demo to have connected.
   for (let looked = 0; looked < 3; looked++) await page.waitForResponse(/\/v1\/stats/);
-  const { totals, people, gateway } = await stats();
-  expect([totals.heartbeats, people.here, gateway.watchers, gateway.people]).toEqual([0, 0, 0, 0]);
+  const { totals, users, connections } = await stats();
+  expect([totals.heartbeats, users.online, connections.watchers, connections.watched_users]).toEqual([0, 0, 0, 0]);
   await page.getByRole("link", { name: "Demo" }).click();
   await page.locator('[data-you][data-state="online"]').waitFor();
   await page.getByRole("link", { name: "Monitor" }).click();
   await page.getByText("The last five minutes").waitFor();
-  expect((await stats()).people.here, "the demo stays connected").toBe(1);
+  expect((await stats()).users.online, "the demo stays connected").toBe(1);
   rmSync(folder, { recursive: true });
 });

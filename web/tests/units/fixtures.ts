@@ -18,11 +18,11 @@ interface Overrides {
   started?: number;
   totals?: Partial<Stats["totals"]>;
   times?: Partial<Stats["times"]>;
-  here?: number;
+  online?: number;
 }
 
 /** An answer of an idle host, with overrides. */
-export function answer(now: number, { started = 0, totals = {}, times = {}, here = 0 }: Overrides = {}): Stats {
+export function answer(now: number, { started = 0, totals = {}, times = {}, online = 0 }: Overrides = {}): Stats {
   return {
     host: { version: "0.1.0", now, started, store: "memory", archive: "none", open: true },
     rules: {
@@ -34,16 +34,24 @@ export function answer(now: number, { started = 0, totals = {}, times = {}, here
       watch_limit: 20,
     },
     store: { answers: true, took_ms: 0.25 },
-    people: { here },
-    gateway: { connections: 0, sockets: 0, streams: 0, watchers: 0, people: 0, conversations: 0, hot: [] },
+    users: { online },
+    connections: {
+      open: 0,
+      sockets: 0,
+      streams: 0,
+      watchers: 0,
+      watched_users: 0,
+      watched_conversations: 0,
+      most_watched: [],
+    },
     totals: {
       heartbeats: 0,
       transitions: { online: 0, away: 0, busy: 0, offline: 0 },
-      told: 0,
+      updates_sent: 0,
       requests: 0,
       failures: 0,
       archived: 0,
-      repaired: 0,
+      recheck_changes: 0,
       store_errors: 0,
       replacements: 0,
       ...totals,

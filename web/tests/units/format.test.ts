@@ -62,19 +62,19 @@ describe("a route", () => {
   const at = (rest: string) => read(new URL(`http://localhost:8080/${rest}`));
 
   test("holds the view, the name and the users", () => {
-    expect(at("?as=carol&with=bob,zoe#/monitor")).toEqual({ view: "monitor", name: "carol", people: ["bob", "zoe"] });
+    expect(at("?as=carol&with=bob,zoe#/monitor")).toEqual({ view: "monitor", name: "carol", users: ["bob", "zoe"] });
   });
 
   test("defaults to the demo without a name", () => {
-    expect(at("")).toEqual({ view: "demo", name: null, people: DEFAULT_USERS });
-    expect(at("?as=%20&with=,#elsewhere")).toEqual({ view: "demo", name: null, people: DEFAULT_USERS });
+    expect(at("")).toEqual({ view: "demo", name: null, users: DEFAULT_USERS });
+    expect(at("?as=%20&with=,#elsewhere")).toEqual({ view: "demo", name: null, users: DEFAULT_USERS });
   });
 
   test("round-trips through the URL", () => {
-    const address = { view: "demo", name: "zoë & co", people: ["bob", "zoë, the second", "100 %", "a+b"] } as const;
+    const address = { view: "demo", name: "zoë & co", users: ["bob", "zoë, the second", "100 %", "a+b"] } as const;
     expect(at(write(address))).toEqual(address);
-    expect(write({ ...address, name: "zoe", people: ["bob", "zoe"] })).toBe("?as=zoe&with=bob,zoe#/demo");
-    expect(write({ view: "monitor", name: null, people: DEFAULT_USERS })).toBe("#/monitor");
+    expect(write({ ...address, name: "zoe", users: ["bob", "zoe"] })).toBe("?as=zoe&with=bob,zoe#/demo");
+    expect(write({ view: "monitor", name: null, users: DEFAULT_USERS })).toBe("#/monitor");
   });
 });
 

@@ -48,7 +48,7 @@ describe("the history", () => {
   const play = (answers: ReturnType<typeof steady>, history: History = NONE) => answers.reduce(record, history);
 
   test("has no rate after one answer", () => {
-    const [sample] = record(NONE, answer(1_000, { here: 3 })).samples;
+    const [sample] = record(NONE, answer(1_000, { online: 3 })).samples;
     expect([sample?.online, sample?.heartbeats, sample?.settle.p50]).toEqual([3, null, null]);
   });
 

@@ -46,8 +46,8 @@ pub(super) struct Arguments {
     pub(super) names: Vec<String>,
     /// What follows `--`, for the test harness: `--nocapture`.
     pub(super) harness: Vec<String>,
-    /// `--spin`: run the tests that need Spin.
-    pub(super) spin: bool,
+    /// `--spin`, `--spin=PATH`: run the tests that need Spin, on each of these programs.
+    pub(super) spins: Vec<String>,
     /// `--wasmtime`: run the tests that need `wasmtime serve`.
     pub(super) wasmtime: bool,
 }
@@ -60,7 +60,10 @@ impl Arguments {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--" => parsed.harness.extend(words.by_ref().cloned()),
-                "--spin" => parsed.spin = true,
+                "--spin" => parsed.spins.push("spin".to_owned()),
+                option if option.starts_with("--spin=") => {
+                    parsed.spins.extend(option.split_once('=').map(|(_, program)| program.to_owned()));
+                }
                 "--wasmtime" => parsed.wasmtime = true,
                 "-p" | "--package" => parsed.packages.extend(words.next().cloned()),
                 option if option.starts_with("--package=") => {
@@ -112,7 +115,7 @@ impl Arguments {
     pub(super) fn for_harness(&self) -> Vec<String> {
         let mut args = self.names.clone();
         args.extend(self.harness.iter().cloned());
-        let skipped = match (self.spin, self.wasmtime) {
+        let skipped = match (!self.spins.is_empty(), self.wasmtime) {
             (false, false) => return args,
             (true, true) => None,
             (true, false) => Some("on_wasmtime"),
@@ -152,23 +155,26 @@ mod tests {
     #[test]
     fn other_hosts_run_only_on_request() {
         let harness = |text: &str| parse(text).for_harness().join(" ");
-        assert_eq!(harness("fleet -- --nocapture"), "fleet --nocapture");
-        assert_eq!(harness("--spin fleet"), "fleet --include-ignored --skip on_wasmtime");
+        assert_eq!(harness("topology -- --nocapture"), "topology --nocapture");
+        assert_eq!(
+            harness("--spin=/opt/spin-4.0/spin --spin topology"),
+            "topology --include-ignored --skip on_wasmtime"
+        );
         assert_eq!(harness("--wasmtime -- --nocapture"), "--nocapture --include-ignored --skip on_spin");
-        assert_eq!(harness("--spin --wasmtime fleet"), "fleet --include-ignored");
+        assert_eq!(harness("--spin --wasmtime topology"), "topology --include-ignored");
     }
 
     #[test]
     fn options_for_cargo_leave_out_web_tests() {
         assert!(parse("").includes_web_tests() && parse("-- --include-ignored").includes_web_tests());
-        assert!(parse("fleet").includes_web_tests());
-        assert!(!parse("-p rollcall-core").includes_web_tests() && !parse("--test fleet").includes_web_tests());
+        assert!(parse("topology").includes_web_tests());
+        assert!(!parse("-p rollcall-core").includes_web_tests() && !parse("--test topology").includes_web_tests());
     }
 
     #[test]
     fn target_selection_leaves_out_doc_tests() {
-        assert!(parse("-p rollcall-core fleet").includes_doc_tests());
-        for text in ["--lib", "--test fleet", "--test=fleet", "--all-targets"] {
+        assert!(parse("-p rollcall-core topology").includes_doc_tests());
+        for text in ["--lib", "--test topology", "--test=topology", "--all-targets"] {
             assert!(!parse(text).includes_doc_tests(), "{text}");
         }
     }
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn jobs_are_limited_by_cargos_option() -> Result<()> {
         assert_eq!(
-            (parse("").jobs()?, parse("-j 1").jobs()?, parse("--jobs 3 fleet").jobs()?),
+            (parse("").jobs()?, parse("-j 1").jobs()?, parse("--jobs 3 topology").jobs()?),
             (None, Some(1), Some(3))
         );
         assert!(parse("-j").jobs().is_err() && parse("-j many").jobs().is_err());

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::process::{self, announce};
+use crate::test::arguments::Arguments;
 use crate::test::summary::Summary;
 use crate::workspace::Workspace;
 
@@ -64,13 +65,15 @@ pub(super) struct Runner {
     jobs: usize,
     /// Whether output is shown as it comes.
     is_live: bool,
+    /// The programs of `--spin`, for the tests that need Spin.
+    spins: Vec<String>,
     /// Where cargo builds, which tests find the `rollcall` binary by.
     target: PathBuf,
     /// Where output is shown.
     screen: fn() -> Box<dyn Write>,
 }
 
-/// What one suite came to.
+/// The result of one suite.
 struct Outcome {
     summary: Summary,
     /// Why the run as a whole failed, if not by failed tests alone.
@@ -79,13 +82,15 @@ struct Outcome {
 
 impl Runner {
     /// A runner that hands these arguments to every binary. `jobs` limits how many run at once.
-    pub(super) fn new(workspace: &Workspace, args: Vec<String>, jobs: Option<usize>, is_live: bool) -> Self {
+    pub(super) fn new(workspace: &Workspace, args: &Arguments, is_live: bool) -> Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let jobs = if is_live { 1 } else { jobs.unwrap_or(cores.min(MAX_JOBS)).max(1) };
-        Self { args, jobs, is_live, target: workspace.target.clone(), screen: || Box::new(std::io::stdout()) }
+        let jobs = if is_live { 1 } else { args.jobs()?.unwrap_or(cores.min(MAX_JOBS)).max(1) };
+        let (target, spins) = (workspace.target.clone(), args.spins.clone());
+        let screen: fn() -> Box<dyn Write> = || Box::new(std::io::stdout());
+        Ok(Self { args: args.for_harness(), jobs, is_live, spins, target, screen })
     }
 
-    /// Runs all suites. Adds up what they came to, and returns what else went wrong.
+    /// Runs all suites. Adds up their results; returns other failures.
     pub(super) fn run(&self, suites: Vec<Suite>, summary: &mut Summary) -> Result<Vec<String>> {
         let timed = suites.first().is_some_and(|suite| self.can_time(suite));
         let (alone, together): (Vec<_>, Vec<_>) = suites.into_iter().partition(Suite::is_alone);
@@ -95,7 +100,7 @@ impl Runner {
         Ok(broken)
     }
 
-    /// Runs these suites, so many at once.
+    /// Runs these suites, `jobs` at a time.
     fn pool(&self, suites: Vec<Suite>, jobs: usize, timed: bool, summary: &mut Summary) -> Result<Vec<String>> {
         let queue = Mutex::new(suites);
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -146,6 +151,7 @@ impl Runner {
         command.current_dir(&suite.folder);
         process::without_package_variables(&mut command);
         command.env("CARGO_MANIFEST_DIR", &suite.folder).env("CARGO_TARGET_DIR", &self.target);
+        command.env("SPINS_UNDER_TEST", self.spins.join(":"));
         command
     }
 
@@ -231,8 +237,9 @@ mod tests {
         let suites = scripts.iter().map(|(name, text)| script(name, text)).collect::<Vec<_>>();
         let folders = suites.iter().map(|suite| suite.folder.clone()).collect::<Vec<_>>();
         let (args, target) = (vec!["script".to_owned()], PathBuf::from("target"));
-        // Not on the real screen: who counts these tests would count the failures in the scripts too.
-        let runner = Runner { args, jobs: 2, is_live: false, target, screen: || Box::new(std::io::sink()) };
+        // Not on the real screen: a wrapper that counts test output would count the failures in these scripts.
+        let runner =
+            Runner { args, jobs: 2, is_live: false, spins: Vec::new(), target, screen: || Box::new(std::io::sink()) };
         let mut summary = Summary::default();
         let broken = runner.run(suites, &mut summary)?;
         folders.iter().try_for_each(std::fs::remove_dir_all)?;

@@ -1,4 +1,4 @@
-//! What a test run came to: counts, failures, tests that were not run, and the slowest tests.
+//! The result of a test run: counts, failures, tests that were not run, and the slowest tests.
 
 use std::time::Duration;
 

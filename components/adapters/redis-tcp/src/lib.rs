@@ -6,33 +6,33 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_contract::guest::adapter::{Adapter, Exports, Ready, setting};
+use rollcall_contract::guest::adapter::{Adapter, Configured, Exports, setting};
 use rollcall_redis::resp::Address;
-use rollcall_redis::wasi::Socket;
-use rollcall_redis::{Probing, RedisStore};
+use rollcall_redis::wasi::TcpConnection;
+use rollcall_redis::{ProbingTransport, RedisStore};
 
-type RedisReady = Ready<RedisStore<Probing<Socket>>>;
+type ConfiguredRedis = Configured<RedisStore<ProbingTransport<TcpConnection>>>;
 
 /// Redis over a socket.
 struct RedisTcp;
 
 impl Adapter for RedisTcp {
-    type Platform = RedisStore<Probing<Socket>>;
+    type Platform = RedisStore<ProbingTransport<TcpConnection>>;
 
-    fn ready() -> Result<Rc<RedisReady>, String> {
+    fn configured() -> Result<Rc<ConfiguredRedis>, String> {
         thread_local! {
-            static READY: OnceCell<Result<Rc<RedisReady>, String>> = const { OnceCell::new() };
+            static CONFIGURED: OnceCell<Result<Rc<ConfiguredRedis>, String>> = const { OnceCell::new() };
         }
-        READY.with(|ready| ready.get_or_init(|| make().map(Rc::new)).clone())
+        CONFIGURED.with(|configured| configured.get_or_init(|| make().map(Rc::new)).clone())
     }
 }
 
 /// Nothing is connected before the first call.
-fn make() -> Result<RedisReady, String> {
+fn make() -> Result<ConfiguredRedis, String> {
     let address = Address::parse(setting("redis_url").as_deref())?;
     let rules = rollcall_redis::rules(setting)?;
     let options = rollcall_redis::options(&setting, &rules)?;
-    Ok(Ready { rules, platform: Rc::new(RedisStore::over(Socket::new(&address), options)) })
+    Ok(Configured { rules, platform: Rc::new(RedisStore::over(TcpConnection::new(&address), options)) })
 }
 
 type Component = Exports<RedisTcp>;

@@ -6,34 +6,34 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_contract::guest::adapter::{Adapter, Exports, Ready, Watch, Watching, setting};
+use rollcall_contract::guest::adapter::{Adapter, ChangeSource, Configured, Exports, TopicsAdapter, setting};
 use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 use rollcall_redis::resp::{Address, Subscriber, Subscription};
-use rollcall_redis::wasi::{Socket, Tcp};
-use rollcall_redis::{Probing, RedisStore};
+use rollcall_redis::wasi::{TcpConnection, TcpConnector};
+use rollcall_redis::{ProbingTransport, RedisStore};
 
-type RedisReady = Ready<RedisStore<Probing<Socket>>>;
+type ConfiguredRedis = Configured<RedisStore<ProbingTransport<TcpConnection>>>;
 
 /// Redis over a socket, and one more for the subscriptions.
 struct RedisTopics;
 
 impl Adapter for RedisTopics {
-    type Platform = RedisStore<Probing<Socket>>;
+    type Platform = RedisStore<ProbingTransport<TcpConnection>>;
 
-    fn ready() -> Result<Rc<RedisReady>, String> {
+    fn configured() -> Result<Rc<ConfiguredRedis>, String> {
         thread_local! {
-            static READY: OnceCell<Result<Rc<RedisReady>, String>> = const { OnceCell::new() };
+            static CONFIGURED: OnceCell<Result<Rc<ConfiguredRedis>, String>> = const { OnceCell::new() };
         }
-        READY.with(|ready| ready.get_or_init(|| make().map(Rc::new)).clone())
+        CONFIGURED.with(|configured| configured.get_or_init(|| make().map(Rc::new)).clone())
     }
 }
 
 /// Nothing is connected before the first call.
-fn make() -> Result<RedisReady, String> {
+fn make() -> Result<ConfiguredRedis, String> {
     let rules = rollcall_redis::rules(setting)?;
     let options = rollcall_redis::options(&setting, &rules)?;
-    Ok(Ready { rules, platform: Rc::new(RedisStore::over(Socket::new(&address()?), options)) })
+    Ok(Configured { rules, platform: Rc::new(RedisStore::over(TcpConnection::new(&address()?), options)) })
 }
 
 fn address() -> Result<Address, String> {
@@ -41,12 +41,12 @@ fn address() -> Result<Address, String> {
 }
 
 /// Users watched over the instance's subscriber.
-struct Subscribed(Subscription<Tcp>);
+struct Subscribed(Subscription<TcpConnector>);
 
-impl Watch for Subscribed {
-    const TWO_MINUTES: u32 = Subscription::<Tcp>::TWO_MINUTES;
+impl ChangeSource for Subscribed {
+    const MAX_QUIET_POLLS: u32 = Subscription::<TcpConnector>::MAX_QUIET_POLLS;
 
-    async fn next(&mut self) -> Result<Option<Change>, Error> {
+    async fn next(&mut self) -> Result<Option<PresenceChange>, Error> {
         self.0.next().await
     }
 
@@ -55,12 +55,12 @@ impl Watch for Subscribed {
     }
 }
 
-impl Watching for RedisTopics {
-    type Watch = Subscribed;
+impl TopicsAdapter for RedisTopics {
+    type Source = Subscribed;
 
     async fn watch(users: Vec<UserId>) -> Result<Subscribed, Error> {
-        let (ready, subscriber) = (Self::ready().map_err(Error::Other)?, subscriber().map_err(Error::Other)?);
-        subscriber.watch(ready.platform.keys(), &users).await.map(Subscribed)
+        let (configured, subscriber) = (Self::configured().map_err(Error::Other)?, subscriber().map_err(Error::Other)?);
+        subscriber.watch(configured.platform.keys(), &users).await.map(Subscribed)
     }
 
     fn spawn(task: impl Future<Output = ()> + 'static) {
@@ -69,11 +69,11 @@ impl Watching for RedisTopics {
 }
 
 /// The subscriber of this instance.
-fn subscriber() -> Result<Rc<Subscriber<Tcp>>, String> {
+fn subscriber() -> Result<Rc<Subscriber<TcpConnector>>, String> {
     thread_local! {
-        static SUBSCRIBER: OnceCell<Result<Rc<Subscriber<Tcp>>, String>> = const { OnceCell::new() };
+        static SUBSCRIBER: OnceCell<Result<Rc<Subscriber<TcpConnector>>, String>> = const { OnceCell::new() };
     }
-    let make = || address().map(|address| Rc::new(Subscriber::new(Tcp::new(&address), &address)));
+    let make = || address().map(|address| Rc::new(Subscriber::new(TcpConnector::new(&address), &address)));
     SUBSCRIBER.with(|subscriber| subscriber.get_or_init(make).clone())
 }
 

@@ -3,53 +3,56 @@
 //! Spin keeps the connection and sends the commands of all calls on it. It has no subscriptions, so changes are found by
 //! polling.
 
-mod wire;
+#[cfg(feature = "wasi-rc")]
+extern crate spin_sdk_rc as spin_sdk;
+
+mod connection;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rollcall_contract::guest::adapter::{Adapter, Exports, Ready, Watch, Watching, setting};
+use rollcall_contract::guest::adapter::{Adapter, ChangeSource, Configured, Exports, TopicsAdapter, setting};
 use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 use rollcall_redis::capabilities::polling::Polling;
-use rollcall_redis::{Probing, RedisStore};
+use rollcall_redis::{ProbingTransport, RedisStore};
 
-use wire::SpinRedis;
+use connection::SpinRedis;
 
 /// The default of `redis_url`.
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
 
-type SpinReady = Ready<RedisStore<Probing<SpinRedis>>>;
+type ConfiguredSpin = Configured<RedisStore<ProbingTransport<SpinRedis>>>;
 
 /// Redis through Spin.
 struct Spin;
 
 impl Adapter for Spin {
-    type Platform = RedisStore<Probing<SpinRedis>>;
+    type Platform = RedisStore<ProbingTransport<SpinRedis>>;
 
-    fn ready() -> Result<Rc<SpinReady>, String> {
+    fn configured() -> Result<Rc<ConfiguredSpin>, String> {
         thread_local! {
-            static READY: OnceCell<Result<Rc<SpinReady>, String>> = const { OnceCell::new() };
+            static CONFIGURED: OnceCell<Result<Rc<ConfiguredSpin>, String>> = const { OnceCell::new() };
         }
-        READY.with(|ready| ready.get_or_init(|| make().map(Rc::new)).clone())
+        CONFIGURED.with(|configured| configured.get_or_init(|| make().map(Rc::new)).clone())
     }
 }
 
 /// Nothing is connected before the first call.
-fn make() -> Result<SpinReady, String> {
+fn make() -> Result<ConfiguredSpin, String> {
     let url = setting("redis_url").unwrap_or_else(|| DEFAULT_URL.to_owned());
     let rules = rollcall_redis::rules(setting)?;
     let options = rollcall_redis::options(&setting, &rules)?;
-    Ok(Ready { rules, platform: Rc::new(RedisStore::over(SpinRedis::new(url), options)) })
+    Ok(Configured { rules, platform: Rc::new(RedisStore::over(SpinRedis::new(url), options)) })
 }
 
 /// Users watched by polling.
 struct Polled(Polling<SpinRedis>);
 
-impl Watch for Polled {
-    const TWO_MINUTES: u32 = Polling::<SpinRedis>::TWO_MINUTES;
+impl ChangeSource for Polled {
+    const MAX_QUIET_POLLS: u32 = Polling::<SpinRedis>::MAX_QUIET_POLLS;
 
-    async fn next(&mut self) -> Result<Option<Change>, Error> {
+    async fn next(&mut self) -> Result<Option<PresenceChange>, Error> {
         self.0.next().await
     }
 
@@ -58,12 +61,12 @@ impl Watch for Polled {
     }
 }
 
-impl Watching for Spin {
-    type Watch = Polled;
+impl TopicsAdapter for Spin {
+    type Source = Polled;
 
     async fn watch(users: Vec<UserId>) -> Result<Polled, Error> {
-        let ready = Self::ready().map_err(Error::Other)?;
-        Polling::begin(Rc::clone(&ready.platform), users).await.map(Polled)
+        let configured = Self::configured().map_err(Error::Other)?;
+        Polling::begin(Rc::clone(&configured.platform), users).await.map(Polled)
     }
 
     fn spawn(task: impl Future<Output = ()> + 'static) {

@@ -1,5 +1,8 @@
 //! Adapter: the contract's `archive` in Spin's SQLite, for deployments that do not keep last seen in Redis.
 
+#[cfg(feature = "wasi-rc")]
+extern crate spin_sdk_rc as spin_sdk;
+
 mod database;
 
 use rollcall_contract::guest::adapter;

@@ -2,10 +2,10 @@
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, Method};
-use rollcall_api::origins::{is_preflight, preflight, stamp};
+use rollcall_api::origins::{allow_origin, is_preflight, preflight};
 use rollcall_api::{
-    Body, BodyError, Function, Kind, LAST_EVENT_ID, Page, Problem, Query, ROLLCALL_USER, Route, decode, identify,
-    responses, route,
+    Body, BodyError, Kind, LAST_EVENT_ID, Operation, Problem, Query, ROLLCALL_USER, Route, StatusPage, decode,
+    identify, responses, route,
 };
 use rollcall_core::Error;
 
@@ -49,7 +49,7 @@ pub(crate) async fn answer<D: Trigger>(
     let dispatched = dispatch::<D>(setup, head, host, read).await;
     let mut answer = dispatched.unwrap_or_else(|problem| problem.into_reply().into());
     if let Some(origin) = origin {
-        stamp(answer.headers_mut(), origin);
+        allow_origin(answer.headers_mut(), origin);
     }
     answer
 }
@@ -68,15 +68,15 @@ async fn dispatch<D: Trigger>(
 ) -> Result<Answer, Problem> {
     match route(&head.method, &head.path)? {
         Route::Page(page) => self::page::<D>(page).await,
-        Route::Function(function) if D::serves(function) => {
-            self::function::<D>(setup, function, head, host, read).await
+        Route::Operation(operation) if D::serves(operation) => {
+            self::operation::<D>(setup, operation, head, host, read).await
         }
-        Route::Function(Function::Stats | Function::Person(_)) => Err(no_stats()),
-        Route::Function(_) => Err(elsewhere()),
+        Route::Operation(Operation::Stats | Operation::Person(_)) => Err(no_stats()),
+        Route::Operation(_) => Err(elsewhere()),
     }
 }
 
-async fn page<D: Trigger>(page: Page) -> Result<Answer, Problem> {
+async fn page<D: Trigger>(page: StatusPage) -> Result<Answer, Problem> {
     match D::page(page).await {
         Some(Ok(reply)) => Ok(reply.into()),
         Some(Err(error)) => Err(logged(error).into()),
@@ -84,25 +84,25 @@ async fn page<D: Trigger>(page: Page) -> Result<Answer, Problem> {
     }
 }
 
-async fn function<D: Trigger>(
+async fn operation<D: Trigger>(
     setup: &Setup,
-    function: Function<'_>,
+    operation: Operation<'_>,
     head: &Head,
     host: HostCalls,
     read: impl AsyncFnOnce(usize) -> Result<Vec<u8>, BodyError>,
 ) -> Result<Answer, Problem> {
-    let query = Query::parse(function, head.query.as_deref())?;
+    let query = Query::parse(operation, head.query.as_deref())?;
     let access = setup.access(&head.headers)?;
     let caller = identify(access, head.text(&AUTHORIZATION), head.text(&ROLLCALL_USER), &query, host.now)?;
-    let limit = function.body_limit(&setup.limits);
+    let limit = operation.body_limit(&setup.limits);
     let bytes = if limit == 0 { Vec::new() } else { read(limit).await? };
     let last_event_id = head.text(&LAST_EVENT_ID);
     let body = Body { content_type: head.text(&CONTENT_TYPE), bytes: &bytes, last_event_id };
-    let call = decode(function, &query, &caller, body, &setup.limits)?;
+    let call = decode(operation, &query, &caller, body, &setup.limits)?;
     match D::call(setup, call).await {
         Ok(answer) => Ok(answer),
-        Err(Error::Unavailable(_)) if function == Function::Subscribe && head.headers.contains_key(LAST_EVENT_ID) => {
-            Ok(responses::come_back((host.retry_ms)()).into())
+        Err(Error::Unavailable(_)) if operation == Operation::Subscribe && head.headers.contains_key(LAST_EVENT_ID) => {
+            Ok(responses::retry_stream((host.retry_ms)()).into())
         }
         Err(error) => Err(logged(error).into()),
     }
@@ -110,7 +110,7 @@ async fn function<D: Trigger>(
 
 /// The path exists, but another component serves it.
 fn elsewhere() -> Problem {
-    Problem::new(Kind::NotFound, "this component does not serve the path; another one of this service may")
+    Problem::new(Kind::NotFound, "this component does not serve this path")
 }
 
 /// No state outlives a request here, so there are no counters and no list of watchers.
@@ -146,8 +146,8 @@ mod tests {
     struct Sample;
 
     impl Trigger for Sample {
-        fn serves(function: Function<'_>) -> bool {
-            matches!(function, Function::Heartbeat | Function::Leave | Function::Subscribe)
+        fn serves(operation: Operation<'_>) -> bool {
+            matches!(operation, Operation::Heartbeat | Operation::Leave | Operation::Subscribe)
         }
 
         async fn call(_setup: &Setup, call: Call) -> Result<Answer, Error> {
@@ -161,8 +161,8 @@ mod tests {
             }
         }
 
-        async fn page(page: Page) -> Option<Result<Reply, Error>> {
-            (page == Page::Healthz).then(|| Ok(pages::healthz()))
+        async fn page(page: StatusPage) -> Option<Result<Reply, Error>> {
+            (page == StatusPage::Healthz).then(|| Ok(pages::healthz()))
         }
     }
 

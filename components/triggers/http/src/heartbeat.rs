@@ -1,7 +1,7 @@
 //! The trigger of `heartbeat`: beats, departures and choices.
 
 use rollcall_api::call::{Beat, Call, ChoiceRequest, ChoiceResult, Departure, Standing};
-use rollcall_api::{Function, responses};
+use rollcall_api::{Operation, responses};
 use rollcall_contract::guest::convert::{answers, each};
 use rollcall_contract::guest::wit::heartbeat as wit;
 use rollcall_core::Error;
@@ -13,10 +13,14 @@ use crate::{Answer, Setup, Trigger, misrouted, only};
 pub enum Heartbeat {}
 
 impl Trigger for Heartbeat {
-    fn serves(function: Function<'_>) -> bool {
+    fn serves(operation: Operation<'_>) -> bool {
         matches!(
-            function,
-            Function::Heartbeat | Function::Heartbeats | Function::Leave | Function::PutStatus | Function::DeleteStatus
+            operation,
+            Operation::Heartbeat
+                | Operation::Heartbeats
+                | Operation::Leave
+                | Operation::PutStatus
+                | Operation::DeleteStatus
         )
     }
 

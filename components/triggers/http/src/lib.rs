@@ -8,6 +8,9 @@
 //! One instance serves many requests at once, and a panic would end all of them: nothing here panics. Nothing here
 //! decides anything: `rollcall-api` says what a request means, the functions say what becomes of it.
 
+#[cfg(feature = "wasi-rc")]
+extern crate wasip3_rc as wasip3;
+
 mod clock;
 mod edge;
 mod heartbeat;
@@ -17,15 +20,15 @@ mod setup;
 mod subscribe;
 mod sweep;
 mod typing;
-mod wire;
+mod wasi_http;
 
 use std::future::Future;
 use std::io::Write;
 use std::pin::Pin;
 
 use http::Response;
-use rollcall_api::call::Call;
-use rollcall_api::{Function, Page, Reply};
+use rollcall_api::call::{Call, only};
+use rollcall_api::{Operation, Reply, StatusPage};
 use rollcall_core::{Error, Id};
 use wasip3::wit_bindgen::StreamWriter;
 
@@ -36,19 +39,19 @@ pub use setup::Setup;
 pub use subscribe::Subscribe;
 pub use sweep::OfflineSweep;
 pub use typing::Typing;
-pub use wire::serve;
+pub use wasi_http::serve;
 
 /// The trigger of one function: which routes it serves, and how it makes a call.
 #[allow(async_fn_in_trait, reason = "a component has one thread, and names no future's auto traits")]
 pub trait Trigger {
     /// Whether this trigger serves the route. Other routes are not found.
-    fn serves(function: Function<'_>) -> bool;
+    fn serves(operation: Operation<'_>) -> bool;
 
     /// Makes a call that this trigger serves.
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error>;
 
-    /// A page about the service; none: another trigger serves it.
-    async fn page(_page: Page) -> Option<Result<Reply, Error>> {
+    /// A page about the service; `None` if another trigger serves it.
+    async fn page(_page: StatusPage) -> Option<Result<Reply, Error>> {
         None
     }
 }
@@ -103,11 +106,6 @@ export! {
     "typing": Typing,
 }
 
-/// The answer to a batch of one.
-fn only<T>(answers: Vec<Result<T, Error>>) -> Result<T, Error> {
-    answers.into_iter().next().unwrap_or_else(|| Err(short()))
-}
-
 /// An id as the contract carries it.
 fn text<I: Id>(id: &I) -> String {
     id.as_str().to_owned()
@@ -118,8 +116,8 @@ fn texts<I: Id>(ids: &[I]) -> Vec<String> {
 }
 
 /// A function broke the contract.
-fn short() -> Error {
-    Error::Other("a function answered with fewer items than it was asked for".to_owned())
+fn missing_items() -> Error {
+    Error::Other("a function returned fewer items than requested".to_owned())
 }
 
 /// A bug in a trigger: [`Trigger::serves`] accepted a call that [`Trigger::call`] does not make.

@@ -1,7 +1,7 @@
 //! The trigger of `query`: presence, and the pages about the service.
 
 use rollcall_api::call::{Call, View};
-use rollcall_api::{Function, Page, Reply, openapi, pages, responses};
+use rollcall_api::{Operation, Reply, StatusPage, openapi, pages, responses};
 use rollcall_contract::guest::convert::answers;
 use rollcall_contract::guest::wit::query as wit;
 use rollcall_core::{Error, UserId};
@@ -16,10 +16,10 @@ const CANARY: &str = "rollcall/canary";
 pub enum Query {}
 
 impl Trigger for Query {
-    fn serves(function: Function<'_>) -> bool {
+    fn serves(operation: Operation<'_>) -> bool {
         matches!(
-            function,
-            Function::PresenceOne(_) | Function::PresenceQuery | Function::PresencePost | Function::PresenceBatch
+            operation,
+            Operation::PresenceOne(_) | Operation::PresenceQuery | Operation::PresencePost | Operation::PresenceBatch
         )
     }
 
@@ -29,13 +29,13 @@ impl Trigger for Query {
         Ok(responses::look_up(&asked, &views).into())
     }
 
-    async fn page(page: Page) -> Option<Result<Reply, Error>> {
+    async fn page(page: StatusPage) -> Option<Result<Reply, Error>> {
         match page {
-            Page::Healthz => Some(Ok(pages::healthz())),
-            Page::Readyz => Some(canary().await.map(|()| pages::readyz())),
-            Page::OpenApi => Some(Ok(openapi())),
+            StatusPage::Healthz => Some(Ok(pages::healthz())),
+            StatusPage::Readyz => Some(canary().await.map(|()| pages::readyz())),
+            StatusPage::OpenApi => Some(Ok(openapi())),
             // The platform that runs the components counts calls.
-            Page::Metrics => None,
+            StatusPage::Metrics => None,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::log;
 /// The settings of a trigger.
 #[derive(Debug)]
 pub struct Setup {
-    /// How callers are identified; none: every call is refused.
+    /// How callers are identified; if `None`, every call is refused.
     access: Option<Access>,
     /// The other origins whose pages may call.
     origins: Origins,
@@ -28,7 +28,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The settings of this instance; none: one is invalid, and the log names it.
+    /// The settings of this instance; `None` if one is invalid, which the log names.
     pub(crate) fn of_instance() -> Option<Rc<Self>> {
         thread_local! {
             static SETUP: OnceCell<Option<Rc<Setup>>> = const { OnceCell::new() };
@@ -65,7 +65,7 @@ impl Setup {
             return Err(Problem::new(Kind::Forbidden, detail));
         };
         if let Access::Open = access {
-            self.origins.from_here(headers)?;
+            self.origins.check_local(headers)?;
         }
         Ok(access)
     }

@@ -1,7 +1,7 @@
 //! The trigger of `offline-sweep`, for a scheduler: it settles the users who are due, then archives old sessions.
 
 use rollcall_api::call::{Call, Settled};
-use rollcall_api::{Function, MAX_SWEEP, responses};
+use rollcall_api::{MAX_SWEEP, Operation, responses};
 use rollcall_contract::guest::wit::offline_sweep as wit;
 use rollcall_core::Error;
 
@@ -12,8 +12,8 @@ use crate::{Answer, Setup, Trigger, log, misrouted};
 pub enum OfflineSweep {}
 
 impl Trigger for OfflineSweep {
-    fn serves(function: Function<'_>) -> bool {
-        matches!(function, Function::Sweep)
+    fn serves(operation: Operation<'_>) -> bool {
+        matches!(operation, Operation::Sweep)
     }
 
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {

@@ -1,7 +1,7 @@
 //! The trigger of `typing`: typing updates, and who is typing.
 
 use rollcall_api::call::{Call, TypingUpdate};
-use rollcall_api::{Function, responses};
+use rollcall_api::{Operation, responses};
 use rollcall_contract::guest::convert::{all, answers, each};
 use rollcall_contract::guest::wit::typing as wit;
 use rollcall_core::{ConversationId, Error, UserId};
@@ -17,8 +17,8 @@ pub enum Typing {}
 pub(crate) type Typists = Result<Vec<Typist>, Error>;
 
 impl Trigger for Typing {
-    fn serves(function: Function<'_>) -> bool {
-        matches!(function, Function::Typists(_) | Function::PutTyping(_) | Function::DeleteTyping(_))
+    fn serves(operation: Operation<'_>) -> bool {
+        matches!(operation, Operation::Typists(_) | Operation::PutTyping(_) | Operation::DeleteTyping(_))
     }
 
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {

@@ -3,6 +3,9 @@
 //! The user whose `alive` key expired is settled at once. This is a hint, not the guarantee: a notification may be late or
 //! lost, and the next sweep settles what failed here. So a failure is only logged.
 
+#[cfg(feature = "wasi-rc")]
+extern crate spin_sdk_rc as spin_sdk;
+
 use std::cell::OnceCell;
 use std::fmt::Display;
 use std::io::Write;
@@ -26,14 +29,14 @@ mod trigger {
 /// Settles the user whose `alive` key this is. Other keys are ignored.
 async fn settle(key: &[u8]) {
     if let (Some(keys), Ok(key)) = (keys(), std::str::from_utf8(key))
-        && let Some(user) = keys.whose_alive(key)
+        && let Some(user) = keys.user_of_alive_key(key)
         && let Err(error) = offline_sweep::settle(vec![user.to_owned()]).await
     {
         log(format_args!("settling an expired user failed; the sweep tries again: {error:?}"));
     }
 }
 
-/// The configured names of keys; none: a setting is wrong, and was logged.
+/// The configured names of keys; `None` if a setting is invalid, which is logged.
 fn keys() -> Option<Rc<Keyspace>> {
     thread_local! {
         static KEYS: OnceCell<Option<Rc<Keyspace>>> = const { OnceCell::new() };

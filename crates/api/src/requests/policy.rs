@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS, Privacy};
+use rollcall_core::policy::{Audience, MAX_SUBJECTS, PolicyChange, Privacy};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{USER, acting_for, ids, split_batch};
-use crate::call::{Call, Changes, List};
+use crate::call::{Call, List, PolicyChanges};
 use crate::caller::{Caller, Scope};
 use crate::json::{self, Field, FieldType, Named, Requirement, StringEnum};
 use crate::limits::MAX_CHANGES;
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 use crate::query::{Query, user_id};
 
 pub(super) fn privacy(caller: &Caller, query: &Query<'_>) -> Result<Call, Problem> {
-    Ok(Call::Privacy { user: whose(caller, query)? })
+    Ok(Call::Privacy { user: settings_owner(caller, query)? })
 }
 
 pub(super) fn put_privacy(caller: &Caller, body: &[u8]) -> Result<Call, Problem> {
@@ -28,19 +28,19 @@ pub(super) fn put_privacy(caller: &Caller, body: &[u8]) -> Result<Call, Problem>
 }
 
 pub(super) fn listed(caller: &Caller, list: List, query: &Query<'_>) -> Result<Call, Problem> {
-    Ok(Call::Listed { user: whose(caller, query)?, list })
+    Ok(Call::Listed { user: settings_owner(caller, query)?, list })
 }
 
 pub(super) fn put_listed(caller: &Caller, list: List, other: &str, body: &[u8]) -> Result<Call, Problem> {
     let other = user_id("other", other)?;
     let named = if body.trim_ascii().is_empty() { None } else { json::read::<OwnerJson>(body, OWNER)?.user };
-    let (owner, other) = two(acting_for(caller, named)?, other)?;
+    let (owner, other) = distinct_pair(acting_for(caller, named)?, other)?;
     Ok(Call::List { owner, other, list, listed: true })
 }
 
 pub(super) fn delete_listed(caller: &Caller, list: List, other: &str, query: &Query<'_>) -> Result<Call, Problem> {
     let other = user_id("other", other)?;
-    let (owner, other) = two(whose(caller, query)?, other)?;
+    let (owner, other) = distinct_pair(settings_owner(caller, query)?, other)?;
     Ok(Call::List { owner, other, list, listed: false })
 }
 
@@ -52,7 +52,7 @@ pub(super) fn restriction(caller: &Caller, user: &str) -> Result<Call, Problem> 
 pub(super) fn put_restriction(caller: &Caller, user: &str, body: &[u8]) -> Result<Call, Problem> {
     let user = account(caller, user)?;
     if !body.trim_ascii().is_empty() {
-        json::read::<NothingJson>(body, NOTHING)?;
+        json::read::<EmptyJson>(body, EMPTY)?;
     }
     Ok(Call::SetRestriction { user, restricted: true })
 }
@@ -72,34 +72,34 @@ pub(super) fn check(caller: &Caller, body: &[u8]) -> Result<Call, Problem> {
     Ok(Call::Check { viewer, subjects: subjects.iter().collect() })
 }
 
-pub(super) fn changes(caller: &Caller, body: &[u8]) -> Result<Changes, Problem> {
+pub(super) fn changes(caller: &Caller, body: &[u8]) -> Result<PolicyChanges, Problem> {
     caller.needs(Scope::Service)?;
     let ChangesJson { changes } = json::read(body, CHANGES)?;
     let (good, refused) = split_batch("changes", &changes, MAX_CHANGES, |item| change(caller, item.as_bytes()))?;
-    Ok(Changes { good, refused })
+    Ok(PolicyChanges { good, refused })
 }
 
 /// One change of a batch: parsed for its `op` first, then for the fields of that `op`.
-fn change(caller: &Caller, change: &[u8]) -> Result<Change, Problem> {
+fn change(caller: &Caller, change: &[u8]) -> Result<PolicyChange, Problem> {
     let ChangeJson { op } = json::read(change, CHANGE)?;
     match op.0 {
-        Op::Block => pair(change).map(|(owner, other)| Change::Block(owner, other)),
-        Op::Unblock => pair(change).map(|(owner, other)| Change::Unblock(owner, other)),
-        Op::AddContact => pair(change).map(|(owner, other)| Change::AddContact(owner, other)),
-        Op::RemoveContact => pair(change).map(|(owner, other)| Change::RemoveContact(owner, other)),
+        Op::Block => pair(change).map(|(owner, other)| PolicyChange::Block(owner, other)),
+        Op::Unblock => pair(change).map(|(owner, other)| PolicyChange::Unblock(owner, other)),
+        Op::AddContact => pair(change).map(|(owner, other)| PolicyChange::AddContact(owner, other)),
+        Op::RemoveContact => pair(change).map(|(owner, other)| PolicyChange::RemoveContact(owner, other)),
         Op::Privacy => {
             let request: SettingJson = json::read(change, SETTING)?;
             let privacy = Privacy { presence: request.presence.0, last_seen: request.last_seen.0 };
-            Ok(Change::SetPrivacy(UserId::parse(request.user)?, privacy))
+            Ok(PolicyChange::SetPrivacy(UserId::parse(request.user)?, privacy))
         }
-        Op::Restrict => changed_account(caller, change).map(Change::Restrict),
-        Op::Unrestrict => changed_account(caller, change).map(Change::Unrestrict),
+        Op::Restrict => changed_account(caller, change).map(PolicyChange::Restrict),
+        Op::Unrestrict => changed_account(caller, change).map(PolicyChange::Unrestrict),
     }
 }
 
 fn pair(change: &[u8]) -> Result<(UserId, UserId), Problem> {
     let request: PairJson = json::read(change, PAIR)?;
-    two(UserId::parse(request.user)?, id("other", request.other)?)
+    distinct_pair(UserId::parse(request.user)?, id("other", request.other)?)
 }
 
 fn changed_account(caller: &Caller, change: &[u8]) -> Result<UserId, Problem> {
@@ -109,12 +109,12 @@ fn changed_account(caller: &Caller, change: &[u8]) -> Result<UserId, Problem> {
 }
 
 /// The user whose settings the query concerns.
-fn whose(caller: &Caller, query: &Query<'_>) -> Result<UserId, Problem> {
+fn settings_owner(caller: &Caller, query: &Query<'_>) -> Result<UserId, Problem> {
     acting_for(caller, query.text("user")?.map(Cow::into_owned))
 }
 
 /// Refuses a user who lists themselves: users always see themselves.
-fn two(owner: UserId, other: UserId) -> Result<(UserId, UserId), Problem> {
+fn distinct_pair(owner: UserId, other: UserId) -> Result<(UserId, UserId), Problem> {
     if owner == other {
         return Err(Problem::invalid("other", "must not be the user who owns the list"));
     }
@@ -168,9 +168,9 @@ const OWNER: &[Field] = &[USER];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NothingJson {}
+struct EmptyJson {}
 
-const NOTHING: &[Field] = &[];
+const EMPTY: &[Field] = &[];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

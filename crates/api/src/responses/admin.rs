@@ -23,9 +23,9 @@ pub struct Stats {
     /// Whether the store answers.
     pub store: StoreStats,
     /// Users.
-    pub people: PeopleStats,
+    pub users: UserStats,
     /// Connections, and what they watch.
-    pub gateway: GatewayStats,
+    pub connections: ConnectionStats,
     /// Counters since the start.
     pub totals: Totals,
     /// Latencies.
@@ -77,16 +77,16 @@ pub struct StoreStats {
 
 /// Numbers of users.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct PeopleStats {
+pub struct UserStats {
     /// Users who are not offline, in the whole store; `None` while the store does not answer.
-    pub here: Option<u64>,
+    pub online: Option<u64>,
 }
 
 /// Connections to this host, and what they watch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct GatewayStats {
+pub struct ConnectionStats {
     /// All connections.
-    pub connections: u64,
+    pub open: u64,
     /// WebSockets among them.
     pub sockets: u64,
     /// Event streams among them.
@@ -94,16 +94,16 @@ pub struct GatewayStats {
     /// Connections that may watch.
     pub watchers: u64,
     /// Users watched, once per worker that watches them.
-    pub people: u64,
+    pub watched_users: u64,
     /// Conversations watched, once per worker that watches them.
-    pub conversations: u64,
+    pub watched_conversations: u64,
     /// The most-watched users, most watchers first.
-    pub hot: Vec<HotUser>,
+    pub most_watched: Vec<MostWatchedUser>,
 }
 
 /// A user with many watchers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HotUser {
+pub struct MostWatchedUser {
     /// The user.
     pub user: String,
     /// Connections to this host that watch them.
@@ -118,7 +118,7 @@ pub struct Totals {
     /// Changes published by this host, by the new state.
     pub transitions: Transitions,
     /// Presence changes and typing signals sent to connections.
-    pub told: u64,
+    pub updates_sent: u64,
     /// Requests answered.
     pub requests: u64,
     /// Responses with status 500 or above.
@@ -126,7 +126,7 @@ pub struct Totals {
     /// Last-seen times written to the archive.
     pub archived: u64,
     /// Changes found only by reading again, and then sent.
-    pub repaired: u64,
+    pub recheck_changes: u64,
     /// Failed store calls.
     pub store_errors: u64,
     /// Function instances replaced after a trap or a hang.
@@ -192,7 +192,7 @@ pub struct Person<'a> {
     pub session: &'a Session,
     /// The state as shown to the user themselves.
     pub state: State,
-    /// The archived last seen; `None`: none, or the archive did not answer.
+    /// The archived last seen; `None` if there is none or the archive did not answer.
     pub archived: Option<Time>,
     /// The privacy settings. `None` here and below: unknown to the policy.
     pub privacy: Option<Privacy>,
@@ -210,9 +210,9 @@ pub struct Person<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Watchers {
     /// On this host.
-    pub here: u64,
+    pub this_host: u64,
     /// On all hosts; counted only for crowds.
-    pub everywhere: Option<u64>,
+    pub all_hosts: Option<u64>,
 }
 
 /// The response about one user.
@@ -308,7 +308,7 @@ impl<'a> DeviceJson<'a> {
             kind: kind_name(device.kind),
             beat_at: ms(device.beat_at),
             active_at: device.active_at.map(ms),
-            expires_at: ms(moment.death_of(device)),
+            expires_at: ms(moment.effective_expiry(device)),
         }
     }
 }

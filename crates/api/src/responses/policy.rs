@@ -7,7 +7,7 @@ use rollcall_core::{Error, UserId};
 use serde::Serialize;
 
 use super::{answer, in_places, json_reply};
-use crate::call::{Changes, List, Refused};
+use crate::call::{List, PolicyChanges, Refused};
 use crate::problem::{ErrorJson, Reply};
 
 /// The privacy settings, read or set.
@@ -51,7 +51,7 @@ pub fn check(verdicts: &[Verdict]) -> Reply {
 
 /// The response to a batch of changes. `outcomes` are those of `changes.good`, in order; a missing one is an internal
 /// error in its place.
-pub fn changes<'a>(changes: &'a Changes, outcomes: &[Result<(), Error>]) -> Reply {
+pub fn changes<'a>(changes: &'a PolicyChanges, outcomes: &[Result<(), Error>]) -> Reply {
     let tried = (0..changes.good.len()).map(|place| match answer(outcomes, place) {
         Ok(()) => ChangedJson::Made { ok: true },
         Err(problem) => ChangedJson::Failed { error: problem.into_json_body() },

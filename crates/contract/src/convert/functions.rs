@@ -1,7 +1,7 @@
 //! Requests and answers of the functions.
 
 use rollcall_core::choose::{NewChoice, NoteContent, parse_for_s};
-use rollcall_core::heartbeat::{BeatDetails, Beats, Departure, Reason};
+use rollcall_core::heartbeat::{BeatDetails, Beats, Departure, DepartureReason};
 use rollcall_core::{ConversationId, DeviceId, Invalid, Rules, UserId};
 use rollcall_functions::Standing;
 use rollcall_functions::heartbeat::{ChoiceRequest, ChoiceResult};
@@ -30,7 +30,7 @@ impl From<wit::BeatDetails> for BeatDetails {
     }
 }
 
-same_cases!(wit::DepartureReason, Reason, [Logout, Dropped]);
+same_cases!(wit::DepartureReason, DepartureReason, [Logout, Dropped]);
 
 impl From<Departure> for wit::Departure {
     fn from(departure: Departure) -> Self {

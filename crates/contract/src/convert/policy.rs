@@ -1,8 +1,8 @@
 //! Policy: settings, changes, verdicts and the policy cache.
 
-use rollcall_core::policy::{Audience, Change, Invalidation, Numbers, Privacy, Relation, Ruling, Verdict};
+use rollcall_core::policy::{Audience, Invalidation, Numbers, PolicyChange, Privacy, Relation, Ruling, Verdict};
 use rollcall_core::{Invalid, UserId};
-use rollcall_functions::capabilities::{ChangesSince, OwnSettings, Page, Visibility};
+use rollcall_functions::capabilities::{ChangesSince, OwnSettings, PolicyPage, Visibility};
 use rollcall_functions::restrictions::{CacheState, Freshness};
 
 use super::wit::policy_types as wit;
@@ -68,7 +68,7 @@ impl From<Numbers> for wit::Numbers {
     }
 }
 
-impl TryFrom<wit::PolicyChange> for Change {
+impl TryFrom<wit::PolicyChange> for PolicyChange {
     type Error = Invalid;
 
     fn try_from(change: wit::PolicyChange) -> Result<Self, Invalid> {
@@ -87,24 +87,24 @@ impl TryFrom<wit::PolicyChange> for Change {
     }
 }
 
-impl From<Change> for wit::PolicyChange {
-    fn from(change: Change) -> Self {
+impl From<PolicyChange> for wit::PolicyChange {
+    fn from(change: PolicyChange) -> Self {
         let pair = |owner: UserId, other: UserId| (owner.into_string(), other.into_string());
         match change {
-            Change::Restrict(id) => Self::Restrict(id.into_string()),
-            Change::Unrestrict(id) => Self::Unrestrict(id.into_string()),
-            Change::RestrictMany(numbers) => Self::RestrictMany(numbers.into()),
-            Change::UnrestrictMany(numbers) => Self::UnrestrictMany(numbers.into()),
-            Change::Block(owner, other) => Self::Block(pair(owner, other)),
-            Change::Unblock(owner, other) => Self::Unblock(pair(owner, other)),
-            Change::AddContact(owner, other) => Self::AddContact(pair(owner, other)),
-            Change::RemoveContact(owner, other) => Self::RemoveContact(pair(owner, other)),
-            Change::SetPrivacy(id, privacy) => Self::SetPrivacy((id.into_string(), privacy.into())),
+            PolicyChange::Restrict(id) => Self::Restrict(id.into_string()),
+            PolicyChange::Unrestrict(id) => Self::Unrestrict(id.into_string()),
+            PolicyChange::RestrictMany(numbers) => Self::RestrictMany(numbers.into()),
+            PolicyChange::UnrestrictMany(numbers) => Self::UnrestrictMany(numbers.into()),
+            PolicyChange::Block(owner, other) => Self::Block(pair(owner, other)),
+            PolicyChange::Unblock(owner, other) => Self::Unblock(pair(owner, other)),
+            PolicyChange::AddContact(owner, other) => Self::AddContact(pair(owner, other)),
+            PolicyChange::RemoveContact(owner, other) => Self::RemoveContact(pair(owner, other)),
+            PolicyChange::SetPrivacy(id, privacy) => Self::SetPrivacy((id.into_string(), privacy.into())),
         }
     }
 }
 
-impl TryFrom<wit::PolicyPage> for Page {
+impl TryFrom<wit::PolicyPage> for PolicyPage {
     type Error = Invalid;
 
     fn try_from(page: wit::PolicyPage) -> Result<Self, Invalid> {
@@ -112,8 +112,8 @@ impl TryFrom<wit::PolicyPage> for Page {
     }
 }
 
-impl From<Page> for wit::PolicyPage {
-    fn from(page: Page) -> Self {
+impl From<PolicyPage> for wit::PolicyPage {
+    fn from(page: PolicyPage) -> Self {
         Self { changes: each(page.changes), next: page.next, cursor: page.cursor, salt: page.salt }
     }
 }
@@ -169,7 +169,7 @@ impl TryFrom<wit::Invalidation> for Invalidation {
             wit::Invalidation::Subject(user) => Self::Subject(UserId::parse(user)?),
             wit::Invalidation::Pair((one, other)) => Self::Pair(UserId::parse(one)?, UserId::parse(other)?),
             wit::Invalidation::Numbers(page) => Self::Numbers(page),
-            wit::Invalidation::Everybody => Self::Everybody,
+            wit::Invalidation::All => Self::All,
         })
     }
 }
@@ -180,7 +180,7 @@ impl From<Invalidation> for wit::Invalidation {
             Invalidation::Subject(user) => Self::Subject(user.into_string()),
             Invalidation::Pair(one, other) => Self::Pair((one.into_string(), other.into_string())),
             Invalidation::Numbers(page) => Self::Numbers(page),
-            Invalidation::Everybody => Self::Everybody,
+            Invalidation::All => Self::All,
         }
     }
 }

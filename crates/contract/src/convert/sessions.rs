@@ -1,6 +1,6 @@
 //! Sessions: touches, loads, commits and evictions.
 
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::settle::Decision;
 use rollcall_core::{Device, DeviceId, Invalid, Moment, Next, OutageGrace, Revision, Session, Span, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Loaded, Touched, Touches};
@@ -57,27 +57,27 @@ impl From<wit::DeviceEvent> for DeviceEvent {
 
 impl From<wit::Touched> for Touched {
     fn from(touched: wit::Touched) -> Self {
-        let prior = |(prior, version): (wit::PriorState, u64)| {
-            Ok(Found { state: prior.state.into(), version, stance: prior.stance.into(), stance_until: None })
+        let decode = |(prior, version): (wit::PriorState, u64)| {
+            Ok(PriorState { state: prior.state.into(), version, stance: prior.stance.into(), stance_until: None })
         };
-        let mut found: Vec<_> = touched.states.into_iter().zip(touched.versions).map(prior).collect();
+        let mut prior: Vec<_> = touched.states.into_iter().zip(touched.versions).map(decode).collect();
         for end in touched.stance_ends {
-            if let Some(Ok(found)) = found.get_mut(end.index as usize) {
-                found.stance_until = Some(Time(end.at));
+            if let Some(Ok(prior)) = prior.get_mut(end.index as usize) {
+                prior.stance_until = Some(Time(end.at));
             }
         }
         for failure in touched.failures {
-            if let Some(item) = found.get_mut(failure.index as usize) {
+            if let Some(item) = prior.get_mut(failure.index as usize) {
                 *item = Err(failure.error.into());
             }
         }
-        Self { now: Time(touched.now), found }
+        Self { now: Time(touched.now), prior }
     }
 }
 
 impl From<Touched> for wit::Touched {
     fn from(touched: Touched) -> Self {
-        let count = touched.found.len();
+        let count = touched.prior.len();
         let mut out = Self {
             now: touched.now.0,
             versions: Vec::with_capacity(count),
@@ -85,14 +85,14 @@ impl From<Touched> for wit::Touched {
             stance_ends: Vec::new(),
             failures: Vec::new(),
         };
-        for (index, found) in (0..).zip(touched.found) {
-            let found = found.unwrap_or_else(|error| {
+        for (index, prior) in (0..).zip(touched.prior) {
+            let prior = prior.unwrap_or_else(|error| {
                 out.failures.push(wit::Failure { index, error: error.into() });
-                Found::NOTHING
+                PriorState::NOTHING
             });
-            out.versions.push(found.version);
-            out.states.push(wit::PriorState { state: found.state.into(), stance: found.stance.into() });
-            out.stance_ends.extend(found.stance_until.map(|at| wit::StanceEnd { index, at: at.0 }));
+            out.versions.push(prior.version);
+            out.states.push(wit::PriorState { state: prior.state.into(), stance: prior.stance.into() });
+            out.stance_ends.extend(prior.stance_until.map(|at| wit::StanceEnd { index, at: at.0 }));
         }
         out
     }

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use rollcall_core::heartbeat::{Beat, Beats, Departure, Found, Reason};
-use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Ruling, Verdict};
+use rollcall_core::heartbeat::{Beat, Beats, Departure, DepartureReason, PriorState};
+use rollcall_core::policy::{Audience, Numbers, PolicyChange, Privacy, Ruling, Verdict};
 use rollcall_core::{ConversationId, DeviceId, DeviceKind, Ids, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::{OwnSettings, Touched, Typist, Visibility};
 use rollcall_functions::query::View;
@@ -79,7 +79,7 @@ fn beats_are_packed_column_by_column() {
 #[test]
 fn departure_survives_the_round_trip() {
     let device = DeviceId::parse("web-1").unwrap();
-    let departure = Departure { user: user("bob"), device, reason: Reason::Dropped };
+    let departure = Departure { user: user("bob"), device, reason: DepartureReason::Dropped };
     assert_eq!(Departure::try_from(types::Departure::from(departure.clone())), Ok(departure));
 }
 
@@ -138,8 +138,8 @@ fn typing_update_comes_in() {
 
 #[test]
 fn failed_touch_keeps_its_index() {
-    let found = Found { state: State::Away, version: 7, stance: Stance::Busy, stance_until: Some(Time(9)) };
-    let touched = Touched { now: Time(5), found: vec![Ok(found), Err(Error::Denied), Ok(Found::NOTHING)] };
+    let prior = PriorState { state: State::Away, version: 7, stance: Stance::Busy, stance_until: Some(Time(9)) };
+    let touched = Touched { now: Time(5), prior: vec![Ok(prior), Err(Error::Denied), Ok(PriorState::NOTHING)] };
     let out = session_types::Touched::from(touched.clone());
     assert_eq!((out.versions.len(), out.states.len(), out.stance_ends.len(), out.failures.len()), (3, 3, 1, 1));
     assert_eq!(Touched::from(out), touched);
@@ -162,21 +162,21 @@ fn policy_changes_survive_the_round_trip() {
     let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
     let numbers = || Numbers::new(3, vec![0x80, 1]).unwrap();
     let changes = [
-        Change::Restrict(user("a")),
-        Change::Unrestrict(user("a")),
-        Change::RestrictMany(numbers()),
-        Change::UnrestrictMany(numbers()),
-        Change::Block(user("a"), user("b")),
-        Change::Unblock(user("a"), user("b")),
-        Change::AddContact(user("a"), user("b")),
-        Change::RemoveContact(user("a"), user("b")),
-        Change::SetPrivacy(user("a"), privacy),
+        PolicyChange::Restrict(user("a")),
+        PolicyChange::Unrestrict(user("a")),
+        PolicyChange::RestrictMany(numbers()),
+        PolicyChange::UnrestrictMany(numbers()),
+        PolicyChange::Block(user("a"), user("b")),
+        PolicyChange::Unblock(user("a"), user("b")),
+        PolicyChange::AddContact(user("a"), user("b")),
+        PolicyChange::RemoveContact(user("a"), user("b")),
+        PolicyChange::SetPrivacy(user("a"), privacy),
     ];
     for change in changes {
-        assert_eq!(Change::try_from(policy_types::PolicyChange::from(change.clone())), Ok(change));
+        assert_eq!(PolicyChange::try_from(policy_types::PolicyChange::from(change.clone())), Ok(change));
     }
     let block = policy_types::PolicyChange::Block(("a".to_owned(), String::new()));
-    assert!(Change::try_from(block).is_err());
+    assert!(PolicyChange::try_from(block).is_err());
     let own = OwnSettings { privacy, contacts: vec![user("b")], blocks: Vec::new() };
     assert_eq!(OwnSettings::try_from(policy_types::OwnSettings::from(own.clone())), Ok(own));
 }

@@ -3,7 +3,7 @@
 use rollcall_core::{
     Choice, ConversationId, DeviceKind, Error, Id, Ids, Invalid, Note, Published, Rules, Stance, State, Time, UserId,
 };
-use rollcall_functions::capabilities::{Change, LastSeenEntry, TypingSignal, Typist, Visibility};
+use rollcall_functions::capabilities::{LastSeenEntry, PresenceChange, TypingSignal, Typist, Visibility};
 use rollcall_functions::query::{Presence, View};
 
 use super::wit::types as wit;
@@ -51,7 +51,7 @@ impl<I: Id> TryFrom<wit::Ids> for Ids<I> {
     type Error = Invalid;
 
     fn try_from(ids: wit::Ids) -> Result<Self, Invalid> {
-        Ids::parse(ids.text, ids.lengths).map_err(|unfit| match unfit.pieces() {
+        Ids::parse(ids.text, ids.lengths).map_err(|invalid| match invalid.pieces() {
             Ok(mut pieces) => {
                 let first = pieces.find_map(|piece| I::check(piece).err());
                 first.unwrap_or_else(|| Invalid::new(I::FIELD, "is invalid in the packed list"))
@@ -206,7 +206,7 @@ impl From<&Rules> for wit::Rules {
     }
 }
 
-impl TryFrom<wit::PresenceChange> for Change {
+impl TryFrom<wit::PresenceChange> for PresenceChange {
     type Error = Invalid;
 
     fn try_from(change: wit::PresenceChange) -> Result<Self, Invalid> {
@@ -214,8 +214,8 @@ impl TryFrom<wit::PresenceChange> for Change {
     }
 }
 
-impl From<Change> for wit::PresenceChange {
-    fn from(change: Change) -> Self {
+impl From<PresenceChange> for wit::PresenceChange {
+    fn from(change: PresenceChange) -> Self {
         Self { user: change.user.into_string(), published: change.published.into() }
     }
 }

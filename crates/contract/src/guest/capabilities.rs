@@ -1,11 +1,11 @@
 //! The capabilities that a platform provides, as the functions use them: convert, call, convert.
 
-use rollcall_core::policy::{Change as PolicyChange, Relation};
+use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{ConversationId, Error, Ids, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Change, Changes, ChangesSince, Commit, Committed, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings,
-    Page, Policy, RestrictionCheck, Sessions, Shards, Touched, Touches, Typing, TypingSignal, Typist, Visibility,
-    Watching,
+    Archive, ChangesSince, Commit, Committed, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage,
+    PresenceChange, PresenceChanges, RestrictionCheck, Sessions, Shards, Touched, Touches, Typing, TypingSignal,
+    Typist, Visibility, Watching,
 };
 use wit_bindgen::{FutureReader, StreamReader};
 
@@ -73,7 +73,7 @@ impl Policy for PlatformPolicy {
         Ok(policy::settings_of(user.into_string()).await?.try_into()?)
     }
 
-    async fn snapshot(&self, page: u32) -> Result<Page, Error> {
+    async fn snapshot(&self, page: u32) -> Result<PolicyPage, Error> {
         Ok(policy::snapshot(page).await?.try_into()?)
     }
 
@@ -124,8 +124,8 @@ pub struct PlatformChanges {
     end: FutureReader<Result<(), wit::types::Error>>,
 }
 
-impl Changes for PlatformChanges {
-    async fn next(&mut self) -> Option<Change> {
+impl PresenceChanges for PlatformChanges {
+    async fn next(&mut self) -> Option<PresenceChange> {
         loop {
             // A change with an invalid id is about none of the watched users.
             if let Ok(change) = self.changes.next().await?.try_into() {

@@ -156,7 +156,7 @@ pub mod platform {
     pub use exports::rollcall::presence::*;
 }
 
-/// The export of an adapter that streams changes. Apart, because a task that outlives its call costs every wait
+/// The export of an adapter that streams changes. Separate, because a task that outlives its call costs every wait
 /// of its component one more turn of the host's loop.
 pub mod topics {
     wit_bindgen::generate!({
@@ -178,7 +178,7 @@ pub mod topics {
     pub use exports::rollcall::presence::*;
 }
 
-/// The export of an adapter for `archive`. Apart, because an archive may be somewhere else.
+/// The export of an adapter for `archive`. Separate, because an archive may be somewhere else.
 pub mod archive {
     wit_bindgen::generate!({
         path: "../../wit",

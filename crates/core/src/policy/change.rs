@@ -46,7 +46,7 @@ impl Numbers {
 
 /// A change of policy. It states the new value, so that applying it twice is the same as once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum PolicyChange {
     /// An administrator restricts an account.
     Restrict(UserId),
     /// An administrator lifts the restriction.
@@ -77,10 +77,10 @@ pub enum Invalidation {
     /// What any viewer may see of the accounts in this page of numbers.
     Numbers(u32),
     /// Everything.
-    Everybody,
+    All,
 }
 
-impl Change {
+impl PolicyChange {
     /// What this change invalidates.
     pub fn invalidation(&self) -> Invalidation {
         match self {

@@ -1,5 +1,6 @@
 //! The relation between a viewer and a subject, and the verdict that follows from it.
 
+use crate::UserId;
 use crate::visibility::Visibility;
 
 /// Who may see something.
@@ -107,6 +108,17 @@ impl Relation {
     pub fn verdict_for_service(self) -> Verdict {
         Relation { restricted: self.restricted, ..Relation::default() }.verdict()
     }
+}
+
+/// A user's own policy settings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnSettings {
+    /// Which audiences see presence and last seen.
+    pub privacy: Privacy,
+    /// The user's contacts, in no particular order.
+    pub contacts: Vec<UserId>,
+    /// The users that this user blocked, in no particular order.
+    pub blocks: Vec<UserId>,
 }
 
 #[cfg(test)]

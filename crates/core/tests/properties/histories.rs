@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rollcall_core::choose::{NewChoice, NoteContent, choose};
 use rollcall_core::deadline::next_change;
 use rollcall_core::derive::derive;
-use rollcall_core::heartbeat::{Found, moves};
+use rollcall_core::heartbeat::{PriorState, needs_settling};
 use rollcall_core::settle::{Decision, EvictionDecision, evict, settle};
 use rollcall_core::visibility::derive_published;
 use rollcall_core::{Device, DeviceId, DeviceKind, Moment, Next, Published, Session, Span, Stance, State, Time};
@@ -58,9 +58,9 @@ impl User {
         Moment::at(Time(self.now))
     }
 
-    /// Touches the session; returns what the touch found.
-    fn touch(&mut self, event: &Event) -> Found {
-        let found = found(&self.session);
+    /// Touches the session; returns the state before it.
+    fn touch(&mut self, event: &Event) -> PriorState {
+        let prior = prior_state(&self.session);
         let now = Time(self.now);
         let devices = &mut self.session.devices;
         match event {
@@ -85,7 +85,7 @@ impl User {
             Event::Choose { .. } | Event::Pruned { .. } => {}
         }
         self.history.add(self.now, event.clone());
-        found
+        prior
     }
 
     fn step(&mut self, step: &Step) {
@@ -119,13 +119,13 @@ impl User {
             return false;
         };
         let comes_back_unused = !active && self.is_used_and_expired(*device);
-        let found = self.touch(event);
+        let prior = self.touch(event);
         let end = Time(self.now) + RULES.alive_for();
         self.session.next = match self.session.next {
             Next::Settle(at) | Next::Evict(at) => Next::Settle(at.min(end)),
             Next::Nothing => Next::Settle(end),
         };
-        if moves(&found, *active, Time(self.now)) {
+        if needs_settling(&prior, *active, Time(self.now)) {
             self.step(&Step::Settle);
         }
         comes_back_unused
@@ -163,8 +163,8 @@ impl User {
 
     /// What the rules show at `now`, as the model represents it.
     fn shown(&self, now: u64) -> (State, Option<u8>) {
-        let shown = derive(&self.session, &Moment::at(Time(now)), &RULES);
-        (shown.state, shown.note.map(|note| note.text.parse().expect("notes are numbers here")))
+        let derived = derive(&self.session, &Moment::at(Time(now)), &RULES);
+        (derived.state, derived.note.map(|note| note.text.parse().expect("notes are numbers here")))
     }
 }
 
@@ -172,10 +172,10 @@ fn device_id(device: u8) -> DeviceId {
     DeviceId::parse(format!("d{device}")).expect("a short id")
 }
 
-fn found(session: &Session) -> Found {
+fn prior_state(session: &Session) -> PriorState {
     let (state, version) = session.published.as_ref().map_or((State::Offline, 0), |p| (p.state, p.version));
     let (stance, stance_until) = session.choice.as_ref().map_or((Stance::Auto, None), |c| (c.stance, c.until));
-    Found { state, version, stance, stance_until }
+    PriorState { state, version, stance, stance_until }
 }
 
 proptest! {
@@ -203,8 +203,8 @@ proptest! {
             user.now += wait;
             user.step(step);
         }
-        let shown = derive(&user.session, &user.moment(), &RULES);
-        let next = next_change(&user.session, &user.moment(), &RULES, &shown);
+        let derived = derive(&user.session, &user.moment(), &RULES);
+        let next = next_change(&user.session, &user.moment(), &RULES, &derived);
         let now = user.history.shown(user.now, &RULES);
         let first = (user.now..user.now + HORIZON).find(|&at| user.history.shown(at, &RULES) != now);
         prop_assert_eq!(next.map(|at| at.0), first);
@@ -240,9 +240,9 @@ proptest! {
             for _ in 0..*wait {
                 user.now += 1;
                 user.settle_if_due();
-                let shown = derive(&user.session, &user.moment(), &RULES);
-                let differs = shown.differs_from(user.session.published.as_ref());
-                prop_assert!(!differs || is_excused, "at {}: {shown:?}, {:?}", user.now, user.session);
+                let derived = derive(&user.session, &user.moment(), &RULES);
+                let differs = derived.differs_from(user.session.published.as_ref());
+                prop_assert!(!differs || is_excused, "at {}: {derived:?}, {:?}", user.now, user.session);
                 is_excused &= differs;
             }
             is_excused |= user.handle(step);
@@ -262,7 +262,7 @@ proptest! {
         }
     }
 
-    /// With the one exception that `heartbeat::moves` names.
+    /// With the one exception that `heartbeat::needs_settling` names.
     #[test]
     fn beat_that_changes_state_is_noticed(steps in steps(), device in 0..DEVICES, active: bool) {
         let mut user = User::new();
@@ -272,11 +272,11 @@ proptest! {
         }
         user.step(&Step::Settle);
         let was_used = user.is_used_and_expired(device);
-        let found = user.touch(&Event::Beat { device, active });
+        let prior = user.touch(&Event::Beat { device, active });
         let state = derive(&user.session, &user.moment(), &RULES).state;
-        let comes_back_unused = was_used && !active && (found.state, state) == (State::Away, State::Online);
-        let is_noticed = moves(&found, active, Time(user.now));
-        prop_assert!(state == found.state || is_noticed || comes_back_unused, "{found:?} becomes {state:?}");
+        let comes_back_unused = was_used && !active && (prior.state, state) == (State::Away, State::Online);
+        let is_noticed = needs_settling(&prior, active, Time(user.now));
+        prop_assert!(state == prior.state || is_noticed || comes_back_unused, "{prior:?} becomes {state:?}");
     }
 
     #[test]

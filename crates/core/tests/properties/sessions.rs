@@ -114,20 +114,20 @@ proptest! {
     #[test]
     fn state_follows_from_devices_choice_and_time(session in sessions(), moment in moments()) {
         for now in NOW.0..END {
-            let shown = derive(&session, &moment.moved_to(Time(now)), &RULES);
-            prop_assert_eq!(shown.state, plain_state(&session, &moment, Time(now)));
+            let derived = derive(&session, &moment.moved_to(Time(now)), &RULES);
+            prop_assert_eq!(derived.state, plain_state(&session, &moment, Time(now)));
         }
     }
 
     #[test]
     fn next_change_is_the_first_visible_change(session in sessions(), moment in moments()) {
         let visible = |now: u64| {
-            let shown = derive(&session, &moment.moved_to(Time(now)), &RULES);
-            (shown.state, shown.note)
+            let derived = derive(&session, &moment.moved_to(Time(now)), &RULES);
+            (derived.state, derived.note)
         };
-        let shown = derive(&session, &moment, &RULES);
+        let derived = derive(&session, &moment, &RULES);
         let first = (NOW.0..END).find(|&at| visible(at) != visible(NOW.0));
-        prop_assert_eq!(next_change(&session, &moment, &RULES, &shown).map(|at| at.0), first);
+        prop_assert_eq!(next_change(&session, &moment, &RULES, &derived).map(|at| at.0), first);
     }
 
     #[test]
@@ -150,11 +150,11 @@ proptest! {
 
     #[test]
     fn settle_deadline_is_in_the_future(session in sessions(), moment in moments()) {
-        let shown = derive(&session, &moment, &RULES);
-        match rollcall_core::deadline::next(&session, &moment, &RULES, &shown) {
+        let derived = derive(&session, &moment, &RULES);
+        match rollcall_core::deadline::next(&session, &moment, &RULES, &derived) {
             Next::Settle(at) => prop_assert!(at > moment.now),
             Next::Evict(_) => prop_assert!(session.devices.iter().all(|device| !moment.is_alive(device))),
-            Next::Nothing => prop_assert_eq!(next_change(&session, &moment, &RULES, &shown), None),
+            Next::Nothing => prop_assert_eq!(next_change(&session, &moment, &RULES, &derived), None),
         }
     }
 
@@ -208,16 +208,16 @@ proptest! {
 
     #[test]
     fn only_offline_published_sessions_are_evicted(session in sessions(), moment in moments()) {
-        let shown = derive_published(&session, &moment, &RULES);
+        let derived = derive_published(&session, &moment, &RULES);
         let matters = session.choice.as_ref().is_some_and(|choice| choice.matters_at(moment.now));
         match evict(&session, &moment, &RULES) {
             EvictionDecision::Drop(last_seen) => {
                 prop_assert!(!matters && session.devices.iter().all(|device| !moment.is_alive(device)));
-                prop_assert_eq!((shown.state, shown.last_seen), (State::Offline, last_seen));
+                prop_assert_eq!((derived.state, derived.last_seen), (State::Offline, last_seen));
             }
             EvictionDecision::Keep(last_seen, decision) => {
                 prop_assert!(matters && decision.publish.is_none());
-                prop_assert_eq!(shown.last_seen, last_seen);
+                prop_assert_eq!(derived.last_seen, last_seen);
                 let mut after = session.clone();
                 apply(&mut after, decision);
                 prop_assert_eq!(evict(&after, &moment, &RULES), EvictionDecision::Wait);

@@ -1,7 +1,7 @@
 //! Typing: watchers receive few updates and still show the truth.
 
 use proptest::prelude::*;
-use rollcall_core::typing::{Next, PUBLISH_INTERVAL, TypingRecord};
+use rollcall_core::typing::{PUBLISH_INTERVAL, TypingAction, TypingRecord};
 use rollcall_core::{Span, Time};
 
 use crate::config;
@@ -50,7 +50,7 @@ fn replay(signals: &[(u64, u64)]) -> (Timeline, u64) {
     loop {
         let next_arrival = arrivals.peek().map_or(u64::MAX, |(at, _)| *at);
         let next_flush = flush_at.unwrap_or(u64::MAX);
-        let (now, next) = if next_flush <= next_arrival && next_flush < u64::MAX {
+        let (now, action) = if next_flush <= next_arrival && next_flush < u64::MAX {
             flush_at = None;
             (next_flush, record.flush(Time(next_flush)))
         } else if let Some((now, lasts)) = arrivals.next() {
@@ -59,10 +59,10 @@ fn replay(signals: &[(u64, u64)]) -> (Timeline, u64) {
         } else {
             return (timeline, end);
         };
-        match next {
-            Next::Nothing => {}
-            Next::Publish(until) => timeline.updates.push((now, until.map(|until| until.0))),
-            Next::Flush(after) => {
+        match action {
+            TypingAction::Nothing => {}
+            TypingAction::Publish(until) => timeline.updates.push((now, until.map(|until| until.0))),
+            TypingAction::Flush(after) => {
                 flush_at.get_or_insert(now + after.0);
             }
         }

@@ -14,17 +14,17 @@ const PLENTY: u64 = 1 << 30;
 /// A fake policy store: a log of changes.
 #[derive(Default)]
 struct FakePolicy {
-    log: RefCell<Vec<Change>>,
+    log: RefCell<Vec<PolicyChange>>,
     /// How many changes at the log's beginning were trimmed.
     trimmed: Cell<usize>,
     /// Changes to be made while the next page is being read.
-    meanwhile: RefCell<Vec<Change>>,
+    meanwhile: RefCell<Vec<PolicyChange>>,
     unavailable: Cell<bool>,
     exact_reads: Cell<usize>,
 }
 
 impl FakePolicy {
-    fn change(&self, change: Change) {
+    fn change(&self, change: PolicyChange) {
         self.log.borrow_mut().push(change);
     }
 
@@ -49,15 +49,15 @@ impl Policy for FakePolicy {
         self.answer(OwnSettings::default)
     }
     /// Each page has two changes of the log: a change that undoes one of them is on a later page or in the log.
-    async fn snapshot(&self, page: u32) -> Result<Page, Error> {
+    async fn snapshot(&self, page: u32) -> Result<PolicyPage, Error> {
         self.answer(|| {
             let cursor = vec![self.log.borrow().len() as u64];
             self.log.borrow_mut().append(&mut self.meanwhile.borrow_mut());
             let log = self.log.borrow();
             let from = page as usize * 2;
-            let changes: Vec<Change> = log.iter().skip(from).take(2).cloned().collect();
+            let changes: Vec<PolicyChange> = log.iter().skip(from).take(2).cloned().collect();
             let next = (from + 2 < log.len()).then_some(page + 1);
-            Page { changes, next, cursor, salt: 9 }
+            PolicyPage { changes, next, cursor, salt: 9 }
         })
     }
     async fn since(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
@@ -70,12 +70,12 @@ impl Policy for FakePolicy {
                 return ChangesSince::Gap;
             }
             let limit = limit.max(64) as usize;
-            let changes: Vec<Change> = log.iter().skip(from).take(limit).cloned().collect();
+            let changes: Vec<PolicyChange> = log.iter().skip(from).take(limit).cloned().collect();
             let after = (from + changes.len()) as u64;
             ChangesSince::Changes(changes, vec![after])
         })
     }
-    async fn apply_many(&self, changes: Vec<Change>) -> Result<Vec<Result<(), Error>>, Error> {
+    async fn apply_many(&self, changes: Vec<PolicyChange>) -> Result<Vec<Result<(), Error>>, Error> {
         self.answer(|| {
             changes
                 .into_iter()
@@ -96,12 +96,12 @@ fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
 
-fn restrict(name: &str) -> Change {
-    Change::Restrict(user(name))
+fn restrict(name: &str) -> PolicyChange {
+    PolicyChange::Restrict(user(name))
 }
 
-fn block(one: &str, other: &str) -> Change {
-    Change::Block(user(one), user(other))
+fn block(one: &str, other: &str) -> PolicyChange {
+    PolicyChange::Block(user(one), user(other))
 }
 
 fn rulings(cache: &PolicyCache, policy: &FakePolicy, viewer: &str, subjects: &[&str]) -> Result<Vec<Ruling>, Error> {
@@ -145,9 +145,13 @@ fn only_a_cold_cache_asks_the_store() {
 fn incomplete_cache_never_answers() {
     let policy = FakePolicy::default();
     (0..7).for_each(|number| policy.change(restrict(&format!("user-{number}"))));
-    policy.change(Change::Unrestrict(user("user-0")));
+    policy.change(PolicyChange::Unrestrict(user("user-0")));
     // Made while the first page is read: neither on it nor before its cursor.
-    policy.meanwhile.borrow_mut().extend([restrict("user-0"), block("a", "b"), Change::Unblock(user("a"), user("b"))]);
+    policy.meanwhile.borrow_mut().extend([
+        restrict("user-0"),
+        block("a", "b"),
+        PolicyChange::Unblock(user("a"), user("b")),
+    ]);
     let cache = PolicyCache::default();
     loop {
         let loading = refresh(&cache, &policy);
@@ -184,13 +188,13 @@ fn invalidations_are_reported_once_even_while_cold() {
     // With no memory allowed it does not load.
     let first = poll_once(cache.refresh(&policy, 8, 0)).unwrap();
     assert_eq!((first.state, first.more), (CacheState::Cold, false));
-    assert_eq!(first.invalidated, [Invalidation::Everybody], "earlier changes are unknown");
+    assert_eq!(first.invalidated, [Invalidation::All], "earlier changes are unknown");
     policy.change(block("bob", "alice"));
     let second = poll_once(cache.refresh(&policy, 8, 0)).unwrap();
     assert_eq!(second.invalidated, [Invalidation::Pair(user("bob"), user("alice"))], "also while it holds nothing");
     // Also while it loads.
     assert_eq!(refresh(&cache, &policy).state, CacheState::Loading);
-    policy.change(Change::SetPrivacy(user("eve"), Privacy { presence: Audience::Nobody, ..Privacy::default() }));
+    policy.change(PolicyChange::SetPrivacy(user("eve"), Privacy { presence: Audience::Nobody, ..Privacy::default() }));
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Subject(user("eve"))]);
     while refresh(&cache, &policy).more {}
     policy.change(restrict("mallory"));
@@ -199,11 +203,11 @@ fn invalidations_are_reported_once_even_while_cold() {
     // A change made through this cache invalidates as well.
     poll_once(cache.apply(&policy, vec![Ok(block("x", "y"))])).unwrap();
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Pair(user("x"), user("y"))]);
-    policy.change(Change::RestrictMany(Numbers::new(5, vec![0xff; 8]).unwrap()));
+    policy.change(PolicyChange::RestrictMany(Numbers::new(5, vec![0xff; 8]).unwrap()));
     assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Numbers(5)]);
     // Very many changes are reported as one invalidation.
     (0..3000).for_each(|number| policy.change(restrict(&format!("many-{number}"))));
-    assert_eq!(poll_once(cache.refresh(&policy, 5000, PLENTY)).unwrap().invalidated, [Invalidation::Everybody]);
+    assert_eq!(poll_once(cache.refresh(&policy, 5000, PLENTY)).unwrap().invalidated, [Invalidation::All]);
 }
 
 #[test]
@@ -213,10 +217,10 @@ fn gap_in_log_causes_reload() {
     (0..5).for_each(|number| policy.change(restrict(&format!("user-{number}"))));
     policy.trimmed.set(4);
     let lost = refresh(&cache, &policy);
-    assert_eq!((lost.state, lost.more, lost.invalidated), (CacheState::Cold, true, vec![Invalidation::Everybody]));
+    assert_eq!((lost.state, lost.more, lost.invalidated), (CacheState::Cold, true, vec![Invalidation::All]));
     // A change between the gap and the next read is not reported separately.
     policy.change(block("bob", "alice"));
-    assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Everybody]);
+    assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::All]);
     assert_eq!(rulings(&cache, &policy, "a", &["user-0"]).unwrap(), [Ruling::Restricted], "answered by the store");
     while refresh(&cache, &policy).more {}
     policy.unavailable.set(true);
@@ -231,7 +235,7 @@ fn gap_while_loading_restarts_the_load() {
     assert_eq!(refresh(&cache, &policy).state, CacheState::Loading);
     policy.change(restrict("late"));
     policy.trimmed.set(10);
-    assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::Everybody]);
+    assert_eq!(refresh(&cache, &policy).invalidated, [Invalidation::All]);
     while refresh(&cache, &policy).more {}
     assert_eq!(refresh(&cache, &policy).state, CacheState::Warm);
     policy.unavailable.set(true);
@@ -273,7 +277,10 @@ fn unavailable_store_changes_nothing() {
 fn service_sees_all_unrestricted_users() {
     let policy = FakePolicy::default();
     policy.change(restrict("eve"));
-    policy.change(Change::SetPrivacy(user("bob"), Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody }));
+    policy.change(PolicyChange::SetPrivacy(
+        user("bob"),
+        Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody },
+    ));
     for cache in [PolicyCache::default(), warm(&policy)] {
         let subjects = [user("eve"), user("bob")];
         let verdicts = poll_once(cache.check(&policy, None, subjects.iter().collect())).unwrap();

@@ -168,11 +168,11 @@ impl Watching for FakeHost {
     }
 }
 
-impl Changes for FakeHost {
-    async fn next(&mut self) -> Option<Change> {
+impl PresenceChanges for FakeHost {
+    async fn next(&mut self) -> Option<PresenceChange> {
         loop {
             match self.0.steps.borrow_mut().pop_front()? {
-                Step::Change(name, published) => return Some(Change { user: user(name), published }),
+                Step::Change(name, published) => return Some(PresenceChange { user: user(name), published }),
                 Step::Rule(name, verdict) => self.rule(name, verdict.presence, verdict.last_seen),
             }
         }

@@ -3,7 +3,9 @@
 use rollcall_core::choose::{NewChoice, NoteContent};
 use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, Time, UserId};
 use rollcall_functions::capabilities::Shards;
-use rollcall_functions::heartbeat::{Beat, ChoiceRequest, Departure, Reason, beat_many, choose_many, leave_many};
+use rollcall_functions::heartbeat::{
+    Beat, ChoiceRequest, Departure, DepartureReason, beat_many, choose_many, leave_many,
+};
 use rollcall_functions::query;
 use rollcall_functions::sweep::{archive, settle_users, sweep};
 
@@ -217,7 +219,7 @@ fn end(world: &mut World, user: usize, device: usize) {
 }
 
 fn leave(world: &mut World, user: usize, device: usize, is_logout: bool) {
-    let reason = if is_logout { Reason::Logout } else { Reason::Dropped };
+    let reason = if is_logout { DepartureReason::Logout } else { DepartureReason::Dropped };
     let departures = vec![Ok(Departure { user: user_id(user), device: device_id(device), reason })];
     world.spawn(vec![user], move |client, rules| async move {
         let answers = leave_many(&client, &rules, departures).await;

@@ -135,15 +135,15 @@ impl Sessions for Client {
         let failing: Vec<bool> = touches.iter().map(|_| self.fails_for_item()).collect();
         let is_whole = !self.has_failed.get();
         self.call(|store| {
-            let mut found = Vec::with_capacity(touches.len());
+            let mut prior = Vec::with_capacity(touches.len());
             for (touch, fails) in touches.iter().zip(failing) {
-                found.push(if fails { Err(UNAVAILABLE) } else { Ok(store.touch(touch)) });
+                prior.push(if fails { Err(UNAVAILABLE) } else { Ok(store.touch(touch)) });
                 if is_whole && matches!(touch.event, DeviceEvent::Beat { active: true, .. }) {
                     let now = store.now;
                     store.checker.end_tolerance(now, index(&touch.user));
                 }
             }
-            Touched { now: store.now, found }
+            Touched { now: store.now, prior }
         })
         .await
     }

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::{Device, Moment, Next, OutageGrace, Revision, Session, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Shards, Touch};
 
@@ -90,14 +90,14 @@ impl Store {
         self.checker.grant_outage_grace(outage_grace, began);
     }
 
-    pub(crate) fn touch(&mut self, touch: &Touch) -> Found {
+    pub(crate) fn touch(&mut self, touch: &Touch) -> PriorState {
         let user = index(&touch.user);
-        let found = self.sessions[user].as_ref().map_or_else(nothing_found, found);
+        let prior = self.sessions[user].as_ref().map_or_else(no_prior_state, prior_state);
         let is_beat = matches!(touch.event, DeviceEvent::Beat { .. });
         let has_device = |session: &Session| session.devices.iter().any(|d| d.id == touch.device);
         let is_known = self.sessions[user].as_ref().is_some_and(has_device);
         if !is_beat && !is_known {
-            return found;
+            return prior;
         }
         let revision = self.fresh_revision();
         let (now, outage_grace, broken) = (self.now, self.moment().outage_grace, self.broken);
@@ -106,7 +106,7 @@ impl Store {
         let before = session.devices.iter().position(|d| d.id == touch.device);
         let before = before.map(|position| session.devices.swap_remove(position));
         if self.checker.oracle(user).is_used_and_expired(now, &touch.device) {
-            // `heartbeat::moves` leaves this one change to the deadline.
+            // `heartbeat::needs_settling` leaves this one change to the deadline.
             self.checker.tolerate(now, user);
         }
         let oracle = self.checker.oracle(user);
@@ -134,7 +134,7 @@ impl Store {
             (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => {}
         }
         self.dirty.push(user);
-        found
+        prior
     }
 
     pub(crate) fn load(&self, user: &UserId) -> Session {
@@ -264,15 +264,15 @@ fn due_by(next: Next, end: Time) -> Next {
     }
 }
 
-fn nothing_found() -> Found {
-    Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None }
+fn no_prior_state() -> PriorState {
+    PriorState { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None }
 }
 
-fn found(session: &Session) -> Found {
-    let nothing = nothing_found();
+fn prior_state(session: &Session) -> PriorState {
+    let nothing = no_prior_state();
     let (state, version) =
         session.published.as_ref().map_or((nothing.state, nothing.version), |p| (p.state, p.version));
     let (stance, stance_until) =
         session.choice.as_ref().map_or((nothing.stance, nothing.stance_until), |choice| (choice.stance, choice.until));
-    Found { state, version, stance, stance_until }
+    PriorState { state, version, stance, stance_until }
 }

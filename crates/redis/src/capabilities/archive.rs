@@ -4,18 +4,15 @@
 //! cheaper.
 
 use rollcall_core::{Error, Time, UserId};
-use rollcall_functions::capabilities::{Archive, LastSeenEntry};
+use rollcall_functions::capabilities::{Archive, LastSeenEntry, MAX_LAST_SEEN_ENTRIES, bounded};
 
 use super::RedisStore;
 use crate::keyspace::decode_score;
 use crate::transport::{Batch, Transport, piece};
 
-/// The most entries or users in one call of the archive: the contract's bound.
-const MAX_LAST_SEEN_ENTRIES: usize = 10_000;
-
 impl<T: Transport> Archive for RedisStore<T> {
     async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
-        bounded(&last_seen_entries)?;
+        bounded(last_seen_entries.len(), MAX_LAST_SEEN_ENTRIES)?;
         let keys = self.keys();
         let mut batch = Batch::with_capacity(last_seen_entries.len(), last_seen_entries.len());
         for LastSeenEntry { user, last_seen } in &last_seen_entries {
@@ -27,7 +24,7 @@ impl<T: Transport> Archive for RedisStore<T> {
     }
 
     async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
-        bounded(&users)?;
+        bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
         let keys = self.keys();
         let mut batch = Batch::with_capacity(users.len(), users.len());
         for user in users.iter().map(UserId::as_str) {
@@ -36,8 +33,4 @@ impl<T: Transport> Archive for RedisStore<T> {
         let replies = self.transport.run(batch).await;
         replies.items().map(|item| self.read(decode_score(piece(item?)))).collect()
     }
-}
-
-fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_LAST_SEEN_ENTRIES { Err(Error::TooMany(MAX_LAST_SEEN_ENTRIES as u32)) } else { Ok(()) }
 }

@@ -8,20 +8,20 @@ use crate::keyspace::{DueScan, Queue};
 use crate::transport::{Batch, RETRY_MS, Transport, pieces};
 
 impl<T: Transport> RedisStore<T> {
-    /// Users of these shards whose instant passed at least `late_by` ago, longest overdue first. Users on masters that
+    /// Users of these shards whose instant passed at least `at_least` ago, the earliest first. Users on masters that
     /// do not answer are left out.
-    pub(crate) async fn overdue(
+    pub(crate) async fn scan_queue(
         &self,
         queue: Queue,
         shards: Shards,
         limit: u32,
-        late_by: Span,
+        at_least: Span,
     ) -> Result<Vec<UserId>, Error> {
-        let by = Time(self.transport.now().await?.time().0.saturating_sub(late_by.0));
-        let mut overdue = DueScan::new(self.keys(), queue, shards, by, limit);
-        let (mut is_answered, mut failure) = (overdue.requests().next().is_none(), None);
+        let by = Time(self.transport.now().await?.time().0.saturating_sub(at_least.0));
+        let mut scan = DueScan::new(self.keys(), queue, shards, by, limit);
+        let (mut is_answered, mut failure) = (scan.requests().next().is_none(), None);
         loop {
-            let requests: Vec<_> = overdue.requests().collect();
+            let requests: Vec<_> = scan.requests().collect();
             if requests.is_empty() {
                 break;
             }
@@ -36,8 +36,8 @@ impl<T: Transport> RedisStore<T> {
                 answers.push(item.map_err(|error| failure = Some(error)).ok());
             }
             is_answered |= answers.iter().any(Option::is_some);
-            self.read(overdue.answer(answers.into_iter().map(|answer| answer.map(pieces))))?;
+            self.read(scan.answer(answers.into_iter().map(|answer| answer.map(pieces))))?;
         }
-        if is_answered { Ok(overdue.found()) } else { Err(failure.unwrap_or(Error::Unavailable(RETRY_MS))) }
+        if is_answered { Ok(scan.found()) } else { Err(failure.unwrap_or(Error::Unavailable(RETRY_MS))) }
     }
 }

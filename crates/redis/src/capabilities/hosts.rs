@@ -7,15 +7,15 @@ use super::RedisStore;
 use crate::keyspace::{decode_count, decode_hosts};
 use crate::transport::{Batch, Reply, Transport, piece};
 
-/// The shard of everything that belongs to no user.
-const HOME: u32 = 0;
+/// The shard of the keys that are shared by all shards.
+const SHARED_KEYS_SHARD: u32 = 0;
 
 impl<T: Transport> RedisStore<T> {
     /// Writes this host into the membership list and returns the names of all hosts on it, in order.
-    pub async fn join_hosts(&self, host: &str) -> Result<Vec<String>, Error> {
+    pub async fn renew_membership(&self, host: &str) -> Result<Vec<String>, Error> {
         let now = self.transport.now().await?;
         let mut batch = Batch::decided_at(now, 1, 3);
-        batch.add(host, HOME, |to| self.keys().join_hosts(to, host, now.time()));
+        batch.add(host, SHARED_KEYS_SHARD, |to| self.keys().renew_membership(to, host, now.time()));
         let replies = self.transport.run(batch).await;
         let mut hosts = Vec::new();
         for item in replies.items() {
@@ -26,9 +26,9 @@ impl<T: Transport> RedisStore<T> {
     }
 
     /// Removes this host from the membership list.
-    pub async fn leave_hosts(&self, host: &str) -> Result<(), Error> {
+    pub async fn leave_membership(&self, host: &str) -> Result<(), Error> {
         let mut batch = Batch::with_capacity(1, 1);
-        batch.add(host, HOME, |to| self.keys().leave_hosts(to, host));
+        batch.add(host, SHARED_KEYS_SHARD, |to| self.keys().leave_membership(to, host));
         let replies = self.transport.run(batch).await;
         replies.items().try_for_each(|item| item.map(drop))
     }
@@ -48,14 +48,14 @@ impl<T: Transport> RedisStore<T> {
         replies.items().map(|item| self.read(decode_count(piece(item?)))).sum()
     }
 
-    /// Stores how many watchers `station` has of each user, for `ttl`; returns how many all stations have together.
-    pub async fn add_up_watchers(&self, station: &str, counts: &[(UserId, u32)], ttl: Span) -> Result<Vec<u64>, Error> {
+    /// Stores how many watchers `worker` has of each user, for `ttl`; returns how many all workers have together.
+    pub async fn sum_watchers(&self, worker: &str, counts: &[(UserId, u32)], ttl: Span) -> Result<Vec<u64>, Error> {
         let mut sums = Vec::with_capacity(counts.len());
         for part in counts.chunks(MAX_BATCH) {
             let now = self.transport.now().await?;
             let mut batch = Batch::decided_at(now, part.len(), part.len());
             for (user, count) in part {
-                let (user, said) = (user.as_str(), (station, *count));
+                let (user, said) = (user.as_str(), (worker, *count));
                 let shard = self.keys().shard_of(user);
                 batch.add(user, shard, |to| self.keys().count_watchers(to, user, said, now.time(), ttl));
             }

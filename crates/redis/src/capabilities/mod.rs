@@ -20,14 +20,14 @@ mod typing;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rollcall_core::Error;
-use rollcall_functions::capabilities::MAX_BATCH;
 
 use crate::keyspace::{BadReply, Keyspace, Stamped};
-use crate::transport::{Connection, Probing, Transport};
+use crate::transport::{Connection, ProbingTransport, Transport};
 
 pub use options::{Options, options, rules};
+pub(crate) use rollcall_functions::capabilities::{MAX_BATCH, bounded};
 #[cfg(feature = "native")]
-pub(crate) use typing::place;
+pub(crate) use typing::typing_key;
 
 /// The capabilities on Redis. It serves many calls at once.
 #[derive(Debug)]
@@ -41,12 +41,12 @@ pub struct RedisStore<T> {
     salt: u64,
 }
 
-impl<C: Connection> RedisStore<Probing<C>> {
+impl<C: Connection> RedisStore<ProbingTransport<C>> {
     /// The capabilities over a connection, on a platform without background tasks. Nothing is sent before the first
     /// call.
     pub fn over(connection: C, options: Options) -> Self {
         let keys = Keyspace::of_hosts(options.shards);
-        Self::new(Probing::new(connection, keys, options.outage_grace), options.policy_log)
+        Self::new(ProbingTransport::new(connection, keys, options.outage_grace), options.policy_log)
     }
 
     /// The connection that sends the commands.
@@ -80,8 +80,4 @@ impl<T: Transport> RedisStore<T> {
             Error::Other(error.to_string())
         })
     }
-}
-
-pub(crate) fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
 }

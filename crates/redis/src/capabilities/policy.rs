@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use rollcall_core::policy::{Change, MAX_LISTED, MAX_SUBJECTS, Relation, number_of};
+use rollcall_core::policy::{MAX_LISTED, MAX_SUBJECTS, PolicyChange, Relation, number_of};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page, Policy};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Policy, PolicyPage};
 
-use super::{RedisStore, bounded};
+use super::{MAX_BATCH, RedisStore, bounded};
 use crate::keyspace::{
-    Changed, Keyspace, Logging, Whose, decode_blocks, decode_changed, decode_restricted, decode_settings,
-    decode_standing,
+    ChangeKey, Changed, Keyspace, Logging, decode_blocks, decode_changed, decode_restricted, decode_settings,
+    decode_subject_side,
 };
 use crate::transport::{Batch, Transport, piece, pieces};
 
@@ -32,7 +32,7 @@ impl<T: Transport> Policy for RedisStore<T> {
         self.read(decode_settings(pieces(values), user.as_str()))
     }
 
-    async fn snapshot(&self, page: u32) -> Result<Page, Error> {
+    async fn snapshot(&self, page: u32) -> Result<PolicyPage, Error> {
         self.page(page).await
     }
 
@@ -40,8 +40,8 @@ impl<T: Transport> Policy for RedisStore<T> {
         self.follow(cursor, limit).await
     }
 
-    async fn apply_many(&self, changes: Vec<Change>) -> Result<Vec<Result<(), Error>>, Error> {
-        bounded(&changes)?;
+    async fn apply_many(&self, changes: Vec<PolicyChange>) -> Result<Vec<Result<(), Error>>, Error> {
+        bounded(changes.len(), MAX_BATCH)?;
         let (keys, now) = (self.keys(), self.transport.now().await?);
         let logging = Logging { now_us: now.us, most: self.policy_log, publishing: self.transport.publishing() };
         let about: Vec<(u32, Cow<'_, str>)> = changes.iter().map(|change| about(keys, change)).collect();
@@ -58,19 +58,17 @@ impl<T: Transport> Policy for RedisStore<T> {
 
 impl<T: Transport> RedisStore<T> {
     async fn relations_of(&self, viewer: Option<&str>, subjects: &Ids<UserId>) -> Result<Vec<Relation>, Error> {
-        if subjects.len() > MAX_SUBJECTS {
-            return Err(Error::TooMany(MAX_SUBJECTS as u32));
-        }
+        bounded(subjects.len(), MAX_SUBJECTS)?;
         let (keys, names) = (self.keys(), subjects.iter().collect::<Vec<&str>>());
         let mut batch = Batch::with_capacity(names.len(), names.len());
         for &subject in &names {
-            batch.add("", keys.group_of(Whose::Person(subject)), |to| keys.standing(to, viewer, subject));
+            batch.add("", keys.group_of(ChangeKey::User(subject)), |to| keys.read_subject_side(to, viewer, subject));
         }
         for number in names.iter().copied().filter_map(number_of) {
-            batch.add("", keys.group_of(Whose::Page(number >> 16)), |to| keys.is_restricted(to, number));
+            batch.add("", keys.group_of(ChangeKey::Page(number >> 16)), |to| keys.is_restricted(to, number));
         }
         if let Some(viewer) = viewer {
-            let group = keys.group_of(Whose::Person(viewer));
+            let group = keys.group_of(ChangeKey::User(viewer));
             for part in names.chunks(BLOCKS_AT_ONCE) {
                 batch.add("", group, |to| keys.which_blocked(to, viewer, part.iter().copied()));
             }
@@ -79,7 +77,7 @@ impl<T: Transport> RedisStore<T> {
         let mut items = replies.items();
         let mut relations = Vec::with_capacity(names.len());
         for item in items.by_ref().take(names.len()) {
-            relations.push(self.read(decode_standing(pieces(item?)))?);
+            relations.push(self.read(decode_subject_side(pieces(item?)))?);
         }
         let numbered = names.iter().zip(&mut relations).filter(|(name, _)| number_of(name).is_some());
         for ((_, relation), item) in numbered.zip(items.by_ref()) {
@@ -102,11 +100,11 @@ impl<T: Transport> RedisStore<T> {
 
 /// The group of a change, and the name under which changes keep their order. If a page has the number of a user, their
 /// changes are ordered with each other too, which does no harm.
-fn about<'a>(keys: &Keyspace, change: &'a Change) -> (u32, Cow<'a, str>) {
-    let whose = Whose::of(change);
-    let name = match whose {
-        Whose::Person(user) => Cow::Borrowed(user),
-        Whose::Page(page) => Cow::Owned(page.to_string()),
+fn about<'a>(keys: &Keyspace, change: &'a PolicyChange) -> (u32, Cow<'a, str>) {
+    let key = ChangeKey::of(change);
+    let name = match key {
+        ChangeKey::User(user) => Cow::Borrowed(user),
+        ChangeKey::Page(page) => Cow::Owned(page.to_string()),
     };
-    (keys.group_of(whose), name)
+    (keys.group_of(key), name)
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use rollcall_core::Error;
-use rollcall_core::policy::{Change, Numbers};
-use rollcall_functions::capabilities::{ChangesSince, Cursor, Page};
+use rollcall_core::policy::{Numbers, PolicyChange};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, PolicyPage};
 
 use super::RedisStore;
 use crate::keyspace::{
@@ -17,7 +17,7 @@ use crate::transport::{Batch, IN_ORDER, Reply, Transport, piece, pieces};
 const LEAST: u32 = 64;
 
 /// The first read of a part.
-struct Found<R> {
+struct PartHead<R> {
     cursor: Cursor,
     /// How many pages of numbers each group has.
     counts: Vec<u64>,
@@ -26,9 +26,9 @@ struct Found<R> {
 }
 
 impl<T: Transport> RedisStore<T> {
-    pub(crate) async fn page(&self, number: u32) -> Result<Page, Error> {
+    pub(crate) async fn page(&self, number: u32) -> Result<PolicyPage, Error> {
         let part = self.keys().part(number);
-        let Found { cursor, counts, values } = self.find(&part).await?;
+        let PartHead { cursor, counts, values } = self.find(&part).await?;
         let mut changes = Vec::new();
         let next = match part {
             Part::Buckets(buckets) => {
@@ -48,16 +48,16 @@ impl<T: Transport> RedisStore<T> {
                 let pages = self.read(decode_pages(pieces(&values)))?;
                 let (pages, next) = self.keys().pages_of_part(pages, from);
                 let restricted = self.numbers(&pages).await?;
-                changes.extend(restricted.into_values().map(Change::RestrictMany));
+                changes.extend(restricted.into_values().map(PolicyChange::RestrictMany));
                 next.or_else(|| self.keys().part_of_groups(group + 1, &counts))
             }
             Part::Nothing => None,
         };
-        Ok(Page { changes, next, cursor, salt: self.salt })
+        Ok(PolicyPage { changes, next, cursor, salt: self.salt })
     }
 
     /// Reads where the logs end and the first commands of the part, in one round trip.
-    async fn find(&self, part: &Part) -> Result<Found<T::Reply>, Error> {
+    async fn find(&self, part: &Part) -> Result<PartHead<T::Reply>, Error> {
         let (keys, groups) = (self.keys(), self.keys().groups());
         let mut batch = Batch::default();
         for group in 0..groups {
@@ -91,7 +91,7 @@ impl<T: Transport> RedisStore<T> {
         for item in items {
             values.extend_from_slice(item?);
         }
-        Ok(Found { cursor, counts, values })
+        Ok(PartHead { cursor, counts, values })
     }
 
     pub(crate) async fn follow(&self, mut cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
@@ -124,7 +124,7 @@ impl<T: Transport> RedisStore<T> {
     }
 
     /// All settings in these buckets.
-    async fn buckets(&self, buckets: &[u32]) -> Result<Vec<Change>, Error> {
+    async fn buckets(&self, buckets: &[u32]) -> Result<Vec<PolicyChange>, Error> {
         let mut batch = Batch::default();
         for &bucket in buckets {
             batch.add("", self.keys().group_of_bucket(bucket), |to| self.keys().bucket(to, bucket));

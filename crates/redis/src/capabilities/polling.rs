@@ -8,18 +8,18 @@ use std::future::pending;
 use std::rc::Rc;
 
 use rollcall_core::{Error, Published, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 
 use super::RedisStore;
 use crate::resp::Mailbox;
-use crate::transport::{Connection, Probing};
+use crate::transport::{Connection, ProbingTransport};
 
 /// The time between two polls. A change is seen 250 ms late on average, well within the promised second.
 const POLL_MS: u64 = 500;
 
 /// Users being polled.
 pub struct Polling<W> {
-    platform: Rc<RedisStore<Probing<W>>>,
+    platform: Rc<RedisStore<ProbingTransport<W>>>,
     users: Vec<UserId>,
     known: Known,
     arrived: Mailbox,
@@ -28,7 +28,7 @@ pub struct Polling<W> {
 
 impl<W: Connection + 'static> Polling<W> {
     /// Polls once, so that anything published from now on is recognised as new.
-    pub async fn begin(platform: Rc<RedisStore<Probing<W>>>, users: Vec<UserId>) -> Result<Self, Error> {
+    pub async fn begin(platform: Rc<RedisStore<ProbingTransport<W>>>, users: Vec<UserId>) -> Result<Self, Error> {
         let polled_at_us = platform.connection().ticks_us();
         let mut known = Known::default();
         for (user, found) in users.iter().zip(platform.read_published(&users).await?) {
@@ -50,7 +50,7 @@ impl<W: Connection + 'static> Polling<W> {
             if let Some(published) = readable(found)?
                 && self.known.note(user, Some(&published))
             {
-                self.arrived.put(Change { user: user.clone(), published });
+                self.arrived.put(PresenceChange { user: user.clone(), published });
             }
         }
         Ok(())
@@ -64,10 +64,10 @@ impl<W: Connection + 'static> Polling<W> {
 
 impl<W: Connection + 'static> Polling<W> {
     /// The number of polls in two minutes.
-    pub const TWO_MINUTES: u32 = (120_000 / POLL_MS) as u32;
+    pub const MAX_QUIET_POLLS: u32 = (120_000 / POLL_MS) as u32;
 
-    /// The next change; `None`: this poll found none. Cancel safe.
-    pub async fn next(&mut self) -> Result<Option<Change>, Error> {
+    /// The next change; `None` if this poll found none. Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<PresenceChange>, Error> {
         // A change that waited for a slow reader may have been replaced meanwhile.
         if self.is_fresh()
             && let Some(change) = self.arrived.take()
@@ -127,9 +127,9 @@ mod tests {
         let mut known = Known::default();
         let bob = UserId::parse("bob").unwrap();
         let at = |version| Some(Published { state: State::Online, note: None, since: None, last_seen: None, version });
-        let news: Vec<bool> =
+        let update: Vec<bool> =
             [None, at(3), at(3), None, at(2), at(4)].iter().map(|found| known.note(&bob, found.as_ref())).collect();
-        assert_eq!(news, [false, true, false, false, false, true]);
+        assert_eq!(update, [false, true, false, false, false, true]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use rollcall_core::{Error, Published, Span, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches};
 
-use super::{RedisStore, bounded};
+use super::{MAX_BATCH, RedisStore, bounded};
 use crate::keyspace::{BadReply, Keyspace, Queue, decode_outcome, decode_published, decode_session};
 use crate::transport::{Batch, Reply, Transport, piece, pieces};
 
@@ -20,10 +20,10 @@ impl<T: Transport> Sessions for RedisStore<T> {
         self.commit(&commits).await
     }
     async fn due(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Queue::Due, shards, limit, Span(0)).await
+        self.scan_queue(Queue::Due, shards, limit, Span(0)).await
     }
     async fn evictable(&self, shards: Shards, limit: u32) -> Result<Vec<UserId>, Error> {
-        self.overdue(Queue::Archive, shards, limit, Span(0)).await
+        self.scan_queue(Queue::Archive, shards, limit, Span(0)).await
     }
     async fn evict_many(&self, evictions: Vec<Eviction>) -> Result<Outcomes, Error> {
         self.evict(&evictions).await
@@ -31,10 +31,10 @@ impl<T: Transport> Sessions for RedisStore<T> {
 }
 
 impl<T: Transport> RedisStore<T> {
-    /// What was last published about each of these users, in the order asked; `None`: nothing, or there is no session.
+    /// What was last published about each of these users, in the order asked; `None` if nothing was.
     /// For watchers that poll because they cannot subscribe. At most 1,024 users.
     pub async fn read_published(&self, users: &[UserId]) -> Result<Vec<Result<Option<Published>, Error>>, Error> {
-        bounded(users)?;
+        bounded(users.len(), MAX_BATCH)?;
         let mut batch = Batch::with_capacity(users.len(), users.len());
         for user in users.iter().map(UserId::as_str) {
             batch.add("", self.keys().shard_of(user), |to| self.keys().read_published(to, user));
@@ -43,24 +43,24 @@ impl<T: Transport> RedisStore<T> {
         Ok(replies.items().map(|item| self.read(decode_published(pieces(item?)))).collect())
     }
 
-    /// As [`Sessions::due`], but only users whose instant passed at least `by` ago.
-    pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
-        self.overdue(Queue::Due, shards, limit, by).await
+    /// As [`Sessions::due`], but only users whose instant passed at least `at_least` ago.
+    pub async fn due_for(&self, shards: Shards, limit: u32, at_least: Span) -> Result<Vec<UserId>, Error> {
+        self.scan_queue(Queue::Due, shards, limit, at_least).await
     }
 
-    /// Makes Redis look at these users' `alive` keys: a key past its time expires at once, and its notification goes to
-    /// every subscriber. Otherwise Redis may take minutes.
-    pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
+    /// Reads these users' `alive` keys. Redis expires a key lazily when it is read, and sends its notification to every
+    /// subscriber; without a read it may take minutes.
+    pub async fn trigger_expiry(&self, users: &[UserId]) -> Result<(), Error> {
         let mut batch = Batch::with_capacity(users.len(), users.len());
         for user in users.iter().map(UserId::as_str) {
-            batch.add(user, self.keys().shard_of(user), |to| self.keys().nudge(to, user));
+            batch.add(user, self.keys().shard_of(user), |to| self.keys().trigger_expiry(to, user));
         }
         let replies = self.transport.run(batch).await;
         replies.items().try_for_each(|item| item.map(drop))
     }
 
     async fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
-        bounded(users)?;
+        bounded(users.len(), MAX_BATCH)?;
         let keys = self.keys();
         let mut batch = Batch::with_capacity(users.len(), users.len() * Keyspace::LOAD_COMMANDS);
         self.transport.begin_read(&mut batch);
@@ -78,7 +78,7 @@ impl<T: Transport> RedisStore<T> {
     }
 
     async fn commit(&self, commits: &[Commit]) -> Result<Outcomes, Error> {
-        bounded(commits)?;
+        bounded(commits.len(), MAX_BATCH)?;
         let (keys, now, publishing) = (self.keys(), self.transport.now().await?, self.transport.publishing());
         let mut batch = Batch::decided_at(now, commits.len(), commits.len());
         for commit in commits {
@@ -89,7 +89,7 @@ impl<T: Transport> RedisStore<T> {
     }
 
     async fn evict(&self, evictions: &[Eviction]) -> Result<Outcomes, Error> {
-        bounded(evictions)?;
+        bounded(evictions.len(), MAX_BATCH)?;
         let (keys, now) = (self.keys(), self.transport.now().await?);
         let mut batch = Batch::decided_at(now, evictions.len(), evictions.len());
         for eviction in evictions {

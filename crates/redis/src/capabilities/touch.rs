@@ -7,60 +7,60 @@
 use rollcall_core::{Error, Time};
 use rollcall_functions::capabilities::{DeviceEvent, Touched, Touches};
 
-use super::{RedisStore, bounded};
-use crate::keyspace::{BadReply, Deadline, Finding, Sent, Touching, decode_found};
+use super::{MAX_BATCH, RedisStore, bounded};
+use crate::keyspace::{BadReply, Deadline, Sent, TouchReply, Touching, decode_prior};
 use crate::transport::{Batch, Now, Reply, Transport};
 
 /// A touch that was sent.
 struct Touch<'a> {
     user: &'a str,
     device: &'a str,
-    /// When its beat expires; `None`: a departure, whose script sets the deadline.
+    /// When its beat expires; `None` for a departure, whose script sets the deadline.
     ends: Option<Time>,
     sent: Sent,
 }
 
 /// Follow-ups of a batch of touches.
 #[derive(Default)]
-struct After<'a> {
+struct FollowUps<'a> {
     /// Devices that may be new to a user with others.
-    came: Vec<(&'a str, &'a str)>,
+    new_devices: Vec<(&'a str, &'a str)>,
     /// Users the deadline cache wrongly took to be due: the index of the touch, the user, and the deadline.
-    undue: Vec<(usize, &'a str, Time)>,
+    without_deadline: Vec<(usize, &'a str, Time)>,
     /// A session was gone that cannot have been evicted yet, so the server lost data.
     lost: bool,
 }
 
 impl<T: Transport> RedisStore<T> {
     pub(crate) async fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
-        bounded(&touches.events)?;
+        bounded(touches.events.len(), MAX_BATCH)?;
         let now = self.transport.now().await?;
         let (batch, sent) = self.touch_batch(touches, now);
         let replies = self.transport.run(batch).await;
-        let mut found = Vec::with_capacity(sent.len());
-        let mut after = After::default();
+        let mut prior = Vec::with_capacity(sent.len());
+        let mut follow_ups = FollowUps::default();
         for (place, (item, touch)) in replies.items().zip(&sent).enumerate() {
-            found.push(item.and_then(|values| {
-                let finding = self.read(read(touch, values))?;
-                after.take(place, touch, values, &finding);
-                Ok(finding.found)
+            prior.push(item.and_then(|values| {
+                let reply = self.read(read(touch, values))?;
+                follow_ups.take(place, touch, values, &reply);
+                Ok(reply.prior)
             }));
         }
-        if after.lost {
+        if follow_ups.lost {
             self.transport.forget_deadlines();
         }
-        for (place, error) in self.set_deadlines(&after.undue).await {
-            if let Some(found) = found.get_mut(place) {
-                *found = Err(error);
+        for (place, error) in self.set_deadlines(&follow_ups.without_deadline).await {
+            if let Some(prior) = prior.get_mut(place) {
+                *prior = Err(error);
             }
         }
-        for (touch, found) in sent.iter().zip(&found) {
-            if touch.ends.is_some() && found.is_ok() {
+        for (touch, prior) in sent.iter().zip(&prior) {
+            if touch.ends.is_some() && prior.is_ok() {
                 self.transport.note_deadline(touch.user, now.time());
             }
         }
-        self.trim(&after.came, now.time()).await;
-        Ok(Touched { now: now.time(), found })
+        self.trim(&follow_ups.new_devices, now.time()).await;
+        Ok(Touched { now: now.time(), prior })
     }
 
     fn touch_batch<'a>(&self, touches: &'a Touches, now: Now) -> (Batch<'a>, Vec<Touch<'a>>) {
@@ -84,53 +84,53 @@ impl<T: Transport> RedisStore<T> {
 
     /// Sets the deadlines of users who were wrongly taken to be due. Returns where that failed: those touches failed
     /// too.
-    async fn set_deadlines(&self, undue: &[(usize, &str, Time)]) -> Vec<(usize, Error)> {
-        if undue.is_empty() {
+    async fn set_deadlines(&self, without_deadline: &[(usize, &str, Time)]) -> Vec<(usize, Error)> {
+        if without_deadline.is_empty() {
             return Vec::new();
         }
         let keys = self.keys();
-        let mut batch = Batch::with_capacity(undue.len(), undue.len());
-        for (_, user, by) in undue {
-            batch.add(user, keys.shard_of(user), |to| keys.leave_due(to, user, *by));
+        let mut batch = Batch::with_capacity(without_deadline.len(), without_deadline.len());
+        for (_, user, by) in without_deadline {
+            batch.add(user, keys.shard_of(user), |to| keys.set_deadline_by(to, user, *by));
         }
         let replies = self.transport.run(batch).await;
-        replies.items().zip(undue).filter_map(|(item, (place, ..))| Some((*place, item.err()?))).collect()
+        replies.items().zip(without_deadline).filter_map(|(item, (place, ..))| Some((*place, item.err()?))).collect()
     }
 
     /// Keeps users' devices within the bound after new ones. A failure is not reported: the next new device trims
     /// again.
-    async fn trim(&self, came: &[(&str, &str)], now: Time) {
-        if came.is_empty() {
+    async fn trim(&self, new_devices: &[(&str, &str)], now: Time) {
+        if new_devices.is_empty() {
             return;
         }
         let keys = self.keys();
-        let dead_by = self.transport.moment_at(now).surely_dead_by();
+        let expired_by = self.transport.moment_at(now).expired_for_certain_by();
         let mut batch = Batch::default();
-        for (index, (user, _)) in came.iter().enumerate() {
-            if came.iter().take(index).all(|(earlier, _)| earlier != user) {
-                let devices = came.iter().filter(|(one, _)| one == user).map(|(_, device)| *device);
-                batch.add(user, keys.shard_of(user), |to| keys.trim(to, user, dead_by, devices));
+        for (index, (user, _)) in new_devices.iter().enumerate() {
+            if new_devices.iter().take(index).all(|(earlier, _)| earlier != user) {
+                let devices = new_devices.iter().filter(|(one, _)| one == user).map(|(_, device)| *device);
+                batch.add(user, keys.shard_of(user), |to| keys.trim(to, user, expired_by, devices));
             }
         }
         self.transport.run(batch).await;
     }
 }
 
-fn read<R: Reply>(touch: &Touch<'_>, values: &[R]) -> Result<Finding, BadReply> {
-    values.get(touch.sent.found_at()).map_or(Err(BadReply("a reply")), |value| decode_found(value.piece()))
+fn read<R: Reply>(touch: &Touch<'_>, values: &[R]) -> Result<TouchReply, BadReply> {
+    values.get(touch.sent.prior_at()).map_or(Err(BadReply("a reply")), |value| decode_prior(value.piece()))
 }
 
-impl<'a> After<'a> {
-    fn take<R: Reply>(&mut self, place: usize, touch: &Touch<'a>, values: &[R], finding: &Finding) {
+impl<'a> FollowUps<'a> {
+    fn take<R: Reply>(&mut self, place: usize, touch: &Touch<'a>, values: &[R], reply: &TouchReply) {
         let Sent::Beat { deadline, .. } = touch.sent else { return };
         let written = touch.sent.written_at().and_then(|at| values.get(at)).map(Reply::piece);
-        if written.is_some_and(|written| touch.sent.may_crowd(written)) {
-            self.came.push((touch.user, touch.device));
+        if written.is_some_and(|written| touch.sent.may_have_new_device(written)) {
+            self.new_devices.push((touch.user, touch.device));
         }
         if let (Deadline::Trusted, Some(ends)) = (deadline, touch.ends)
-            && finding.due_by.is_none_or(|due_by| due_by > ends)
+            && reply.due_by.is_none_or(|due_by| due_by > ends)
         {
-            self.undue.push((place, touch.user, ends));
+            self.without_deadline.push((place, touch.user, ends));
             self.lost |= written.is_some_and(|written| touch.sent.is_first(written));
         }
     }

@@ -8,15 +8,16 @@
 use rollcall_core::{ConversationId, Error, Span};
 use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
 
-use super::{RedisStore, bounded};
+use super::{MAX_BATCH, RedisStore, bounded};
 use crate::keyspace::{TypingWrite, decode_typists, decode_wait};
 use crate::transport::{Batch, Transport, piece, pieces};
 
 impl<T: Transport> Typing for RedisStore<T> {
     async fn set_typing(&self, signals: Vec<TypingSignal>) -> Result<Vec<Result<(), Error>>, Error> {
-        bounded(&signals)?;
-        let waits =
-            self.write_typing(signals.iter().map(|signal| (place(signal), TypingWrite::Lasts(signal.lasts)))).await?;
+        bounded(signals.len(), MAX_BATCH)?;
+        let waits = self
+            .write_typing(signals.iter().map(|signal| (typing_key(signal), TypingWrite::Lasts(signal.lasts))))
+            .await?;
         let unpublished = |(signal, wait): (&'_ TypingSignal, &Result<Option<Span>, Error>)| match wait {
             Ok(Some(wait)) if signal.lasts == Span(0) => Some(*wait),
             _ => None,
@@ -25,13 +26,13 @@ impl<T: Transport> Typing for RedisStore<T> {
             self.transport.sleep(wait.0).await;
             let stops = signals.iter().zip(&waits).filter(|pair| unpublished(*pair).is_some());
             // If this fails, what was published ends by itself.
-            let _ = self.write_typing(stops.map(|(signal, _)| (place(signal), TypingWrite::Recheck))).await;
+            let _ = self.write_typing(stops.map(|(signal, _)| (typing_key(signal), TypingWrite::Recheck))).await;
         }
         Ok(waits.into_iter().map(|wait| wait.map(drop)).collect())
     }
 
     async fn typists(&self, conversations: Vec<ConversationId>) -> Result<Vec<Result<Vec<Typist>, Error>>, Error> {
-        bounded(&conversations)?;
+        bounded(conversations.len(), MAX_BATCH)?;
         let (keys, now) = (self.keys(), self.transport.now().await?);
         let mut batch = Batch::decided_at(now, conversations.len(), conversations.len());
         for conversation in conversations.iter().map(ConversationId::as_str) {
@@ -43,7 +44,7 @@ impl<T: Transport> Typing for RedisStore<T> {
 }
 
 /// The conversation and the user of a signal.
-pub(crate) fn place(signal: &TypingSignal) -> (&str, &str) {
+pub(crate) fn typing_key(signal: &TypingSignal) -> (&str, &str) {
     (signal.conversation.as_str(), signal.user.as_str())
 }
 
@@ -56,9 +57,9 @@ impl<T: Transport> RedisStore<T> {
         let (keys, now, publishing) = (self.keys(), self.transport.now().await?, self.transport.publishing());
         let (count, _) = signals.size_hint();
         let mut batch = Batch::decided_at(now, count, count);
-        for (place, signing) in signals {
-            let shard = keys.shard_of(place.0);
-            batch.add(place.0, shard, |to| keys.write_typing(to, place, signing, now.time(), publishing));
+        for (key, signing) in signals {
+            let shard = keys.shard_of(key.0);
+            batch.add(key.0, shard, |to| keys.write_typing(to, key, signing, now.time(), publishing));
         }
         let replies = self.transport.run(batch).await;
         Ok(replies.items().map(|item| self.read(decode_wait(piece(item?)))).collect())

@@ -1,4 +1,4 @@
-//! Finds users who are due or can be evicted, longest overdue first, over many shards.
+//! Finds users who are due or can be evicted, the earliest first, over many shards.
 //!
 //! Every shard has its own sorted sets. They are read side by side, a page of each, and merged; another page of a shard
 //! is read only while it could still contain one of the first. That is exact, and a backlog of a million users is not
@@ -85,14 +85,14 @@ impl DueScan {
         Self { queue, by, limit, page, readings, is_checking: false, found: HashMap::new() }
     }
 
-    /// The next requests, to be sent together; none: the scan is complete.
+    /// The next requests, to be sent together; none if the scan is complete.
     pub fn requests(&self) -> impl Iterator<Item = PageRequest<'_>> {
         let asked = self.readings.iter().filter(|reading| !self.is_checking || !reading.unchecked.is_empty());
         asked.map(|reading| PageRequest { of: self, reading })
     }
 
-    /// Takes the answers to the requests, in order. `None`: no answer; the users of that page are left out, and the
-    /// next scan finds them.
+    /// Applies the answers to the requests, in order. `None` if there was no answer: the users of that page are left
+    /// out, and the next scan finds them.
     pub fn answer<'a, A: Iterator<Item = Piece<'a>>>(
         &mut self,
         answers: impl Iterator<Item = Option<A>>,
@@ -108,7 +108,7 @@ impl DueScan {
         Ok(())
     }
 
-    /// The users that were found, longest overdue first.
+    /// The users that were found, the earliest first.
     pub fn found(self) -> Vec<UserId> {
         let mut found: Vec<_> = self.found.into_iter().collect();
         found.sort_unstable_by(|(one, at), (other, then)| (at, one).cmp(&(then, other)));
@@ -254,16 +254,16 @@ mod tests {
             transferred
         }
 
-        fn overdue(&mut self, queue: Queue, limit: u32) -> Vec<String> {
-            let mut overdue = DueScan::new(&self.keys, queue, ALL, NOW, limit);
+        fn scan(&mut self, queue: Queue, limit: u32) -> Vec<String> {
+            let mut scan = DueScan::new(&self.keys, queue, ALL, NOW, limit);
             loop {
                 let (mut commands, mut shards) = (Commands::default(), Vec::new());
-                for request in overdue.requests() {
+                for request in scan.requests() {
                     request.ask(&self.keys, &mut commands);
                     shards.push(request.shard());
                 }
                 if shards.is_empty() {
-                    return overdue.found().iter().map(|user| user.as_str().to_owned()).collect();
+                    return scan.found().iter().map(|user| user.as_str().to_owned()).collect();
                 }
                 let commands: Vec<_> = commands.iter().map(|command| command.to_owned()).collect();
                 assert_eq!(commands.len(), shards.len());
@@ -271,7 +271,7 @@ mod tests {
                 let transferred = shards.iter().zip(&answers).map(|(shard, answer)| {
                     (self.lost != Some(*shard)).then(|| answer.iter().map(|bytes| piece(bytes)))
                 });
-                overdue.answer(transferred).unwrap();
+                scan.answer(transferred).unwrap();
             }
         }
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_overdue_come_first_across_shards() {
+    fn earliest_come_first_across_shards() {
         const SHARDS: u32 = 7;
         let (mut sets, mut state) = (Sets::new(SHARDS), 1_u64);
         let mut next = |below: u64| {
@@ -311,7 +311,7 @@ mod tests {
                 expected.into_iter().map(|(_, user)| user).filter(|user| seen.insert(user.clone())).collect();
             for limit in [0, 1, 2, 10, 100, 10_000] {
                 assert_eq!(
-                    sets.overdue(queue, limit),
+                    sets.scan(queue, limit),
                     expected[..expected.len().min(limit as usize)],
                     "{queue:?}, {limit}"
                 );
@@ -326,7 +326,7 @@ mod tests {
             sets.add("due", n % 4, 1, format!("u{n}"));
             sets.add("archive", n % 4, 1, format!("c{n}"));
         }
-        assert_eq!(sets.overdue(Queue::Due, 10).len(), 10);
+        assert_eq!(sets.scan(Queue::Due, 10).len(), 10);
         assert_eq!(sets.transferred, 4 * 2 * MIN_PAGE);
     }
 
@@ -334,7 +334,7 @@ mod tests {
     fn due_scan_stops_early_in_the_archive_queue() {
         let mut sets = Sets::new(1);
         (0..1000).for_each(|n| sets.add("archive", 0, 1, format!("c{n:04}")));
-        assert!(sets.overdue(Queue::Due, 10).is_empty());
+        assert!(sets.scan(Queue::Due, 10).is_empty());
         assert_eq!(sets.transferred, MAX_ARCHIVE_PAGES * MIN_PAGE);
     }
 
@@ -347,7 +347,7 @@ mod tests {
                 sets.add(set, 0, 2, [0xff, n]);
             }
             sets.add(set, 0, 3, "bob");
-            assert_eq!(sets.overdue(queue, 1), ["bob"]);
+            assert_eq!(sets.scan(queue, 1), ["bob"]);
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
             sets.add("archive", shard, 1, format!("{name}-of-old"));
         }
         sets.lost = Some(0);
-        assert_eq!(sets.overdue(Queue::Due, 10), ["eve"]);
-        assert_eq!(sets.overdue(Queue::Archive, 10), ["eve-of-old"]);
+        assert_eq!(sets.scan(Queue::Due, 10), ["eve"]);
+        assert_eq!(sets.scan(Queue::Archive, 10), ["eve-of-old"]);
     }
 }

@@ -4,28 +4,28 @@
 //! The hash of a user online on one device takes 128 bytes in Redis; one byte more and the allocator takes 160. That is
 //! why states and kinds are abbreviated here, and why last seen is relative to the start of its record.
 
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::{Choice, Device, DeviceId, DeviceKind, Note, Published, Stance, State, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::keyspace::reply::BadReply;
-use crate::keyspace::touch::Finding;
+use crate::keyspace::touch::TouchReply;
 
 /// Every field, as `docs/KEYSPACE.md` lists them.
 pub const FIELDS: [&str; 9] = ["f", "r", "n", "h", "w", "c", "t", "d:<device>", "a:<device>"];
 
 /// All that a touch reads: `state version`, then the deadline if the session is due, then `stance until` unless the
 /// stance is `auto` without an end.
-pub(crate) const FOUND: &str = "f";
+pub(crate) const PRIOR: &str = "f";
 /// The rest of the published record: `since seen`, the latter in milliseconds after the former if there is one. Present
 /// if anything was published.
 pub(crate) const REST: &str = "r";
 /// The published note, as JSON.
 pub(crate) const NOTE: &str = "n";
 /// When the choice was made. Present if there is one.
-pub(crate) const CHOSEN: &str = "h";
+pub(crate) const CHOSEN_AT: &str = "h";
 /// The note of the choice, as JSON.
-pub(crate) const WORDS: &str = "w";
+pub(crate) const CHOICE_NOTE: &str = "w";
 /// Changes with every commit.
 pub(crate) const COMMITS: &str = "c";
 /// Changes with every touch.
@@ -39,10 +39,6 @@ pub(crate) const ACTIVE: &str = "a:";
 
 /// A missing value.
 const NONE: &str = "-";
-
-/// What a touch finds when there is no session.
-pub(crate) const NOTHING_FOUND: Found =
-    Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 
 /// Words for the values of an enum, in both directions from one list, so that neither direction misses one.
 macro_rules! words {
@@ -71,12 +67,12 @@ fn time_of(text: &str) -> Option<Option<Time>> {
     if text == NONE { Some(None) } else { text.parse().ok().map(|ms| Some(Time(ms))) }
 }
 
-/// The first half of [`FOUND`].
+/// The first half of [`PRIOR`].
 pub(crate) fn record_text(published: &Published) -> String {
     format!("{} {}", state_word(published.state), published.version)
 }
 
-/// The second half of [`FOUND`]; empty for `auto` without an end.
+/// The second half of [`PRIOR`]; empty for `auto` without an end.
 pub(crate) fn stance_text(choice: &Choice) -> String {
     if choice.stance == Stance::Auto && choice.until.is_none() {
         return String::new();
@@ -92,7 +88,7 @@ pub(crate) fn rest_text(published: &Published) -> String {
     format!("{} {seen}", time_text(published.since))
 }
 
-pub(crate) fn found_of(text: &str) -> Result<Finding, BadReply> {
+pub(crate) fn prior_of(text: &str) -> Result<TouchReply, BadReply> {
     let read = || {
         let mut words = text.split(' ');
         let (state, version) = (state_of(words.next()?)?, words.next()?.parse().ok()?);
@@ -104,12 +100,12 @@ pub(crate) fn found_of(text: &str) -> Result<Finding, BadReply> {
             (Some(due), Some(stance), Some(until), None) => (Some(due), Some((stance, until))),
             _ => return None,
         };
-        let mut found = Found { state, version, ..NOTHING_FOUND };
+        let mut prior = PriorState { state, version, ..PriorState::NOTHING };
         if let Some((stance, until)) = stance {
-            (found.stance, found.stance_until) = (stance_of(stance)?, time_of(until)?);
+            (prior.stance, prior.stance_until) = (stance_of(stance)?, time_of(until)?);
         }
         let due_by = due_by.map(str::parse).transpose().ok()?.map(Time);
-        Some(Finding { found, due_by })
+        Some(TouchReply { prior, due_by })
     };
     read().ok_or(BadReply("the field `f`"))
 }
@@ -192,21 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn found_field_round_trips() {
+    fn prior_field_round_trips() {
         for state in [State::Online, State::Away, State::Busy, State::Offline] {
             for stance in [Stance::Auto, Stance::Away, Stance::Busy, Stance::Invisible] {
                 for until in [None, Some(Time(u64::MAX))] {
                     let choice = Choice { stance, at: Time(1), until, note: None };
-                    let found = Found { state, version: u64::MAX, stance, stance_until: until };
+                    let prior = PriorState { state, version: u64::MAX, stance, stance_until: until };
                     for (due, due_by) in [("", None), (" 7", Some(Time(7)))] {
                         let record = record_text(&published(state, u64::MAX));
                         let text = format!("{record}{due} {}", stance_text(&choice));
-                        assert_eq!(found_of(text.trim_end()), Ok(Finding { found, due_by }), "{text}");
+                        assert_eq!(prior_of(text.trim_end()), Ok(TouchReply { prior, due_by }), "{text}");
                     }
                 }
             }
         }
-        assert_eq!(found_of("off 0"), Ok(Finding { found: NOTHING_FOUND, due_by: None }));
+        assert_eq!(prior_of("off 0"), Ok(TouchReply { prior: PriorState::NOTHING, due_by: None }));
     }
 
     #[test]
@@ -228,7 +224,7 @@ mod tests {
     #[test]
     fn invalid_values_are_errors() {
         for bad in ["", "on", "on x", "here 1", "on 1 busy", "on 1 busy x", "on 1 busy - x", "on 1 2 busy - x", "é"] {
-            assert!(found_of(bad).is_err(), "{bad}");
+            assert!(prior_of(bad).is_err(), "{bad}");
             assert!(device_of("x", bad).is_err(), "{bad}");
             assert!(note_of(bad).is_err(), "{bad}");
         }

@@ -124,7 +124,7 @@ impl Keyspace {
         self.personal(TOPIC, user)
     }
 
-    /// The hash of watcher counts of a user, by station.
+    /// The hash of watcher counts of a user, by worker.
     pub fn watchers<'a>(&'a self, user: &'a str) -> Key<'a> {
         self.personal("watchers:", user)
     }
@@ -215,7 +215,7 @@ impl Keyspace {
     }
 
     /// The user of an `alive` key; `None` for any other key.
-    pub fn whose_alive<'a>(&self, key: &'a str) -> Option<&'a str> {
+    pub fn user_of_alive_key<'a>(&self, key: &'a str) -> Option<&'a str> {
         let rest = key.strip_prefix(self.prefix.as_str())?.strip_prefix(":{")?;
         let (shard, rest) = rest.split_once("}:")?;
         let user = rest.strip_prefix(ALIVE)?;
@@ -324,11 +324,11 @@ mod tests {
     fn only_alive_keys_name_a_user() {
         let keys = Keyspace::new("rc", 256).unwrap();
         for user in ["bob", "a:b", "b{o}b", "}:alive:x", "名前"] {
-            assert_eq!(keys.whose_alive(&keys.alive(user).to_string()), Some(user));
-            assert_eq!(keys.whose_alive(&keys.user(user).to_string()), None);
+            assert_eq!(keys.user_of_alive_key(&keys.alive(user).to_string()), Some(user));
+            assert_eq!(keys.user_of_alive_key(&keys.user(user).to_string()), None);
         }
         for other in ["", "rc", "rc:{111}:alive", "rc:{110}:alive:bob", "xx:{111}:alive:bob", "rc:{x}:alive:bob"] {
-            assert_eq!(keys.whose_alive(other), None, "{other}");
+            assert_eq!(keys.user_of_alive_key(other), None, "{other}");
         }
     }
 

@@ -19,7 +19,7 @@ pub fn decode_hosts<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Vec<String> {
 
 impl Keyspace {
     /// Adds the commands that write this host into the set and list all hosts. The last reply has the names.
-    pub fn join_hosts(&self, to: &mut Commands, host: &str, now: Time) {
+    pub fn renew_membership(&self, to: &mut Commands, host: &str, now: Time) {
         let ago = |span: Span| now.0.saturating_sub(span.0);
         to.begin("ZADD").key(self.hosts()).number(now.0).text(host);
         to.begin("ZREMRANGEBYSCORE").key(self.hosts()).text("-inf").number(ago(REMOVED_AFTER));
@@ -27,7 +27,7 @@ impl Keyspace {
     }
 
     /// Adds the command that removes a host.
-    pub fn leave_hosts(&self, to: &mut Commands, host: &str) {
+    pub fn leave_membership(&self, to: &mut Commands, host: &str) {
         to.begin("ZREM").key(self.hosts()).text(host);
     }
 }

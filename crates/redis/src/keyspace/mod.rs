@@ -31,9 +31,9 @@ pub use keys::{BadPrefix, Channel, KEYS, Key, Keyspace};
 pub use membership::{MISSED_AFTER, decode_hosts};
 pub use payload::{decode_payload, encode_payload};
 pub use policy::{
-    BUCKETS, Changed, Entry, Logging, POLICY_FIELDS, Part, Read, Slice, Whose, changes_of, decode_blocks,
+    BUCKETS, ChangeKey, Changed, Entry, Logging, POLICY_FIELDS, Part, Read, Slice, changes_of, decode_blocks,
     decode_bucket, decode_changed, decode_end, decode_log, decode_numbers, decode_pages, decode_restricted,
-    decode_settings, decode_slice, decode_standing, pages_of,
+    decode_settings, decode_slice, decode_subject_side, pages_of,
 };
 pub use queues::{decode_member_scores, decode_score};
 pub use reply::{BadReply, Piece};
@@ -42,6 +42,6 @@ pub use script::Script;
 pub use session::{RecordGrace, decode_outage_grace, decode_published, decode_session};
 pub use slot::{SLOTS, slot_of};
 pub use time_probe::{ProbeReply, TimeProbe, decode_probe};
-pub use touch::{Deadline, Finding, Sent, Touching, decode_found};
-pub use typing::{TypingWrite, decode_typed, decode_typists, decode_wait};
+pub use touch::{Deadline, Sent, TouchReply, Touching, decode_prior};
+pub use typing::{TypingWrite, decode_typing, decode_typists, decode_wait};
 pub use watchers::decode_count;

@@ -28,9 +28,9 @@ impl Keyspace {
         to.begin("ZCARD").key(self.due(shard));
     }
 
-    /// Adds the command that makes Redis look at a user's `alive` key: a key past its time expires at once and is
-    /// notified.
-    pub fn nudge(&self, to: &mut Commands, user: &str) {
+    /// Adds the command that reads a user's `alive` key. Redis expires a key lazily when it is read, and sends its
+    /// notification.
+    pub fn trigger_expiry(&self, to: &mut Commands, user: &str) {
         to.begin("EXISTS").key(self.alive(user));
     }
 }

@@ -15,7 +15,7 @@ pub enum Piece<'a> {
 
 /// A reply this code cannot have written: other data under our keys, or damaged data.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
-#[error("Redis holds something that is not ours: {0}")]
+#[error("unexpected data in Redis: {0}")]
 pub struct BadReply(pub &'static str);
 
 impl<'a> Piece<'a> {

@@ -20,11 +20,11 @@ pub enum Script {
     /// Adds up a user's watchers.
     Watchers,
     /// Sets or removes one setting of a user.
-    Setting,
-    /// Restricts one account that is a number, or lifts that.
-    Account,
-    /// Restricts many accounts of one page of numbers, or lifts that.
-    Accounts,
+    SetPolicyField,
+    /// Sets or clears the restriction of one numeric account.
+    RestrictAccount,
+    /// Sets or clears the restriction of many numeric accounts of one page.
+    RestrictPage,
 }
 
 /// A script with a shared function in front: Redis runs each script on its own.
@@ -49,13 +49,13 @@ impl Script {
         Self::TimeProbe,
         Self::Typing,
         Self::Watchers,
-        Self::Setting,
-        Self::Account,
-        Self::Accounts,
+        Self::SetPolicyField,
+        Self::RestrictAccount,
+        Self::RestrictPage,
     ];
 
     /// Shared functions: merging outage graces, picking the newer of a device's two beats, and logging a change.
-    pub const SHARED: [&str; 3] = ["merge", "newest", "record"];
+    pub const SHARED: [&str; 3] = ["merge_outage_grace", "newest_beat", "append_log"];
 
     /// The name of its file.
     pub fn name(self) -> &'static str {
@@ -68,26 +68,26 @@ impl Script {
             Self::TimeProbe => "time_probe",
             Self::Typing => "typing",
             Self::Watchers => "watchers",
-            Self::Setting => "setting",
-            Self::Account => "account",
-            Self::Accounts => "accounts",
+            Self::SetPolicyField => "set_policy_field",
+            Self::RestrictAccount => "restrict_account",
+            Self::RestrictPage => "restrict_page",
         }
     }
 
     /// Its text, for `SCRIPT LOAD`.
     pub fn source(self) -> &'static str {
         match self {
-            Self::Commit => with!("newest", "commit"),
+            Self::Commit => with!("newest_beat", "commit"),
             Self::Evict => include_str!("../../lua/evict.lua"),
-            Self::Depart => with!("newest", "depart"),
-            Self::Trim => with!("newest", "trim"),
-            Self::OutageGrace => with!("merge", "outage_grace"),
-            Self::TimeProbe => with!("merge", "time_probe"),
+            Self::Depart => with!("newest_beat", "depart"),
+            Self::Trim => with!("newest_beat", "trim"),
+            Self::OutageGrace => with!("merge_outage_grace", "outage_grace"),
+            Self::TimeProbe => with!("merge_outage_grace", "time_probe"),
             Self::Typing => include_str!("../../lua/typing.lua"),
             Self::Watchers => include_str!("../../lua/watchers.lua"),
-            Self::Setting => with!("record", "setting"),
-            Self::Account => with!("record", "account"),
-            Self::Accounts => with!("record", "accounts"),
+            Self::SetPolicyField => with!("append_log", "set_policy_field"),
+            Self::RestrictAccount => with!("append_log", "restrict_account"),
+            Self::RestrictPage => with!("append_log", "restrict_page"),
         }
     }
 
@@ -107,8 +107,21 @@ impl Digests {
     }
 
     pub(crate) fn of(&self, script: Script) -> &str {
-        let Self([commit, evict, depart, trim, outage_grace, time_probe, typing, watchers, setting, account, accounts]) =
-            self;
+        let Self(
+            [
+                commit,
+                evict,
+                depart,
+                trim,
+                outage_grace,
+                time_probe,
+                typing,
+                watchers,
+                set_policy_field,
+                restrict_account,
+                restrict_page,
+            ],
+        ) = self;
         match script {
             Script::Commit => commit,
             Script::Evict => evict,
@@ -118,9 +131,9 @@ impl Digests {
             Script::TimeProbe => time_probe,
             Script::Typing => typing,
             Script::Watchers => watchers,
-            Script::Setting => setting,
-            Script::Account => account,
-            Script::Accounts => accounts,
+            Script::SetPolicyField => set_policy_field,
+            Script::RestrictAccount => restrict_account,
+            Script::RestrictPage => restrict_page,
         }
     }
 }
@@ -134,9 +147,9 @@ mod tests {
         for script in Script::ALL {
             // The shared function comes first and has its own comment.
             let shared = [
-                include_str!("../../lua/merge.lua"),
-                include_str!("../../lua/newest.lua"),
-                include_str!("../../lua/record.lua"),
+                include_str!("../../lua/merge_outage_grace.lua"),
+                include_str!("../../lua/newest_beat.lua"),
+                include_str!("../../lua/append_log.lua"),
             ];
             let own = shared.iter().find_map(|shared| script.source().strip_prefix(shared)).map(str::trim_start);
             let own = own.unwrap_or(script.source());

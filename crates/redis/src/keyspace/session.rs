@@ -1,11 +1,12 @@
 //! Loading sessions, and the outage grace.
 
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::{Choice, Device, Next, OutageGrace, Published, Session, Time};
 
 use crate::keyspace::command::Commands;
 use crate::keyspace::fields::{
-    ACTIVE, CHOSEN, COMMITS, DEVICE, FOUND, NOTE, NOTHING_FOUND, REST, TOUCHES, WORDS, device_of, found_of, note_of,
-    number_of, rest_of,
+    ACTIVE, CHOICE_NOTE, CHOSEN_AT, COMMITS, DEVICE, NOTE, PRIOR, REST, TOUCHES, device_of, note_of, number_of,
+    prior_of, rest_of,
 };
 use crate::keyspace::keys::Keyspace;
 use crate::keyspace::queues::decode_score;
@@ -36,7 +37,7 @@ impl Keyspace {
 
     /// Adds the command that reads what was last published about a user; see [`decode_published`].
     pub fn read_published(&self, to: &mut Commands, user: &str) {
-        to.begin("HMGET").key(self.user(user)).text(FOUND).text(REST).text(NOTE);
+        to.begin("HMGET").key(self.user(user)).text(PRIOR).text(REST).text(NOTE);
     }
 
     /// Adds the command that reads the outage grace.
@@ -88,10 +89,10 @@ pub fn decode_session<'a>(
     parts.into_session(next)
 }
 
-/// What was last published about a user; `None`: nothing, or there is no session.
+/// What was last published about a user; `None` if nothing was, or there is no session.
 pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Published>, BadReply> {
     let mut parts = Parts::default();
-    for (field, value) in [FOUND, REST, NOTE].into_iter().zip(reply) {
+    for (field, value) in [PRIOR, REST, NOTE].into_iter().zip(reply) {
         if let Some(value) = value.text("a session field")? {
             parts.read(field, value)?;
         }
@@ -103,22 +104,22 @@ pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Op
 #[derive(Default)]
 struct Parts<'a> {
     session: Session,
-    found: Option<&'a str>,
+    prior: Option<&'a str>,
     rest: Option<&'a str>,
     note: Option<&'a str>,
-    chosen: Option<&'a str>,
-    words: Option<&'a str>,
+    chosen_at: Option<&'a str>,
+    choice_note: Option<&'a str>,
     used: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Parts<'a> {
     fn read(&mut self, field: &'a str, value: &'a str) -> Result<(), BadReply> {
         match field {
-            FOUND => self.found = Some(value),
+            PRIOR => self.prior = Some(value),
             REST => self.rest = Some(value),
             NOTE => self.note = Some(value),
-            CHOSEN => self.chosen = Some(value),
-            WORDS => self.words = Some(value),
+            CHOSEN_AT => self.chosen_at = Some(value),
+            CHOICE_NOTE => self.choice_note = Some(value),
             COMMITS => self.session.revision.commits = number_of(value)?,
             TOUCHES => self.session.revision.touches = number_of(value)?,
             // An unknown field of a later version is ignored.
@@ -136,15 +137,15 @@ impl<'a> Parts<'a> {
     fn into_session(self, next: Next) -> Result<Session, BadReply> {
         let mut session = self.session;
         session.next = next;
-        let found = self.found.map(found_of).transpose()?.map_or(NOTHING_FOUND, |finding| finding.found);
+        let prior = self.prior.map(prior_of).transpose()?.map_or(PriorState::NOTHING, |reply| reply.prior);
         if let Some(rest) = self.rest {
             let (since, last_seen) = rest_of(rest)?;
             let note = self.note.map(note_of).transpose()?;
-            session.published = Some(Published { state: found.state, note, since, last_seen, version: found.version });
+            session.published = Some(Published { state: prior.state, note, since, last_seen, version: prior.version });
         }
-        if let Some(chosen) = self.chosen {
-            let note = self.words.map(note_of).transpose()?;
-            let (at, stance, until) = (Time(number_of(chosen)?), found.stance, found.stance_until);
+        if let Some(chosen_at) = self.chosen_at {
+            let note = self.choice_note.map(note_of).transpose()?;
+            let (at, stance, until) = (Time(number_of(chosen_at)?), prior.stance, prior.stance_until);
             session.choice = Some(Choice { stance, at, until, note });
         }
         self.used.iter().try_for_each(|(id, value)| merge(&mut session.devices, id, value))?;

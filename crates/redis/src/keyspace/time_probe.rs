@@ -16,8 +16,8 @@ pub struct TimeProbe {
     pub allowed: Span,
     /// How long an outage grace lasts.
     pub outage_grace: Span,
-    /// When the caller first failed to reach the server since its last success, 0 if it knew no time then; `None`: it
-    /// did not fail.
+    /// When the caller first failed to reach the server since its last success, 0 if it knew no time then; `None` if
+    /// it did not fail.
     pub failed: Option<Time>,
 }
 

@@ -8,13 +8,13 @@
 //! What the beat finds says whether it still is, and if not, the deadline is set afterwards:
 //! `docs/adr/0011-deadline-cache.md` says why that is enough.
 
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::{MAX_DEVICES, Span, Time};
 use rollcall_functions::capabilities::DeviceEvent;
 
 use crate::keyspace::command::Commands;
 use crate::keyspace::commit::Stamped;
-use crate::keyspace::fields::{ACTIVE, DEVICE, FOUND, NOTHING_FOUND, TOUCHES, found_of, kind_word};
+use crate::keyspace::fields::{ACTIVE, DEVICE, PRIOR, TOUCHES, kind_word, prior_of};
 use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use crate::keyspace::script::Script;
@@ -43,12 +43,12 @@ pub enum Deadline {
     Trusted,
 }
 
-/// What a touch found.
+/// The state before a touch, and the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finding {
+pub struct TouchReply {
     /// What was published, and the stance.
-    pub found: Found,
-    /// The session is due by this instant or earlier; `None`: it is not known to be due.
+    pub prior: PriorState,
+    /// The session is due by this instant or earlier; `None` if it is not known to be due.
     pub due_by: Option<Time>,
 }
 
@@ -62,22 +62,22 @@ impl Sent {
         }
     }
 
-    /// Which reply has what was found.
-    pub fn found_at(self) -> usize {
+    /// Which reply has the prior state.
+    pub fn prior_at(self) -> usize {
         self.commands() - 1
     }
 
-    /// Which reply has the number of new fields; `None`: none of them.
+    /// Which reply has the number of new fields; `None` if none has.
     pub fn written_at(self) -> Option<usize> {
         match self {
-            Self::Beat { .. } => self.found_at().checked_sub(1),
+            Self::Beat { .. } => self.prior_at().checked_sub(1),
             Self::Departure => None,
         }
     }
 
     /// Whether the user may have a new device, so that devices must be counted: some fields were new. None new: the
     /// device was known. All new: the user had no session.
-    pub fn may_crowd(self, written: Piece<'_>) -> bool {
+    pub fn may_have_new_device(self, written: Piece<'_>) -> bool {
         match (self, written) {
             (Self::Beat { .. }, Piece::Int(new)) => new > 0 && new < BEAT_FIELDS,
             _ => false,
@@ -123,34 +123,40 @@ impl Keyspace {
             DeviceEvent::Beat { kind, active, alive_for } => {
                 let key = self.user(user);
                 if deadline == Deadline::Set {
-                    self.leave_due(to, user, at.now() + alive_for);
+                    self.set_deadline_by(to, user, at.now() + alive_for);
                 }
                 let field = if active { ACTIVE } else { DEVICE };
                 to.begin("HSET").key(key).text(TOUCHES).number(at.stamp).format(format_args!("{field}{device}"));
                 to.format(format_args!("{} {} {}", at.now().0, alive_for.0, kind_word(kind)));
-                to.begin("HGET").key(key).text(FOUND);
+                to.begin("HGET").key(key).text(PRIOR);
                 Sent::Beat { deadline }
             }
         }
     }
 
     /// Adds the command that sets a session's deadline to no later than this.
-    pub fn leave_due(&self, to: &mut Commands, user: &str, by: Time) {
+    pub fn set_deadline_by(&self, to: &mut Commands, user: &str, by: Time) {
         to.begin("ZADD").key(self.due(self.shard_of(user))).text("LT").number(by.0).text(user);
     }
 
     /// Adds the command that keeps a user's devices within the bound, after these new ones.
-    pub fn trim<'a>(&self, to: &mut Commands, user: &str, dead_by: Time, came: impl Iterator<Item = &'a str>) {
-        self.evalsha(to, Script::Trim, 1).key(self.user(user)).number(MAX_DEVICES as u64).number(dead_by.0);
-        came.for_each(|device| {
+    pub fn trim<'a>(
+        &self,
+        to: &mut Commands,
+        user: &str,
+        expired_by: Time,
+        new_devices: impl Iterator<Item = &'a str>,
+    ) {
+        self.evalsha(to, Script::Trim, 1).key(self.user(user)).number(MAX_DEVICES as u64).number(expired_by.0);
+        new_devices.for_each(|device| {
             to.text(device);
         });
     }
 }
 
-/// What a touch found.
-pub fn decode_found(reply: Piece<'_>) -> Result<Finding, BadReply> {
-    reply.text("the field `f`")?.map_or(Ok(Finding { found: NOTHING_FOUND, due_by: None }), found_of)
+/// The state before a touch, and the deadline.
+pub fn decode_prior(reply: Piece<'_>) -> Result<TouchReply, BadReply> {
+    reply.text("the field `f`")?.map_or(Ok(TouchReply { prior: PriorState::NOTHING, due_by: None }), prior_of)
 }
 
 #[cfg(test)]
@@ -176,7 +182,7 @@ mod tests {
         let beat = |active| DeviceEvent::Beat { kind: DeviceKind::Web, active, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat(true), Deadline::Set);
         assert_eq!(sent_as, Sent::Beat { deadline: Deadline::Set });
-        assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.found_at()), (3, Some(1), 2));
+        assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.prior_at()), (3, Some(1), 2));
         assert_eq!(
             commands,
             [
@@ -195,7 +201,7 @@ mod tests {
         let beat = DeviceEvent::Beat { kind: DeviceKind::Web, active: true, alive_for: Span::seconds(45) };
         let (sent_as, commands) = sent(beat, Deadline::Trusted);
         assert_eq!(commands, sent(beat, Deadline::Set).1[1..]);
-        assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.found_at()), (2, Some(0), 1));
+        assert_eq!((sent_as.commands(), sent_as.written_at(), sent_as.prior_at()), (2, Some(0), 1));
     }
 
     #[test]
@@ -213,18 +219,18 @@ mod tests {
     #[test]
     fn only_new_devices_cause_a_count() {
         let sent = Sent::Beat { deadline: Deadline::Set };
-        let crowds: Vec<bool> = (0..=2).map(|new| sent.may_crowd(Piece::Int(new))).collect();
-        assert_eq!(crowds, [false, true, false]);
+        let may_be_new: Vec<bool> = (0..=2).map(|new| sent.may_have_new_device(Piece::Int(new))).collect();
+        assert_eq!(may_be_new, [false, true, false]);
         let firsts: Vec<bool> = (0..=2).map(|new| sent.is_first(Piece::Int(new))).collect();
         assert_eq!(firsts, [false, false, true]);
-        assert!(!Sent::Departure.may_crowd(Piece::Int(1)) && !Sent::Departure.is_first(Piece::Int(3)));
+        assert!(!Sent::Departure.may_have_new_device(Piece::Int(1)) && !Sent::Departure.is_first(Piece::Int(3)));
     }
 
     #[test]
     fn missing_field_is_nothing_found() {
-        assert_eq!(decode_found(Piece::Nil), Ok(Finding { found: NOTHING_FOUND, due_by: None }));
-        let busy = decode_found(Piece::Bytes(b"busy 3 90")).unwrap();
-        assert_eq!((busy.found.state, busy.due_by), (State::Busy, Some(Time(90))));
-        assert!(decode_found(Piece::Int(1)).is_err() && decode_found(Piece::Bytes(b"\xff")).is_err());
+        assert_eq!(decode_prior(Piece::Nil), Ok(TouchReply { prior: PriorState::NOTHING, due_by: None }));
+        let busy = decode_prior(Piece::Bytes(b"busy 3 90")).unwrap();
+        assert_eq!((busy.prior.state, busy.due_by), (State::Busy, Some(Time(90))));
+        assert!(decode_prior(Piece::Int(1)).is_err() && decode_prior(Piece::Bytes(b"\xff")).is_err());
     }
 }

@@ -15,7 +15,7 @@ use crate::keyspace::script::Script;
 /// What to do about a user's typing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TypingWrite {
-    /// The user types for this long; zero: stopped.
+    /// The user types for this long; zero if they stopped.
     Lasts(Span),
     /// Check again a signal that came too fast.
     Recheck,
@@ -23,13 +23,13 @@ pub enum TypingWrite {
 
 /// The payload on a conversation's channel without its end, which the script knows.
 #[derive(Debug, Serialize)]
-struct BeginningJson<'a> {
+struct TypingPrefixJson<'a> {
     conversation: &'a str,
     user: &'a str,
 }
 
 #[derive(Debug, Deserialize)]
-struct TypedJson {
+struct TypingJson {
     conversation: String,
     user: String,
     until: Option<u64>,
@@ -52,7 +52,7 @@ impl Keyspace {
             TypingWrite::Recheck => to.text("-"),
         };
         to.number(PUBLISH_INTERVAL.0).number(MAX_TYPISTS as u64);
-        to.text(publishing.command()).text(&beginning(conversation, user));
+        to.text(publishing.command()).text(&payload_prefix(conversation, user));
     }
 
     /// Adds the command that reads the users who type; see [`decode_typists`].
@@ -62,14 +62,14 @@ impl Keyspace {
 }
 
 /// The payload up to the instant, which the script appends: `{"conversation":…,"user":…,"until":`.
-fn beginning(conversation: &str, user: &str) -> String {
+fn payload_prefix(conversation: &str, user: &str) -> String {
     // A struct of text always serialises.
-    let mut json = serde_json::to_string(&BeginningJson { conversation, user }).unwrap_or_default();
+    let mut json = serde_json::to_string(&TypingPrefixJson { conversation, user }).unwrap_or_default();
     json.pop();
     json + r#","until":"#
 }
 
-/// After how long a signal has to be checked again; `None`: never.
+/// After how long a signal has to be checked again; `None` if never.
 pub fn decode_wait(reply: Piece<'_>) -> Result<Option<Span>, BadReply> {
     match reply.number("a script's answer")? {
         0 => Ok(None),
@@ -93,10 +93,10 @@ pub fn decode_typists<'a>(mut reply: impl Iterator<Item = Piece<'a>>, now: Time)
     Ok(typists)
 }
 
-/// A payload on a conversation's channel: conversation, user, and until when; `None`: stopped.
-pub fn decode_typed(payload: &[u8]) -> Result<(ConversationId, UserId, Option<Time>), BadReply> {
+/// A payload on a conversation's channel: conversation, user, and until when; `None` if the user stopped.
+pub fn decode_typing(payload: &[u8]) -> Result<(ConversationId, UserId, Option<Time>), BadReply> {
     let read = || {
-        let TypedJson { conversation, user, until } = serde_json::from_slice(payload).ok()?;
+        let TypingJson { conversation, user, until } = serde_json::from_slice(payload).ok()?;
         Some((ConversationId::parse(conversation).ok()?, UserId::parse(user).ok()?, until.map(Time)))
     };
     read().ok_or(BadReply("a typing payload"))
@@ -111,13 +111,13 @@ mod tests {
     fn typing_payload_round_trips() {
         let conversation = ConversationId::parse("a \"b\"").unwrap();
         let user = UserId::parse("名 \\ bob").unwrap();
-        let beginning = beginning(conversation.as_str(), user.as_str());
+        let payload_prefix = payload_prefix(conversation.as_str(), user.as_str());
         for (end, until) in [("1700000000000}", Some(Time(1_700_000_000_000))), ("null}", None)] {
-            let payload = format!("{beginning}{end}");
-            assert_eq!(decode_typed(payload.as_bytes()), Ok((conversation.clone(), user.clone(), until)), "{payload}");
+            let payload = format!("{payload_prefix}{end}");
+            assert_eq!(decode_typing(payload.as_bytes()), Ok((conversation.clone(), user.clone(), until)), "{payload}");
         }
         for bad in ["", "{}", "null", r#"{"conversation":"","user":"bob","until":1}"#] {
-            assert!(decode_typed(bad.as_bytes()).is_err(), "{bad}");
+            assert!(decode_typing(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 

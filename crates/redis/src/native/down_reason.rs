@@ -2,31 +2,33 @@
 
 use std::fmt;
 
-use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerError};
+
+use crate::transport::ErrorClass;
 
 /// Why a server cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DownReason {
     /// No connection, or a broken one.
     Unreachable(String),
-    /// It accepts connections and does not answer in time.
-    Silent,
+    /// It accepts connections but does not reply within the timeout.
+    TimedOut,
     /// Wrong password, or a Redis user without the needed permissions.
     Refused(String),
     /// It has no memory left for writes.
     Full,
-    /// It answers but takes no writes for another reason: it loads its data, is a replica, or lost its disk.
-    Unwilling(String),
+    /// It replies but accepts no writes for another reason: it loads its data, is a replica, or lost its disk.
+    NotReady(String),
 }
 
 impl fmt::Display for DownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
-            Self::Silent => write!(f, "it does not answer in time"),
-            Self::Refused(why) => write!(f, "it refuses us, see docs/OPERATIONS.md for what must be allowed: {why}"),
+            Self::TimedOut => write!(f, "no reply within the timeout"),
+            Self::Refused(why) => write!(f, "authentication or permission refused (see docs/OPERATIONS.md): {why}"),
             Self::Full => write!(f, "its memory is full: raise `maxmemory`, or store less in it"),
-            Self::Unwilling(why) => write!(f, "it takes no writes: {why}"),
+            Self::NotReady(why) => write!(f, "it accepts no writes: {why}"),
         }
     }
 }
@@ -36,60 +38,26 @@ impl DownReason {
     pub(super) fn of(error: &RedisError) -> Self {
         let text = || error.to_string();
         match error.kind() {
-            ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => Self::Refused(text()),
-            _ if error.is_timeout() => Self::Silent,
-            ErrorKind::Server(_) | ErrorKind::Extension => match error.code() {
-                Some("NOAUTH" | "WRONGPASS") => Self::Refused(text()),
-                Some("OOM") => Self::Full,
-                _ => Self::Unwilling(text()),
-            },
+            ErrorKind::AuthenticationFailed => Self::Refused(text()),
+            _ if error.is_timeout() => Self::TimedOut,
+            ErrorKind::Server(_) | ErrorKind::Extension => {
+                Self::of_class(ErrorClass::of(error.code().unwrap_or_default()), text())
+            }
             _ => Self::Unreachable(text()),
         }
     }
-}
 
-/// Classifies an error reply to one command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ErrorClass {
-    /// The script is missing: load it and send the command again.
-    LoadScripts,
-    /// The slot moved for good: refresh the topology and send it there.
-    Moved,
-    /// This key is elsewhere while its slot moves: send it there once.
-    Ask(String),
-    /// Some of the keys are elsewhere while their slot moves: send it again in a moment.
-    TryAgain,
-    /// The server cannot be used at present.
-    Server(DownReason),
-    /// This command is not allowed; others may be.
-    Denied(String),
-    /// Another error; sending it again would not help.
-    Other(String),
-}
-
-impl ErrorClass {
-    pub(super) fn of(error: &ServerError) -> Self {
-        let text = || format!("{} {}", error.code(), error.details().unwrap_or_default());
-        let target = || error.details().and_then(|details| details.split(' ').nth(1)).unwrap_or_default().to_owned();
-        match error.kind() {
-            Some(ServerErrorKind::NoScript) => Self::LoadScripts,
-            Some(ServerErrorKind::Moved) => Self::Moved,
-            Some(ServerErrorKind::Ask) => Self::Ask(target()),
-            Some(ServerErrorKind::TryAgain) => Self::TryAgain,
-            Some(ServerErrorKind::NoPerm) => Self::Denied(text()),
-            Some(
-                ServerErrorKind::BusyLoading
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::ReadOnly,
-            ) => Self::Server(DownReason::Unwilling(text())),
-            Some(_) => Self::Other(text()),
-            None => match error.code() {
-                "OOM" => Self::Server(DownReason::Full),
-                "NOAUTH" | "WRONGPASS" => Self::Server(DownReason::Refused(text())),
-                "MISCONF" | "NOREPLICAS" | "BUSY" => Self::Server(DownReason::Unwilling(text())),
-                _ => Self::Other(text()),
-            },
+    /// What an error reply of this class says about its server, if the server is to blame.
+    pub(super) fn of_class(class: ErrorClass, text: String) -> Self {
+        match class {
+            ErrorClass::Refused | ErrorClass::Denied => Self::Refused(text),
+            ErrorClass::Full => Self::Full,
+            _ => Self::NotReady(text),
         }
     }
+}
+
+/// The line of an error reply, as the server sent it.
+pub(super) fn error_line(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
 }

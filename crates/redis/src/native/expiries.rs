@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::down_reason::DownReason;
 use super::server::Server;
-use super::{Native, Task};
+use super::{NativeTransport, Task};
 use crate::keyspace::Piece;
 use crate::transport::Reply;
 
@@ -36,7 +36,7 @@ const PING: Duration = Duration::from_secs(5);
 /// The keyspace notification flags that are needed: keyevent messages, for expiries.
 const NEEDED: [char; 2] = ['E', 'x'];
 
-/// Users user_of deadline passed, as Redis notices. Dropping this ends the subscription.
+/// Users whose deadline passed, as Redis notifies. Dropping this ends the subscription.
 #[derive(Debug)]
 pub struct Expiries {
     batches: mpsc::Receiver<Vec<UserId>>,
@@ -44,43 +44,42 @@ pub struct Expiries {
     _task: Task,
 }
 
-/// How expiries are found.
+/// Whether expiry notifications are turned on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listening {
-    /// By notification.
-    Notified,
-    /// By the sweep alone: the notifications could not be turned on. The server's administrator may have turned them
-    /// on.
-    SweepOnly,
+pub enum NotificationState {
+    /// They are.
+    On,
+    /// Turning them on failed: unless the server's administrator turned them on, only the sweep finds expiries.
+    Unconfirmed,
 }
 
 impl Expiries {
-    pub(super) fn begin(inner: Arc<Native>) -> Self {
+    pub(super) fn begin(inner: Arc<NativeTransport>) -> Self {
         let (sender, batches) = mpsc::channel(QUEUE);
         let forbidden = Arc::new(AtomicBool::new(false));
-        let listener = Listener { inner, sender, forbidden: Arc::clone(&forbidden) };
-        Self { batches, forbidden, _task: Task(tokio::spawn(listener.follow())) }
+        let subscriber = ExpirySubscriber { inner, sender, forbidden: Arc::clone(&forbidden) };
+        Self { batches, forbidden, _task: Task(tokio::spawn(subscriber.follow())) }
     }
 
-    /// The next users user_of deadline passed; `None` only when the store's runtime has ended.
+    /// The next users whose deadline passed; `None` only when the store's runtime has ended.
     pub async fn next(&mut self) -> Option<Vec<UserId>> {
         self.batches.recv().await
     }
 
     /// Whether notifications are known to be turned on.
-    pub fn listening(&self) -> Listening {
-        if self.forbidden.load(Ordering::Relaxed) { Listening::SweepOnly } else { Listening::Notified }
+    pub fn notification_state(&self) -> NotificationState {
+        if self.forbidden.load(Ordering::Relaxed) { NotificationState::Unconfirmed } else { NotificationState::On }
     }
 }
 
 #[derive(Clone)]
-struct Listener {
-    inner: Arc<Native>,
+struct ExpirySubscriber {
+    inner: Arc<NativeTransport>,
     sender: mpsc::Sender<Vec<UserId>>,
     forbidden: Arc<AtomicBool>,
 }
 
-impl Listener {
+impl ExpirySubscriber {
     /// Subscribes to every master as they come and go: on a Cluster each publishes only its own keys' expiries.
     async fn follow(self) {
         let mut changes = self.inner.servers.changes();
@@ -92,7 +91,7 @@ impl Listener {
                 topology.servers.iter().map(|server| (server.endpoint.to_string(), server)).collect();
             tasks.retain(|name, _| servers.contains_key(name));
             for (name, server) in servers {
-                tasks.entry(name).or_insert_with(|| Task(tokio::spawn(self.clone().listen(Arc::clone(server)))));
+                tasks.entry(name).or_insert_with(|| Task(tokio::spawn(self.clone().subscribe(Arc::clone(server)))));
             }
             if changes.changed().await.is_err() {
                 return;
@@ -101,15 +100,15 @@ impl Listener {
     }
 
     /// Subscribes to one server, through any number of connections.
-    async fn listen(self, server: Arc<Server>) {
+    async fn subscribe(self, server: Arc<Server>) {
         loop {
             // The reason is not logged: the store itself logs what is wrong with the server.
-            let _ = self.listen_once(&server).await;
+            let _ = self.subscribe_once(&server).await;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn listen_once(&self, server: &Server) -> Result<(), DownReason> {
+    async fn subscribe_once(&self, server: &Server) -> Result<(), DownReason> {
         if server.down().is_some() {
             return Ok(());
         }
@@ -120,7 +119,7 @@ impl Listener {
             subscription.subscribe(format!("__keyevent@{}__:expired", self.inner.servers.database())).await?;
             redis::RedisResult::Ok(subscription)
         };
-        let subscription = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::Silent)?;
+        let subscription = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::TimedOut)?;
         self.take(subscription.map_err(|error| DownReason::of(&error))?).await
     }
 
@@ -130,11 +129,11 @@ impl Listener {
         let mut ping = tokio::time::interval(PING);
         loop {
             let first = tokio::select! {
-                message = messages.next() => message.ok_or(DownReason::Silent)?,
+                message = messages.next() => message.ok_or(DownReason::TimedOut)?,
                 _ = ping.tick() => {
-                    // A connection user_of other end vanished without closing would stay silent for ever.
+                    // Detects a peer that vanished without closing the connection.
                     let answer = tokio::time::timeout(self.inner.shared.response_timeout, sink.ping::<Value>()).await;
-                    answer.map_err(|_| DownReason::Silent)?.map_err(|error| DownReason::of(&error))?;
+                    answer.map_err(|_| DownReason::TimedOut)?.map_err(|error| DownReason::of(&error))?;
                     continue;
                 }
             };
@@ -163,7 +162,7 @@ impl Listener {
     /// The user of the expired key, if it is one of ours.
     fn user_of(&self, message: &Msg) -> Option<UserId> {
         let key = std::str::from_utf8(message.get_payload_bytes()).ok()?;
-        UserId::parse(self.inner.keys.whose_alive(key)?).ok()
+        UserId::parse(self.inner.keys.user_of_alive_key(key)?).ok()
     }
 
     /// Turns the notifications on, keeping the flags that are set.
@@ -185,8 +184,8 @@ impl Listener {
         if !self.forbidden.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 server = %server.endpoint,
-                "cannot turn on expiry notifications: set `notify-keyspace-events` to `Ex` on the server, or allow CONFIG; \
-                 until then only the sweep finds expired users"
+                "Cannot turn on expiry notifications: set `notify-keyspace-events` to `Ex` on the server, or allow \
+                 CONFIG; until then only the sweep finds expired users"
             );
         }
     }

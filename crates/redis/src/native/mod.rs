@@ -29,13 +29,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
-use rollcall_core::policy::{Change, Relation};
+use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{Error, Ids, Moment, OutageGrace, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Page, Policy, Sessions,
+    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Sessions,
     Shards, Touched, Touches,
 };
-use rollcall_store::{Answer, Clock, LastSeen, Outcomes, Policies, Store};
+use rollcall_store::{ArchiveStore, Clock, Outcomes, PolicyStore, SessionStore, StoreFuture};
 use thiserror::Error as ThisError;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -48,14 +48,14 @@ use address::{Address, Kind};
 use deadline_cache::DeadlineCache;
 use policy_hints::PolicyHints;
 use replica_ack::ReplicaAcks;
-use sampled_time::RedisTime;
+use sampled_time::SampledTime;
 use server::Shared;
 use supervisor::SupervisorState;
 use topics::TopicTasks;
 use topology::Servers;
 
 pub use address::BadAddress;
-pub use expiries::{Expiries, Listening};
+pub use expiries::{Expiries, NotificationState};
 pub use stats::{Count, Stats};
 
 /// Options of the store.
@@ -75,7 +75,7 @@ pub struct Options {
     pub policy_log: u32,
     /// How long connecting may take. Default: 1 s.
     pub connect_timeout: Duration,
-    /// How long a reply may take before the server counts as away. Default: 1.5 s.
+    /// How long a reply may take before the server counts as down. Default: 1.5 s.
     pub response_timeout: Duration,
     /// A certificate authority in PEM to trust instead of the system's, for `rediss`. Default: none.
     pub ca: Option<Vec<u8>>,
@@ -136,9 +136,9 @@ pub enum Health {
 }
 
 /// The store in Redis. Dropping it closes its connections.
-pub struct Redis {
-    native: Arc<Native>,
-    store: Arc<RedisStore<Arc<Native>>>,
+pub struct NativeRedis {
+    native: Arc<NativeTransport>,
+    store: Arc<RedisStore<Arc<NativeTransport>>>,
     topic_tasks: TopicTasks,
     policy_hints: PolicyHints,
     _supervisor: Task,
@@ -155,7 +155,7 @@ impl Drop for Task {
 }
 
 /// The native transport: connections to all servers, and what the background tasks learned about them.
-struct Native {
+struct NativeTransport {
     keys: Keyspace,
     servers: Servers,
     shared: Arc<Shared>,
@@ -169,9 +169,9 @@ struct Native {
     warned: Mutex<String>,
 }
 
-impl fmt::Debug for Redis {
+impl fmt::Debug for NativeRedis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("servers", &self.native.servers).finish_non_exhaustive()
+        f.debug_struct("NativeRedis").field("servers", &self.native.servers).finish_non_exhaustive()
     }
 }
 
@@ -180,20 +180,20 @@ pub fn check_url(url: &str) -> Result<(), BadAddress> {
     Address::parse(url, None).map(drop)
 }
 
-impl Redis {
+impl NativeRedis {
     /// Connects. The background tasks run on the runtime that this is called on.
     pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
         let address = Address::parse(url, options.ca.as_deref())?;
         let keys = Keyspace::new(&options.prefix, options.shards)?;
         let shared = Arc::new(Shared {
-            time: RedisTime::new(options.clock),
+            time: SampledTime::new(options.clock),
             stats: Stats::default(),
             deadlines: DeadlineCache::new(options.evict_after, options.response_timeout),
             wake: Notify::new(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
         });
-        let native = Arc::new(Native {
+        let native = Arc::new(NativeTransport {
             servers: Servers::new(address, Arc::clone(&shared), &keys),
             keys,
             shared,
@@ -240,15 +240,15 @@ impl Redis {
         Expiries::begin(Arc::clone(&self.native))
     }
 
-    /// As [`Store::due`], but only users whose instant passed at least `by` ago and who should have been settled by
+    /// As [`SessionStore::due`], but only users whose instant passed at least `at_least` ago and who should have been settled by
     /// now.
-    pub async fn late(&self, shards: Shards, limit: u32, by: Span) -> Result<Vec<UserId>, Error> {
-        self.store.late(shards, limit, by).await
+    pub async fn due_for(&self, shards: Shards, limit: u32, at_least: Span) -> Result<Vec<UserId>, Error> {
+        self.store.due_for(shards, limit, at_least).await
     }
 
     /// Makes Redis expire these users' `alive` keys at once if they are past their time.
-    pub async fn nudge(&self, users: &[UserId]) -> Result<(), Error> {
-        self.store.nudge(users).await
+    pub async fn trigger_expiry(&self, users: &[UserId]) -> Result<(), Error> {
+        self.store.trigger_expiry(users).await
     }
 
     /// How many users have a deadline: see [`RedisStore::online_count`].
@@ -257,17 +257,17 @@ impl Redis {
     }
 
     /// Writes this host into the membership list and returns the names of all hosts on it, in order.
-    pub async fn join_hosts(&self, host: &str) -> Result<Vec<String>, Error> {
-        self.store.join_hosts(host).await
+    pub async fn renew_membership(&self, host: &str) -> Result<Vec<String>, Error> {
+        self.store.renew_membership(host).await
     }
 
     /// Removes this host from the membership list.
-    pub async fn leave_hosts(&self, host: &str) -> Result<(), Error> {
-        self.store.leave_hosts(host).await
+    pub async fn leave_membership(&self, host: &str) -> Result<(), Error> {
+        self.store.leave_membership(host).await
     }
 }
 
-impl Native {
+impl NativeTransport {
     fn health(&self) -> Health {
         let topology = self.servers.topology();
         let down: Vec<String> = topology
@@ -297,12 +297,12 @@ impl Native {
         if *last != problem {
             problem.clone_into(&mut last);
             drop(last);
-            tracing::error!("{problem}");
+            tracing::error!(problem, "Redis sent an error or an unexpected reply");
         }
     }
 }
 
-impl Transport for Arc<Native> {
+impl Transport for Arc<NativeTransport> {
     type Reply = Value;
 
     fn keys(&self) -> &Keyspace {
@@ -329,7 +329,7 @@ impl Transport for Arc<Native> {
     }
 
     fn moment_at(&self, now: Time) -> Moment {
-        Native::moment_at(self, now)
+        NativeTransport::moment_at(self, now)
     }
 
     fn random(&self) -> u64 {
@@ -341,7 +341,7 @@ impl Transport for Arc<Native> {
     }
 
     fn warn(&self, problem: &str) {
-        Native::warn(self, problem);
+        NativeTransport::warn(self, problem);
     }
 
     fn knows_deadline(&self, user: &str, now: Time) -> bool {
@@ -361,23 +361,23 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-impl Store for Redis {
-    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched> {
+impl SessionStore for NativeRedis {
+    fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched> {
         Box::pin(self.store.touch_many(touches))
     }
-    fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded> {
+    fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         Box::pin(self.store.load_many(users))
     }
-    fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes> {
+    fn commit_many(&self, commits: Vec<Commit>) -> StoreFuture<'_, Outcomes> {
         Box::pin(self.store.commit_many(commits))
     }
-    fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+    fn due(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>> {
         Box::pin(self.store.due(shards, limit))
     }
-    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+    fn evictable(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>> {
         Box::pin(self.store.evictable(shards, limit))
     }
-    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
+    fn evict_many(&self, evictions: Vec<Eviction>) -> StoreFuture<'_, Outcomes> {
         Box::pin(self.store.evict_many(evictions))
     }
     fn shards(&self) -> u32 {
@@ -385,29 +385,29 @@ impl Store for Redis {
     }
 }
 
-impl LastSeen for Redis {
-    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
+impl ArchiveStore for NativeRedis {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()> {
         Box::pin(self.store.put_many(last_seen_entries))
     }
-    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(self.store.get_many(users))
     }
 }
 
-impl Policies for Redis {
-    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+impl PolicyStore for NativeRedis {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> StoreFuture<'_, Vec<Relation>> {
         Box::pin(self.store.relations(viewer, subjects))
     }
-    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+    fn settings_of(&self, user: UserId) -> StoreFuture<'_, OwnSettings> {
         Box::pin(self.store.settings_of(user))
     }
-    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+    fn snapshot(&self, page: u32) -> StoreFuture<'_, PolicyPage> {
         Box::pin(self.store.snapshot(page))
     }
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
+    fn since(&self, cursor: Cursor, limit: u32) -> StoreFuture<'_, ChangesSince> {
         Box::pin(self.store.since(cursor, limit))
     }
-    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn apply_many(&self, changes: Vec<PolicyChange>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
             let outcomes = self.store.apply_many(changes).await?;
             self.policy_hints.notify();
@@ -415,6 +415,6 @@ impl Policies for Redis {
         })
     }
     fn invalidated(&self) -> watch::Receiver<u64> {
-        self.policy_hints.listen(&self.native)
+        self.policy_hints.subscribe(&self.native)
     }
 }

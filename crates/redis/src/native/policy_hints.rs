@@ -1,7 +1,7 @@
 //! Policy hints: notices that policy changed.
 //!
-//! Every master gets its own subscription, once there is a first listener. It need not be exact: it increments a
-//! counter, also when a subscription was restored and hints may have been missed, and the listener then reads the logs.
+//! Every master gets its own subscription, once there is a first receiver. It need not be exact: it increments a
+//! counter, also when a subscription was restored and hints may have been missed, and the receiver then reads the logs.
 //! So any irregularity restarts all subscriptions.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::address::Kind;
 use super::down_reason::DownReason;
 use super::server::Server;
 use super::topology::Servers;
-use super::{Native, Task};
+use super::{NativeTransport, Task};
 
 /// How often a server is pinged.
 const PING: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ impl PolicyHints {
     }
 
     /// A receiver of the counter, which is incremented whenever policy may have changed.
-    pub(super) fn listen(&self, inner: &Arc<Native>) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&self, inner: &Arc<NativeTransport>) -> watch::Receiver<u64> {
         // Before the task starts, so that the first hint is not missed.
         let receiver = self.hints.subscribe();
         self.task.get_or_init(|| {
@@ -60,14 +60,14 @@ fn bump(hints: &watch::Sender<u64>) {
 }
 
 /// Subscribes at every master that has a group. When the topology changes, all subscriptions are restarted.
-async fn follow(inner: Weak<Native>, mut changes: watch::Receiver<u64>, hints: watch::Sender<u64>) {
+async fn follow(inner: Weak<NativeTransport>, mut changes: watch::Receiver<u64>, hints: watch::Sender<u64>) {
     loop {
         changes.mark_unchanged();
         let Some(inner) = inner.upgrade() else { return };
         let mut tasks = Vec::new();
         for (server, channels) in by_server(&inner) {
-            let listener = Listener { inner: Arc::clone(&inner), server, channels, hints: hints.clone() };
-            tasks.push(Task(tokio::spawn(listener.listen())));
+            let subscriber = HintSubscriber { inner: Arc::clone(&inner), server, channels, hints: hints.clone() };
+            tasks.push(Task(tokio::spawn(subscriber.run())));
         }
         drop(inner);
         if changes.changed().await.is_err() {
@@ -77,7 +77,7 @@ async fn follow(inner: Weak<Native>, mut changes: watch::Receiver<u64>, hints: w
 }
 
 /// The channels of the groups, by server.
-fn by_server(inner: &Native) -> Vec<(Arc<Server>, Vec<String>)> {
+fn by_server(inner: &NativeTransport) -> Vec<(Arc<Server>, Vec<String>)> {
     let topology = inner.servers.topology();
     let mut by_server: HashMap<String, (Arc<Server>, Vec<String>)> = HashMap::new();
     for group in 0..inner.keys.groups() {
@@ -93,21 +93,21 @@ fn by_server(inner: &Native) -> Vec<(Arc<Server>, Vec<String>)> {
 }
 
 /// The subscription at one master.
-struct Listener {
-    inner: Arc<Native>,
+struct HintSubscriber {
+    inner: Arc<NativeTransport>,
     server: Arc<Server>,
     channels: Vec<String>,
     hints: watch::Sender<u64>,
 }
 
-impl Listener {
+impl HintSubscriber {
     /// Subscribes through any number of connections.
-    async fn listen(self) {
+    async fn run(self) {
         let mut complaint = None;
         loop {
-            let Err(reason) = self.listen_once(&mut complaint).await;
+            let Err(reason) = self.subscribe_once(&mut complaint).await;
             if complaint.as_ref() != Some(&reason) {
-                tracing::warn!(server = %self.server.endpoint, "policy subscription lost; retrying: {reason}");
+                tracing::warn!(server = %self.server.endpoint, %reason, "Policy subscription lost; retrying");
                 complaint = Some(reason);
             }
             tokio::time::sleep(PAUSE).await;
@@ -115,12 +115,12 @@ impl Listener {
     }
 
     /// Subscribes until the connection is lost, and returns why.
-    async fn listen_once(&self, complaint: &mut Option<DownReason>) -> Result<std::convert::Infallible, DownReason> {
+    async fn subscribe_once(&self, complaint: &mut Option<DownReason>) -> Result<std::convert::Infallible, DownReason> {
         let broke = Arc::new(Notify::new());
         let mut connection = self.connect(Arc::clone(&broke)).await?;
         self.send(&mut connection, subscribe(&self.inner.servers, &self.channels)).await?;
         if complaint.take().is_some() {
-            tracing::info!(server = %self.server.endpoint, "policy subscription restored");
+            tracing::info!(server = %self.server.endpoint, "Policy subscription restored");
         }
         // Hints from before the subscription were missed.
         bump(&self.hints);
@@ -150,18 +150,18 @@ impl Listener {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
         let config = config.set_push_sender(take);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::Silent)?;
+        let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::TimedOut)?;
         connection.map_err(|error| DownReason::of(&error))
     }
 
     async fn send(&self, connection: &mut MultiplexedConnection, commands: Pipeline) -> Result<(), DownReason> {
         let answer = connection.send_packed_commands(&commands, 0, commands.len());
         let limit = self.inner.shared.response_timeout;
-        let answers = tokio::time::timeout(limit, answer).await.map_err(|_| DownReason::Silent)?;
+        let answers = tokio::time::timeout(limit, answer).await.map_err(|_| DownReason::TimedOut)?;
         for answer in answers.map_err(|error| DownReason::of(&error))? {
             if let Value::ServerError(error) = answer {
                 // A call that meets the moved slot refreshes the topology, and that restarts all subscriptions.
-                return Err(DownReason::Unwilling(error.to_string()));
+                return Err(DownReason::NotReady(error.to_string()));
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use redis::Value;
 
-use super::Native;
+use super::NativeTransport;
 use super::address::Kind;
 use super::server::{NewConnection, Server, pipeline};
 use super::topology::Topology;
@@ -44,7 +44,7 @@ struct ReplicaAck {
     paused_until: Option<Instant>,
 }
 
-impl Native {
+impl NativeTransport {
     /// Waits until a replica has what was just written to these groups, or the wait times out.
     pub(super) async fn await_replicas(&self, topology: &Topology, groups: &BTreeSet<u32>) {
         if self.servers.kind() == Kind::Single {
@@ -87,7 +87,7 @@ impl Native {
         let mut commands = Commands::default();
         self.keys.write_replicated(&mut commands, group, self.shared.time.now_us());
         commands.begin("WAIT").number(REPLICAS).number(AT_MOST_MS);
-        let answers = server.try_out(connection, pipeline(&commands)).await;
+        let answers = server.send_on(connection, pipeline(&commands)).await;
         matches!(answers.as_deref(), Ok([Value::Okay, Value::Int(count)]) if *count >= REPLICAS as i64)
     }
 
@@ -96,7 +96,7 @@ impl Native {
         if warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
             *warned = Some(Instant::now());
             drop(warned);
-            tracing::warn!(server, "no replica acknowledged a policy change; it is lost if this server is lost");
+            tracing::warn!(server, "No replica acknowledged a policy change; it is lost if this server is lost");
         }
     }
 }

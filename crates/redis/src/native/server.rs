@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 use super::address::Endpoint;
 use super::deadline_cache::DeadlineCache;
 use super::down_reason::DownReason;
-use super::sampled_time::RedisTime;
+use super::sampled_time::SampledTime;
 use super::stats::Stats;
 
 /// What all connections of a store share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) time: RedisTime,
+    pub(super) time: SampledTime,
     pub(super) stats: Stats,
     /// The deadline cache; invalidated whenever the servers may have other data than before.
     pub(super) deadlines: DeadlineCache,
@@ -49,7 +49,7 @@ enum State {
 /// A server that cannot be used, and why.
 #[derive(Debug, Clone)]
 pub(super) struct Down {
-    /// When it last answered; `None`: it was never used, so no beats were missed.
+    /// When it last answered; `None` if it was never used, so that no beats were missed.
     pub(super) since: Option<Time>,
     pub(super) reason: DownReason,
     generation: u64,
@@ -59,7 +59,7 @@ pub(super) struct Down {
 #[derive(Clone)]
 pub(super) struct NewConnection(MultiplexedConnection);
 
-/// A call failed because the server is away. It may or may not have taken effect.
+/// A call failed because the server is down. It may or may not have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServerDown;
 
@@ -71,7 +71,7 @@ impl Server {
         Self { endpoint, shared, state, last_good_ms: AtomicU64::new(0) }
     }
 
-    /// Why it is down; `None`: it is up.
+    /// Why it is down; `None` if it is up.
     pub(super) fn down(&self) -> Option<Down> {
         match &*self.state.lock() {
             State::Up { .. } => None,
@@ -115,12 +115,12 @@ impl Server {
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         match tokio::time::timeout(limit, connecting).await {
             Ok(connection) => connection.map(NewConnection).map_err(|error| DownReason::of(&error)),
-            Err(_) => Err(DownReason::Silent),
+            Err(_) => Err(DownReason::TimedOut),
         }
     }
 
     /// Sends commands on a connection that calls do not use yet.
-    pub(super) async fn try_out(
+    pub(super) async fn send_on(
         &self,
         connection: &NewConnection,
         commands: Pipeline,
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// Starts using a connection for calls.
-    pub(super) fn put_up(&self, connection: NewConnection) {
+    pub(super) fn mark_up(&self, connection: NewConnection) {
         self.last_good_ms.fetch_max(self.shared.time.now().0, Ordering::SeqCst);
         let mut state = self.state.lock();
         let generation = match &*state {
@@ -141,7 +141,7 @@ impl Server {
     }
 
     /// Updates why the server is down. True if the reason is new.
-    pub(super) fn stays_down(&self, reason: DownReason) -> bool {
+    pub(super) fn update_down_reason(&self, reason: DownReason) -> bool {
         match &mut *self.state.lock() {
             State::Up { .. } => false,
             State::Down(down) => std::mem::replace(&mut down.reason, reason.clone()) != reason,
@@ -157,7 +157,7 @@ impl Server {
             Ok(Ok(replies)) if replies.len() == count => Ok(replies),
             Ok(Ok(_)) => Err(DownReason::Unreachable("it sent the wrong number of replies".to_owned())),
             Ok(Err(error)) => Err(DownReason::of(&error)),
-            Err(_) => Err(DownReason::Silent),
+            Err(_) => Err(DownReason::TimedOut),
         }
     }
 
@@ -169,7 +169,7 @@ impl Server {
         if broken.is_some_and(|broken| broken != generation) {
             return;
         }
-        tracing::warn!(server = %self.endpoint, "Redis is away; reconnecting: {reason}");
+        tracing::warn!(server = %self.endpoint, %reason, "Redis is down; reconnecting");
         self.shared.deadlines.forget(self.shared.time.now());
         *state = State::Down(Down { since: Some(self.last_good()), reason, generation });
         drop(state);

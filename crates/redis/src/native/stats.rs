@@ -11,7 +11,7 @@ pub struct Stats {
     pub commands: Count,
     /// Connections that replaced a lost one.
     pub reconnects: Count,
-    /// How often a server was found to be away.
+    /// How often a server was found to be down.
     pub outages: Count,
     /// How often a server had lost the scripts.
     pub scripts_reloaded: Count,

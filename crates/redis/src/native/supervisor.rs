@@ -2,7 +2,7 @@
 //! lost servers back, in a safe order.
 //!
 //! A server is used only after its time was sampled, its scripts were loaded and an outage grace was recorded that
-//! covers the time it was away. A call that reads from it therefore sees the outage grace.
+//! covers the time it was down. A call that reads from it therefore sees the outage grace.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,9 @@ use rollcall_core::{OutageGrace, Span, Time};
 
 use super::address::Kind;
 use super::down_reason::DownReason;
-use super::sampled_time::Asked;
 use super::server::{Down, NewConnection, Server, pipeline};
-use super::{Native, OpenError};
-use crate::transport::Reply;
+use super::{NativeTransport, OpenError};
+use crate::transport::{Reply, RoundTrip};
 
 /// How often time and outage grace are read while every server is up.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -28,7 +27,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(150);
 /// How often the topology is refreshed although nothing seems to have changed.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 
-/// Data older than this by the hosts' entries are an old snapshot: hosts write every second, and a busy machine is
+/// Data older than this by the hosts' entries are an old RDB snapshot: hosts write every second, and a busy machine is
 /// late.
 const MAX_DATA_AGE: Span = Span::seconds(2);
 
@@ -40,7 +39,7 @@ pub(super) struct SupervisorState {
     epoch: Vec<u8>,
 }
 
-impl Native {
+impl NativeTransport {
     /// Connects to all servers for the first time.
     pub(super) async fn begin(&self) -> Result<(), OpenError> {
         let mut supervised = self.supervised.lock().await;
@@ -100,30 +99,30 @@ impl Native {
     /// Brings back every server that is down: first the one with the outage grace, because the others need it.
     async fn bring_back(&self, supervised: &mut SupervisorState) {
         let topology = self.servers.topology();
-        let home = topology.home();
-        if let Some(home) = home {
-            self.bring_back_one(home, Some(supervised)).await;
+        let first = topology.shared_keys_server();
+        if let Some(first) = first {
+            self.bring_back_one(first, Some(supervised)).await;
         }
-        let others = topology.servers.iter().filter(|server| home.is_none_or(|home| !Arc::ptr_eq(home, server)));
+        let others = topology.servers.iter().filter(|server| first.is_none_or(|first| !Arc::ptr_eq(first, server)));
         join_all(others.map(|server| self.bring_back_one(server, None))).await;
     }
 
-    /// `home`: this is the server with the keys shared by all shards.
-    async fn bring_back_one(&self, server: &Arc<Server>, home: Option<&mut SupervisorState>) {
+    /// `shared_keys` is given for the server with the keys shared by all shards.
+    async fn bring_back_one(&self, server: &Arc<Server>, shared_keys: Option<&mut SupervisorState>) {
         let Some(down) = server.down() else { return };
-        match self.make_ready(server, &down, home).await {
+        match self.make_ready(server, &down, shared_keys).await {
             Ok(connection) => {
-                server.put_up(connection);
+                server.mark_up(connection);
                 self.warned.lock().clear();
                 if let Some(since) = down.since {
                     self.shared.stats.reconnects.add(1);
-                    let away_ms = (self.shared.time.now() - since).0;
-                    tracing::info!(server = %server.endpoint, away_ms, "Redis is back");
+                    let down_ms = (self.shared.time.now() - since).0;
+                    tracing::info!(server = %server.endpoint, down_ms, "Redis is up again");
                 }
             }
             Err(reason) => {
-                if server.stays_down(reason.clone()) {
-                    tracing::warn!(server = %server.endpoint, "Redis stays away; retrying: {reason}");
+                if server.update_down_reason(reason.clone()) {
+                    tracing::warn!(server = %server.endpoint, %reason, "Redis is still down; retrying");
                 }
             }
         }
@@ -134,23 +133,23 @@ impl Native {
         &self,
         server: &Server,
         down: &Down,
-        home: Option<&mut SupervisorState>,
+        shared_keys: Option<&mut SupervisorState>,
     ) -> Result<NewConnection, DownReason> {
         let connection = server.connect().await?;
         let sent_us = self.shared.time.ticks_us();
-        let replies = server.try_out(&connection, time_command()).await?;
-        let is_clock = home.is_some();
+        let replies = server.send_on(&connection, time_command()).await?;
+        let is_clock = shared_keys.is_some();
         checked(&replies)?;
         if is_clock {
             self.take_time(replies.first(), sent_us);
         }
-        checked(&server.try_out(&connection, self.scripts()).await?)?;
+        checked(&server.send_on(&connection, self.scripts()).await?)?;
         let outage_grace = |since: Time| {
             let now = self.shared.time.now();
             RecordGrace { outage_grace: OutageGrace { since: since.min(now), until: now + self.grace_span }, now }
         };
         let missed = down.since.map(outage_grace);
-        match home {
+        match shared_keys {
             Some(supervised) => {
                 self.check_epoch(server, &connection, supervised).await?;
                 let restored = match down.since {
@@ -158,22 +157,25 @@ impl Native {
                     None => None,
                 };
                 let replies =
-                    server.try_out(&connection, pipeline(&self.outage_grace_commands(restored.or(missed)))).await?;
+                    server.send_on(&connection, pipeline(&self.outage_grace_commands(restored.or(missed)))).await?;
                 checked(&replies)?;
                 self.take_outage_grace(replies.last());
             }
-            None if missed.is_some() => self.record_grace_at_home(missed).await?,
+            None if missed.is_some() => self.record_grace_on_other_server(missed).await?,
             None => {}
         }
         Ok(connection)
     }
 
-    /// Records the outage grace at the home server, which is another one.
-    async fn record_grace_at_home(&self, outage_grace: Option<RecordGrace>) -> Result<(), DownReason> {
-        let away = || DownReason::Unwilling("the master with the outage grace is away".to_owned());
+    /// Records the outage grace on the server with the shared keys, which is another one.
+    async fn record_grace_on_other_server(&self, outage_grace: Option<RecordGrace>) -> Result<(), DownReason> {
+        let grace_server_down = || DownReason::NotReady("the master that stores the outage grace is down".to_owned());
         let topology = self.servers.topology();
-        let home = topology.home().ok_or_else(away)?;
-        let replies = home.call(pipeline(&self.outage_grace_commands(outage_grace))).await.map_err(|_| away())?;
+        let grace_server = topology.shared_keys_server().ok_or_else(grace_server_down)?;
+        let replies = grace_server
+            .call(pipeline(&self.outage_grace_commands(outage_grace)))
+            .await
+            .map_err(|_| grace_server_down())?;
         checked(&replies)?;
         self.take_outage_grace(replies.last());
         Ok(())
@@ -201,7 +203,7 @@ impl Native {
         let new_epoch = format!("{:016x}", super::random());
         request.add_command(cmd("SET").arg(&key).arg(new_epoch).arg("NX").to_owned());
         request.add_command(cmd("GET").arg(&key).to_owned());
-        let replies = server.try_out(connection, request).await?;
+        let replies = server.send_on(connection, request).await?;
         checked(&replies)?;
         let Some(Value::BulkString(epoch)) = replies.into_iter().last() else { return Ok(()) };
         if !supervised.epoch.is_empty() && supervised.epoch != epoch {
@@ -212,7 +214,7 @@ impl Native {
         Ok(())
     }
 
-    /// The time of the server's data if they are too old: it came back with an old snapshot, in which every device that
+    /// The time of the server's data if they are too old: it came back with an old RDB snapshot, in which every device that
     /// beat since seems dead. Hosts write themselves into the membership list every second, so its newest entry tells
     /// the age; and no host writes there before it has recorded its outage grace.
     async fn restored(
@@ -224,7 +226,7 @@ impl Native {
         let mut request = Pipeline::with_capacity(1);
         let hosts = self.keys.hosts().to_string();
         request.add_command(cmd("ZRANGEBYSCORE").arg(hosts).arg("-inf").arg("+inf").arg("WITHSCORES").to_owned());
-        let replies = server.try_out(connection, request).await?;
+        let replies = server.send_on(connection, request).await?;
         checked(&replies)?;
         let hosts = replies.first().and_then(|reply| decode_member_scores(reply.pieces()).ok()).unwrap_or_default();
         let Some((newest, _)) = hosts.last() else { return Ok(None) };
@@ -235,35 +237,35 @@ impl Native {
         tracing::warn!(
             server = %server.endpoint,
             age_ms,
-            "Redis came back with an old snapshot; its online users get an outage grace"
+            "Redis came back with an old RDB snapshot; its online users get an outage grace"
         );
         Ok(Some(*newest))
     }
 
-    /// Pings a server; reads the time and the outage grace from the home server.
+    /// Pings a server; reads the time and the outage grace from the one with the shared keys.
     async fn sample(&self, server: &Arc<Server>) {
         let topology = self.servers.topology();
-        let is_home = topology.home().is_some_and(|home| Arc::ptr_eq(home, server));
+        let has_shared_keys = topology.shared_keys_server().is_some_and(|other| Arc::ptr_eq(other, server));
         let mut request = time_command();
-        if is_home {
+        if has_shared_keys {
             request.add_command(cmd("GET").arg(self.keys.outage_grace().to_string()).to_owned());
         }
         let sent_us = self.shared.time.ticks_us();
-        // If it is away, the call itself notices.
+        // If it is down, the call itself notices.
         let Ok(replies) = server.call(request).await else { return };
         if let Err(reason) = checked(&replies) {
             server.fail(reason);
-        } else if is_home {
+        } else if has_shared_keys {
             self.take_time(replies.first(), sent_us);
             self.take_outage_grace(replies.last());
         }
     }
 
-    fn take_time(&self, reply: Option<&Value>, sent_us: i64) {
+    fn take_time(&self, reply: Option<&Value>, sent_us: u64) {
         let answered_us = self.shared.time.ticks_us();
-        let parts: Vec<i64> = reply.into_iter().flat_map(Reply::pieces).filter_map(number).collect();
+        let parts: Vec<u64> = reply.into_iter().flat_map(Reply::pieces).filter_map(number).collect();
         if let [seconds, micros] = parts.as_slice() {
-            self.shared.time.sample(seconds * 1_000_000 + micros, Asked { sent_us, answered_us });
+            self.shared.time.sample(seconds * 1_000_000 + micros, RoundTrip { sent_us, answered_us });
         }
     }
 
@@ -291,9 +293,9 @@ fn time_command() -> Pipeline {
     pipeline
 }
 
-fn number(piece: Piece<'_>) -> Option<i64> {
+fn number(piece: Piece<'_>) -> Option<u64> {
     match piece {
-        Piece::Int(number) => Some(number),
+        Piece::Int(number) => u64::try_from(number).ok(),
         Piece::Bytes(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
         Piece::Nil => None,
     }

@@ -19,7 +19,7 @@ use super::server::{Server, Shared};
 pub(super) struct Topology {
     /// Every server that has a shard.
     pub(super) servers: Vec<Arc<Server>>,
-    /// The server of each shard; `None`: no server has it.
+    /// The server of each shard; `None` if no server has it.
     by_shard: Box<[Option<Arc<Server>>]>,
 }
 
@@ -50,7 +50,7 @@ impl Topology {
     }
 
     /// The server with the keys shared by all shards: that of shard 0.
-    pub(super) fn home(&self) -> Option<&Arc<Server>> {
+    pub(super) fn shared_keys_server(&self) -> Option<&Arc<Server>> {
         self.server(0)
     }
 
@@ -96,7 +96,7 @@ impl Servers {
         self.topology().known(name).cloned()
     }
 
-    /// Asks any server that answers which master has which slot. False: no server answers.
+    /// Asks any server that answers which master has which slot. Returns false if no server answers.
     pub(super) async fn refresh(&self) -> bool {
         if self.address.kind == Kind::Single {
             return true;
@@ -115,7 +115,7 @@ impl Servers {
         for endpoint in self.address.endpoints.iter().cloned().chain(former) {
             let server = Server::new(endpoint.clone(), Arc::clone(&self.shared), None);
             let Ok(connection) = server.connect().await else { continue };
-            if let Ok(replies) = server.try_out(&connection, slots_command()).await
+            if let Ok(replies) = server.send_on(&connection, slots_command()).await
                 && self.accept(&endpoint, replies.first())
             {
                 return true;
@@ -168,7 +168,7 @@ impl Servers {
     }
 }
 
-/// When the shard was last served, if its server is away. The server that takes over records the outage.
+/// When the shard was last served, if its server is down. The server that takes over records the outage.
 fn missed_since(before: Option<&Arc<Server>>) -> Option<Time> {
     before?.down()?.since
 }

@@ -22,7 +22,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses a URL; `None`: the default. The error does not repeat the URL: it may contain a password.
+    /// Parses a URL; `None` is the default. The error does not repeat the URL: it may contain a password.
     pub fn parse(url: Option<&str>) -> Result<Self, String> {
         let refuse =
             |why: &str| Err(format!("`redis_url` is not `redis://[user:password@]host:port[/database]`: {why}"));

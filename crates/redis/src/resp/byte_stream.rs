@@ -9,10 +9,10 @@ pub trait Connector: 'static {
     /// The outgoing bytes.
     type Sink: Sink;
     /// Wakes a waiting call when dropped.
-    type Ringer: 'static;
+    type Signal: 'static;
 
     /// Connects to the server; an error says why that failed.
-    async fn dial(&self) -> Result<(Self::Source, Self::Sink), String>;
+    async fn connect(&self) -> Result<(Self::Source, Self::Sink), String>;
 
     /// Milliseconds on a monotonic clock.
     fn now_ms(&self) -> u64;
@@ -20,9 +20,9 @@ pub trait Connector: 'static {
     /// Waits for this many milliseconds.
     async fn sleep(&self, ms: u64);
 
-    /// A ringer and a future that resolves when the ringer is dropped. One call wakes another with it; otherwise only
+    /// A signal and a future that resolves when the signal is dropped. One call wakes another with it; otherwise only
     /// the host can.
-    fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>);
+    fn signal(&self) -> (Self::Signal, impl Future<Output = ()>);
 
     /// Logs a line for the operator.
     fn log(&self, text: &str);
@@ -30,12 +30,13 @@ pub trait Connector: 'static {
 
 /// Incoming bytes.
 pub trait Source: 'static {
-    /// Waits for some bytes; `None`: the stream ended. Cancel safe.
+    /// Waits for some bytes; `None` if the stream ended. Cancel safe.
     async fn read(&mut self) -> Option<Vec<u8>>;
 }
 
 /// Outgoing bytes.
 pub trait Sink: 'static {
-    /// Sends all of these; false: the other side closed. If it is cancelled, it is unknown how many bytes were sent.
+    /// Sends all of these; returns false if the other side closed. If it is cancelled, it is unknown how many bytes
+    /// were sent.
     async fn write(&mut self, bytes: Vec<u8>) -> bool;
 }

@@ -27,7 +27,7 @@ const KINDS: [(&str, &str); 17] = [
     ("NoPerm", "NOPERM"),
 ];
 
-/// The server's error line, such as `NOSCRIPT No matching script`; `None`: it is not an error of the server.
+/// The server's error line, such as `NOSCRIPT No matching script`; `None` if it is not an error of the server.
 pub fn server_line(text: &str) -> Option<String> {
     let said = text.strip_prefix(SIGNALLED).map_or(text, |rest| rest.trim_start_matches([' ', '-']));
     let (kind, detail) = said.split_once(": ").unwrap_or((said, ""));

@@ -6,7 +6,7 @@ use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use crate::transport::{OwnedPiece, ReplyLine};
+use crate::transport::{CommandReply, OwnedPiece};
 use futures::channel::oneshot;
 
 use super::byte_stream::{Connector, Sink, Source};
@@ -20,8 +20,8 @@ pub(super) struct FakeServer(Rc<State>);
 struct State {
     now_ms: Cell<u64>,
     sleepers: RefCell<Vec<Waker>>,
-    dialed: Cell<u32>,
-    is_away: Cell<bool>,
+    attempts: Cell<u32>,
+    is_down: Cell<bool>,
     is_mute: Cell<bool>,
     is_full: Cell<bool>,
     said: RefCell<Vec<String>>,
@@ -57,8 +57,8 @@ impl FakeServer {
         self.0.sleepers.take().into_iter().for_each(Waker::wake);
     }
 
-    pub(super) fn set_away(&self, is_away: bool) {
-        self.0.is_away.set(is_away);
+    pub(super) fn set_down(&self, is_down: bool) {
+        self.0.is_down.set(is_down);
     }
 
     /// A mute server takes commands and holds its replies back.
@@ -103,7 +103,7 @@ impl FakeServer {
     /// How many connections were opened, and how many are still open.
     pub(super) fn connections(&self) -> (u32, usize) {
         let open = self.0.connections.borrow().iter().filter(|connection| !connection.is_left.get()).count();
-        (self.0.dialed.get(), open)
+        (self.0.attempts.get(), open)
     }
 
     /// The commands since the last call.
@@ -123,7 +123,7 @@ impl FakeServer {
     fn take(&self, connection: &Connection, bytes: &[u8]) {
         let mut parser = connection.parser.borrow_mut();
         parser.feed(bytes);
-        while let Ok(Some(ReplyLine::Pieces(pieces))) = parser.next() {
+        while let Ok(Some(CommandReply::Pieces(pieces))) = parser.next() {
             let words: Vec<String> = pieces
                 .into_iter()
                 .map(|piece| match piece {
@@ -180,11 +180,11 @@ impl Drop for Incoming {
 impl Connector for FakeServer {
     type Source = Incoming;
     type Sink = Outgoing;
-    type Ringer = oneshot::Sender<()>;
+    type Signal = oneshot::Sender<()>;
 
-    async fn dial(&self) -> Result<(Incoming, Outgoing), String> {
-        self.0.dialed.set(self.0.dialed.get() + 1);
-        if self.0.is_away.get() {
+    async fn connect(&self) -> Result<(Incoming, Outgoing), String> {
+        self.0.attempts.set(self.0.attempts.get() + 1);
+        if self.0.is_down.get() {
             self.sleep(100).await;
             return Err("connection refused".to_owned());
         }
@@ -209,9 +209,9 @@ impl Connector for FakeServer {
         .await;
     }
 
-    fn bell(&self) -> (oneshot::Sender<()>, impl Future<Output = ()>) {
-        let (ringer, bell) = oneshot::channel();
-        (ringer, async { _ = bell.await })
+    fn signal(&self) -> (oneshot::Sender<()>, impl Future<Output = ()>) {
+        let (signal, signalled) = oneshot::channel();
+        (signal, async { _ = signalled.await })
     }
 
     fn log(&self, text: &str) {

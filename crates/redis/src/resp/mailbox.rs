@@ -4,19 +4,19 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 
 /// The changes that wait for one reader, oldest first.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     /// Bounded by the number of watched users.
-    waiting: RefCell<VecDeque<Change>>,
+    waiting: RefCell<VecDeque<PresenceChange>>,
     reader: RefCell<Option<Waker>>,
 }
 
 impl Mailbox {
     /// Puts in a change. It replaces a waiting change of the same user unless that is newer.
-    pub fn put(&self, change: Change) {
+    pub fn put(&self, change: PresenceChange) {
         let mut waiting = self.waiting.borrow_mut();
         match waiting.iter_mut().find(|other| other.user == change.user) {
             Some(other) if other.published.version >= change.published.version => return,
@@ -29,14 +29,14 @@ impl Mailbox {
         }
     }
 
-    /// Takes out a change; `None`: it is empty.
-    pub fn take(&self) -> Option<Change> {
+    /// Takes out a change; `None` if it is empty.
+    pub fn take(&self) -> Option<PresenceChange> {
         self.waiting.borrow_mut().pop_front()
     }
 
     /// Takes out a change, or registers the reader to be woken. There is one reader: only the last one registered is
     /// woken.
-    pub(crate) fn poll_take(&self, context: &mut Context<'_>) -> Poll<Change> {
+    pub(crate) fn poll_take(&self, context: &mut Context<'_>) -> Poll<PresenceChange> {
         match self.take() {
             Some(change) => Poll::Ready(change),
             None => {
@@ -60,9 +60,9 @@ mod tests {
 
     use super::*;
 
-    fn change(user: &str, version: u64) -> Change {
+    fn change(user: &str, version: u64) -> PresenceChange {
         let published = Published { state: State::Online, note: None, since: None, last_seen: None, version };
-        Change { user: UserId::parse(user).unwrap(), published }
+        PresenceChange { user: UserId::parse(user).unwrap(), published }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::transport::{ConnectionError, OwnedPiece, ReplyLine};
+use crate::transport::{CommandReply, ConnectionError, OwnedPiece};
 use futures::future::{Either, select};
 
 use super::byte_stream::{Connector, Sink, Source};
@@ -28,25 +28,25 @@ pub(super) type OnMessage = Rc<dyn Fn(&[u8], &[u8])>;
 pub(super) const ANSWER_MS: u64 = 1500;
 
 /// One connection.
-pub(super) struct Multiplexed<D: Connector> {
-    dial: Rc<D>,
+pub(super) struct Multiplexed<C: Connector> {
+    connector: Rc<C>,
     /// Bytes to be sent.
     unsent: RefCell<Vec<u8>>,
     /// `None` while a call writes.
-    sink: RefCell<Option<D::Sink>>,
+    sink: RefCell<Option<C::Sink>>,
     /// `None` while a call reads.
-    reading: RefCell<Option<Reading<D>>>,
+    reading: RefCell<Option<Reading<C>>>,
     /// Requests without all their replies, in the order sent.
     pending: RefCell<VecDeque<Rc<Pending>>>,
-    /// Wakes sleeping calls, by waiter: dropping a ringer wakes its call.
-    sleeping: RefCell<BTreeMap<u64, D::Ringer>>,
+    /// Wakes sleeping calls, by waiter: dropping a signal wakes its call.
+    sleeping: RefCell<BTreeMap<u64, C::Signal>>,
     next_waiter: Cell<u64>,
     broken: RefCell<Option<String>>,
     on_message: Option<OnMessage>,
 }
 
-struct Reading<D: Connector> {
-    source: D::Source,
+struct Reading<C: Connector> {
+    source: C::Source,
     parser: Parser,
 }
 
@@ -54,7 +54,7 @@ struct Reading<D: Connector> {
 struct Pending {
     waiter: u64,
     answers: usize,
-    replies: RefCell<Vec<ReplyLine>>,
+    replies: RefCell<Vec<CommandReply>>,
 }
 
 impl Pending {
@@ -63,11 +63,11 @@ impl Pending {
     }
 }
 
-impl<D: Connector> Multiplexed<D> {
+impl<C: Connector> Multiplexed<C> {
     /// A connection. One that receives messages does not fail because it is silent.
-    pub(super) fn new(dial: Rc<D>, (source, sink): (D::Source, D::Sink), on_message: Option<OnMessage>) -> Self {
+    pub(super) fn new(connector: Rc<C>, (source, sink): (C::Source, C::Sink), on_message: Option<OnMessage>) -> Self {
         Self {
-            dial,
+            connector,
             unsent: RefCell::default(),
             sink: RefCell::new(Some(sink)),
             reading: RefCell::new(Some(Reading { source, parser: Parser::default() })),
@@ -80,7 +80,7 @@ impl<D: Connector> Multiplexed<D> {
     }
 
     /// Sends a request and waits for all replies.
-    pub(super) async fn ask(&self, request: Request) -> Result<Vec<ReplyLine>, ConnectionError> {
+    pub(super) async fn ask(&self, request: Request) -> Result<Vec<CommandReply>, ConnectionError> {
         self.check()?;
         let Request { bytes, answers } = request;
         let slot = Rc::new(Pending { waiter: self.waiter(), answers, replies: RefCell::default() });
@@ -111,9 +111,9 @@ impl<D: Connector> Multiplexed<D> {
                 }
                 Some(Task::Read(reading)) => Reader { connection: self, reading: Some(reading) }.read().await,
                 None => {
-                    let (ringer, bell) = self.dial.bell();
-                    self.sleeping.borrow_mut().insert(waiter, ringer);
-                    bell.await;
+                    let (signal, signalled) = self.connector.signal();
+                    self.sleeping.borrow_mut().insert(waiter, signal);
+                    signalled.await;
                 }
             }
         }
@@ -121,19 +121,19 @@ impl<D: Connector> Multiplexed<D> {
 
     /// The next I/O task that no call has claimed. Reading begins only after everything is sent: so the reading call
     /// has sent its request, and a call that has not can be woken to write.
-    fn task(&self) -> Option<Task<D>> {
+    fn task(&self) -> Option<Task<C>> {
         match self.unsent.borrow().is_empty() {
             false => self.sink.take().map(Task::Write),
             true => self.reading.take().map(Task::Read),
         }
     }
 
-    /// The result; `None`: timed out, and the connection fails.
+    /// The result; `None` if it timed out, which fails the connection.
     async fn in_time<T>(&self, what: impl Future<Output = T>) -> Option<T> {
-        match select(pin!(what), pin!(self.dial.sleep(ANSWER_MS))).await {
+        match select(pin!(what), pin!(self.connector.sleep(ANSWER_MS))).await {
             Either::Left((done, _)) => Some(done),
             Either::Right(((), _)) => {
-                self.fail("it does not answer in time");
+                self.fail("no reply within the timeout");
                 None
             }
         }
@@ -166,7 +166,7 @@ impl<D: Connector> Multiplexed<D> {
     }
 
     /// Delivers a reply to its request, or a message to its receiver.
-    fn deliver(&self, reply: ReplyLine) {
+    fn deliver(&self, reply: CommandReply) {
         if let (Some(on_message), Some((channel, payload))) = (&self.on_message, message(&reply)) {
             return on_message(channel, payload);
         }
@@ -185,9 +185,9 @@ impl<D: Connector> Multiplexed<D> {
     }
 }
 
-/// The channel and the payload of a message; `None`: it is a reply.
-fn message(reply: &ReplyLine) -> Option<(&[u8], &[u8])> {
-    let ReplyLine::Pieces(pieces) = reply else { return None };
+/// The channel and the payload of a message; `None` if it is a reply.
+fn message(reply: &CommandReply) -> Option<(&[u8], &[u8])> {
+    let CommandReply::Pieces(pieces) = reply else { return None };
     match pieces.as_slice() {
         [OwnedPiece::Bytes(sort), OwnedPiece::Bytes(channel), OwnedPiece::Bytes(payload)] if sort == b"message" => {
             Some((channel, payload))
@@ -197,12 +197,12 @@ fn message(reply: &ReplyLine) -> Option<(&[u8], &[u8])> {
 }
 
 /// Wakes the next call when a call stops waiting: it may itself have been woken to continue.
-struct WaiterGuard<'a, D: Connector> {
-    connection: &'a Multiplexed<D>,
+struct WaiterGuard<'a, C: Connector> {
+    connection: &'a Multiplexed<C>,
     waiter: u64,
 }
 
-impl<D: Connector> Drop for WaiterGuard<'_, D> {
+impl<C: Connector> Drop for WaiterGuard<'_, C> {
     fn drop(&mut self) {
         self.connection.sleeping.borrow_mut().remove(&self.waiter);
         self.connection.wake_next();
@@ -210,20 +210,20 @@ impl<D: Connector> Drop for WaiterGuard<'_, D> {
 }
 
 /// An I/O task that one call does for all.
-enum Task<D: Connector> {
-    Write(D::Sink),
-    Read(Reading<D>),
+enum Task<C: Connector> {
+    Write(C::Sink),
+    Read(Reading<C>),
 }
 
 /// Writes until nothing is left to send. However it ends, another call can continue, unless it is cancelled in the
 /// middle of a write: after half a command the server would misread everything that follows.
-struct Writer<'a, D: Connector> {
-    connection: &'a Multiplexed<D>,
-    sink: Option<D::Sink>,
+struct Writer<'a, C: Connector> {
+    connection: &'a Multiplexed<C>,
+    sink: Option<C::Sink>,
     is_writing: bool,
 }
 
-impl<D: Connector> Writer<'_, D> {
+impl<C: Connector> Writer<'_, C> {
     async fn write(mut self) {
         let Some(sink) = &mut self.sink else { return };
         // Other calls may be about to send.
@@ -239,7 +239,7 @@ impl<D: Connector> Writer<'_, D> {
     }
 }
 
-impl<D: Connector> Drop for Writer<'_, D> {
+impl<C: Connector> Drop for Writer<'_, C> {
     fn drop(&mut self) {
         *self.connection.sink.borrow_mut() = self.sink.take();
         if self.is_writing {
@@ -263,12 +263,12 @@ async fn yield_once() {
 }
 
 /// Reads for all calls. However it ends, another call can continue.
-struct Reader<'a, D: Connector> {
-    connection: &'a Multiplexed<D>,
-    reading: Option<Reading<D>>,
+struct Reader<'a, C: Connector> {
+    connection: &'a Multiplexed<C>,
+    reading: Option<Reading<C>>,
 }
 
-impl<D: Connector> Reader<'_, D> {
+impl<C: Connector> Reader<'_, C> {
     async fn read(mut self) {
         let Some(reading) = &mut self.reading else { return };
         let read = reading.source.read();
@@ -292,7 +292,7 @@ impl<D: Connector> Reader<'_, D> {
     }
 }
 
-impl<D: Connector> Drop for Reader<'_, D> {
+impl<C: Connector> Drop for Reader<'_, C> {
     fn drop(&mut self) {
         *self.connection.reading.borrow_mut() = self.reading.take();
     }

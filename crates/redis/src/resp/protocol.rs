@@ -4,7 +4,7 @@
 //! every chunk.
 
 use crate::keyspace::Commands;
-use crate::transport::{OwnedPiece, ReplyLine};
+use crate::transport::{CommandReply, OwnedPiece};
 use thiserror::Error as ThisError;
 
 /// The longest line; error lines are far shorter.
@@ -82,8 +82,8 @@ impl Parser {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next reply; `None`: more bytes are needed. After an error nothing that follows can be parsed.
-    pub(crate) fn next(&mut self) -> Result<Option<ReplyLine>, ProtocolError> {
+    /// The next reply; `None` if more bytes are needed. After an error nothing that follows can be parsed.
+    pub(crate) fn next(&mut self) -> Result<Option<CommandReply>, ProtocolError> {
         loop {
             let rest = self.bytes.get(self.read..).unwrap_or_default();
             let Some((value, length)) = value(rest)? else { return Ok(None) };
@@ -101,14 +101,14 @@ impl Parser {
                 }
             }
             if reply.missing == 0 {
-                return Ok(Some(reply.error.map_or(ReplyLine::Pieces(reply.pieces), ReplyLine::Error)));
+                return Ok(Some(reply.error.map_or(CommandReply::Pieces(reply.pieces), CommandReply::Error)));
             }
             self.reply = Some(reply);
         }
     }
 }
 
-/// The first value in the bytes and its length; `None`: it is incomplete.
+/// The first value in the bytes and its length; `None` if it is incomplete.
 fn value(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ProtocolError> {
     let Some((line, after)) = line(bytes)? else { return Ok(None) };
     let Some((sort, text)) = line.split_first() else { return Err(ProtocolError("an empty line")) };
@@ -142,7 +142,7 @@ fn bulk(bytes: &[u8], start: usize, length: i64) -> Result<Option<(Value<'_>, us
     Ok(Some((Value::Piece(OwnedPiece::Bytes(value.to_vec())), end + 2)))
 }
 
-/// The first line in the bytes and where the next one starts; `None`: it is incomplete.
+/// The first line in the bytes and where the next one starts; `None` if it is incomplete.
 fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ProtocolError> {
     let near = bytes.get(..MAX_LINE_BYTES).unwrap_or(bytes);
     match near.windows(2).position(|two| two == b"\r\n") {
@@ -167,10 +167,10 @@ mod tests {
     }
 
     /// One reply of every kind, and the parsed form.
-    fn everything() -> (Vec<u8>, Vec<ReplyLine>) {
+    fn everything() -> (Vec<u8>, Vec<CommandReply>) {
         let sent = b"+OK\r\n:-7\r\n$-1\r\n$0\r\n\r\n$4\r\na\r\nb\r\n*-1\r\n*0\r\n-NOSCRIPT No matching script\r\n\
             *3\r\n:1\r\n*2\r\n$1\r\nx\r\n$-1\r\n+y\r\n*2\r\n:1\r\n-ERR inside\r\n+end\r\n";
-        let pieces = |pieces: &[OwnedPiece]| ReplyLine::Pieces(pieces.to_vec());
+        let pieces = |pieces: &[OwnedPiece]| CommandReply::Pieces(pieces.to_vec());
         let meant = vec![
             pieces(&[bytes("OK")]),
             pieces(&[OwnedPiece::Int(-7)]),
@@ -179,15 +179,15 @@ mod tests {
             pieces(&[bytes("a\r\nb")]),
             pieces(&[OwnedPiece::Nil]),
             pieces(&[]),
-            ReplyLine::Error("NOSCRIPT No matching script".to_owned()),
+            CommandReply::Error("NOSCRIPT No matching script".to_owned()),
             pieces(&[OwnedPiece::Int(1), bytes("x"), OwnedPiece::Nil, bytes("y")]),
-            ReplyLine::Error("ERR inside".to_owned()),
+            CommandReply::Error("ERR inside".to_owned()),
             pieces(&[bytes("end")]),
         ];
         (sent.to_vec(), meant)
     }
 
-    fn read(parser: &mut Parser) -> Vec<ReplyLine> {
+    fn read(parser: &mut Parser) -> Vec<CommandReply> {
         std::iter::from_fn(|| parser.next().unwrap()).collect()
     }
 

@@ -12,10 +12,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use crate::keyspace::{Commands, Keyspace, decode_payload};
-use crate::transport::{ConnectionError, ReplyLine};
+use crate::transport::{CommandReply, ConnectionError};
 use futures::future::LocalBoxFuture;
 use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 
 use super::address::Address;
 use super::byte_stream::Connector;
@@ -36,9 +36,9 @@ const CHECK_MS: u64 = 5000;
 type Channel = Vec<u8>;
 
 /// Subscribes at one server.
-pub struct Subscriber<D: Connector> {
-    client: Client<D>,
-    watched: Rc<Watched>,
+pub struct Subscriber<C: Connector> {
+    client: Client<C>,
+    watched: Rc<MailboxesByChannel>,
     /// The channels subscribed on the connection in use.
     subscribed: RefCell<BTreeSet<Channel>>,
     pinged_at_ms: Cell<u64>,
@@ -48,44 +48,44 @@ pub struct Subscriber<D: Connector> {
 
 /// The mailboxes by channel.
 #[derive(Default)]
-struct Watched(RefCell<BTreeMap<Channel, Vec<Rc<Mailbox>>>>);
+struct MailboxesByChannel(RefCell<BTreeMap<Channel, Vec<Rc<Mailbox>>>>);
 
-impl Watched {
+impl MailboxesByChannel {
     /// Puts a message into every mailbox of its channel. An invalid payload is ignored.
     fn deliver(&self, channel: &[u8], payload: &[u8]) {
         let Ok((user, published)) = decode_payload(payload) else { return };
         for mailbox in self.0.borrow().get(channel).into_iter().flatten() {
-            mailbox.put(Change { user: user.clone(), published: published.clone() });
+            mailbox.put(PresenceChange { user: user.clone(), published: published.clone() });
         }
     }
 }
 
-impl<D: Connector> Subscriber<D> {
+impl<C: Connector> Subscriber<C> {
     /// A subscriber of this server. It connects with the first watch.
-    pub fn new(dial: D, address: &Address) -> Self {
-        let watched = Rc::new(Watched::default());
+    pub fn new(connector: C, address: &Address) -> Self {
+        let watched = Rc::new(MailboxesByChannel::default());
         let deliver = {
             let watched = Rc::clone(&watched);
             Rc::new(move |channel: &[u8], payload: &[u8]| watched.deliver(channel, payload))
         };
-        let client = Client::with_messages(dial, address, Some(deliver));
+        let client = Client::with_messages(connector, address, Some(deliver));
         Self { client, watched, subscribed: RefCell::default(), pinged_at_ms: Cell::new(0), logged: RefCell::default() }
     }
 
     /// Watches these users: receives everything published about them once this has returned.
-    pub async fn watch(self: &Rc<Self>, keys: &Keyspace, users: &[UserId]) -> Result<Subscription<D>, Error> {
+    pub async fn watch(self: &Rc<Self>, keys: &Keyspace, users: &[UserId]) -> Result<Subscription<C>, Error> {
         let channels = users.iter().map(|user| keys.topic(user.as_str()).to_string().into_bytes()).collect();
         // Before the first await: while there is an interest, the connection is not closed.
         let interest = Interest::new(Rc::clone(self), channels);
-        let connection = self.client.connection().await.map_err(|away| self.unavailable(away))?;
+        let connection = self.client.connection().await.map_err(|error| self.unavailable(error))?;
         let replies = self.client.ask(&connection, Request::of(&self.subscriptions(&interest.channels))).await;
-        for reply in replies.map_err(|away| self.unavailable(away))? {
-            if let ReplyLine::Error(error) = reply {
+        for reply in replies.map_err(|error| self.unavailable(error))? {
+            if let CommandReply::Error(error) = reply {
                 return Err(Error::Other(format!("Redis refused SUBSCRIBE: {error}")));
             }
         }
         if self.logged.take().is_some() {
-            self.client.dial().log("Redis subscription restored");
+            self.client.connector().log("Redis subscription restored");
         }
         let listening = Box::pin(listen(Rc::clone(self), connection));
         Ok(Subscription { listening: Some(listening), interest })
@@ -118,18 +118,18 @@ impl<D: Connector> Subscriber<D> {
     }
 
     /// Logs why nothing is received, once per reason. The error says when to retry.
-    fn unavailable(&self, away: ConnectionError) -> Error {
+    fn unavailable(&self, error: ConnectionError) -> Error {
         let mut logged = self.logged.borrow_mut();
-        if logged.as_ref() != Some(&away) {
-            self.client.dial().log(&format!("Redis subscription lost; retrying: {}", away.0));
-            *logged = Some(away);
+        if logged.as_ref() != Some(&error) {
+            self.client.connector().log(&format!("Redis subscription lost; retrying: {}", error.0));
+            *logged = Some(error);
         }
         Error::Unavailable(RETRY_MS)
     }
 
     /// Whether a ping is due; the caller that gets true sends it for all.
     fn is_time_to_ping(&self) -> bool {
-        let now = self.client.dial().now_ms();
+        let now = self.client.connector().now_ms();
         let is_time = now.saturating_sub(self.pinged_at_ms.get()) >= PING_MS;
         if is_time {
             self.pinged_at_ms.set(now);
@@ -139,22 +139,22 @@ impl<D: Connector> Subscriber<D> {
 }
 
 /// Receives until the connection fails.
-async fn listen<D: Connector>(subscriber: Rc<Subscriber<D>>, connection: Rc<Multiplexed<D>>) -> Error {
+async fn listen<C: Connector>(subscriber: Rc<Subscriber<C>>, connection: Rc<Multiplexed<C>>) -> Error {
     let waiter = connection.waiter();
     loop {
         // What arrives goes into mailboxes, whichever watch reads it.
-        if let Some(Err(away)) = subscriber.client.within(PING_MS, connection.until(waiter, || false)).await {
-            return subscriber.unavailable(away);
+        if let Some(Err(error)) = subscriber.client.within(PING_MS, connection.until(waiter, || false)).await {
+            return subscriber.unavailable(error);
         }
         if !subscriber.is_time_to_ping() {
             continue;
         }
         match subscriber.client.ask(&connection, Request::of(&subscriber.ping_commands())).await {
-            Err(away) => return subscriber.unavailable(away),
+            Err(error) => return subscriber.unavailable(error),
             Ok(replies) => {
                 let refusal = replies.into_iter().find_map(|reply| match reply {
-                    ReplyLine::Error(error) => Some(error),
-                    ReplyLine::Pieces(_) => None,
+                    CommandReply::Error(error) => Some(error),
+                    CommandReply::Pieces(_) => None,
                 });
                 if let Some(error) = refusal {
                     connection.fail(&error);
@@ -165,14 +165,14 @@ async fn listen<D: Connector>(subscriber: Rc<Subscriber<D>>, connection: Rc<Mult
 }
 
 /// A watch of some users.
-pub struct Subscription<D: Connector> {
-    /// Kept across calls, because it may have sent a request; `None`: it ended.
+pub struct Subscription<C: Connector> {
+    /// Kept across calls, because it may have sent a request; `None` if it ended.
     listening: Option<LocalBoxFuture<'static, Error>>,
     /// Declared last, so that it is dropped after `listening`.
-    interest: Interest<D>,
+    interest: Interest<C>,
 }
 
-impl<D: Connector> Subscription<D> {
+impl<C: Connector> Subscription<C> {
     /// Continues to receive; ready once changes may have been lost.
     fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         if let Some(listening) = &mut self.listening {
@@ -183,13 +183,13 @@ impl<D: Connector> Subscription<D> {
     }
 }
 
-impl<D: Connector> Subscription<D> {
+impl<C: Connector> Subscription<C> {
     /// How often [`Subscription::next`] returns nothing within two minutes of silence.
-    pub const TWO_MINUTES: u32 = (120_000 / CHECK_MS) as u32;
+    pub const MAX_QUIET_POLLS: u32 = (120_000 / CHECK_MS) as u32;
 
-    /// Waits for a change, the newest of each user; `None`: nothing came for five seconds. An error: changes may have
-    /// been lost. Cancel safe.
-    pub async fn next(&mut self) -> Result<Option<Change>, Error> {
+    /// Waits for a change, the newest of each user; `None` if nothing arrived for five seconds. Fails if changes may
+    /// have been lost. Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<PresenceChange>, Error> {
         let (subscriber, mailbox) = (Rc::clone(&self.interest.subscriber), Rc::clone(&self.interest.mailbox));
         let _leaving = Waiting(&mailbox);
         let change = poll_fn(|context| {
@@ -220,14 +220,14 @@ impl Drop for Waiting<'_> {
 }
 
 /// The channels of a watch, until it is dropped.
-struct Interest<D: Connector> {
-    subscriber: Rc<Subscriber<D>>,
+struct Interest<C: Connector> {
+    subscriber: Rc<Subscriber<C>>,
     channels: Vec<Channel>,
     mailbox: Rc<Mailbox>,
 }
 
-impl<D: Connector> Interest<D> {
-    fn new(subscriber: Rc<Subscriber<D>>, channels: Vec<Channel>) -> Self {
+impl<C: Connector> Interest<C> {
+    fn new(subscriber: Rc<Subscriber<C>>, channels: Vec<Channel>) -> Self {
         let mailbox = Rc::new(Mailbox::default());
         let mut watched = subscriber.watched.0.borrow_mut();
         for channel in &channels {
@@ -238,7 +238,7 @@ impl<D: Connector> Interest<D> {
     }
 }
 
-impl<D: Connector> Drop for Interest<D> {
+impl<C: Connector> Drop for Interest<C> {
     fn drop(&mut self) {
         let mut watched = self.subscriber.watched.0.borrow_mut();
         for channel in &self.channels {

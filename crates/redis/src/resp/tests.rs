@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::task::Context;
 
 use crate::keyspace::{Commands, Keyspace, encode_payload};
-use crate::transport::{ConnectionError, OwnedPiece, ReplyLine};
+use crate::transport::{CommandReply, ConnectionError, OwnedPiece};
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::future::{AbortHandle, Abortable};
 use futures::task::{LocalSpawnExt, noop_waker_ref};
 use rollcall_core::{Error, Published, State, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 
 use super::fake_server::FakeServer;
 use super::{Address, Client, Subscriber, Subscription};
@@ -41,8 +41,8 @@ fn echo(words: &[&str]) -> Commands {
     commands
 }
 
-fn echoed(words: &[&str]) -> Result<Vec<ReplyLine>, ConnectionError> {
-    Ok(words.iter().map(|word| ReplyLine::Pieces(vec![OwnedPiece::Bytes(word.as_bytes().to_vec())])).collect())
+fn echoed(words: &[&str]) -> Result<Vec<CommandReply>, ConnectionError> {
+    Ok(words.iter().map(|word| CommandReply::Pieces(vec![OwnedPiece::Bytes(word.as_bytes().to_vec())])).collect())
 }
 
 struct Calls {
@@ -69,7 +69,7 @@ impl Calls {
         calls
     }
 
-    fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<ReplyLine>, ConnectionError>>, AbortHandle) {
+    fn call(&self, words: &[&str]) -> (Outcome<Result<Vec<CommandReply>, ConnectionError>>, AbortHandle) {
         let (client, commands) = (Rc::clone(&self.client), echo(words));
         begin(&self.pool.spawner(), async move { client.send(&commands).await })
     }
@@ -156,7 +156,7 @@ fn blocked_write_times_out() {
     calls.fake.advance(1500);
     calls.run();
     for call in waiting {
-        assert_eq!(call.take(), Some(Err(ConnectionError("it does not answer in time".to_owned()))));
+        assert_eq!(call.take(), Some(Err(ConnectionError("no reply within the timeout".to_owned()))));
     }
 }
 
@@ -207,14 +207,14 @@ fn silent_server_times_out() {
     assert!(first.borrow().is_none());
     calls.fake.advance(100);
     calls.run();
-    let silent = Some(Err(ConnectionError("it does not answer in time".to_owned())));
+    let silent = Some(Err(ConnectionError("no reply within the timeout".to_owned())));
     assert_eq!((first.take(), second.take()), (silent.clone(), silent));
 }
 
 #[test]
 fn failed_connect_fails_all_waiting_calls() {
     let mut calls = Calls::new("redis://x");
-    calls.fake.set_away(true);
+    calls.fake.set_down(true);
     let waiting = [calls.call(&["a"]).0, calls.call(&["b"]).0, calls.call(&["c"]).0];
     calls.run();
     calls.fake.advance(100);
@@ -234,7 +234,7 @@ fn refusing_or_foreign_server_is_an_error() {
     let mut calls = Calls::new("redis://:wrong@x");
     let refused = calls.call(&["a"]).0;
     calls.run();
-    let why = "it refuses us: WRONGPASS invalid password";
+    let why = "authentication refused: WRONGPASS invalid password";
     assert_eq!(refused.take(), Some(Err(ConnectionError(why.to_owned()))));
     let mut calls = Calls::new("redis://x");
     let client = Rc::clone(&calls.client);
@@ -252,13 +252,13 @@ struct Watching {
     keys: Rc<Keyspace>,
 }
 
-fn change(user: &str, version: u64) -> Change {
+fn change(user: &str, version: u64) -> PresenceChange {
     let published = Published { state: State::Online, note: None, since: None, last_seen: None, version };
-    Change { user: UserId::parse(user).unwrap(), published }
+    PresenceChange { user: UserId::parse(user).unwrap(), published }
 }
 
 /// What a watcher receives.
-type Received = Rc<RefCell<Vec<Result<Option<Change>, Error>>>>;
+type Received = Rc<RefCell<Vec<Result<Option<PresenceChange>, Error>>>>;
 
 impl Watching {
     fn new() -> Self {
@@ -312,7 +312,7 @@ impl Watching {
     }
 }
 
-fn changes(received: &Received) -> Vec<Change> {
+fn changes(received: &Received) -> Vec<PresenceChange> {
     received.borrow().iter().filter_map(|next| next.clone().unwrap()).collect()
 }
 

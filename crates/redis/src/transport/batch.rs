@@ -25,7 +25,7 @@ pub(crate) const IN_ORDER: &str = "in order";
 pub struct Batch<'a> {
     pub(crate) commands: Commands,
     pub(crate) items: Vec<Item<'a>>,
-    /// When the commands were decided on; `None`: they do not depend on the time.
+    /// When the commands were decided on; `None` if they do not depend on the time.
     pub(crate) decided_at: Option<Now>,
     /// The item that is the transport's own time probe.
     pub(crate) probe: Option<usize>,
@@ -40,7 +40,7 @@ pub struct Batch<'a> {
 /// One item: its commands go to one shard.
 #[derive(Debug)]
 pub(crate) struct Item<'a> {
-    /// What it is about; items of the same name keep their order. Empty: no order.
+    /// What it is about; items of the same name keep their order. If it is empty, there is no order.
     pub(crate) about: &'a str,
     pub(crate) shard: u32,
     pub(crate) commands: Range<usize>,

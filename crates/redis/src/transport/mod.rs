@@ -2,7 +2,7 @@
 //!
 //! A [`Transport`] takes a whole [`Batch`]. It knows which server has which shard, loads scripts that a server lacks,
 //! and provides the store's time. There are two: the native one, with background tasks, for one server, TLS or a
-//! Cluster; and [`Probing`], for platforms where nothing runs between two calls, over any [`Connection`].
+//! Cluster; and [`ProbingTransport`], for platforms where nothing runs between two calls, over any [`Connection`].
 
 #![allow(async_fn_in_trait, reason = "users of a transport are generic over it and name no auto traits of futures")]
 
@@ -10,6 +10,7 @@ mod batch;
 mod error_class;
 mod probed_time;
 mod probing;
+mod redis_time;
 
 use rollcall_core::{Error, Moment, Time};
 
@@ -17,7 +18,12 @@ use crate::keyspace::{Commands, Keyspace, Piece, Publishing};
 
 pub use batch::{Batch, Now, RETRY_MS, Replies, Reply};
 pub(crate) use batch::{IN_ORDER, piece, pieces};
-pub use probing::Probing;
+pub use probing::ProbingTransport;
+#[cfg(feature = "native")]
+pub(crate) use {
+    error_class::ErrorClass,
+    redis_time::{RedisTime, RoundTrip},
+};
 
 /// Carries batches of commands to Redis and the replies back.
 pub trait Transport {
@@ -53,10 +59,10 @@ pub trait Transport {
     fn forget_deadlines(&self) {}
 }
 
-/// What a platform provides to [`Probing`]: a connection to one Redis, a clock and random numbers.
+/// What a platform provides to [`ProbingTransport`]: a connection to one Redis, a clock and random numbers.
 pub trait Connection {
     /// Sends these commands together, in order, and waits for one reply each.
-    async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError>;
+    async fn send(&self, commands: &Commands) -> Result<Vec<CommandReply>, ConnectionError>;
     /// Microseconds on a monotonic clock.
     fn ticks_us(&self) -> u64;
     /// An unguessable number.
@@ -71,7 +77,7 @@ pub trait Connection {
 
 /// A reply to one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplyLine {
+pub enum CommandReply {
     /// A flat reply: a nested array is its pieces in order, a status is its bytes.
     Pieces(Vec<OwnedPiece>),
     /// The server's error line, such as `NOSCRIPT No matching script`.

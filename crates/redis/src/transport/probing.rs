@@ -10,8 +10,9 @@ use rollcall_core::{Error, Moment, Span, Time};
 
 use super::batch::{Batch, IN_ORDER, Now, RETRY_MS, Replies, Reply};
 use super::error_class::ErrorClass;
-use super::probed_time::{Age, Asked, ProbedTime};
-use super::{Connection, ConnectionError, OwnedPiece, ReplyLine, Transport};
+use super::probed_time::{Age, ProbedTime};
+use super::redis_time::RoundTrip;
+use super::{CommandReply, Connection, ConnectionError, OwnedPiece, Transport};
 use crate::keyspace::{BadReply, Commands, Keyspace, Publishing, Script, TimeProbe, decode_probe};
 
 /// How often a command is sent before the call fails: once, again with the scripts, and once more in case another
@@ -26,7 +27,7 @@ type Value = Vec<OwnedPiece>;
 
 /// One Redis over a connection, with time probes.
 #[derive(Debug)]
-pub struct Probing<C> {
+pub struct ProbingTransport<C> {
     connection: C,
     keys: Keyspace,
     time: ProbedTime,
@@ -41,7 +42,7 @@ struct Sending<'a, 'b> {
     sent_us: u64,
 }
 
-impl<C: Connection> Probing<C> {
+impl<C: Connection> ProbingTransport<C> {
     /// Sends nothing before the first call. `outage_grace` is how long devices have to beat again after an outage.
     pub fn new(connection: C, keys: Keyspace, outage_grace: Span) -> Self {
         Self { connection, keys, time: ProbedTime::default(), outage_grace, warned: Mutex::default() }
@@ -61,7 +62,7 @@ impl<C: Connection> Probing<C> {
         batch.add(IN_ORDER, 0, |to| self.keys.probe_time(to, TimeProbe { allowed, outage_grace, failed }));
     }
 
-    /// Sends the remaining commands and sorts the replies. Returns what has to be sent again.
+    /// Sends the remaining commands and classifies the replies. Returns what has to be sent again.
     async fn round(
         &self,
         sending: &Sending<'_, '_>,
@@ -82,13 +83,13 @@ impl<C: Connection> Probing<C> {
         // Only a probe needs the time of its reply.
         let answered_us = batch.probe.map_or(sent_us, |_| self.connection.ticks_us());
         for answer in answers.by_ref().take(loads) {
-            if let ReplyLine::Error(line) = answer {
+            if let CommandReply::Error(line) = answer {
                 self.warn(&format!("Redis refused to load a script: {line}"));
             }
         }
         let mut failed = HashSet::new();
         for &command in open {
-            match answers.next().map(|answer| self.sort(answer, sent_us)) {
+            match answers.next().map(|answer| self.classify(answer, sent_us)) {
                 Some(Ok(value)) => self.keep(sending, answered_us, command, value, replies),
                 Some(Err(Some(error))) => replies.fail(batch.item_of(command), error),
                 Some(Err(None)) => drop(failed.insert(command)),
@@ -99,19 +100,19 @@ impl<C: Connection> Probing<C> {
     }
 
     /// The reply, or its error; `None` as the error: its script is missing.
-    fn sort(&self, answer: ReplyLine, sent_us: u64) -> Result<Value, Option<Error>> {
+    fn classify(&self, answer: CommandReply, sent_us: u64) -> Result<Value, Option<Error>> {
         let line = match answer {
-            ReplyLine::Pieces(value) => return Ok(value),
-            ReplyLine::Error(line) => line,
+            CommandReply::Pieces(value) => return Ok(value),
+            CommandReply::Error(line) => line,
         };
         match ErrorClass::of(&line) {
             ErrorClass::LoadScripts => Err(None),
-            ErrorClass::Later => {
+            ErrorClass::Full | ErrorClass::NotReady | ErrorClass::TryAgain => {
                 self.time.fail(sent_us);
                 self.warn(&format!("Redis takes no commands; failing calls: {line}"));
                 Err(Some(Error::Unavailable(RETRY_MS)))
             }
-            ErrorClass::Never => {
+            ErrorClass::Moved | ErrorClass::Ask | ErrorClass::Refused | ErrorClass::Denied | ErrorClass::Other => {
                 self.warn(&format!("Redis replied with an error: {line}"));
                 Err(Some(Error::Other(line)))
             }
@@ -130,8 +131,8 @@ impl<C: Connection> Probing<C> {
         if let Some(probe) = sending.batch.probe.filter(|probe| sending.batch.item_of(command) == *probe) {
             match decode_probe(value.pieces()) {
                 Ok(reached) => {
-                    let asked = Asked { sent_us: sending.sent_us, answered_us };
-                    let now = Time(self.time.take(reached, asked, sending.batch.reported) / 1000);
+                    let round_trip = RoundTrip { sent_us: sending.sent_us, answered_us };
+                    let now = Time(self.time.take(reached, round_trip, sending.batch.reported) / 1000);
                     if sending.batch.reported.is_some() {
                         // Redis is reached again: log the next problem even if it is the same.
                         self.warned.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -151,7 +152,7 @@ impl<C: Connection> Probing<C> {
     }
 }
 
-impl<C: Connection> Transport for Probing<C> {
+impl<C: Connection> Transport for ProbingTransport<C> {
     type Reply = Value;
 
     fn keys(&self) -> &Keyspace {
@@ -245,7 +246,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Mutex;
 
-    type Answers = Result<Vec<ReplyLine>, ConnectionError>;
+    type Answers = Result<Vec<CommandReply>, ConnectionError>;
 
     /// A connection with prepared replies, which records the last argument of each command.
     #[derive(Default)]
@@ -271,25 +272,25 @@ mod tests {
         fn warn(&self, _: &str) {}
     }
 
-    fn transport(answers: impl IntoIterator<Item = Answers>) -> Probing<FakeConnection> {
+    fn transport(answers: impl IntoIterator<Item = Answers>) -> ProbingTransport<FakeConnection> {
         let answers = Mutex::new(answers.into_iter().collect());
-        Probing::new(
+        ProbingTransport::new(
             FakeConnection { answers, ..FakeConnection::default() },
             Keyspace::of_hosts(256),
             Span::seconds(45),
         )
     }
 
-    fn ok() -> ReplyLine {
-        ReplyLine::Pieces(vec![OwnedPiece::Int(1)])
+    fn ok() -> CommandReply {
+        CommandReply::Pieces(vec![OwnedPiece::Int(1)])
     }
 
-    fn no_script() -> ReplyLine {
-        ReplyLine::Error("NOSCRIPT No matching script.".to_owned())
+    fn no_script() -> CommandReply {
+        CommandReply::Error("NOSCRIPT No matching script.".to_owned())
     }
 
     /// What is sent again: the loads of the scripts and then these replies.
-    fn with_loads(replies: &[ReplyLine]) -> Answers {
+    fn with_loads(replies: &[CommandReply]) -> Answers {
         Ok(std::iter::repeat_n(ok(), Script::ALL.len()).chain(replies.iter().cloned()).collect())
     }
 
@@ -325,8 +326,8 @@ mod tests {
 
     #[tokio::test]
     async fn items_fail_alone_and_outages_are_reported() {
-        let refused = ReplyLine::Error("NOPERM no".to_owned());
-        let loading = ReplyLine::Error("LOADING soon".to_owned());
+        let refused = CommandReply::Error("NOPERM no".to_owned());
+        let loading = CommandReply::Error("LOADING soon".to_owned());
         let transport = transport([
             Ok(vec![refused.clone(), ok(), ok()]),
             Ok(vec![ok(), loading]),
@@ -339,13 +340,13 @@ mod tests {
         };
         assert_eq!(outcomes(&items).await, [Err(Error::Other("NOPERM no".to_owned())), Ok(()), Ok(())]);
         assert_eq!(transport.time.failure(), None);
-        let away = Error::Unavailable(RETRY_MS);
+        let unavailable = Error::Unavailable(RETRY_MS);
         let last = outcomes(&items).await;
-        assert_eq!(last[..2], [Ok(()), Err(away.clone())]);
+        assert_eq!(last[..2], [Ok(()), Err(unavailable.clone())]);
         assert!(matches!(&last[2], Err(Error::Other(_))), "a missing reply: {last:?}");
         let failure = transport.time.failure();
         assert!(failure.is_some());
-        assert_eq!(outcomes(&items[..1]).await, [Err(away)]);
+        assert_eq!(outcomes(&items[..1]).await, [Err(unavailable)]);
         assert_ne!(transport.time.failure(), failure);
     }
 

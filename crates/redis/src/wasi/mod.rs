@@ -7,22 +7,22 @@ use wasip3::random::random::get_random_u64;
 
 use crate::keyspace::Commands;
 use crate::resp::{Address, Client};
-use crate::transport::{Connection, ConnectionError, ReplyLine};
+use crate::transport::{CommandReply, Connection, ConnectionError};
 
-pub use tcp::Tcp;
+pub use tcp::TcpConnector;
 
 /// The connection of an instance.
-pub struct Socket(Client<Tcp>);
+pub struct TcpConnection(Client<TcpConnector>);
 
-impl Socket {
+impl TcpConnection {
     /// Connects with the first command.
     pub fn new(address: &Address) -> Self {
-        Self(Client::new(Tcp::new(address), address))
+        Self(Client::new(TcpConnector::new(address), address))
     }
 }
 
-impl Connection for Socket {
-    async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
+impl Connection for TcpConnection {
+    async fn send(&self, commands: &Commands) -> Result<Vec<CommandReply>, ConnectionError> {
         self.0.send(commands).await
     }
 

@@ -18,12 +18,12 @@ use wasip3::wit_stream;
 const READ_BYTES: usize = 64 * 1024;
 
 /// Connects to one host.
-pub struct Tcp {
+pub struct TcpConnector {
     host: String,
     port: u16,
 }
 
-impl Tcp {
+impl TcpConnector {
     /// Connects to the server of this address.
     pub fn new(address: &Address) -> Self {
         Self { host: address.host().to_owned(), port: address.port() }
@@ -42,12 +42,12 @@ impl Tcp {
     }
 }
 
-impl Connector for Tcp {
+impl Connector for TcpConnector {
     type Source = Incoming;
     type Sink = Outgoing;
-    type Ringer = StreamWriter<u8>;
+    type Signal = StreamWriter<u8>;
 
-    async fn dial(&self) -> Result<(Incoming, Outgoing), String> {
+    async fn connect(&self) -> Result<(Incoming, Outgoing), String> {
         let mut why = format!("`{}` has no address", self.host);
         for address in self.addresses().await? {
             match connect(address, self.port).await {
@@ -66,11 +66,11 @@ impl Connector for Tcp {
         monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
     }
 
-    fn bell(&self) -> (Self::Ringer, impl Future<Output = ()>) {
+    fn signal(&self) -> (Self::Signal, impl Future<Output = ()>) {
         // A stream that only ends. A future would do, but a component may not read its own future if it carries a
         // result.
-        let (ringer, mut bell) = wit_stream::new();
-        (ringer, async move { drop(bell.read(Vec::with_capacity(1)).await) })
+        let (signal, mut signalled) = wit_stream::new();
+        (signal, async move { drop(signalled.read(Vec::with_capacity(1)).await) })
     }
 
     fn log(&self, text: &str) {
@@ -125,7 +125,7 @@ impl Source for Incoming {
 
 /// A read that keeps its bytes if it is cancelled.
 struct Pending<'a, 'b> {
-    /// `None`: it is done.
+    /// `None` if it is done.
     read: Option<Pin<&'a mut StreamRead<'b, u8>>>,
     kept: &'a mut Vec<u8>,
 }

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value, cmd};
 use rollcall_core::{Published, Span, Time, UserId};
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_redis::{DEFAULT_SHARDS, Keyspace, decode_payload};
-use rollcall_store::{Clock, Store};
+use rollcall_store::{Clock, SessionStore};
 
 use crate::suite::Subject;
 
@@ -61,7 +61,7 @@ struct Topic {
 
 /// A store with its own keys on a shared server.
 pub(crate) struct Remote {
-    pub(crate) store: Arc<Redis>,
+    pub(crate) store: Arc<NativeRedis>,
     #[allow(dead_code, reason = "not every test file looks at single keys")]
     pub(crate) keys: Keyspace,
     clock: Clock,
@@ -77,7 +77,7 @@ impl Remote {
         let prefix = fresh_prefix();
         let clock = Clock::manual(START);
         let options = Options { prefix: prefix.clone(), clock: Some(clock.clone()), ..Options::default() };
-        let store = Arc::new(Redis::open(url, options).await.unwrap());
+        let store = Arc::new(NativeRedis::open(url, options).await.unwrap());
         let keys = Keyspace::new(&prefix, DEFAULT_SHARDS).unwrap();
         let received = Received::default();
         let mut connections: HashMap<String, MultiplexedConnection> = HashMap::new();
@@ -113,8 +113,8 @@ async fn listen(server: &str, received: Received) -> MultiplexedConnection {
 }
 
 impl Subject for Remote {
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
+    fn store(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.store) as Arc<dyn SessionStore>
     }
 
     fn advance(&self, span: Span) {

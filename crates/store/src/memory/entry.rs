@@ -3,7 +3,7 @@
 //! The same content as [`Session`], laid out so that a heartbeat of a user with one device reads and writes three adjacent cache
 //! lines: ids and the first device in place, what is rare (a choice, a note) behind a pointer.
 
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::settle::Decision;
 use rollcall_core::{
     Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Next, Note, Published, Revision, Session, Span, State, Time,
@@ -33,8 +33,8 @@ pub(super) struct Entry {
 #[derive(Debug)]
 struct Record {
     version: u64,
-    since: Stamp,
-    last_seen: Stamp,
+    since: OptionalTime,
+    last_seen: OptionalTime,
     note: Option<Box<Note>>,
     state: State,
 }
@@ -44,24 +44,24 @@ struct Record {
 struct DeviceEntry {
     id: Id,
     beat_at: Time,
-    active_at: Stamp,
+    active_at: OptionalTime,
     expires_at: Time,
     kind: DeviceKind,
 }
 
 /// An optional time in eight bytes. The greatest value means `None`.
 #[derive(Debug, Clone, Copy)]
-struct Stamp(u64);
+struct OptionalTime(u64);
 
-impl Stamp {
-    const NONE: Stamp = Stamp(u64::MAX);
+impl OptionalTime {
+    const NONE: OptionalTime = OptionalTime(u64::MAX);
 
     fn time(self) -> Option<Time> {
         (self.0 != Self::NONE.0).then_some(Time(self.0))
     }
 }
 
-impl From<Option<Time>> for Stamp {
+impl From<Option<Time>> for OptionalTime {
     fn from(time: Option<Time>) -> Self {
         time.map_or(Self::NONE, |time| Self(time.0))
     }
@@ -69,11 +69,11 @@ impl From<Option<Time>> for Stamp {
 
 /// When a batch of touches happens.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct When {
+pub(super) struct TouchTime {
     /// The store's time.
     pub(super) now: Time,
     /// Devices that expired by this instant are dead, outage grace included.
-    pub(super) dead_by: Time,
+    pub(super) expired_by: Time,
 }
 
 impl Entry {
@@ -108,17 +108,17 @@ impl Entry {
     }
 
     /// What a touch returns.
-    pub(super) fn found(&self) -> Found {
-        let mut found = Found::NOTHING;
+    pub(super) fn prior_state(&self) -> PriorState {
+        let mut prior = PriorState::NOTHING;
         if let Some(record) = &self.record {
-            found.state = record.state;
-            found.version = record.version;
+            prior.state = record.state;
+            prior.version = record.version;
         }
         if let Some(choice) = &self.choice {
-            found.stance = choice.stance;
-            found.stance_until = choice.until;
+            prior.stance = choice.stance;
+            prior.stance_until = choice.until;
         }
-        found
+        prior
     }
 
     /// Whether the entry is empty and can be dropped.
@@ -144,7 +144,7 @@ impl Entry {
 
     /// Applies a device event, and makes the session due no later than when it ends, so that the sweep finds a touch that was
     /// stored but never published. It never moves a deadline back: settling too early is harmless.
-    pub(super) fn touch(&mut self, device: &str, event: DeviceEvent, when: When) {
+    pub(super) fn touch(&mut self, device: &str, event: DeviceEvent, when: TouchTime) {
         let known = self.devices.iter_mut().find(|entry| entry.id.is(device));
         match (event, known) {
             (DeviceEvent::Beat { kind, active, alive_for }, Some(entry)) => {
@@ -152,7 +152,7 @@ impl Entry {
                 self.be_due_by(when.now + alive_for);
             }
             (DeviceEvent::Beat { kind, active, alive_for }, None) => {
-                self.make_room(when.dead_by);
+                self.make_room(when.expired_by);
                 self.devices.push(DeviceEntry {
                     id: Id::new(device),
                     beat_at: when.now,
@@ -182,11 +182,11 @@ impl Entry {
     }
 
     /// Makes room for one more device: drops a dead one, or the one with the oldest beat.
-    fn make_room(&mut self, dead_by: Time) {
+    fn make_room(&mut self, expired_by: Time) {
         if self.devices.len() < MAX_DEVICES {
             return;
         }
-        let order = |entry: &DeviceEntry| (entry.expires_at > dead_by, entry.beat_at);
+        let order = |entry: &DeviceEntry| (entry.expires_at > expired_by, entry.beat_at);
         let least = self.devices.iter().enumerate().min_by_key(|(_, entry)| order(entry)).map(|(index, _)| index);
         if let Some(index) = least {
             self.devices.swap_remove(index);
@@ -216,7 +216,7 @@ impl DeviceEntry {
         self.beat_at = now;
         self.expires_at = now + alive_for;
         if active {
-            self.active_at = Stamp(now.0);
+            self.active_at = OptionalTime(now.0);
         }
     }
 
@@ -225,7 +225,7 @@ impl DeviceEntry {
     /// not inherit it.
     fn log_out(&mut self) {
         self.expires_at = LONG_AGO;
-        self.active_at = Stamp::NONE;
+        self.active_at = OptionalTime::NONE;
     }
 
     /// `None` never happens: the id was checked before.

@@ -5,7 +5,7 @@
 //! when a choice must survive the process ([`ChoiceStore`]).
 //!
 //! Deliberately absent: eviction (the sweep evicts sessions), a log of touches (a killed process loses its devices, and the next
-//! beats restore them), and topics (the listener does the fan-out: [`LocalTopics`]).
+//! beats restore them), and topics (the publish hook does the fan-out: [`LocalTopics`]).
 
 mod entry;
 mod id;
@@ -22,20 +22,20 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use rollcall_core::{DEFAULT_SHARDS, shard_of};
 use rollcall_core::{Error, Moment, Next, OutageGrace, Published, Session, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches};
+use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches, bounded};
 
 use crate::clock::Clock;
 use crate::persistence::{ChoiceStore, SavedSessions};
-use crate::{Answer, Outcomes, Store};
+use crate::{Outcomes, SessionStore, StoreFuture};
 
-use entry::When;
+use entry::TouchTime;
 use shard::{Key, Observers, Outcome, Queue, Shard};
 
 pub use topics::LocalTopics;
 
 /// Receives what is published, for each user in the order of versions. It is called while the user's shard is locked: it must
 /// be fast, and it must not call the store.
-pub type PublishListener = Arc<dyn Fn(&UserId, &Published) + Send + Sync>;
+pub type PublishHook = Arc<dyn Fn(&UserId, &Published) + Send + Sync>;
 
 /// How many users' memory is prefetched at once: three cache lines each and one of the table are 16 KB, half of the L1 cache.
 const PREFETCH: usize = 64;
@@ -48,14 +48,14 @@ pub struct Options {
     /// The source of time. Default: the system clock.
     pub clock: Clock,
     /// Receives what is published. Default: none.
-    pub listener: Option<PublishListener>,
+    pub on_publish: Option<PublishHook>,
     /// Stores choices. Default: none, so that choices end with the process.
     pub choice_store: Option<Arc<dyn ChoiceStore>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { shards: DEFAULT_SHARDS, clock: Clock::system(), listener: None, choice_store: None }
+        Self { shards: DEFAULT_SHARDS, clock: Clock::system(), on_publish: None, choice_store: None }
     }
 }
 
@@ -90,13 +90,13 @@ impl fmt::Debug for Memory {
 impl Memory {
     /// An empty store.
     pub fn new(options: Options) -> Self {
-        let Options { shards, clock, listener, choice_store } = options;
+        let Options { shards, clock, on_publish, choice_store } = options;
         Self {
             shards: (0..shards.max(1)).map(|_| Shard::default()).collect(),
             hasher: RandomState::default(),
             clock,
             outage_grace: None,
-            observers: Observers { listener, choice_store },
+            observers: Observers { on_publish, choice_store },
         }
     }
 
@@ -119,7 +119,7 @@ impl Memory {
         self.clock.now()
     }
 
-    /// Users past their deadline, the earliest deadline first: [`Store::due`] without waiting. This is the embedded store's
+    /// Users past their deadline, the earliest deadline first: [`SessionStore::due`] without waiting. This is the embedded store's
     /// expiry notification.
     pub fn expired(&self, shards: Shards, limit: u32) -> Vec<UserId> {
         self.past_deadline(Queue::Settle, shards, limit)
@@ -148,20 +148,20 @@ impl Memory {
         sessions
     }
 
-    /// Touches sessions: [`Store::touch_many`] without waiting.
+    /// Touches sessions: [`SessionStore::touch_many`] without waiting.
     pub fn touch(&self, touches: &Touches) -> Result<Touched, Error> {
-        bounded(&touches.events)?;
+        bounded(touches.events.len(), MAX_BATCH)?;
         let moment = self.moment();
-        let when = When { now: moment.now, dead_by: moment.surely_dead_by() };
-        let mut found = Vec::with_capacity(touches.events.len());
+        let when = TouchTime { now: moment.now, expired_by: moment.expired_for_certain_by() };
+        let mut prior = Vec::with_capacity(touches.events.len());
         let touches = touches.iter().map(|(user, device, event)| (user, (device, event)));
-        self.visit(touches, |shard, key, (device, event)| found.push(Ok(shard.touch(key, device, event, when))));
-        Ok(Touched { now: moment.now, found })
+        self.visit(touches, |shard, key, (device, event)| prior.push(Ok(shard.touch(key, device, event, when))));
+        Ok(Touched { now: moment.now, prior })
     }
 
-    /// Reads sessions: [`Store::load_many`] without waiting.
+    /// Reads sessions: [`SessionStore::load_many`] without waiting.
     pub fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
-        bounded(users)?;
+        bounded(users.len(), MAX_BATCH)?;
         // The time is read first: a session must not be derived at an instant after which a newer beat could be missing.
         let moment = self.moment();
         let mut sessions = Vec::with_capacity(users.len());
@@ -190,7 +190,7 @@ impl Memory {
     }
 
     fn commit(&self, commits: Vec<Commit>) -> Result<Vec<Outcome>, Error> {
-        bounded(&commits)?;
+        bounded(commits.len(), MAX_BATCH)?;
         let now = self.clock.now();
         let commit = |commit: Commit| {
             let user = commit.user.clone();
@@ -200,7 +200,7 @@ impl Memory {
     }
 
     fn evict(&self, evictions: Vec<Eviction>) -> Result<Vec<Outcome>, Error> {
-        bounded(&evictions)?;
+        bounded(evictions.len(), MAX_BATCH)?;
         let now = self.clock.now();
         let evict = |eviction: Eviction| {
             let user = eviction.user.clone();
@@ -224,23 +224,23 @@ impl Memory {
     }
 }
 
-impl Store for Memory {
-    fn touch_many(&self, touches: Touches) -> Answer<'_, Touched> {
+impl SessionStore for Memory {
+    fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched> {
         Box::pin(async move { self.touch(&touches) })
     }
-    fn load_many(&self, users: Vec<UserId>) -> Answer<'_, Loaded> {
+    fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move { self.load(&users) })
     }
-    fn commit_many(&self, commits: Vec<Commit>) -> Answer<'_, Outcomes> {
+    fn commit_many(&self, commits: Vec<Commit>) -> StoreFuture<'_, Outcomes> {
         Box::pin(async move { Ok(once_stored(self.commit(commits)?).await) })
     }
-    fn due(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+    fn due(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>> {
         Box::pin(async move { Ok(self.expired(shards, limit)) })
     }
-    fn evictable(&self, shards: Shards, limit: u32) -> Answer<'_, Vec<UserId>> {
+    fn evictable(&self, shards: Shards, limit: u32) -> StoreFuture<'_, Vec<UserId>> {
         Box::pin(async move { Ok(self.past_deadline(Queue::Evict, shards, limit)) })
     }
-    fn evict_many(&self, evictions: Vec<Eviction>) -> Answer<'_, Outcomes> {
+    fn evict_many(&self, evictions: Vec<Eviction>) -> StoreFuture<'_, Outcomes> {
         Box::pin(async move {
             let ended = self.evict(evictions)?;
             // An expired choice that could not be deleted from disk does not undo the eviction: it is skipped at the next
@@ -266,10 +266,6 @@ async fn once_stored(ended: Vec<Outcome>) -> Outcomes {
         });
     }
     outcomes
-}
-
-fn bounded<T>(items: &[T]) -> Result<(), Error> {
-    if items.len() > MAX_BATCH { Err(Error::TooMany(MAX_BATCH as u32)) } else { Ok(()) }
 }
 
 /// Limits the times of a saved session to what a running store could have written. The wall clock may have been set back between

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::{Moment, Next, Revision, Session, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction};
 
-use super::PublishListener;
-use super::entry::{Entry, When};
+use super::PublishHook;
+use super::entry::{Entry, TouchTime};
 use super::index_table::IndexTable;
 use super::prefetch::prefetch;
-use crate::Answer;
+use crate::StoreFuture;
 use crate::persistence::{ChoiceStore, StoredChoice};
 
 /// Later than any deadline.
@@ -34,12 +34,12 @@ pub(super) enum Queue {
 /// What is called after a commit.
 #[derive(Clone, Default)]
 pub(super) struct Observers {
-    pub(super) listener: Option<PublishListener>,
+    pub(super) on_publish: Option<PublishHook>,
     pub(super) choice_store: Option<Arc<dyn ChoiceStore>>,
 }
 
 /// The outcome of a commit, and the write that must finish before it is confirmed.
-pub(super) type Outcome = (Committed, Option<Answer<'static, ()>>);
+pub(super) type Outcome = (Committed, Option<StoreFuture<'static, ()>>);
 
 /// One shard. Aligned, so that the locks of two shards never share a cache line.
 #[derive(Default)]
@@ -109,12 +109,12 @@ impl Shard {
     }
 
     /// Applies a device event and returns the state before it.
-    pub(super) fn touch(&self, key: Key<'_>, device: &str, event: DeviceEvent, when: When) -> Found {
+    pub(super) fn touch(&self, key: Key<'_>, device: &str, event: DeviceEvent, when: TouchTime) -> PriorState {
         let mut state = self.state.lock();
         let tick = state.tick();
         let index = state.find(key);
         if let Some((index, entry)) = index.and_then(|index| Some((index, state.at_mut(index)?))) {
-            let (found, before) = (entry.found(), entry.next);
+            let (prior, before) = (entry.prior_state(), entry.next);
             entry.tick = tick;
             entry.touch(device, event, when);
             let after = entry.next;
@@ -123,7 +123,7 @@ impl Shard {
                 state.reschedule(index, before, after);
                 self.publish_earliest(&state);
             }
-            return found;
+            return prior;
         }
         let mut entry = Entry::new(key.name);
         entry.tick = tick;
@@ -133,7 +133,7 @@ impl Shard {
             state.insert(key, entry);
             self.publish_earliest(&state);
         }
-        Found::NOTHING
+        PriorState::NOTHING
     }
 
     /// The session; an empty one if there is none.
@@ -169,9 +169,9 @@ impl Shard {
             state.remove(key);
         }
         self.publish_earliest(&state);
-        // Last, so that everything else is done if the listener panics.
-        if let (Some(published), Some(listener)) = (&publish, &observers.listener) {
-            listener(&user, published);
+        // Last, so that everything else is done if the hook panics.
+        if let (Some(published), Some(on_publish)) = (&publish, &observers.on_publish) {
+            on_publish(&user, published);
         }
         (Committed::Applied, stored)
     }
@@ -241,7 +241,7 @@ impl Shard {
             let mut session = entry.to_session();
             // Outage grace must outlive the run that granted it, or a second restart would revoke it.
             for device in &mut session.devices {
-                device.expires_at = moment.death_of(device);
+                device.expires_at = moment.effective_expiry(device);
             }
             Some((user, session))
         }));

@@ -3,7 +3,7 @@
 //! Nothing is compressed or aligned. Bytes that [`encode`] did not write are refused. A checksum is the caller's to add.
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Numbers, Privacy};
+use rollcall_core::policy::{Audience, Numbers, PolicyChange, Privacy};
 
 const RESTRICT: u8 = 1;
 const UNRESTRICT: u8 = 2;
@@ -16,17 +16,17 @@ const REMOVE_CONTACT: u8 = 8;
 const SET_PRIVACY: u8 = 9;
 
 /// Appends a change to the bytes.
-pub(crate) fn encode(bytes: &mut Vec<u8>, change: &Change) {
+pub(crate) fn encode(bytes: &mut Vec<u8>, change: &PolicyChange) {
     match change {
-        Change::Restrict(user) => put_ids(bytes, RESTRICT, &[user]),
-        Change::Unrestrict(user) => put_ids(bytes, UNRESTRICT, &[user]),
-        Change::RestrictMany(numbers) => put_numbers(bytes, RESTRICT_MANY, numbers),
-        Change::UnrestrictMany(numbers) => put_numbers(bytes, UNRESTRICT_MANY, numbers),
-        Change::Block(owner, other) => put_ids(bytes, BLOCK, &[owner, other]),
-        Change::Unblock(owner, other) => put_ids(bytes, UNBLOCK, &[owner, other]),
-        Change::AddContact(owner, other) => put_ids(bytes, ADD_CONTACT, &[owner, other]),
-        Change::RemoveContact(owner, other) => put_ids(bytes, REMOVE_CONTACT, &[owner, other]),
-        Change::SetPrivacy(user, privacy) => {
+        PolicyChange::Restrict(user) => put_ids(bytes, RESTRICT, &[user]),
+        PolicyChange::Unrestrict(user) => put_ids(bytes, UNRESTRICT, &[user]),
+        PolicyChange::RestrictMany(numbers) => put_numbers(bytes, RESTRICT_MANY, numbers),
+        PolicyChange::UnrestrictMany(numbers) => put_numbers(bytes, UNRESTRICT_MANY, numbers),
+        PolicyChange::Block(owner, other) => put_ids(bytes, BLOCK, &[owner, other]),
+        PolicyChange::Unblock(owner, other) => put_ids(bytes, UNBLOCK, &[owner, other]),
+        PolicyChange::AddContact(owner, other) => put_ids(bytes, ADD_CONTACT, &[owner, other]),
+        PolicyChange::RemoveContact(owner, other) => put_ids(bytes, REMOVE_CONTACT, &[owner, other]),
+        PolicyChange::SetPrivacy(user, privacy) => {
             put_ids(bytes, SET_PRIVACY, &[user]);
             bytes.extend([audience_byte(privacy.presence), audience_byte(privacy.last_seen)]);
         }
@@ -34,21 +34,21 @@ pub(crate) fn encode(bytes: &mut Vec<u8>, change: &Change) {
 }
 
 /// Takes a change from the front of the bytes; `None` if [`encode`] did not write it.
-pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Change> {
+pub(crate) fn decode(bytes: &mut &[u8]) -> Option<PolicyChange> {
     Some(match take_byte(bytes)? {
-        RESTRICT => Change::Restrict(take_id(bytes)?),
-        UNRESTRICT => Change::Unrestrict(take_id(bytes)?),
-        RESTRICT_MANY => Change::RestrictMany(take_numbers(bytes)?),
-        UNRESTRICT_MANY => Change::UnrestrictMany(take_numbers(bytes)?),
-        BLOCK => Change::Block(take_id(bytes)?, take_id(bytes)?),
-        UNBLOCK => Change::Unblock(take_id(bytes)?, take_id(bytes)?),
-        ADD_CONTACT => Change::AddContact(take_id(bytes)?, take_id(bytes)?),
-        REMOVE_CONTACT => Change::RemoveContact(take_id(bytes)?, take_id(bytes)?),
+        RESTRICT => PolicyChange::Restrict(take_id(bytes)?),
+        UNRESTRICT => PolicyChange::Unrestrict(take_id(bytes)?),
+        RESTRICT_MANY => PolicyChange::RestrictMany(take_numbers(bytes)?),
+        UNRESTRICT_MANY => PolicyChange::UnrestrictMany(take_numbers(bytes)?),
+        BLOCK => PolicyChange::Block(take_id(bytes)?, take_id(bytes)?),
+        UNBLOCK => PolicyChange::Unblock(take_id(bytes)?, take_id(bytes)?),
+        ADD_CONTACT => PolicyChange::AddContact(take_id(bytes)?, take_id(bytes)?),
+        REMOVE_CONTACT => PolicyChange::RemoveContact(take_id(bytes)?, take_id(bytes)?),
         SET_PRIVACY => {
             let user = take_id(bytes)?;
             let (presence, last_seen) =
                 (audience_from_byte(take_byte(bytes)?)?, audience_from_byte(take_byte(bytes)?)?);
-            Change::SetPrivacy(user, Privacy { presence, last_seen })
+            PolicyChange::SetPrivacy(user, Privacy { presence, last_seen })
         }
         _ => return None,
     })
@@ -148,19 +148,19 @@ mod tests {
             audience_from_byte(self.below(3) as u8).unwrap()
         }
 
-        fn change(&mut self) -> Change {
+        fn change(&mut self) -> PolicyChange {
             match self.below(9) {
-                0 => Change::Restrict(self.user()),
-                1 => Change::Unrestrict(self.user()),
-                2 => Change::RestrictMany(self.numbers()),
-                3 => Change::UnrestrictMany(self.numbers()),
-                4 => Change::Block(self.user(), self.user()),
-                5 => Change::Unblock(self.user(), self.user()),
-                6 => Change::AddContact(self.user(), self.user()),
-                7 => Change::RemoveContact(self.user(), self.user()),
+                0 => PolicyChange::Restrict(self.user()),
+                1 => PolicyChange::Unrestrict(self.user()),
+                2 => PolicyChange::RestrictMany(self.numbers()),
+                3 => PolicyChange::UnrestrictMany(self.numbers()),
+                4 => PolicyChange::Block(self.user(), self.user()),
+                5 => PolicyChange::Unblock(self.user(), self.user()),
+                6 => PolicyChange::AddContact(self.user(), self.user()),
+                7 => PolicyChange::RemoveContact(self.user(), self.user()),
                 _ => {
                     let (presence, last_seen) = (self.audience(), self.audience());
-                    Change::SetPrivacy(self.user(), Privacy { presence, last_seen })
+                    PolicyChange::SetPrivacy(self.user(), Privacy { presence, last_seen })
                 }
             }
         }
@@ -170,11 +170,11 @@ mod tests {
     fn decoding_inverts_encoding() {
         for seed in 0..200 {
             let mut rng = Rng(seed);
-            let changes: Vec<Change> = (0..20).map(|_| rng.change()).collect();
+            let changes: Vec<PolicyChange> = (0..20).map(|_| rng.change()).collect();
             let mut bytes = Vec::new();
             changes.iter().for_each(|change| encode(&mut bytes, change));
             let mut rest = bytes.as_slice();
-            let read: Vec<Change> = std::iter::from_fn(|| decode(&mut rest)).collect();
+            let read: Vec<PolicyChange> = std::iter::from_fn(|| decode(&mut rest)).collect();
             assert_eq!(read, changes, "seed {seed}");
             assert!(rest.is_empty(), "seed {seed}");
         }

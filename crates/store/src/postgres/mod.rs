@@ -17,12 +17,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rollcall_core::{Time, UserId};
-use rollcall_functions::capabilities::LastSeenEntry;
+use rollcall_functions::capabilities::{LastSeenEntry, MAX_LAST_SEEN_ENTRIES, bounded};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::last_seen_entries::bounded;
-use crate::{Answer, LastSeen};
+use crate::{ArchiveStore, StoreFuture};
 
 use address::Address;
 use connection::Connections;
@@ -69,10 +68,10 @@ impl fmt::Debug for PostgresArchive {
     }
 }
 
-impl LastSeen for PostgresArchive {
-    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
+impl ArchiveStore for PostgresArchive {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            bounded(&last_seen_entries)?;
+            bounded(last_seen_entries.len(), MAX_LAST_SEEN_ENTRIES)?;
             let (users, times): (Vec<UserId>, Vec<SystemTime>) = latest(last_seen_entries).into_iter().unzip();
             if users.is_empty() {
                 return Ok(());
@@ -86,9 +85,9 @@ impl LastSeen for PostgresArchive {
         })
     }
 
-    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(async move {
-            bounded(&users)?;
+            bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
             if users.is_empty() {
                 return Ok(Vec::new());
             }

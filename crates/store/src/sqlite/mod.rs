@@ -14,12 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rollcall_core::{Error, Session, Time, UserId};
-use rollcall_functions::capabilities::LastSeenEntry;
+use rollcall_functions::capabilities::{LastSeenEntry, MAX_LAST_SEEN_ENTRIES, bounded};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::last_seen_entries::bounded;
 use crate::persistence::{ChoiceStore, SavedSessions, StoredChoice};
-use crate::{Answer, LastSeen};
+use crate::{ArchiveStore, StoreFuture};
 
 pub use open::OpenError;
 pub use policies::{LOG_KEPT, SqlitePolicies};
@@ -80,24 +79,24 @@ impl SqliteArchive {
     }
 }
 
-impl LastSeen for SqliteArchive {
-    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Answer<'_, ()> {
+impl ArchiveStore for SqliteArchive {
+    fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            bounded(&last_seen_entries)?;
+            bounded(last_seen_entries.len(), MAX_LAST_SEEN_ENTRIES)?;
             self.writer.ask(move |connection| put(connection, &last_seen_entries)).await
         })
     }
 
-    fn get_many(&self, users: Vec<UserId>) -> Answer<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(async move {
-            bounded(&users)?;
+            bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
             self.reader.ask(move |connection| get(connection, &users)).await
         })
     }
 }
 
 impl ChoiceStore for SqliteArchive {
-    fn store(&self, stored: StoredChoice) -> Answer<'static, ()> {
+    fn store(&self, stored: StoredChoice) -> StoreFuture<'static, ()> {
         Box::pin(self.writer.ask(move |connection| {
             let seen = stored.last_seen.map(|last_seen| LastSeenEntry { user: stored.user.clone(), last_seen });
             put(connection, seen.as_slice())?;
@@ -128,7 +127,6 @@ fn time_of(ms: i64) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MAX_LAST_SEEN_ENTRIES;
 
     fn last_seen_entry(user: usize) -> Option<LastSeenEntry> {
         Some(LastSeenEntry { user: UserId::parse(format!("user-{user}")).ok()?, last_seen: Time(7) })

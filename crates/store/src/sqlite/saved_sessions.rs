@@ -87,5 +87,5 @@ fn to_json(body: &impl serde::Serialize) -> rusqlite::Result<String> {
 }
 
 fn from_json<T: serde::de::DeserializeOwned>(body: &str) -> Option<T> {
-    serde_json::from_str(body).inspect_err(|error| tracing::warn!(%error, "saved row is unreadable; skipping it")).ok()
+    serde_json::from_str(body).inspect_err(|error| tracing::warn!(%error, "Saved row is unreadable; skipping it")).ok()
 }

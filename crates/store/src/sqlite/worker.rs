@@ -138,7 +138,11 @@ impl WorkerLoop {
     fn log_transition(&mut self, result: &rusqlite::Result<()>) {
         match result {
             Err(error) if !self.failing => {
-                tracing::warn!(file = %self.file.display(), %error, "SQLite transaction failed; callers are asked to retry");
+                tracing::warn!(
+                    file = %self.file.display(),
+                    %error,
+                    "SQLite transaction failed; callers get `unavailable`"
+                );
             }
             Ok(()) if self.failing => tracing::info!(file = %self.file.display(), "SQLite recovered"),
             _ => {}

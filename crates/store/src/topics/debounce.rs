@@ -10,24 +10,24 @@ use rollcall_core::{ConversationId, UserId};
 const MAX_WAITING: usize = 65_536;
 
 /// A user who types in a conversation.
-pub type Place = (ConversationId, UserId);
+pub type TypingKey = (ConversationId, UserId);
 
-/// The places to flush, by instant; each at most once.
+/// The keys to flush, by instant; each at most once.
 #[derive(Debug, Default)]
 pub struct Debounce {
-    due: BTreeSet<(Instant, Place)>,
-    waiting: HashSet<Place>,
+    due: BTreeSet<(Instant, TypingKey)>,
+    waiting: HashSet<TypingKey>,
 }
 
 impl Debounce {
-    /// Schedules a flush, unless the place has one. Returns whether it is now the earliest of all.
-    pub fn add(&mut self, place: Place, now: Instant, after: Duration) -> bool {
-        if self.waiting.len() >= MAX_WAITING || !self.waiting.insert(place.clone()) {
+    /// Schedules a flush, unless the key has one. Returns whether it is now the earliest of all.
+    pub fn add(&mut self, key: TypingKey, now: Instant, after: Duration) -> bool {
+        if self.waiting.len() >= MAX_WAITING || !self.waiting.insert(key.clone()) {
             return false;
         }
         let at = now + after;
         let is_first = self.next().is_none_or(|next| at < next);
-        self.due.insert((at, place));
+        self.due.insert((at, key));
         is_first
     }
 
@@ -36,15 +36,15 @@ impl Debounce {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes up to `limit` places whose flush is due, the earliest first.
-    pub fn take(&mut self, now: Instant, limit: usize) -> Vec<Place> {
+    /// Takes up to `limit` keys whose flush is due, the earliest first.
+    pub fn take(&mut self, now: Instant, limit: usize) -> Vec<TypingKey> {
         let mut taken = Vec::new();
         while taken.len() < limit
             && self.next().is_some_and(|next| next <= now)
-            && let Some((_, place)) = self.due.pop_first()
+            && let Some((_, key)) = self.due.pop_first()
         {
-            self.waiting.remove(&place);
-            taken.push(place);
+            self.waiting.remove(&key);
+            taken.push(key);
         }
         taken
     }
@@ -55,31 +55,31 @@ impl Debounce {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn key(name: &str) -> TypingKey {
         (ConversationId::parse("c").unwrap(), UserId::parse(name).unwrap())
     }
 
     #[test]
-    fn each_place_waits_once_until_due() {
+    fn each_key_waits_once_until_due() {
         let (mut debounce, now, ms) = (Debounce::default(), Instant::now(), Duration::from_millis);
-        assert!(debounce.add(place("bob"), now, ms(500)));
-        assert!(!debounce.add(place("bob"), now, ms(100)), "one at a time");
-        assert!(!debounce.add(place("eve"), now, ms(700)));
-        assert!(debounce.add(place("ann"), now, ms(200)));
+        assert!(debounce.add(key("bob"), now, ms(500)));
+        assert!(!debounce.add(key("bob"), now, ms(100)), "one at a time");
+        assert!(!debounce.add(key("eve"), now, ms(700)));
+        assert!(debounce.add(key("ann"), now, ms(200)));
         assert!(debounce.take(now + ms(199), 9).is_empty());
-        assert_eq!(debounce.take(now + ms(600), 9), [place("ann"), place("bob")]);
+        assert_eq!(debounce.take(now + ms(600), 9), [key("ann"), key("bob")]);
         assert_eq!(debounce.next(), Some(now + ms(700)));
         assert_eq!(debounce.take(now + ms(900), 0), []);
-        assert!(!debounce.add(place("bob"), now, ms(800)), "it may come again");
-        assert_eq!(debounce.take(now + ms(900), 1), [place("eve")]);
-        assert_eq!(debounce.take(now + ms(900), 1), [place("bob")]);
+        assert!(!debounce.add(key("bob"), now, ms(800)), "it may come again");
+        assert_eq!(debounce.take(now + ms(900), 1), [key("eve")]);
+        assert_eq!(debounce.take(now + ms(900), 1), [key("bob")]);
     }
 
     #[test]
-    fn waiting_places_are_limited() {
+    fn waiting_keys_are_limited() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
         for index in 0..MAX_WAITING + 5 {
-            debounce.add(place(&format!("user-{index}")), now, Duration::ZERO);
+            debounce.add(key(&format!("user-{index}")), now, Duration::ZERO);
         }
         assert_eq!(debounce.take(now, usize::MAX).len(), MAX_WAITING);
     }

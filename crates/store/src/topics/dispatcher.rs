@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use rollcall_core::{ConversationId, Published, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 use smallvec::SmallVec;
 
 use super::mailbox::Mailbox;
-use super::{Topic, Typed};
+use super::{PublishedTyping, Topic};
 
 /// The number of parts, each with its own lock: several times the number of cores.
 const PARTS: usize = 64;
@@ -40,7 +40,7 @@ pub struct Dispatcher {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feed {
     /// Without interruption.
-    Kept,
+    Uninterrupted,
     /// From now on.
     Restarted,
 }
@@ -140,24 +140,24 @@ impl Dispatcher {
     /// Delivers a publication to all subscriptions of the user.
     pub fn publish(&self, user: &UserId, published: &Published) {
         self.users.deliver(user, |mailboxes| {
-            let change = Arc::new(Change { user: user.clone(), published: published.clone() });
+            let change = Arc::new(PresenceChange { user: user.clone(), published: published.clone() });
             mailboxes.iter().for_each(|mailbox| mailbox.put_change(&change));
         });
     }
 
     /// Delivers a typing signal to all subscriptions of the conversation.
-    pub fn publish_typed(&self, typed: Typed) {
-        let typed = Arc::new(typed);
-        self.conversations.deliver(&typed.conversation, |mailboxes| {
-            mailboxes.iter().for_each(|mailbox| mailbox.put_typed(&typed));
+    pub fn publish_typing(&self, typing: PublishedTyping) {
+        let typing = Arc::new(typing);
+        self.conversations.deliver(&typing.conversation, |mailboxes| {
+            mailboxes.iter().for_each(|mailbox| mailbox.put_typing(&typing));
         });
     }
 
     /// Records that the messages of a topic arrive. If the feed restarted, subscriptions that received it before get
-    /// [`News::missed`](super::News::missed).
-    pub fn hear(&self, topic: &Topic, feed: Feed) {
+    /// [`TopicUpdate::missed`](super::TopicUpdate::missed).
+    pub fn activate(&self, topic: &Topic, feed: Feed) {
         match topic {
-            Topic::Person(user) => self.users.activate(user, feed),
+            Topic::User(user) => self.users.activate(user, feed),
             Topic::Conversation(conversation) => self.conversations.activate(conversation, feed),
         }
     }
@@ -165,20 +165,20 @@ impl Dispatcher {
     /// Whether the topic has a subscription.
     pub fn is_watched(&self, topic: &Topic) -> bool {
         match topic {
-            Topic::Person(user) => self.users.is_watched(user),
+            Topic::User(user) => self.users.is_watched(user),
             Topic::Conversation(conversation) => self.conversations.is_watched(conversation),
         }
     }
 
     /// All topics that have a subscription.
     pub fn topics(&self) -> impl Iterator<Item = Topic> {
-        self.users.keys().map(Topic::Person).chain(self.conversations.keys().map(Topic::Conversation))
+        self.users.keys().map(Topic::User).chain(self.conversations.keys().map(Topic::Conversation))
     }
 
     /// Adds a mailbox to a topic that it is not subscribed to.
     pub(super) fn subscribe(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
         match topic {
-            Topic::Person(user) => self.users.subscribe(user, mailbox),
+            Topic::User(user) => self.users.subscribe(user, mailbox),
             Topic::Conversation(conversation) => self.conversations.subscribe(conversation, mailbox),
         }
     }
@@ -186,7 +186,7 @@ impl Dispatcher {
     /// Removes a mailbox from a topic, and the topic's messages from the mailbox.
     pub(super) fn unsubscribe(&self, topic: &Topic, mailbox: &Arc<Mailbox>) {
         match topic {
-            Topic::Person(user) => self.users.unsubscribe(user, mailbox),
+            Topic::User(user) => self.users.unsubscribe(user, mailbox),
             Topic::Conversation(conversation) => self.conversations.unsubscribe(conversation, mailbox),
         }
         mailbox.forget(topic);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rollcall_core::{ConversationId, UserId};
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 use tokio::sync::Notify;
 
-use super::{News, Topic, Typed};
+use super::{PublishedTyping, Topic, TopicUpdate};
 
 /// The most typing signals that wait in one mailbox. A worker that takes them in time stays far below; for one that does
-/// not, they are dropped and [`News::missed`] is set.
+/// not, they are dropped and [`TopicUpdate::missed`] is set.
 const MAX_WAITING: usize = 65_536;
 
 /// A subscription's mailbox.
@@ -23,8 +23,8 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    changes: HashMap<UserId, Arc<Change>, foldhash::fast::RandomState>,
-    typed: HashMap<ConversationId, HashMap<UserId, Arc<Typed>>, foldhash::fast::RandomState>,
+    changes: HashMap<UserId, Arc<PresenceChange>, foldhash::fast::RandomState>,
+    typing: HashMap<ConversationId, HashMap<UserId, Arc<PublishedTyping>>, foldhash::fast::RandomState>,
     /// The number of waiting typing signals, in all conversations.
     typists: usize,
     missed: bool,
@@ -32,29 +32,29 @@ struct Waiting {
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.typed.is_empty() && !self.missed
+        self.changes.is_empty() && self.typing.is_empty() && !self.missed
     }
 
-    fn put_typed(&mut self, typed: &Arc<Typed>) {
+    fn put_typing(&mut self, typing: &Arc<PublishedTyping>) {
         if self.typists >= MAX_WAITING {
-            self.typed.clear();
+            self.typing.clear();
             self.typists = 0;
             self.missed = true;
         }
-        let there = match self.typed.get_mut(&typed.conversation) {
-            Some(there) => there,
-            None => self.typed.entry(typed.conversation.clone()).or_default(),
+        let signals = match self.typing.get_mut(&typing.conversation) {
+            Some(signals) => signals,
+            None => self.typing.entry(typing.conversation.clone()).or_default(),
         };
-        if there.insert(typed.user.clone(), Arc::clone(typed)).is_none() {
+        if signals.insert(typing.user.clone(), Arc::clone(typing)).is_none() {
             self.typists += 1;
         }
     }
 
-    fn take(&mut self) -> News {
+    fn take(&mut self) -> TopicUpdate {
         self.typists = 0;
-        News {
+        TopicUpdate {
             changes: self.changes.drain().map(|(_, change)| change).collect(),
-            typed: self.typed.drain().flat_map(|(_, there)| there.into_values()).collect(),
+            typing: self.typing.drain().flat_map(|(_, signals)| signals.into_values()).collect(),
             missed: std::mem::take(&mut self.missed),
         }
     }
@@ -62,7 +62,7 @@ impl Waiting {
 
 impl Mailbox {
     /// Stores a change, unless a newer one of the same user waits.
-    pub(super) fn put_change(&self, change: &Arc<Change>) {
+    pub(super) fn put_change(&self, change: &Arc<PresenceChange>) {
         self.put(|waiting| match waiting.changes.get_mut(&change.user) {
             Some(known) if known.published.version > change.published.version => {}
             Some(known) => *known = Arc::clone(change),
@@ -73,8 +73,8 @@ impl Mailbox {
     }
 
     /// Stores a typing signal in place of the previous one.
-    pub(super) fn put_typed(&self, typed: &Arc<Typed>) {
-        self.put(|waiting| waiting.put_typed(typed));
+    pub(super) fn put_typing(&self, typing: &Arc<PublishedTyping>) {
+        self.put(|waiting| waiting.put_typing(typing));
     }
 
     /// Records that messages may have been lost.
@@ -86,18 +86,18 @@ impl Mailbox {
     pub(super) fn forget(&self, topic: &Topic) {
         let mut waiting = self.waiting.lock();
         match topic {
-            Topic::Person(user) => {
+            Topic::User(user) => {
                 waiting.changes.remove(user);
             }
             Topic::Conversation(conversation) => {
-                let gone = waiting.typed.remove(conversation).map_or(0, |there| there.len());
+                let gone = waiting.typing.remove(conversation).map_or(0, |signals| signals.len());
                 waiting.typists -= gone;
             }
         }
     }
 
     /// Waits until the mailbox is not empty, and takes everything.
-    pub(super) async fn next(&self) -> News {
+    pub(super) async fn next(&self) -> TopicUpdate {
         loop {
             {
                 let mut waiting = self.waiting.lock();
@@ -129,14 +129,14 @@ mod tests {
 
     use super::*;
 
-    fn change(user: &str, version: u64) -> Arc<Change> {
+    fn change(user: &str, version: u64) -> Arc<PresenceChange> {
         let published = Published { state: State::Online, note: None, since: None, last_seen: None, version };
-        Arc::new(Change { user: UserId::parse(user).unwrap(), published })
+        Arc::new(PresenceChange { user: UserId::parse(user).unwrap(), published })
     }
 
-    fn typed(conversation: &str, user: &str, until: Option<u64>) -> Arc<Typed> {
+    fn typing(conversation: &str, user: &str, until: Option<u64>) -> Arc<PublishedTyping> {
         let conversation = ConversationId::parse(conversation).unwrap();
-        Arc::new(Typed { conversation, user: UserId::parse(user).unwrap(), until: until.map(Time) })
+        Arc::new(PublishedTyping { conversation, user: UserId::parse(user).unwrap(), until: until.map(Time) })
     }
 
     #[test]
@@ -146,9 +146,9 @@ mod tests {
             mailbox.put_change(&change("bob", version));
         }
         mailbox.put_change(&change("eve", 1));
-        let mut news = mailbox.next().now_or_never().unwrap();
-        news.changes.sort_by_key(|change| change.published.version);
-        assert_eq!(news.changes, [change("eve", 1), change("bob", 5)]);
+        let mut update = mailbox.next().now_or_never().unwrap();
+        update.changes.sort_by_key(|change| change.published.version);
+        assert_eq!(update.changes, [change("eve", 1), change("bob", 5)]);
         assert!(mailbox.next().now_or_never().is_none(), "it was taken");
     }
 
@@ -156,28 +156,28 @@ mod tests {
     fn last_signal_of_each_typist_waits() {
         let mailbox = Mailbox::default();
         for until in [Some(5), Some(7), None] {
-            mailbox.put_typed(&typed("c", "bob", until));
+            mailbox.put_typing(&typing("c", "bob", until));
         }
-        mailbox.put_typed(&typed("d", "bob", Some(9)));
+        mailbox.put_typing(&typing("d", "bob", Some(9)));
         mailbox.forget(&Topic::Conversation(ConversationId::parse("d").unwrap()));
-        assert_eq!(mailbox.next().now_or_never().unwrap().typed, [typed("c", "bob", None)]);
+        assert_eq!(mailbox.next().now_or_never().unwrap().typing, [typing("c", "bob", None)]);
     }
 
     #[test]
     fn typing_signals_above_the_limit_are_dropped() {
         let mailbox = Mailbox::default();
         for index in 0..=MAX_WAITING {
-            mailbox.put_typed(&typed("c", &format!("user-{index}"), Some(1)));
+            mailbox.put_typing(&typing("c", &format!("user-{index}"), Some(1)));
         }
-        let news = mailbox.next().now_or_never().unwrap();
-        assert!(news.missed && news.typed.len() == 1, "{}", news.typed.len());
+        let update = mailbox.next().now_or_never().unwrap();
+        assert!(update.missed && update.typing.len() == 1, "{}", update.typing.len());
     }
 
     #[test]
     fn forgotten_topic_does_not_arrive() {
         let mailbox = Mailbox::default();
         mailbox.put_change(&change("bob", 1));
-        mailbox.forget(&Topic::Person(UserId::parse("bob").unwrap()));
+        mailbox.forget(&Topic::User(UserId::parse("bob").unwrap()));
         assert!(mailbox.next().now_or_never().is_none());
         mailbox.put_missed();
         assert!(mailbox.next().now_or_never().unwrap().missed);

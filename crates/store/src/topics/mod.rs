@@ -1,10 +1,10 @@
 //! Publications about users and typing signals in conversations: the contract's `topics`, natively.
 //!
-//! A worker opens a [`TopicSubscription`], watches topics and takes the [`News`]. News are conflated: only the newest
-//! record of each user and the newest signal of each typist wait. So a slow worker holds no more than what it watches, and
-//! delays no other.
+//! A worker opens a [`TopicSubscription`], watches topics and takes [`TopicUpdate`]s. They are conflated: only the
+//! newest record of each user and the newest signal of each typist wait. So a slow worker holds no more than what it
+//! watches, and delays no other.
 //!
-//! Delivery is at most once, and losses are reported: [`News::missed`] means that everything must be read again, and
+//! Delivery is at most once, and losses are reported: [`TopicUpdate::missed`] means that everything must be read again, and
 //! [`TopicSubscription::received_until`] is the instant up to which every loss has been reported.
 
 pub mod debounce;
@@ -16,9 +16,9 @@ mod subscription;
 use std::sync::Arc;
 
 use rollcall_core::{ConversationId, Error, Span, Time, UserId};
-use rollcall_functions::capabilities::{Change, TypingSignal, Typist};
+use rollcall_functions::capabilities::{PresenceChange, TypingSignal, Typist};
 
-use crate::Answer;
+use crate::StoreFuture;
 
 pub use native::NativeChanges;
 pub use subscription::TopicSubscription;
@@ -35,14 +35,14 @@ pub const MAX_TYPISTS: usize = rollcall_core::typing::MAX_TYPISTS;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// Publications about a user.
-    Person(UserId),
+    User(UserId),
     /// Typing signals in a conversation.
     Conversation(ConversationId),
 }
 
 /// A published typing signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Typed {
+pub struct PublishedTyping {
     /// The conversation.
     pub conversation: ConversationId,
     /// The user.
@@ -53,26 +53,26 @@ pub struct Typed {
 
 /// What arrived since the last call, conflated.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct TopicUpdate {
     /// The newest publication about each user, in no particular order.
-    pub changes: Vec<Arc<Change>>,
+    pub changes: Vec<Arc<PresenceChange>>,
     /// The newest signal of each typist in each conversation, in no particular order.
-    pub typed: Vec<Arc<Typed>>,
+    pub typing: Vec<Arc<PublishedTyping>>,
     /// Messages may have been lost, and the topics arrive again: read everything again.
     pub missed: bool,
 }
 
 /// A store's topics: subscriptions, typing signals and watcher counts.
-pub trait Topics: Send + Sync + 'static {
+pub trait TopicStore: Send + Sync + 'static {
     /// Opens a subscription: one for each worker's hub, or for each watch of a component.
     fn subscription(&self) -> TopicSubscription;
     /// Stores and publishes typing signals, at most 1,024. Returns the outcome of each, in the order asked.
-    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>>;
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> StoreFuture<'_, Vec<Result<(), Error>>>;
     /// The typists of each conversation, sorted by id, in the order asked. At most 1,024 conversations.
-    fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>>;
+    fn typists(&self, conversations: Vec<ConversationId>) -> StoreFuture<'_, Vec<Result<Vec<Typist>, Error>>>;
     /// Stores how many watchers of each user `worker` has, for [`WATCHERS_TTL`]. Returns the sums over all workers, in the
     /// order asked.
-    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>>;
+    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> StoreFuture<'_, Vec<u64>>;
     /// The store's time.
     fn now(&self) -> Time;
 }
@@ -81,7 +81,7 @@ pub trait Topics: Send + Sync + 'static {
 pub trait TopicSource: Send + Sync + 'static {
     /// Returns once everything published on these topics from now on arrives at the dispatcher. The caller has subscribed
     /// at the dispatcher already.
-    fn listen(&self, topics: Vec<Topic>) -> Answer<'_, ()>;
+    fn subscribe(&self, topics: Vec<Topic>) -> StoreFuture<'_, ()>;
     /// A subscription no longer watches these topics; others may. Must not wait.
     fn release(&self, topics: Vec<Topic>);
     /// The instant before which everything published has arrived at the dispatcher.

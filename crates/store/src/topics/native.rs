@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use rollcall_core::{Error, UserId};
-use rollcall_functions::capabilities::{Change, Changes, MAX_BATCH};
+use rollcall_functions::capabilities::{MAX_BATCH, PresenceChange, PresenceChanges};
 
-use super::{Topic, TopicSubscription, Topics};
+use super::{Topic, TopicStore, TopicSubscription};
 
 /// When the caller may open another stream: at once, because messages arrive again.
 const RETRY_MS: u32 = 1;
@@ -14,27 +14,27 @@ const RETRY_MS: u32 = 1;
 #[derive(Debug)]
 pub struct NativeChanges {
     subscription: TopicSubscription,
-    waiting: Vec<Arc<Change>>,
+    waiting: Vec<Arc<PresenceChange>>,
     missed: bool,
 }
 
 impl NativeChanges {
-    pub(crate) async fn begin(topics: &dyn Topics, users: Vec<UserId>) -> Result<Self, Error> {
+    pub(crate) async fn begin(topics: &dyn TopicStore, users: Vec<UserId>) -> Result<Self, Error> {
         if users.len() > MAX_BATCH {
             return Err(Error::TooMany(MAX_BATCH as u32));
         }
         let subscription = topics.subscription();
-        let watched: Vec<Topic> = users.into_iter().map(Topic::Person).collect();
+        let watched: Vec<Topic> = users.into_iter().map(Topic::User).collect();
         subscription.watch(&watched).await?;
         Ok(Self { subscription, waiting: Vec::new(), missed: false })
     }
 }
 
-impl Changes for NativeChanges {
-    async fn next(&mut self) -> Option<Change> {
+impl PresenceChanges for NativeChanges {
+    async fn next(&mut self) -> Option<PresenceChange> {
         while self.waiting.is_empty() && !self.missed {
-            let news = self.subscription.next().await;
-            (self.waiting, self.missed) = (news.changes, news.missed);
+            let update = self.subscription.next().await;
+            (self.waiting, self.missed) = (update.changes, update.missed);
         }
         let change = self.waiting.pop()?;
         Some(Arc::unwrap_or_clone(change))

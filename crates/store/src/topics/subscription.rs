@@ -10,20 +10,20 @@ use rollcall_core::{Error, Time};
 
 use super::dispatcher::Dispatcher;
 use super::mailbox::Mailbox;
-use super::{News, Topic, TopicSource};
+use super::{Topic, TopicSource, TopicUpdate};
 
 /// A subscription to topics. Dropping it unwatches all of them.
 pub struct TopicSubscription {
     mailbox: Arc<Mailbox>,
     dispatcher: Arc<Dispatcher>,
     source: Arc<dyn TopicSource>,
-    watched: Mutex<HashMap<Topic, Watched>>,
+    watched: Mutex<HashMap<Topic, WatchState>>,
     received_until_ms: AtomicU64,
 }
 
 /// A topic that is watched, or that a call of [`TopicSubscription::watch`] waits for.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchState {
     /// Whether the source confirmed that messages arrive.
     confirmed: bool,
     /// How many calls wait for the confirmation.
@@ -52,7 +52,7 @@ impl TopicSubscription {
             return Ok(());
         }
         let mut pending = self.begin_watch(topics);
-        self.source.listen(topics.to_vec()).await?;
+        self.source.subscribe(topics.to_vec()).await?;
         pending.confirmed = true;
         Ok(())
     }
@@ -66,14 +66,14 @@ impl TopicSubscription {
         self.release(gone);
     }
 
-    /// Waits until there is news, and takes all of it. Conflated: the newest version of each user and the newest signal of
-    /// each typist. So memory is bounded by what is watched, however late this is called.
-    pub async fn next(&self) -> News {
+    /// Waits for an update and returns everything that arrived, conflated: the newest version of each user and the
+    /// newest signal of each typist. So memory is bounded by what is watched, however late this is called.
+    pub async fn next(&self) -> TopicUpdate {
         self.mailbox.next().await
     }
 
     /// The instant of the store's clock before which everything published on the watched topics has arrived here, or
-    /// [`News::missed`] has. It never goes back, and does not advance during an outage.
+    /// [`TopicUpdate::missed`] has. It never goes back, and does not advance during an outage.
     ///
     /// It is compared with the instant of a publication, not with its version: a version is the instant of the decision, a
     /// round trip or more before, so that a version older than this may still arrive.

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use rollcall_core::{Error, Time, UserId};
 use rollcall_functions::capabilities::LastSeenEntry;
-use rollcall_store::{LastSeen, MAX_LAST_SEEN_ENTRIES};
+use rollcall_functions::capabilities::MAX_LAST_SEEN_ENTRIES;
+use rollcall_store::ArchiveStore;
 use tokio::task::JoinSet;
 
 /// An empty database for one test.
 pub(crate) trait Subject: Send + Sync + 'static {
     /// Opens the archive. Opening it again finds the stored data.
-    fn open(&self) -> impl Future<Output = Arc<dyn LastSeen>> + Send;
+    fn open(&self) -> impl Future<Output = Arc<dyn ArchiveStore>> + Send;
 }
 
 /// Makes a test of every claim; `$subject` creates an empty database for each.
@@ -56,11 +57,11 @@ pub(crate) fn seen(name: &str, at: u64) -> LastSeenEntry {
     LastSeenEntry { user: user(name), last_seen: Time(at) }
 }
 
-pub(crate) async fn get(archive: &dyn LastSeen, name: &str) -> Option<u64> {
+pub(crate) async fn get(archive: &dyn ArchiveStore, name: &str) -> Option<u64> {
     get_many(archive, &[name]).await[0]
 }
 
-async fn get_many(archive: &dyn LastSeen, names: &[&str]) -> Vec<Option<u64>> {
+async fn get_many(archive: &dyn ArchiveStore, names: &[&str]) -> Vec<Option<u64>> {
     let answers = archive.get_many(names.iter().copied().map(user).collect()).await.unwrap();
     answers.into_iter().map(|time| time.map(|time| time.0)).collect()
 }

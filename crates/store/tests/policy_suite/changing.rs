@@ -1,6 +1,6 @@
 //! Each kind of change, its effect on relations, and its reversal.
 
-use rollcall_core::policy::{Audience, Change, Privacy, Relation};
+use rollcall_core::policy::{Audience, PolicyChange, Privacy, Relation};
 
 use super::model::Model;
 use super::{
@@ -135,21 +135,22 @@ pub(crate) async fn numeric_ids_are_restricted_in_bulk(subject: Subject) {
         let relations = relations(policies, Some("ann"), &names).await;
         names.iter().zip(relations).filter(|(_, relation)| relation.restricted).map(|(name, _)| *name).collect()
     };
-    apply(policies, &[restrict("65545"), Change::RestrictMany(numbers(1, &[0, 7, 65_535]))]).await;
+    apply(policies, &[restrict("65545"), PolicyChange::RestrictMany(numbers(1, &[0, 7, 65_535]))]).await;
     assert_eq!(restricted().await, ["65536", "65543", "65545", "131071"], "other numbers keep their restrictions");
-    apply(policies, &[Change::RestrictMany(numbers(1, &[7, 8]))]).await;
+    apply(policies, &[PolicyChange::RestrictMany(numbers(1, &[7, 8]))]).await;
     assert_eq!(restricted().await, ["65536", "65543", "65544", "65545", "131071"]);
-    apply(policies, &[Change::UnrestrictMany(numbers(1, &[0, 1, 9]))]).await;
+    apply(policies, &[PolicyChange::UnrestrictMany(numbers(1, &[0, 1, 9]))]).await;
     assert_eq!(
         restricted().await,
         ["65543", "65544", "131071"],
         "a page also lifts numbers that were restricted one by one"
     );
-    apply(policies, &[unrestrict("65543"), Change::RestrictMany(numbers(1, &[]))]).await;
+    apply(policies, &[unrestrict("65543"), PolicyChange::RestrictMany(numbers(1, &[]))]).await;
     assert_eq!(restricted().await, ["65544", "131071"]);
-    apply(policies, &[Change::UnrestrictMany(numbers(1, &[0, 8, 65_535])), restrict("7")]).await;
+    apply(policies, &[PolicyChange::UnrestrictMany(numbers(1, &[0, 8, 65_535])), restrict("7")]).await;
     assert_eq!(restricted().await, ["7"]);
-    apply(policies, &[Change::UnrestrictMany(numbers(1, &[8])), Change::UnrestrictMany(numbers(9, &[8]))]).await;
+    apply(policies, &[PolicyChange::UnrestrictMany(numbers(1, &[8])), PolicyChange::UnrestrictMany(numbers(9, &[8]))])
+        .await;
     assert_eq!(restricted().await, ["7"]);
 }
 
@@ -166,9 +167,9 @@ pub(crate) async fn changes_of_a_batch_apply_in_order(subject: Subject) {
         unrestrict("bob"),
         unrestrict("7"),
         restrict("7"),
-        Change::RestrictMany(numbers(0, &[8, 9])),
+        PolicyChange::RestrictMany(numbers(0, &[8, 9])),
         unrestrict("8"),
-        Change::UnrestrictMany(numbers(0, &[9, 10])),
+        PolicyChange::UnrestrictMany(numbers(0, &[9, 10])),
         restrict("10"),
     ];
     apply(policies, &changes).await;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rollcall_core::policy::{Audience, Change, MAX_SUBJECTS};
+use rollcall_core::policy::{Audience, MAX_SUBJECTS, PolicyChange};
 use rollcall_functions::capabilities::{ChangesSince, Cursor};
-use rollcall_store::Policies;
+use rollcall_store::PolicyStore;
 use tokio::sync::watch;
 
 use super::model::Model;
@@ -51,9 +51,9 @@ pub(crate) async fn snapshot_contains_all_settings(subject: Subject) {
     }
     // More pages of numbers than one read returns, some of them adjacent, and the last possible page.
     for page in (0..150).map(|index| index * index).chain([65_535]) {
-        changes.push(Change::RestrictMany(numbers(page, &[0, 7, page % 65_536, 65_535])));
+        changes.push(PolicyChange::RestrictMany(numbers(page, &[0, 7, page % 65_536, 65_535])));
     }
-    changes.extend([Change::UnrestrictMany(numbers(4, &[0, 4, 7, 65_535])), unrestrict("65535")]);
+    changes.extend([PolicyChange::UnrestrictMany(numbers(4, &[0, 4, 7, 65_535])), unrestrict("65535")]);
     apply(policies, &changes).await;
     let (model, cursor) = load(policies).await;
     assert_eq!(model, Model::of(&changes));
@@ -66,7 +66,7 @@ pub(crate) async fn snapshot_and_log_match_a_naive_model(subject: Subject) {
     let mut model = Model::default();
     let (mut followed, mut cursor) = load(policies).await;
     for round in 0..40 {
-        let changes: Vec<Change> = (0..random.below(60)).map(|_| random.change()).collect();
+        let changes: Vec<PolicyChange> = (0..random.below(60)).map(|_| random.change()).collect();
         apply(policies, &changes).await;
         changes.iter().for_each(|change| model.apply(change));
         cursor = follow(policies, &mut followed, &cursor).await;
@@ -89,11 +89,11 @@ pub(crate) async fn snapshot_and_log_match_a_naive_model(subject: Subject) {
 pub(crate) async fn changes_between_pages_are_not_lost(subject: Subject) {
     let policies = &*subject.policies;
     let mut random = Random(0xbee);
-    let first: Vec<Change> = (0..400).map(|_| random.change()).collect();
+    let first: Vec<PolicyChange> = (0..400).map(|_| random.change()).collect();
     apply(policies, &first).await;
     let mut model = Model::of(&first);
     let (mut followed, cursor) = load_with(policies, async |_| {
-        let changes: Vec<Change> = (0..20).map(|_| random.change()).collect();
+        let changes: Vec<PolicyChange> = (0..20).map(|_| random.change()).collect();
         apply(policies, &changes).await;
         changes.iter().for_each(|change| model.apply(change));
     })
@@ -103,8 +103,8 @@ pub(crate) async fn changes_between_pages_are_not_lost(subject: Subject) {
 }
 
 /// The changes of each user, in order; across users no order is guaranteed.
-fn by_owner(changes: &[Change]) -> BTreeMap<String, Vec<Change>> {
-    let mut by_owner: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+fn by_owner(changes: &[PolicyChange]) -> BTreeMap<String, Vec<PolicyChange>> {
+    let mut by_owner: BTreeMap<String, Vec<PolicyChange>> = BTreeMap::new();
     for change in changes {
         by_owner.entry(owner(change).to_owned()).or_default().push(change.clone());
     }
@@ -114,7 +114,7 @@ fn by_owner(changes: &[Change]) -> BTreeMap<String, Vec<Change>> {
 pub(crate) async fn cursor_returns_exactly_the_later_changes(subject: Subject) {
     let policies = &*subject.policies;
     let (_, start) = load(policies).await;
-    let before: Vec<Change> = (0..50).map(|index| block(&format!("user-{index}"), "ann")).collect();
+    let before: Vec<PolicyChange> = (0..50).map(|index| block(&format!("user-{index}"), "ann")).collect();
     apply(policies, &before).await;
     let (returned, middle) = changes_since(policies, &start, 1000).await;
     assert_eq!(by_owner(&returned), by_owner(&before));
@@ -139,7 +139,7 @@ pub(crate) async fn cursor_returns_exactly_the_later_changes(subject: Subject) {
 pub(crate) async fn changes_of_one_user_stay_in_order(subject: Subject) {
     let policies = &*subject.policies;
     let (_, cursor) = load(policies).await;
-    let of = |name: &str| -> Vec<Change> {
+    let of = |name: &str| -> Vec<PolicyChange> {
         let changes = (0..60).flat_map(|index| {
             let other = format!("user-{}", index % 3);
             [block(name, &other), unblock(name, &other), add_contact(name, &other), remove_contact(name, &other)]
@@ -147,7 +147,8 @@ pub(crate) async fn changes_of_one_user_stay_in_order(subject: Subject) {
         changes.collect()
     };
     let (bobs, anns) = (of("bob"), of("ann"));
-    let both: Vec<Change> = bobs.iter().zip(&anns).flat_map(|(one, other)| [one.clone(), other.clone()]).collect();
+    let both: Vec<PolicyChange> =
+        bobs.iter().zip(&anns).flat_map(|(one, other)| [one.clone(), other.clone()]).collect();
     apply(policies, &both).await;
     let returned = by_owner(&changes_since(policies, &cursor, 64).await.0);
     assert_eq!(returned["bob"], bobs);
@@ -162,7 +163,7 @@ pub(crate) async fn changes_without_effect_are_not_logged(subject: Subject) {
         block("bob", "ann"),
         add_contact("bob", "ann"),
         set_privacy("bob", Audience::Nobody, Audience::Contacts),
-        Change::RestrictMany(numbers(3, &[1, 2, 3])),
+        PolicyChange::RestrictMany(numbers(3, &[1, 2, 3])),
     ];
     let ineffective = [
         unrestrict("eve"),
@@ -171,10 +172,10 @@ pub(crate) async fn changes_without_effect_are_not_logged(subject: Subject) {
         unblock("bob", "eve"),
         remove_contact("eve", "ann"),
         set_privacy("eve", Audience::Everyone, Audience::Everyone),
-        Change::UnrestrictMany(numbers(3, &[4, 5])),
-        Change::UnrestrictMany(numbers(9, &[4, 5])),
-        Change::RestrictMany(numbers(3, &[2, 3])),
-        Change::RestrictMany(numbers(5, &[])),
+        PolicyChange::UnrestrictMany(numbers(3, &[4, 5])),
+        PolicyChange::UnrestrictMany(numbers(9, &[4, 5])),
+        PolicyChange::RestrictMany(numbers(3, &[2, 3])),
+        PolicyChange::RestrictMany(numbers(5, &[])),
     ];
     apply(policies, &effective).await;
     let (model, cursor) = load(policies).await;
@@ -190,10 +191,14 @@ pub(crate) async fn bulk_restrictions_are_followed(subject: Subject) {
     let mut cursor = start.clone();
     let full: Vec<u32> = (0..65_536).collect();
     let steps = [
-        vec![Change::RestrictMany(numbers(1, &[0, 9, 65_535])), restrict("65538")],
-        vec![unrestrict("65536"), Change::RestrictMany(numbers(2, &full))],
-        vec![Change::UnrestrictMany(numbers(2, &[5, 6])), Change::UnrestrictMany(numbers(1, &[9])), restrict("7")],
-        vec![Change::UnrestrictMany(numbers(2, &full)), unrestrict("7"), restrict("8")],
+        vec![PolicyChange::RestrictMany(numbers(1, &[0, 9, 65_535])), restrict("65538")],
+        vec![unrestrict("65536"), PolicyChange::RestrictMany(numbers(2, &full))],
+        vec![
+            PolicyChange::UnrestrictMany(numbers(2, &[5, 6])),
+            PolicyChange::UnrestrictMany(numbers(1, &[9])),
+            restrict("7"),
+        ],
+        vec![PolicyChange::UnrestrictMany(numbers(2, &full)), unrestrict("7"), restrict("8")],
     ];
     let mut model = Model::default();
     for step in steps {
@@ -206,8 +211,9 @@ pub(crate) async fn bulk_restrictions_are_followed(subject: Subject) {
     let mut late = Model::default();
     let (changes, _) = changes_since(policies, &start, 10_000).await;
     assert!(changes.iter().all(|change| match change {
-        Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => [0, 1, 2].contains(&numbers.page()),
-        Change::Restrict(user) | Change::Unrestrict(user) => page_of(user.as_str()).is_some(),
+        PolicyChange::RestrictMany(numbers) | PolicyChange::UnrestrictMany(numbers) =>
+            [0, 1, 2].contains(&numbers.page()),
+        PolicyChange::Restrict(user) | PolicyChange::Unrestrict(user) => page_of(user.as_str()).is_some(),
         _ => false,
     }));
     changes.iter().for_each(|change| late.apply(change));
@@ -221,7 +227,7 @@ pub(crate) async fn readers_follow_independently(subject: Subject) {
     let (mut slow, at_slow) = (quick.clone(), at_quick.clone());
     let mut model = Model::default();
     for _ in 0..10 {
-        let changes: Vec<Change> = (0..15).map(|_| random.change()).collect();
+        let changes: Vec<PolicyChange> = (0..15).map(|_| random.change()).collect();
         apply(policies, &changes).await;
         changes.iter().for_each(|change| model.apply(change));
         at_quick = follow(policies, &mut quick, &at_quick).await;
@@ -234,7 +240,7 @@ pub(crate) async fn readers_follow_independently(subject: Subject) {
 pub(crate) async fn small_limit_loses_nothing(subject: Subject) {
     let policies = &*subject.policies;
     let (_, cursor) = load(policies).await;
-    let changes: Vec<Change> =
+    let changes: Vec<PolicyChange> =
         (0..3000).map(|index| block(&format!("user-{}", index % 40), &index.to_string())).collect();
     apply(policies, &changes).await;
     for limit in [1, 100] {
@@ -263,7 +269,7 @@ pub(crate) async fn unknown_cursor_is_a_gap(subject: Subject) {
 
 /// Waits until changes made through `policies` notify `invalidated` at once, five times in a row: the first few may
 /// precede the subscription.
-async fn assert_notified(policies: &dyn Policies, invalidated: &mut watch::Receiver<u64>) {
+async fn assert_notified(policies: &dyn PolicyStore, invalidated: &mut watch::Receiver<u64>) {
     let (deadline, mut in_a_row) = (Instant::now() + PATIENCE, 0);
     for round in 0.. {
         assert!(Instant::now() < deadline, "a change does not notify");

@@ -1,9 +1,9 @@
 //! A user's settings, relations to many subjects, and bounds.
 
-use rollcall_core::policy::{Audience, Change, MAX_LISTED, MAX_SUBJECTS, Privacy, Relation};
+use rollcall_core::policy::{Audience, MAX_LISTED, MAX_SUBJECTS, PolicyChange, Privacy, Relation};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::OwnSettings;
-use rollcall_store::Policies;
+use rollcall_store::PolicyStore;
 
 use super::model::Model;
 use super::{
@@ -83,13 +83,13 @@ pub(crate) async fn contacts_are_bounded(subject: Subject) {
 
 /// A list takes no more items than its bound; the other list has a separate bound.
 async fn bounded(
-    policies: &dyn Policies,
-    add: fn(&str, &str) -> Change,
-    remove: fn(&str, &str) -> Change,
-    other_list: fn(&str, &str) -> Change,
+    policies: &dyn PolicyStore,
+    add: fn(&str, &str) -> PolicyChange,
+    remove: fn(&str, &str) -> PolicyChange,
+    other_list: fn(&str, &str) -> PolicyChange,
 ) {
     let too_many = Err(Error::TooMany(MAX_LISTED as u32));
-    let all: Vec<Change> = (0..MAX_LISTED - 1).map(|index| add("bob", &format!("user-{index}"))).collect();
+    let all: Vec<PolicyChange> = (0..MAX_LISTED - 1).map(|index| add("bob", &format!("user-{index}"))).collect();
     apply(policies, &all).await;
     // A duplicate counts once, and only the items beyond the bound are refused.
     let last =

@@ -11,10 +11,10 @@ pub(crate) mod model;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_core::policy::{Audience, Change, Numbers, Privacy, Relation, number_of};
+use rollcall_core::policy::{Audience, Numbers, PolicyChange, Privacy, Relation, number_of};
 use rollcall_core::{Error, Ids, UserId};
 use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings};
-use rollcall_store::Policies;
+use rollcall_store::PolicyStore;
 
 use model::Model;
 
@@ -26,9 +26,9 @@ pub(crate) const MAX_CHANGES: usize = 1024;
 
 /// A new store.
 pub(crate) struct Subject {
-    pub(crate) policies: Arc<dyn Policies>,
+    pub(crate) policies: Arc<dyn PolicyStore>,
     /// The same data through another host; `None` if only one host can open them.
-    pub(crate) elsewhere: Option<Arc<dyn Policies>>,
+    pub(crate) elsewhere: Option<Arc<dyn PolicyStore>>,
 }
 
 /// Makes a test of every claim; `$subject` creates a new store for each.
@@ -89,32 +89,32 @@ pub(crate) fn user(name: &str) -> UserId {
     UserId::parse(name).unwrap()
 }
 
-pub(crate) fn restrict(name: &str) -> Change {
-    Change::Restrict(user(name))
+pub(crate) fn restrict(name: &str) -> PolicyChange {
+    PolicyChange::Restrict(user(name))
 }
 
-pub(crate) fn unrestrict(name: &str) -> Change {
-    Change::Unrestrict(user(name))
+pub(crate) fn unrestrict(name: &str) -> PolicyChange {
+    PolicyChange::Unrestrict(user(name))
 }
 
-pub(crate) fn block(one: &str, other: &str) -> Change {
-    Change::Block(user(one), user(other))
+pub(crate) fn block(one: &str, other: &str) -> PolicyChange {
+    PolicyChange::Block(user(one), user(other))
 }
 
-pub(crate) fn unblock(one: &str, other: &str) -> Change {
-    Change::Unblock(user(one), user(other))
+pub(crate) fn unblock(one: &str, other: &str) -> PolicyChange {
+    PolicyChange::Unblock(user(one), user(other))
 }
 
-pub(crate) fn add_contact(one: &str, other: &str) -> Change {
-    Change::AddContact(user(one), user(other))
+pub(crate) fn add_contact(one: &str, other: &str) -> PolicyChange {
+    PolicyChange::AddContact(user(one), user(other))
 }
 
-pub(crate) fn remove_contact(one: &str, other: &str) -> Change {
-    Change::RemoveContact(user(one), user(other))
+pub(crate) fn remove_contact(one: &str, other: &str) -> PolicyChange {
+    PolicyChange::RemoveContact(user(one), user(other))
 }
 
-pub(crate) fn set_privacy(name: &str, presence: Audience, last_seen: Audience) -> Change {
-    Change::SetPrivacy(user(name), Privacy { presence, last_seen })
+pub(crate) fn set_privacy(name: &str, presence: Audience, last_seen: Audience) -> PolicyChange {
+    PolicyChange::SetPrivacy(user(name), Privacy { presence, last_seen })
 }
 
 /// A set of numbers of one page.
@@ -127,7 +127,7 @@ pub(crate) fn numbers(page: u32, of_page: &[u32]) -> Numbers {
 }
 
 /// Applies changes in full batches; all must succeed.
-pub(crate) async fn apply(policies: &dyn Policies, changes: &[Change]) {
+pub(crate) async fn apply(policies: &dyn PolicyStore, changes: &[PolicyChange]) {
     for part in changes.chunks(MAX_CHANGES) {
         let outcomes = policies.apply_many(part.to_vec()).await.unwrap();
         assert_eq!(outcomes.len(), part.len());
@@ -138,26 +138,26 @@ pub(crate) async fn apply(policies: &dyn Policies, changes: &[Change]) {
 }
 
 /// The outcome of one change.
-pub(crate) async fn outcome(policies: &dyn Policies, change: Change) -> Result<(), Error> {
+pub(crate) async fn outcome(policies: &dyn PolicyStore, change: PolicyChange) -> Result<(), Error> {
     let mut outcomes = policies.apply_many(vec![change]).await.unwrap();
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
 }
 
 /// The relations of a viewer, or of a service, to these subjects.
-pub(crate) async fn relations(policies: &dyn Policies, viewer: Option<&str>, subjects: &[&str]) -> Vec<Relation> {
+pub(crate) async fn relations(policies: &dyn PolicyStore, viewer: Option<&str>, subjects: &[&str]) -> Vec<Relation> {
     let subjects: Vec<UserId> = subjects.iter().map(|name| user(name)).collect();
     let relations = policies.relations(viewer.map(user), subjects.iter().collect::<Ids<UserId>>()).await.unwrap();
     assert_eq!(relations.len(), subjects.len());
     relations
 }
 
-pub(crate) async fn relation(policies: &dyn Policies, viewer: &str, subject: &str) -> Relation {
+pub(crate) async fn relation(policies: &dyn PolicyStore, viewer: &str, subject: &str) -> Relation {
     relations(policies, Some(viewer), &[subject]).await.remove(0)
 }
 
 /// The settings of a user, sorted.
-pub(crate) async fn settings(policies: &dyn Policies, name: &str) -> OwnSettings {
+pub(crate) async fn settings(policies: &dyn PolicyStore, name: &str) -> OwnSettings {
     let mut settings = policies.settings_of(user(name)).await.unwrap();
     settings.contacts.sort();
     settings.blocks.sort();
@@ -165,7 +165,7 @@ pub(crate) async fn settings(policies: &dyn Policies, name: &str) -> OwnSettings
 }
 
 /// Loads all pages of the snapshot, and the cursor to follow from. Calls `between` after each page.
-pub(crate) async fn load_with(policies: &dyn Policies, mut between: impl AsyncFnMut(u32)) -> (Model, Cursor) {
+pub(crate) async fn load_with(policies: &dyn PolicyStore, mut between: impl AsyncFnMut(u32)) -> (Model, Cursor) {
     let (mut model, mut cursor, mut next) = (Model::default(), None, Some(0));
     let mut seen = Vec::new();
     while let Some(page) = next {
@@ -180,12 +180,16 @@ pub(crate) async fn load_with(policies: &dyn Policies, mut between: impl AsyncFn
     (model, cursor.unwrap())
 }
 
-pub(crate) async fn load(policies: &dyn Policies) -> (Model, Cursor) {
+pub(crate) async fn load(policies: &dyn PolicyStore) -> (Model, Cursor) {
     load_with(policies, async |_| {}).await
 }
 
 /// All changes after a cursor, and the cursor after them.
-pub(crate) async fn changes_since(policies: &dyn Policies, cursor: &Cursor, limit: u32) -> (Vec<Change>, Cursor) {
+pub(crate) async fn changes_since(
+    policies: &dyn PolicyStore,
+    cursor: &Cursor,
+    limit: u32,
+) -> (Vec<PolicyChange>, Cursor) {
     let (mut all, mut cursor) = (Vec::new(), cursor.clone());
     loop {
         match policies.since(cursor.clone(), limit).await.unwrap() {
@@ -204,7 +208,7 @@ pub(crate) async fn changes_since(policies: &dyn Policies, cursor: &Cursor, limi
 }
 
 /// Applies all changes after a cursor to a model.
-pub(crate) async fn follow(policies: &dyn Policies, model: &mut Model, cursor: &Cursor) -> Cursor {
+pub(crate) async fn follow(policies: &dyn PolicyStore, model: &mut Model, cursor: &Cursor) -> Cursor {
     let (changes, after) = changes_since(policies, cursor, 1000).await;
     changes.iter().for_each(|change| model.apply(change));
     after
@@ -240,7 +244,7 @@ impl Random {
     }
 
     /// A random change.
-    pub(crate) fn change(&mut self) -> Change {
+    pub(crate) fn change(&mut self) -> PolicyChange {
         let (one, other) = (self.name(), self.name());
         match self.below(12) {
             0 | 1 => restrict(&one),
@@ -250,8 +254,8 @@ impl Random {
             6 | 7 => add_contact(&one, &other),
             8 => remove_contact(&one, &other),
             9 => set_privacy(&one, self.audience(), self.audience()),
-            10 => Change::RestrictMany(self.numbers()),
-            _ => Change::UnrestrictMany(self.numbers()),
+            10 => PolicyChange::RestrictMany(self.numbers()),
+            _ => PolicyChange::UnrestrictMany(self.numbers()),
         }
     }
 
@@ -264,14 +268,16 @@ impl Random {
 }
 
 /// The user that a change belongs to; empty for a change of a page of numbers.
-pub(crate) fn owner(change: &Change) -> &str {
+pub(crate) fn owner(change: &PolicyChange) -> &str {
     match change {
-        Change::Restrict(user) | Change::Unrestrict(user) | Change::SetPrivacy(user, _) => user.as_str(),
-        Change::Block(one, _)
-        | Change::Unblock(one, _)
-        | Change::AddContact(one, _)
-        | Change::RemoveContact(one, _) => one.as_str(),
-        Change::RestrictMany(_) | Change::UnrestrictMany(_) => "",
+        PolicyChange::Restrict(user) | PolicyChange::Unrestrict(user) | PolicyChange::SetPrivacy(user, _) => {
+            user.as_str()
+        }
+        PolicyChange::Block(one, _)
+        | PolicyChange::Unblock(one, _)
+        | PolicyChange::AddContact(one, _)
+        | PolicyChange::RemoveContact(one, _) => one.as_str(),
+        PolicyChange::RestrictMany(_) | PolicyChange::UnrestrictMany(_) => "",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rollcall_core::policy::{Change, Numbers, Privacy, Relation, number_of};
+use rollcall_core::policy::{Numbers, PolicyChange, Privacy, Relation, number_of};
 
 /// All settings of all users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,28 +16,28 @@ pub(crate) struct Model {
 
 impl Model {
     /// The result of these changes on an empty model.
-    pub(crate) fn of(changes: &[Change]) -> Self {
+    pub(crate) fn of(changes: &[PolicyChange]) -> Self {
         let mut model = Self::default();
         changes.iter().for_each(|change| model.apply(change));
         model
     }
 
-    pub(crate) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &PolicyChange) {
         match change {
-            Change::Restrict(user) => {
+            PolicyChange::Restrict(user) => {
                 match number_of(user.as_str()) {
                     Some(number) => self.restricted_numbers.insert(number),
                     None => self.restricted.insert(user.to_string()),
                 };
             }
-            Change::Unrestrict(user) => {
+            PolicyChange::Unrestrict(user) => {
                 match number_of(user.as_str()) {
                     Some(number) => self.restricted_numbers.remove(&number),
                     None => self.restricted.remove(user.as_str()),
                 };
             }
-            Change::RestrictMany(numbers) => self.restricted_numbers.extend(each(numbers)),
-            Change::UnrestrictMany(numbers) => {
+            PolicyChange::RestrictMany(numbers) => self.restricted_numbers.extend(each(numbers)),
+            PolicyChange::UnrestrictMany(numbers) => {
                 let (first, last) = (numbers.page() << 16, numbers.page() << 16 | 0xffff);
                 let lifted: BTreeSet<u32> = each(numbers).collect();
                 let kept: Vec<u32> = self
@@ -49,22 +49,22 @@ impl Model {
                 self.restricted_numbers.retain(|number| !(first..=last).contains(number));
                 self.restricted_numbers.extend(kept);
             }
-            Change::Block(one, other) => {
+            PolicyChange::Block(one, other) => {
                 self.blocks.insert((one.to_string(), other.to_string()));
             }
-            Change::Unblock(one, other) => {
+            PolicyChange::Unblock(one, other) => {
                 self.blocks.remove(&(one.to_string(), other.to_string()));
             }
-            Change::AddContact(one, other) => {
+            PolicyChange::AddContact(one, other) => {
                 self.contacts.insert((one.to_string(), other.to_string()));
             }
-            Change::RemoveContact(one, other) => {
+            PolicyChange::RemoveContact(one, other) => {
                 self.contacts.remove(&(one.to_string(), other.to_string()));
             }
-            Change::SetPrivacy(user, privacy) if *privacy == Privacy::default() => {
+            PolicyChange::SetPrivacy(user, privacy) if *privacy == Privacy::default() => {
                 self.privacy.remove(user.as_str());
             }
-            Change::SetPrivacy(user, privacy) => {
+            PolicyChange::SetPrivacy(user, privacy) => {
                 self.privacy.insert(user.to_string(), *privacy);
             }
         }

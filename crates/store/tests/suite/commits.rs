@@ -137,7 +137,7 @@ pub(crate) async fn choice_alone_creates_a_session(subject: impl Subject) {
     assert_eq!((bob.devices.len(), bob.published, bob.next), (0, None, decision.next));
     assert_eq!(bob.choice, decision.choice);
     assert_ne!(bob.revision, Revision::default());
-    let found = touch(&*store, vec![beat("bob", "web-1")]).await.found.remove(0).unwrap();
-    assert_eq!((found.state, found.version, found.stance), (State::Offline, 0, Stance::Invisible));
+    let prior = touch(&*store, vec![beat("bob", "web-1")]).await.prior.remove(0).unwrap();
+    assert_eq!((prior.state, prior.version, prior.stance), (State::Offline, 0, Stance::Invisible));
     assert!(subject.published(&user("bob"), 0).await.is_empty());
 }

@@ -2,12 +2,12 @@
 
 use rollcall_core::{Next, Span, Time};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards};
-use rollcall_store::{Store, shard_of};
+use rollcall_store::{SessionStore, shard_of};
 
 use super::{Random, Subject, all, beat, due, evictable, load, now, settle, touch, touch_one, user, wait_for};
 
 /// Creates users with these deadlines.
-async fn schedule(store: &dyn Store, deadlines: &[(String, Next)]) {
+async fn schedule(store: &dyn SessionStore, deadlines: &[(String, Next)]) {
     for some in deadlines.chunks(MAX_BATCH) {
         touch(store, some.iter().map(|(name, _)| beat(name, "web-1")).collect()).await;
         for (name, next) in some {

@@ -15,12 +15,12 @@ use std::sync::Arc;
 use rollcall_core::settle::Decision;
 use rollcall_core::{DeviceId, DeviceKind, Next, Published, Revision, Session, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Shards, Touch, Touched};
-use rollcall_store::Store;
+use rollcall_store::SessionStore;
 
 /// A new store, a clock that the test moves, and a record of all publications.
 pub(crate) trait Subject: Send + Sync + 'static {
     /// The store.
-    fn store(&self) -> Arc<dyn Store>;
+    fn store(&self) -> Arc<dyn SessionStore>;
     /// Advances the store's clock.
     fn advance(&self, span: Span);
     /// The publications about this user so far, in order of arrival. A store that publishes over a network waits, up to
@@ -122,20 +122,20 @@ pub(crate) fn touch_with(name: &str, on: &str, event: DeviceEvent) -> Touch {
     Touch { user: user(name), device: device(on), event }
 }
 
-pub(crate) async fn touch(store: &dyn Store, touches: Vec<Touch>) -> Touched {
+pub(crate) async fn touch(store: &dyn SessionStore, touches: Vec<Touch>) -> Touched {
     store.touch_many(touches.into_iter().collect()).await.unwrap()
 }
 
 /// Touches once; returns the store's time.
-pub(crate) async fn touch_one(store: &dyn Store, one: Touch) -> Time {
+pub(crate) async fn touch_one(store: &dyn SessionStore, one: Touch) -> Time {
     touch(store, vec![one]).await.now
 }
 
-pub(crate) async fn load(store: &dyn Store, name: &str) -> Session {
+pub(crate) async fn load(store: &dyn SessionStore, name: &str) -> Session {
     store.load_many(vec![user(name)]).await.unwrap().sessions.remove(0).unwrap()
 }
 
-pub(crate) async fn now(store: &dyn Store) -> Time {
+pub(crate) async fn now(store: &dyn SessionStore) -> Time {
     store.load_many(Vec::new()).await.unwrap().moment.now
 }
 
@@ -155,30 +155,30 @@ pub(crate) fn choice(stance: Stance, at: Time) -> rollcall_core::Choice {
     rollcall_core::Choice { stance, at, until: None, note: None }
 }
 
-pub(crate) async fn commit(store: &dyn Store, name: &str, expected: Revision, decision: Decision) -> Committed {
+pub(crate) async fn commit(store: &dyn SessionStore, name: &str, expected: Revision, decision: Decision) -> Committed {
     let commits = vec![Commit { user: user(name), expected, decision }];
     store.commit_many(commits).await.unwrap().remove(0).unwrap()
 }
 
 /// Commits on a fresh load; it must succeed.
-pub(crate) async fn settle(store: &dyn Store, name: &str, decision: Decision) {
+pub(crate) async fn settle(store: &dyn SessionStore, name: &str, decision: Decision) {
     let revision = load(store, name).await.revision;
     assert_eq!(commit(store, name, revision, decision).await, Committed::Applied);
 }
 
-pub(crate) async fn evict(store: &dyn Store, name: &str, expected: Revision) -> Committed {
+pub(crate) async fn evict(store: &dyn SessionStore, name: &str, expected: Revision) -> Committed {
     store.evict_many(vec![Eviction { user: user(name), expected }]).await.unwrap().remove(0).unwrap()
 }
 
-pub(crate) fn all(store: &dyn Store) -> Shards {
+pub(crate) fn all(store: &dyn SessionStore) -> Shards {
     Shards { first: 0, end: store.shards() }
 }
 
-pub(crate) async fn due(store: &dyn Store) -> Vec<UserId> {
+pub(crate) async fn due(store: &dyn SessionStore) -> Vec<UserId> {
     store.due(all(store), 10_000).await.unwrap()
 }
 
-pub(crate) async fn evictable(store: &dyn Store) -> Vec<UserId> {
+pub(crate) async fn evictable(store: &dyn SessionStore) -> Vec<UserId> {
     store.evictable(all(store), 10_000).await.unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rollcall_core::settle::Decision;
 use rollcall_core::{Device, DeviceKind, Next, Revision, Session, Span, Stance, State, Time};
 use rollcall_functions::capabilities::{Committed, DeviceEvent, Touch};
-use rollcall_store::Store;
+use rollcall_store::SessionStore;
 
 use super::{
     Random, Subject, choice, commit, due, evict, evictable, load, now, publish, touch_one, touch_with, user, wait_for,
@@ -98,7 +98,7 @@ pub(crate) async fn random_history_matches_a_naive_model(subject: impl Subject) 
     }
 }
 
-async fn step_both(store: &dyn Store, model: &mut Model, random: &mut Random, name: &str) {
+async fn step_both(store: &dyn SessionStore, model: &mut Model, random: &mut Random, name: &str) {
     match random.below(10) {
         0..=5 => {
             let event = match random.below(5) {
@@ -145,7 +145,7 @@ fn decide(random: &mut Random, now: Time) -> Decision {
     decision
 }
 
-async fn compare_due_queues(store: &dyn Store, model: &Model) {
+async fn compare_due_queues(store: &dyn SessionStore, model: &Model) {
     let at = now(store).await;
     let settle = |next| if let Next::Settle(at) = next { Some(at) } else { None };
     let evicting = |next| if let Next::Evict(at) = next { Some(at) } else { None };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rollcall_core::{DeviceKind, Rules, Span, State, settle};
 use rollcall_functions::capabilities::{Committed, Shards};
-use rollcall_functions::heartbeat::{Beat, Departure, Reason, beat_many, leave_many};
+use rollcall_functions::heartbeat::{Beat, Departure, DepartureReason, beat_many, leave_many};
 use rollcall_functions::sweep::sweep;
 use rollcall_store::NativeSessions;
 use tokio::task::JoinSet;
@@ -136,8 +136,8 @@ async fn random_call(store: &NativeSessions, random: &mut Random) {
     let device = device(["web-1", "web-2"][random.below(2) as usize]);
     let rules = &Rules::STANDARD;
     let outcome = match random.below(5) {
-        0 => leave_many(store, rules, vec![Ok(Departure { user, device, reason: Reason::Logout })]).await,
-        1 => leave_many(store, rules, vec![Ok(Departure { user, device, reason: Reason::Dropped })]).await,
+        0 => leave_many(store, rules, vec![Ok(Departure { user, device, reason: DepartureReason::Logout })]).await,
+        1 => leave_many(store, rules, vec![Ok(Departure { user, device, reason: DepartureReason::Dropped })]).await,
         _ => {
             let active = random.below(2) == 0;
             beat_many(store, rules, [Beat { user, device, kind: DeviceKind::Web, active }].into_iter().collect()).await

@@ -1,7 +1,7 @@
 //! Touches: what a touch records, and what it returns.
 
 use rollcall_core::derive::{last_seen, state};
-use rollcall_core::heartbeat::Found;
+use rollcall_core::heartbeat::PriorState;
 use rollcall_core::{
     DeviceKind, Error, MAX_DEVICES, Moment, Next, Revision, Rules, Session, Span, Stance, State, Time,
 };
@@ -12,12 +12,12 @@ use super::{
     user, wait_for,
 };
 
-const NOTHING: Found = Found { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
+const NOTHING: PriorState = PriorState { state: State::Offline, version: 0, stance: Stance::Auto, stance_until: None };
 
 pub(crate) async fn first_touch_creates_a_device(subject: impl Subject) {
     let store = subject.store();
     let touched = touch(&*store, vec![beat("bob", "web-1"), idle_beat("eve", "web-1")]).await;
-    assert_eq!(touched.found, [Ok(NOTHING), Ok(NOTHING)]);
+    assert_eq!(touched.prior, [Ok(NOTHING), Ok(NOTHING)]);
     let bob = load(&*store, "bob").await;
     let [web] = bob.devices.as_slice() else { panic!("{bob:?}") };
     assert_eq!((web.id.as_str(), web.kind, web.beat_at), ("web-1", DeviceKind::Web, touched.now));
@@ -32,10 +32,14 @@ pub(crate) async fn touch_returns_the_previous_state(subject: impl Subject) {
     let mut decision = publish(State::Busy, at);
     decision.choice = Some(rollcall_core::Choice { until: Some(at + Span(500)), ..choice(Stance::Busy, at) });
     settle(&*store, "bob", decision).await;
-    let found =
-        Found { state: State::Busy, version: at.0 * 1000, stance: Stance::Busy, stance_until: Some(at + Span(500)) };
+    let prior = PriorState {
+        state: State::Busy,
+        version: at.0 * 1000,
+        stance: Stance::Busy,
+        stance_until: Some(at + Span(500)),
+    };
     let touched = touch(&*store, vec![beat("bob", "web-1"), touch_with("bob", "web-1", DeviceEvent::Logout)]).await;
-    assert_eq!(touched.found, [Ok(found), Ok(found)]);
+    assert_eq!(touched.prior, [Ok(prior), Ok(prior)]);
 }
 
 pub(crate) async fn beat_renews_the_device(subject: impl Subject) {
@@ -99,7 +103,7 @@ pub(crate) async fn departure_of_absent_user_creates_nothing(subject: impl Subje
     let store = subject.store();
     let departures =
         vec![touch_with("bob", "a", DeviceEvent::Logout), touch_with("bob", "b", DeviceEvent::Dropped(Span(5)))];
-    assert_eq!(touch(&*store, departures).await.found, [Ok(NOTHING), Ok(NOTHING)]);
+    assert_eq!(touch(&*store, departures).await.prior, [Ok(NOTHING), Ok(NOTHING)]);
     assert_eq!(load(&*store, "bob").await, Session::default());
 }
 
@@ -189,13 +193,13 @@ pub(crate) async fn full_batch_is_answered_in_order(subject: impl Subject) {
     });
     assert_eq!(store.commit_many(commits.collect()).await.unwrap().len(), MAX_BATCH);
     let touched = touch(&*store, (0..MAX_BATCH).map(|index| beat(&name(index), "web-1")).collect()).await;
-    let versions: Vec<u64> = touched.found.into_iter().map(|found| found.unwrap().version).collect();
+    let versions: Vec<u64> = touched.prior.into_iter().map(|prior| prior.unwrap().version).collect();
     assert_eq!(versions, (1..=MAX_BATCH as u64).collect::<Vec<_>>());
 }
 
 pub(crate) async fn empty_batches_are_answered(subject: impl Subject) {
     let store = subject.store();
-    assert!(touch(&*store, Vec::new()).await.found.is_empty());
+    assert!(touch(&*store, Vec::new()).await.prior.is_empty());
     assert!(store.load_many(Vec::new()).await.unwrap().sessions.is_empty());
     assert!(store.commit_many(Vec::new()).await.unwrap().is_empty());
     assert!(store.evict_many(Vec::new()).await.unwrap().is_empty());
@@ -224,7 +228,7 @@ pub(crate) async fn user_ids_are_compared_byte_for_byte(subject: impl Subject) {
     let names = ["bob", "Bob", "bob ", "bo", "b{o}b", "é", "e\u{301}", "a:b", "名前@例.jp", &long, &long[..127]];
     for name in names {
         let touches = vec![beat(name, name), beat(name, "web-1")];
-        assert_eq!(touch(&*store, touches).await.found[0], Ok(NOTHING), "{name}");
+        assert_eq!(touch(&*store, touches).await.prior[0], Ok(NOTHING), "{name}");
         settle(&*store, name, wait_for(Next::Settle(Time(1)))).await;
     }
     for name in names {

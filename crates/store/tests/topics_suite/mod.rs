@@ -13,7 +13,7 @@ use futures::FutureExt;
 use rollcall_core::settle::Decision;
 use rollcall_core::{ConversationId, Next, Published, Span, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, TypingSignal};
-use rollcall_store::{Clock, Store, Topic, TopicSubscription, Topics, Typed};
+use rollcall_store::{Clock, PublishedTyping, SessionStore, Topic, TopicStore, TopicSubscription};
 
 /// Timeout of every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,10 +22,10 @@ pub(crate) const START: Time = Time(1_700_000_000_000);
 
 /// New topics with the store that publishes to them, on a clock that the test moves.
 pub(crate) struct Subject {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) topics: Arc<dyn Topics>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) topics: Arc<dyn TopicStore>,
     /// The same topics through another host.
-    pub(crate) elsewhere: Arc<dyn Topics>,
+    pub(crate) elsewhere: Arc<dyn TopicStore>,
     pub(crate) clock: Clock,
     /// How many connections are subscribed to a topic; `None` for a store without connections.
     pub(crate) subscribed: Option<Subscribed>,
@@ -79,7 +79,7 @@ pub(crate) fn user(name: &str) -> UserId {
 }
 
 pub(crate) fn person(name: &str) -> Topic {
-    Topic::Person(user(name))
+    Topic::User(user(name))
 }
 
 pub(crate) fn conversation_id(name: &str) -> ConversationId {
@@ -95,7 +95,7 @@ pub(crate) fn signal(conversation: &str, name: &str, lasts_ms: u64) -> TypingSig
 }
 
 /// Commits a publication of this version, as a function does.
-pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
+pub(crate) async fn publish(store: &dyn SessionStore, name: &str, version: u64) {
     let published = Published { state: State::Online, note: None, since: Some(START), last_seen: Some(START), version };
     let next = Next::Settle(Time(START.0 * 2));
     let decision = Decision { publish: Some(published), choice: None, prune_expired_by: Time(0), next, lag: Span(0) };
@@ -116,7 +116,7 @@ pub(crate) async fn publish(store: &dyn Store, name: &str, version: u64) {
 
 impl Subject {
     /// Sends one typing signal through a host.
-    pub(crate) async fn set_typing(&self, host: &dyn Topics, signal: TypingSignal) {
+    pub(crate) async fn set_typing(&self, host: &dyn TopicStore, signal: TypingSignal) {
         assert_eq!(host.set_typing(vec![signal]).await.unwrap(), [Ok(())]);
     }
 
@@ -136,8 +136,8 @@ impl Subject {
     /// Waits until everything published so far has arrived, and asserts that it is nothing.
     pub(crate) async fn assert_silent(&self, subscription: &TopicSubscription) {
         self.settle(subscription).await;
-        let news = subscription.next().now_or_never();
-        assert!(news.is_none(), "{news:?}");
+        let update = subscription.next().now_or_never();
+        assert!(update.is_none(), "{update:?}");
     }
 
     /// Waits until `wanted` connections are subscribed to this topic.
@@ -160,7 +160,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) versions: HashMap<String, u64>,
-    pub(crate) typed: Vec<Arc<Typed>>,
+    pub(crate) typing: Vec<Arc<PublishedTyping>>,
     pub(crate) missed: bool,
 }
 
@@ -170,33 +170,37 @@ impl Received {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(news) = tokio::time::timeout(left, subscription.next()).await else { panic!("timed out: {self:?}") };
-            for change in news.changes {
+            let Ok(update) = tokio::time::timeout(left, subscription.next()).await else {
+                panic!("timed out: {self:?}")
+            };
+            for change in update.changes {
                 let before = self.versions.insert(change.user.as_str().to_owned(), change.published.version);
                 assert!(
                     before.is_none_or(|before| before <= change.published.version),
                     "an older version after a newer one"
                 );
             }
-            self.typed.extend(news.typed);
-            self.missed |= news.missed;
+            self.typing.extend(update.typing);
+            self.missed |= update.missed;
         }
         self
     }
 
     /// The typing updates in order: conversation, user, and end in milliseconds after the start.
     pub(crate) fn typing(&self) -> Vec<(&str, &str, Option<u64>)> {
-        let typed = self.typed.iter();
-        typed
-            .map(|typed| (typed.conversation.as_str(), typed.user.as_str(), typed.until.map(|until| (until - START).0)))
+        let typing = self.typing.iter();
+        typing
+            .map(|typing| {
+                (typing.conversation.as_str(), typing.user.as_str(), typing.until.map(|until| (until - START).0))
+            })
             .collect()
     }
 }
 
-/// Receives the next news; none may be missed.
+/// Receives the next update; none may be missed.
 pub(crate) async fn receive(subscription: &TopicSubscription) -> Received {
     let received = Received::default()
-        .until(subscription, |received| !received.versions.is_empty() || !received.typed.is_empty())
+        .until(subscription, |received| !received.versions.is_empty() || !received.typing.is_empty())
         .await;
     assert!(!received.missed, "{received:?}");
     received

@@ -17,7 +17,7 @@ pub(crate) async fn typing_start_is_published_and_expires(subject: Subject) {
     assert_eq!(subject.typists("c").await, []);
     subject.assert_silent(&subscription).await;
     subject.set_typing(&*subject.topics, signal("c", "bob", 5000)).await;
-    assert_eq!(receive(&subscription).await.typed.len(), 1, "typing can start again");
+    assert_eq!(receive(&subscription).await.typing.len(), 1, "typing can start again");
 }
 
 pub(crate) async fn refresh_is_published_after_one_second(subject: Subject) {
@@ -47,7 +47,7 @@ pub(crate) async fn only_effective_stops_are_published(subject: Subject) {
     subject.set_typing(&*subject.topics, signal("c", "bob", 0)).await;
     subject.assert_silent(&subscription).await;
     subject.set_typing(&*subject.topics, signal("c", "bob", 5000)).await;
-    assert_eq!(receive(&subscription).await.typed.len(), 1);
+    assert_eq!(receive(&subscription).await.typing.len(), 1);
     subject.clock.advance(Span(2000));
     subject.set_typing(&*subject.elsewhere, signal("c", "bob", 0)).await;
     assert_eq!(receive(&subscription).await.typing(), [("c", "bob", None)]);
@@ -81,7 +81,7 @@ pub(crate) async fn conversations_and_users_are_kept_apart(subject: Subject) {
     subscription.watch(&[conversation("c")]).await.unwrap();
     let signals = vec![signal("c", "eve", 5000), signal("d", "bob", 4000), signal("c", "bob", 3000)];
     assert_eq!(subject.topics.set_typing(signals).await.unwrap(), [Ok(()), Ok(()), Ok(())]);
-    let received = Received::default().until(&subscription, |received| received.typed.len() == 2).await;
+    let received = Received::default().until(&subscription, |received| received.typing.len() == 2).await;
     let mut updates = received.typing();
     updates.sort_unstable();
     assert_eq!(updates, [("c", "bob", Some(3000)), ("c", "eve", Some(5000))]);

@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use rollcall_core::Span;
-use rollcall_functions::capabilities::{Changes, Watching};
+use rollcall_functions::capabilities::{PresenceChanges, Watching};
 use rollcall_store::{NativeTopics, WATCHERS_TTL};
 
 use super::{Received, Subject, person, publish, receive, user};
@@ -38,11 +38,11 @@ pub(crate) async fn slow_reader_gets_newest_change_per_user(subject: Subject) {
         publish(&*subject.store, "bob", version * 2).await;
     }
     subject.settle(&subscription).await;
-    let news = subscription.next().await;
+    let update = subscription.next().await;
     let mut versions: Vec<_> =
-        news.changes.iter().map(|change| (change.user.as_str(), change.published.version)).collect();
+        update.changes.iter().map(|change| (change.user.as_str(), change.published.version)).collect();
     versions.sort_unstable();
-    assert_eq!((versions, news.missed), (vec![("ann", 20), ("bob", 40)], false));
+    assert_eq!((versions, update.missed), (vec![("ann", 20), ("bob", 40)], false));
     assert!(subscription.next().now_or_never().is_none());
 }
 

@@ -27,7 +27,7 @@ pub(super) fn lines(host: &str, window: Option<&Window>, trouble: Option<&str>) 
         return lines;
     };
     lines.push(Line::new());
-    lines.extend(people(window));
+    lines.extend(users(window));
     lines.push(Line::new());
     lines.extend(times(window));
     lines.push(Line::new());
@@ -35,7 +35,7 @@ pub(super) fn lines(host: &str, window: Option<&Window>, trouble: Option<&str>) 
     lines.push(Line::new());
     lines.extend(store(window));
     lines.push(Line::new());
-    lines.extend(hot(window));
+    lines.extend(most_watched(window));
     lines
 }
 
@@ -48,9 +48,9 @@ fn head(host: &str, window: Option<&Window>) -> Vec<Line> {
     vec![line.text(Style::Dim, format!("  {}", utc(host.now))), Line::new().text(Style::Dim, facts)]
 }
 
-fn people(window: &Window) -> Vec<Line> {
-    let Window { gateway, rates, people, .. } = window;
-    let here = people.here.map_or_else(|| "–".to_owned(), whole);
+fn users(window: &Window) -> Vec<Line> {
+    let Window { connections, rates, users, .. } = window;
+    let online = users.online.map_or_else(|| "–".to_owned(), whole);
     let pair = |name: &str, number: String, other: &str, count: u64| {
         let line = Line::new().column(Style::Plain, name, NAME).number(Style::Bold, number, NUMBER);
         line.text(Style::Plain, "     ").column(Style::Plain, other, OTHER).number(Style::Bold, whole(count), NUMBER)
@@ -58,12 +58,17 @@ fn people(window: &Window) -> Vec<Line> {
     let states = rates.transitions.iter().filter(|(_, rate)| **rate > 0.0);
     let states: Vec<String> = states.map(|(state, rate)| format!("{state} {}", rate_text(*rate))).collect();
     let mut lines = vec![
-        pair("People here", here, "Connections", gateway.connections),
-        pair("Heartbeats a second", rate_text(rates.heartbeats), "  sockets", gateway.sockets),
-        pair("Changes a second", rate_text(rates.changes()), "  streams", gateway.streams),
-        pair("Told a second", rate_text(rates.told), "Watchers", gateway.watchers),
-        pair("Requests a second", rate_text(rates.requests), "People, per worker", gateway.people),
-        pair("Failures a second", rate_text(rates.failures), "Conversations, per worker", gateway.conversations),
+        pair("Users online", online, "Connections", connections.open),
+        pair("Heartbeats a second", rate_text(rates.heartbeats), "  sockets", connections.sockets),
+        pair("Changes a second", rate_text(rates.changes()), "  streams", connections.streams),
+        pair("Updates sent a second", rate_text(rates.updates_sent), "Watchers", connections.watchers),
+        pair("Requests a second", rate_text(rates.requests), "Watched users, per worker", connections.watched_users),
+        pair(
+            "Failures a second",
+            rate_text(rates.failures),
+            "Conversations, per worker",
+            connections.watched_conversations,
+        ),
     ];
     if !states.is_empty() {
         lines.push(Line::new().text(Style::Dim, format!("  changes to {}", states.join(", "))));
@@ -76,7 +81,7 @@ fn times(window: &Window) -> Vec<Line> {
     vec![
         columns("How long it takes"),
         latency("Settle lag", &times.settle_lag),
-        latency("Notification lag", &times.topic_lag),
+        latency("Topic lag", &times.topic_lag),
         latency("Requests", &times.request),
     ]
 }
@@ -97,16 +102,16 @@ fn store(window: &Window) -> Vec<Line> {
     lines
 }
 
-fn hot(window: &Window) -> Vec<Line> {
+fn most_watched(window: &Window) -> Vec<Line> {
     // The id is last, so that it is not cut: looking a user up needs all of it.
     let title = Line::new().text(Style::Bold, "Most watched").text(Style::Dim, "  watchers");
-    let row = |hot: &rollcall_api::responses::HotUser| {
-        let line = Line::new().number(Style::Bold, whole(hot.watchers), NUMBER);
-        line.text(Style::Plain, format!(" {}", hot.user))
+    let row = |entry: &rollcall_api::responses::MostWatchedUser| {
+        let line = Line::new().number(Style::Bold, whole(entry.watchers), NUMBER);
+        line.text(Style::Plain, format!(" {}", entry.user))
     };
-    match window.gateway.hot.as_slice() {
+    match window.connections.most_watched.as_slice() {
         [] => vec![title, Line::new().text(Style::Dim, "no watchers")],
-        hot => [title].into_iter().chain(hot.iter().map(row)).collect(),
+        entries => [title].into_iter().chain(entries.iter().map(row)).collect(),
     }
 }
 
@@ -162,7 +167,7 @@ fn whole(number: u64) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
-    use rollcall_api::responses::{Histogram, HotUser, Stats};
+    use rollcall_api::responses::{Histogram, MostWatchedUser, Stats};
 
     use super::*;
 
@@ -180,20 +185,20 @@ mod tests {
     fn page_has_aligned_numbers() {
         let (from, mut to) = (Stats::default(), Stats::default());
         to.host.now = 1000;
-        to.people.here = Some(1234);
+        to.users.online = Some(1234);
         to.store.answers = true;
         to.totals.heartbeats = 41;
         to.totals.transitions.busy = 2;
         let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
-        to.gateway.hot = vec![HotUser { user: format!("{uuid}\x1b[2J"), watchers: 1200 }];
+        to.connections.most_watched = vec![MostWatchedUser { user: format!("{uuid}\x1b[2J"), watchers: 1200 }];
         let busy = Histogram { count: 4, sum_ms: 4.0, buckets: vec![(Some(1.0), 4), (None, 4)] };
         to.times.functions.insert("heartbeat".to_owned(), busy);
         let page: Vec<String> =
             lines("http://h", Some(&Window::of(&from, &to)), None).iter().map(Line::plain).collect();
         let line = |beginning: &str| page.iter().find(|line| line.starts_with(beginning)).unwrap().as_str();
         assert_eq!(
-            line("People here"),
-            "People here                  1,234      Connections                         0"
+            line("Users online"),
+            "Users online                 1,234      Connections                         0"
         );
         assert_eq!(
             line("Heartbeats a second"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rollcall_api::responses::{GatewayStats, Histogram, HostStats, PeopleStats, Stats, StoreStats, Times, Totals};
+use rollcall_api::responses::{ConnectionStats, Histogram, HostStats, Stats, StoreStats, Times, Totals, UserStats};
 use serde::Serialize;
 
 /// The difference between two samples, and the second sample's gauges.
@@ -12,8 +12,8 @@ pub(super) struct Window {
     /// The time between the samples.
     pub(super) window_ms: u64,
     pub(super) store: StoreStats,
-    pub(super) people: PeopleStats,
-    pub(super) gateway: GatewayStats,
+    pub(super) users: UserStats,
+    pub(super) connections: ConnectionStats,
     pub(super) rates: Rates,
     pub(super) times: Latencies,
 }
@@ -23,11 +23,11 @@ pub(super) struct Window {
 pub(super) struct Rates {
     pub(super) heartbeats: f64,
     pub(super) transitions: BTreeMap<&'static str, f64>,
-    pub(super) told: f64,
+    pub(super) updates_sent: f64,
     pub(super) requests: f64,
     pub(super) failures: f64,
     pub(super) archived: f64,
-    pub(super) repaired: f64,
+    pub(super) recheck_changes: f64,
     pub(super) store_errors: f64,
     pub(super) replacements: f64,
 }
@@ -60,8 +60,8 @@ impl Window {
             host: to.host.clone(),
             window_ms,
             store: to.store.clone(),
-            people: to.people.clone(),
-            gateway: to.gateway.clone(),
+            users: to.users.clone(),
+            connections: to.connections.clone(),
             rates: Rates::of(&from.totals, &to.totals, seconds),
             times: Latencies::of(&from.times, &to.times, seconds),
         }
@@ -82,11 +82,11 @@ impl Rates {
         Self {
             heartbeats: rate(|totals| totals.heartbeats),
             transitions,
-            told: rate(|totals| totals.told),
+            updates_sent: rate(|totals| totals.updates_sent),
             requests: rate(|totals| totals.requests),
             failures: rate(|totals| totals.failures),
             archived: rate(|totals| totals.archived),
-            repaired: rate(|totals| totals.repaired),
+            recheck_changes: rate(|totals| totals.recheck_changes),
             store_errors: rate(|totals| totals.store_errors),
             replacements: rate(|totals| totals.replacements),
         }

@@ -65,7 +65,7 @@ pub(super) struct View {
     host: String,
     /// In the order of the arguments.
     users: Vec<String>,
-    people: BTreeMap<String, Presence>,
+    presences: BTreeMap<String, Presence>,
     /// Who types, by conversation.
     typists: BTreeMap<String, BTreeSet<String>>,
     /// Why the connection is lost, while it is.
@@ -83,7 +83,7 @@ impl View {
         let users = args.users.iter().map(|user| user.as_str().to_owned()).collect();
         let typists = args.typing.iter().map(|place| (place.as_str().to_owned(), BTreeSet::new())).collect();
         let host = args.remote.url.as_str().to_owned();
-        Ok(Self { output, host, users, people: BTreeMap::new(), typists, lost: None, heard: false })
+        Ok(Self { output, host, users, presences: BTreeMap::new(), typists, lost: None, heard: false })
     }
 
     /// Handles an event and shows what is new.
@@ -92,16 +92,16 @@ impl View {
         if let Output::Events = self.output {
             return say(&event.to_string());
         }
-        let (presences, signs) = self.parse(name, event);
+        let (presences, signals) = self.parse(name, event);
         let mut lines: Vec<Line> = Vec::new();
         for presence in presences {
             // A snapshot after a reconnect may repeat known states.
-            if self.people.get(&presence.user) != Some(&presence) {
+            if self.presences.get(&presence.user) != Some(&presence) {
                 lines.push(change(&presence));
-                self.people.insert(presence.user.clone(), presence);
+                self.presences.insert(presence.user.clone(), presence);
             }
         }
-        for Typing { conversation, user, typing } in signs {
+        for Typing { conversation, user, typing } in signals {
             let typists = self.typists.entry(conversation.clone()).or_default();
             let is_new = if typing { typists.insert(user.clone()) } else { typists.remove(&user) };
             if is_new {
@@ -121,12 +121,12 @@ impl View {
         match name {
             events::SNAPSHOT => {
                 let Ok(snapshot) = serde_json::from_value::<Snapshot>(event) else { return Default::default() };
-                let mut signs = snapshot.typing;
+                let mut signals = snapshot.typing;
                 if !snapshot.resumed {
                     // Typists who are not in it have stopped.
-                    signs.splice(0..0, self.ended());
+                    signals.splice(0..0, self.ended());
                 }
-                (snapshot.presences, signs)
+                (snapshot.presences, signals)
             }
             events::PRESENCE => (serde_json::from_value(event).into_iter().collect(), Vec::new()),
             events::TYPING => (Vec::new(), serde_json::from_value(event).into_iter().collect()),
@@ -187,7 +187,7 @@ impl View {
 
     fn rows(&self) -> Vec<Line> {
         let width = self.users.iter().map(|user| user.width()).max().unwrap_or_default().clamp(8, WIDEST);
-        let row = |user: &String| row(user, self.people.get(user), width);
+        let row = |user: &String| row(user, self.presences.get(user), width);
         let mut rows: Vec<Line> = self.users.iter().map(row).collect();
         for (conversation, typists) in &self.typists {
             let typing: Vec<&str> = typists.iter().map(String::as_str).collect();
@@ -269,7 +269,7 @@ mod tests {
             output: Output::Lines,
             host: "http://127.0.0.1:8080".to_owned(),
             users: users.iter().map(|user| (*user).to_owned()).collect(),
-            people: BTreeMap::new(),
+            presences: BTreeMap::new(),
             typists: BTreeMap::new(),
             lost: None,
             heard: false,
@@ -320,15 +320,15 @@ mod tests {
     #[test]
     fn fresh_snapshot_ends_other_typists() {
         let mut view = view(&[]);
-        let sign = |user, typing| json!({ "conversation": "c1", "user": user, "typing": typing, "until": 5 });
-        view.take(events::TYPING, sign("bob", true)).unwrap();
-        view.take(events::TYPING, sign("eve", true)).unwrap();
-        let fresh = |resumed| json!({ "presences": [], "typing": [sign("eve", true)], "resumed": resumed });
+        let signal = |user, typing| json!({ "conversation": "c1", "user": user, "typing": typing, "until": 5 });
+        view.take(events::TYPING, signal("bob", true)).unwrap();
+        view.take(events::TYPING, signal("eve", true)).unwrap();
+        let fresh = |resumed| json!({ "presences": [], "typing": [signal("eve", true)], "resumed": resumed });
         view.take(events::SNAPSHOT, fresh(true)).unwrap();
         assert_eq!(view.typists["c1"].len(), 2, "a resumed snapshot ends none");
         view.take(events::SNAPSHOT, fresh(false)).unwrap();
         assert_eq!(view.rows()[0].plain(), "… c1       eve types");
-        view.take(events::TYPING, sign("eve", false)).unwrap();
+        view.take(events::TYPING, signal("eve", false)).unwrap();
         assert_eq!(view.rows()[0].plain(), "… c1       nobody types");
     }
 }

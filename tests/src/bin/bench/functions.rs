@@ -13,7 +13,7 @@ use crate::users::{self, Random};
 use crate::wasm_and_native::{SLICE, WasmAndNative, in_turn, on_a_worker};
 
 /// Users online: a store that fits into the caches of a large machine, and one that does not.
-const PEOPLE: [u64; 2] = [100_000, 1_000_000];
+const USERS: [u64; 2] = [100_000, 1_000_000];
 
 /// Beats per call.
 const BATCHES: [usize; 4] = [1, 16, 64, 256];
@@ -29,16 +29,16 @@ const READY: usize = 256;
 pub(crate) fn run() -> Result<Section> {
     let mut section = Section::new(
         "functions: `beat-many` through the component against linked natively",
-        &["people online", "batch", "wasm ns/beat", "native ns/beat", "wasm/native", "min–max", "wasm beats/s"],
+        &["users online", "batch", "wasm ns/beat", "native ns/beat", "wasm/native", "min–max", "wasm beats/s"],
     );
-    for people in PEOPLE {
-        let comparisons = on_a_worker(people, async |functions| measure(&functions, people).await)?;
+    for user_count in USERS {
+        let comparisons = on_a_worker(user_count, async |functions| measure(&functions, user_count).await)?;
         for (batch, comparison) in BATCHES.into_iter().zip(comparisons) {
             let goal = if batch == TARGET_BATCH { Goal::AtMost(1.5) } else { Goal::None };
             let (median, range) = ratio(comparison.ratio());
             let per_second = number(1e9 / comparison.ours());
             let cells = [
-                number(people as f64),
+                number(user_count as f64),
                 batch.to_string(),
                 number(comparison.ours()),
                 number(comparison.theirs()),
@@ -57,22 +57,22 @@ pub(crate) fn run() -> Result<Section> {
     Ok(section)
 }
 
-async fn measure(functions: &WasmAndNative, people: u64) -> Result<Vec<Comparison>> {
-    let (mut ours, mut theirs) = (Random::new(people), Random::new(people + 1));
+async fn measure(functions: &WasmAndNative, user_count: u64) -> Result<Vec<Comparison>> {
+    let (mut ours, mut theirs) = (Random::new(user_count), Random::new(user_count + 1));
     let mut comparisons = Vec::new();
     for batch in BATCHES {
-        let wasm = async || through_wasm(functions, batch, || ours.below(people)).await;
-        let native = async || natively(functions, batch, || theirs.below(people)).await;
+        let wasm = async || through_wasm(functions, batch, || ours.below(user_count)).await;
+        let native = async || natively(functions, batch, || theirs.below(user_count)).await;
         comparisons.push(in_turn(wasm, native).await?);
     }
     Ok(comparisons)
 }
 
 /// Nanoseconds per beat in one slice.
-async fn through_wasm(functions: &WasmAndNative, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn through_wasm(functions: &WasmAndNative, batch: usize, mut random_user: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut beaten) = (Duration::ZERO, 0);
     while spent < SLICE {
-        let batches = ready(batch, || Ok(users::beat(anybody())?))?;
+        let batches = ready(batch, || Ok(users::beat(random_user())?))?;
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();
@@ -86,10 +86,10 @@ async fn through_wasm(functions: &WasmAndNative, batch: usize, mut anybody: impl
 }
 
 /// Nanoseconds per beat in one slice.
-async fn natively(functions: &WasmAndNative, batch: usize, mut anybody: impl FnMut() -> u64) -> Result<f64> {
+async fn natively(functions: &WasmAndNative, batch: usize, mut random_user: impl FnMut() -> u64) -> Result<f64> {
     let (mut spent, mut beaten) = (Duration::ZERO, 0);
     while spent < SLICE {
-        let batches = ready(batch, || Ok(users::beat(anybody())?))?;
+        let batches = ready(batch, || Ok(users::beat(random_user())?))?;
         let began = Instant::now();
         for beats in batches {
             beaten += beats.len();

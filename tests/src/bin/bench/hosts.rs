@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rollcall_servers::redis::{Options, Redis};
-use rollcall_tests::deployment::{Deployment, Settings};
+use rollcall_tests::deployment::{Deployment, Settings, Spin};
 use rollcall_tests::{component, root};
 
 use crate::load::{Connection, Requests, Seen, load};
@@ -13,8 +13,8 @@ use crate::report::{Goal, Section, number, ratio};
 use crate::sample::{Comparison, Spread, quantile};
 use crate::users;
 
-/// How many people beat.
-const PEOPLE: u64 = 1_000;
+/// How many users beat.
+const USERS: u64 = 1_000;
 
 /// How many are asked for at once.
 const ASKED: u64 = 50;
@@ -28,7 +28,7 @@ const SLICES: usize = 31;
 /// How long a slice is.
 const SLICE: Duration = Duration::from_millis(700);
 
-/// How many changes are told.
+/// How many changes are pushed.
 const CHANGES: usize = 100;
 
 /// How often each is started for the first answer.
@@ -48,10 +48,10 @@ struct Contender {
 /// Measures single beats; on Spin also against a component that asks Redis for one key.
 pub(crate) fn beats() -> Result<Section> {
     let server = redis()?;
-    let requests: Requests = (0..PEOPLE).map(users::heartbeat).collect();
+    let requests: Requests = (0..USERS).map(users::heartbeat).collect();
     let deployments = deployments(&server);
     let mut contenders = contenders(&deployments, "/v1/heartbeat", &requests);
-    let baseline = has_spin().then(|| Deployment::baseline(server.port(), &component("baselines/baseline")));
+    let baseline = a_spin().map(|spin| Deployment::baseline(&spin, server.port(), &component("baselines/baseline")));
     contenders.extend(baseline.as_ref().map(|deployment| contender(deployment, "/", &requests)));
     take_turns(&mut contenders)?;
     let mut section = table("hosts-beats: single heartbeats, one Redis");
@@ -72,13 +72,13 @@ pub(crate) fn beats() -> Result<Section> {
 pub(crate) fn queries() -> Result<Section> {
     let server = redis()?;
     let deployments = deployments(&server);
-    let beats: Requests = (0..PEOPLE).map(users::heartbeat).collect();
+    let beats: Requests = (0..USERS).map(users::heartbeat).collect();
     for deployment in deployments.iter().take(1) {
         load(deployment.address("/v1/heartbeat"), &beats, 8, Duration::from_secs(2))?;
     }
     let mut random = users::Random::new(7);
     let requests: Requests = (0..200)
-        .map(|_| users::presences((0..ASKED).map(|_| random.below(PEOPLE)).collect::<Vec<_>>().into_iter()))
+        .map(|_| users::presences((0..ASKED).map(|_| random.below(USERS)).collect::<Vec<_>>().into_iter()))
         .collect();
     let mut contenders = contenders(&deployments, "/v1/presence", &requests);
     take_turns(&mut contenders)?;
@@ -159,8 +159,9 @@ fn redis() -> Result<Redis> {
     Redis::with(Options { args, ..Options::default() }).context("a Redis")
 }
 
-fn has_spin() -> bool {
-    Deployment::has_spin()
+/// The first Spin that is installed.
+fn a_spin() -> Option<Spin> {
+    Spin::all().into_iter().next()
 }
 
 fn host(server: &Redis) -> Option<Deployment> {
@@ -168,7 +169,7 @@ fn host(server: &Redis) -> Option<Deployment> {
 }
 
 fn spin(server: &Redis) -> Option<Deployment> {
-    has_spin().then(|| Deployment::spin(server.port(), Settings::default()))
+    Some(Deployment::spin(&a_spin()?, server.port(), Settings::default()))
 }
 
 fn wasmtime(server: &Redis) -> Option<Deployment> {
@@ -241,9 +242,9 @@ fn against(ours: &Contender, theirs: &Contender) -> Spread {
 fn note(section: &mut Section) {
     let mut text = format!(
         "{CONNECTIONS} connections, keep-alive, {} users, the client and Redis on the same cores. Each with default settings.",
-        number(PEOPLE as f64)
+        number(USERS as f64)
     );
-    for (name, is_there) in [("Spin", has_spin()), ("`wasmtime serve`", Deployment::has_wasmtime())] {
+    for (name, is_there) in [("Spin", a_spin().is_some()), ("`wasmtime serve`", Deployment::has_wasmtime())] {
         if !is_there {
             // Writing to a string cannot fail.
             let _ = write!(text, " {name} was not installed, and not measured.");

@@ -15,7 +15,7 @@ use crate::sample::Comparison;
 use crate::users;
 
 /// Users.
-const PEOPLE: u64 = 10_000;
+const USERS: u64 = 10_000;
 
 /// Connections at full load.
 const CONNECTIONS: usize = 64;
@@ -62,7 +62,7 @@ pub(crate) struct Servers<Ours, Theirs> {
 
 /// The comparisons at one number of connections.
 #[derive(Default)]
-pub(crate) struct Duels {
+pub(crate) struct Comparisons {
     per_second: Comparison,
     per_cpu_second: Comparison,
     p50_us: Comparison,
@@ -71,7 +71,7 @@ pub(crate) struct Duels {
 
 /// Measures at full load and on one connection.
 pub(crate) fn run() -> Result<Section> {
-    let requests = (0..PEOPLE).map(users::heartbeat).collect();
+    let requests = (0..USERS).map(users::heartbeat).collect();
     let servers = Servers::of(Host::start_in(Path::new("none"), &[]), EmptyServer::start()?, requests);
     servers.compare(CONNECTIONS, SLICE, 2)?;
     let before = Counted::read(&servers.ours)?;
@@ -93,7 +93,7 @@ pub(crate) fn run() -> Result<Section> {
          second of server CPU does not, and is the stricter one. Keep-alive, {} users, embedded store, nothing on disk. At \
          {CONNECTIONS} connections the host batched {gathered:.1} beats into one function call. In a closed loop, latency \
          at full load is connections divided by rate.",
-        number(PEOPLE as f64),
+        number(USERS as f64),
     ));
     Ok(section)
 }
@@ -111,7 +111,7 @@ fn figure(section: &mut Section, connections: usize, name: &str, comparison: &Co
     section.row(cells, goal, comparison.ratio().median);
 }
 
-impl Duels {
+impl Comparisons {
     pub(crate) fn report(&self, section: &mut Section, connections: usize, goal: Goal) {
         figure(section, connections, "requests/s", &self.per_second, goal);
         figure(section, connections, "requests/s of server CPU", &self.per_cpu_second, goal);
@@ -125,8 +125,8 @@ impl<Ours: Server, Theirs: Server> Servers<Ours, Theirs> {
         Self { ours, theirs, requests }
     }
 
-    pub(crate) fn compare(&self, connections: usize, slice: Duration, slices: usize) -> Result<Duels> {
-        let mut comparisons = Duels::default();
+    pub(crate) fn compare(&self, connections: usize, slice: Duration, slices: usize) -> Result<Comparisons> {
+        let mut comparisons = Comparisons::default();
         for _ in 0..slices {
             let ours = self.slice(self.ours.address(), self.ours.pid(), connections, slice)?;
             let theirs = self.slice(self.theirs.address(), self.theirs.pid(), connections, slice)?;
@@ -155,7 +155,7 @@ struct Counted {
 impl Counted {
     fn read(host: &Host) -> Result<Self> {
         let text = host.client("bench").get("/metrics").text;
-        let calls = r#"rollcall_function_calls_total{of="heartbeat"}"#;
+        let calls = r#"rollcall_function_calls_total{function="heartbeat"}"#;
         Ok(Self { beats: metric(&text, "rollcall_heartbeats_total")?, calls: metric(&text, calls)? })
     }
 

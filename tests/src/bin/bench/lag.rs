@@ -20,7 +20,7 @@ use crate::sample::quantile;
 use crate::users;
 
 /// Users who beat once.
-const PEOPLE: u64 = 1_000_000;
+const USERS: u64 = 1_000_000;
 
 /// The time over which they beat.
 const SPREAD: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(crate) fn run() -> Result<Section> {
     let cpu_to_come = cpu_us(host.pid())? - before;
     let full_bytes = resident_bytes(host.pid())?;
     let before = cpu_us(host.pid())?;
-    wait_until_nobody_is_here(&host)?;
+    wait_until_all_offline(&host)?;
     let cpu_to_go = cpu_us(host.pid())? - before;
     let mut lags_ms = runtime.block_on(read_lags(host.address()))?;
     lags_ms.sort_unstable_by(f64::total_cmp);
@@ -64,9 +64,9 @@ pub(crate) fn run() -> Result<Section> {
     }
     let beats = [
         ("the million first beats took, s (evenly over 10 if the machine can)", took.as_secs_f64()),
-        ("host CPU per first beat in batches of 1000 (JSON, function, publication), µs", cpu_to_come / PEOPLE as f64),
-        ("host CPU per person going offline, waiting included, µs", cpu_to_go / PEOPLE as f64),
-        ("resident memory per online person, bytes", full_bytes.saturating_sub(empty_bytes) as f64 / PEOPLE as f64),
+        ("host CPU per first beat in batches of 1000 (JSON, function, publication), µs", cpu_to_come / USERS as f64),
+        ("host CPU per user going offline, waiting included, µs", cpu_to_go / USERS as f64),
+        ("resident memory per online user, bytes", full_bytes.saturating_sub(empty_bytes) as f64 / USERS as f64),
         ("resident memory of the empty host, MB", empty_bytes as f64 / 1e6),
     ];
     for (name, value) in beats {
@@ -89,9 +89,9 @@ async fn beat_all(address: &str) -> Result<Duration> {
         let address = Arc::clone(&address);
         tasks.spawn(async move {
             let mut open = Connection::open(&address).await?;
-            for batch in (connection..PEOPLE / BATCH).step_by(CONNECTIONS as usize) {
+            for batch in (connection..USERS / BATCH).step_by(CONNECTIONS as usize) {
                 let request = users::heartbeats(batch * BATCH..(batch + 1) * BATCH);
-                let due = began + SPREAD.mul_f64(batch as f64 * BATCH as f64 / PEOPLE as f64);
+                let due = began + SPREAD.mul_f64(batch as f64 * BATCH as f64 / USERS as f64);
                 tokio::time::sleep_until(due.into()).await;
                 open.ask(&request).await?;
             }
@@ -104,15 +104,15 @@ async fn beat_all(address: &str) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-fn wait_until_nobody_is_here(host: &Host) -> Result<()> {
+fn wait_until_all_offline(host: &Host) -> Result<()> {
     let client = host.client("bench");
     let began = Instant::now();
     loop {
-        let here = metric(&client.get("/metrics").text, "rollcall_users_online")?;
-        if here == 0.0 {
+        let online = metric(&client.get("/metrics").text, "rollcall_users_online")?;
+        if online == 0.0 {
             return Ok(());
         }
-        ensure!(began.elapsed() < PATIENCE, "{here} people are still here after {PATIENCE:?}");
+        ensure!(began.elapsed() < PATIENCE, "{online} users are still online after {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(500));
     }
 }
@@ -120,15 +120,15 @@ fn wait_until_nobody_is_here(host: &Host) -> Result<()> {
 /// The lag of every user in milliseconds.
 async fn read_lags(address: &str) -> Result<Vec<f64>> {
     let mut open = Connection::open(address).await?;
-    let mut lags_ms = Vec::with_capacity(PEOPLE as usize);
-    for first in (0..PEOPLE).step_by(ASKED as usize) {
+    let mut lags_ms = Vec::with_capacity(USERS as usize);
+    for first in (0..USERS).step_by(ASKED as usize) {
         let answer: Value = serde_json::from_slice(open.ask(&users::presences(first..first + ASKED)).await?)?;
         let presences = answer.get("presences").and_then(Value::as_array).context("no presences")?;
         for presence in presences {
             lags_ms.push(lag_ms(presence).with_context(|| format!("not gone offline in good order: {presence}"))?);
         }
     }
-    ensure!(lags_ms.len() as u64 == PEOPLE, "{} answers for {PEOPLE} people", lags_ms.len());
+    ensure!(lags_ms.len() as u64 == USERS, "{} answers for {USERS} users", lags_ms.len());
     Ok(lags_ms)
 }
 

@@ -18,7 +18,7 @@ use crate::users::{self, Random};
 use crate::wasm_and_native::{self, WasmAndNative, in_turn, on_a_worker};
 
 /// Users online.
-const PEOPLE: u64 = 10_000;
+const USERS: u64 = 10_000;
 
 /// Users per query.
 const ASKED: [usize; 2] = [1, 200];
@@ -38,27 +38,27 @@ const SLICE: Duration = Duration::from_millis(500);
 /// Measures over HTTP and in process.
 pub(crate) fn run() -> Result<Section> {
     let mut section = Section::new(
-        "query: who is here?",
-        &["road", "people asked for", "queries/s", "µs/query", "µs/person", "server CPU µs/query"],
+        "query: presence of users",
+        &["path", "users per query", "queries/s", "µs/query", "µs/user", "server CPU µs/query"],
     );
     over_http(&mut section)?;
     in_process(&mut section)?;
     section.note(&format!(
         "{} users online, queried at random. Over HTTP: GET for one, POST for two hundred; queries/s at \
-         {CONNECTIONS} connections, µs/query as the client sees it on one connection (p50), µs/person of the server's CPU \
+         {CONNECTIONS} connections, µs/query as the client sees it on one connection (p50), µs/user of the server's CPU \
          time at full load. The client shares the server's cores. In process: one call in flight.",
-        number(PEOPLE as f64),
+        number(USERS as f64),
     ));
     Ok(section)
 }
 
 fn over_http(section: &mut Section) -> Result<()> {
     let host = Host::start_in(Path::new("none"), &["--interval", "10m"]);
-    let everybody: Requests = (0..PEOPLE).step_by(500).map(|first| users::heartbeats(first..first + 500)).collect();
-    load(host.address(), &everybody, 1, SLICE)?;
-    let mut random = Random::new(PEOPLE);
-    let mut random_user = || random.below(PEOPLE);
-    let one = |person| users::request("GET", &format!("/v1/presence/{}", users::name(person)), 0, "");
+    let all_users: Requests = (0..USERS).step_by(500).map(|first| users::heartbeats(first..first + 500)).collect();
+    load(host.address(), &all_users, 1, SLICE)?;
+    let mut random = Random::new(USERS);
+    let mut random_user = || random.below(USERS);
+    let one = |index| users::request("GET", &format!("/v1/presence/{}", users::name(index)), 0, "");
     let gets: Requests = (0..REQUESTS).map(|_| one(random_user())).collect();
     let posts: Requests = (0..REQUESTS).map(|_| users::presences((0..200).map(|_| random_user()))).collect();
     let mut kinds = [(1, gets, Figures::default()), (200, posts, Figures::default())];
@@ -94,20 +94,20 @@ struct Figures {
 }
 
 fn in_process(section: &mut Section) -> Result<()> {
-    let comparisons = on_a_worker(PEOPLE, async |functions| {
+    let comparisons = on_a_worker(USERS, async |functions| {
         let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
         let mut comparisons = Vec::new();
         for asked in ASKED {
-            let wasm = async || through_wasm(&functions, asked, || ours.below(PEOPLE)).await;
-            let native = async || natively(&functions, asked, || theirs.below(PEOPLE)).await;
+            let wasm = async || through_wasm(&functions, asked, || ours.below(USERS)).await;
+            let native = async || natively(&functions, asked, || theirs.below(USERS)).await;
             comparisons.push(in_turn(wasm, native).await?);
         }
         Ok(comparisons)
     })?;
     for (asked, comparison) in ASKED.into_iter().zip(comparisons) {
-        for (road, us) in [("component", comparison.ours()), ("native", comparison.theirs())] {
+        for (path, us) in [("component", comparison.ours()), ("native", comparison.theirs())] {
             let cells = [
-                road.to_owned(),
+                path.to_owned(),
                 asked.to_string(),
                 number(1e6 / us),
                 number(us),

@@ -9,14 +9,14 @@ use rollcall_functions::heartbeat::Beat;
 pub(crate) const DEVICE: &str = "web-1";
 
 /// The id of a user.
-pub(crate) fn name(person: u64) -> String {
-    format!("6f9619ff-8b86-d011-b42d-{person:012}")
+pub(crate) fn name(index: u64) -> String {
+    format!("6f9619ff-8b86-d011-b42d-{index:012}")
 }
 
 /// A beat of a user.
-pub(crate) fn beat(person: u64) -> Result<Beat, Invalid> {
+pub(crate) fn beat(index: u64) -> Result<Beat, Invalid> {
     Ok(Beat {
-        user: UserId::parse(name(person))?,
+        user: UserId::parse(name(index))?,
         device: DeviceId::parse(DEVICE)?,
         kind: DeviceKind::Web,
         active: true,
@@ -24,8 +24,8 @@ pub(crate) fn beat(person: u64) -> Result<Beat, Invalid> {
 }
 
 /// An encoded HTTP/1.1 request of a user.
-pub(crate) fn request(method: &str, path: &str, person: u64, body: &str) -> Vec<u8> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nRollcall-User: {}\r\n", name(person));
+pub(crate) fn request(method: &str, path: &str, index: u64, body: &str) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nRollcall-User: {}\r\n", name(index));
     if !body.is_empty() {
         // Writing to a string cannot fail.
         let _ = write!(head, "Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
@@ -34,20 +34,20 @@ pub(crate) fn request(method: &str, path: &str, person: u64, body: &str) -> Vec<
 }
 
 /// The request for one beat of a user.
-pub(crate) fn heartbeat(person: u64) -> Vec<u8> {
-    request("POST", "/v1/heartbeat", person, &format!(r#"{{"device":"{DEVICE}","active":true}}"#))
+pub(crate) fn heartbeat(index: u64) -> Vec<u8> {
+    request("POST", "/v1/heartbeat", index, &format!(r#"{{"device":"{DEVICE}","active":true}}"#))
 }
 
 /// The request for one beat of each user in a range.
-pub(crate) fn heartbeats(people: std::ops::Range<u64>) -> Vec<u8> {
+pub(crate) fn heartbeats(indexes: std::ops::Range<u64>) -> Vec<u8> {
     let beats: Vec<String> =
-        people.map(|person| format!(r#"{{"user":"{}","device":"{DEVICE}","active":true}}"#, name(person))).collect();
+        indexes.map(|index| format!(r#"{{"user":"{}","device":"{DEVICE}","active":true}}"#, name(index))).collect();
     request("POST", "/v1/heartbeats", 0, &format!(r#"{{"beats":[{}]}}"#, beats.join(",")))
 }
 
 /// The request for the presence of these users.
-pub(crate) fn presences(people: impl Iterator<Item = u64>) -> Vec<u8> {
-    let names: Vec<String> = people.map(|person| format!(r#""{}""#, name(person))).collect();
+pub(crate) fn presences(indexes: impl Iterator<Item = u64>) -> Vec<u8> {
+    let names: Vec<String> = indexes.map(|index| format!(r#""{}""#, name(index))).collect();
     request("POST", "/v1/presence", 0, &format!(r#"{{"users":[{}]}}"#, names.join(",")))
 }
 

@@ -13,7 +13,7 @@ use rollcall_functions::capabilities::{
 use rollcall_functions::heartbeat;
 use rollcall_host::runtime::Functions;
 use rollcall_store::memory::{LocalTopics, Options};
-use rollcall_store::{Clock, LastSeen, Memory, SqliteArchive, Store};
+use rollcall_store::{ArchiveStore, Clock, Memory, SessionStore, SqliteArchive};
 
 use crate::sample::Comparison;
 use crate::users;
@@ -39,29 +39,29 @@ pub(crate) struct WasmAndNative {
 }
 
 /// Runs a measurement on a worker like the host's, with this many users online and the system clock.
-pub(crate) fn on_a_worker<T>(people: u64, measure: impl AsyncFnOnce(WasmAndNative) -> Result<T>) -> Result<T> {
+pub(crate) fn on_a_worker<T>(user_count: u64, measure: impl AsyncFnOnce(WasmAndNative) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let clock = Clock::system();
         let topics = LocalTopics::new(clock.clone());
-        let options = Options { clock, listener: Some(topics.listener()), ..Options::default() };
-        let store: Arc<dyn Store> = Arc::new(Memory::new(options));
+        let options = Options { clock, on_publish: Some(topics.publish_hook()), ..Options::default() };
+        let store: Arc<dyn SessionStore> = Arc::new(Memory::new(options));
         let archive = Arc::new(SqliteArchive::in_memory()?);
         let rules = Rules::default();
         let wasm =
             rollcall_tests::functions(store.clone(), &archive, Arc::new(topics), rules, rollcall_tests::component);
         rollcall_tests::warm_up(&wasm).await;
         let native = Native { store, archive };
-        populate(&native, &rules, people).await?;
+        populate(&native, &rules, user_count).await?;
         measure(WasmAndNative { wasm, native, rules }).await
     })
 }
 
 /// Every user beats once. No sweep runs here, so all stay online.
-async fn populate(native: &Native, rules: &Rules, people: u64) -> Result<()> {
-    let everybody: Vec<u64> = (0..people).collect();
-    for batch in everybody.chunks(MAX_BATCH) {
-        let beats = batch.iter().map(|person| users::beat(*person)).collect::<Result<_, _>>()?;
+async fn populate(native: &Native, rules: &Rules, user_count: u64) -> Result<()> {
+    let all_users: Vec<u64> = (0..user_count).collect();
+    for batch in all_users.chunks(MAX_BATCH) {
+        let beats = batch.iter().map(|index| users::beat(*index)).collect::<Result<_, _>>()?;
         for answer in heartbeat::beat_many(native, rules, beats).await? {
             answer?;
         }
@@ -89,8 +89,8 @@ pub(crate) async fn in_turn(
 
 /// The capabilities of the native functions.
 pub(crate) struct Native {
-    store: Arc<dyn Store>,
-    archive: Arc<dyn LastSeen>,
+    store: Arc<dyn SessionStore>,
+    archive: Arc<dyn ArchiveStore>,
 }
 
 impl Sessions for Native {

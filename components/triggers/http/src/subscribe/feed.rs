@@ -49,7 +49,7 @@ impl Feed {
         Ok((feed, all_users))
     }
 
-    /// The next updates. An error: the feed cannot be started again.
+    /// The next updates. Fails if the feed cannot be started again.
     pub(super) async fn next(&mut self) -> Result<Vec<Update>, Error> {
         loop {
             if let Some(updates) = self.take(MAX_TAKEN).await? {
@@ -72,7 +72,7 @@ impl Feed {
         Ok(())
     }
 
-    /// At most `most` updates; none: the stream ended.
+    /// At most `most` updates; `None` if the stream ended.
     async fn take(&mut self, most: usize) -> Result<Option<Vec<Update>>, Error> {
         let Some(running) = &mut self.running else { return Ok(None) };
         let (status, updates) = running.updates.read(Vec::with_capacity(most)).await;

@@ -19,15 +19,15 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::{Either, FutureExt, Shared, join3, select};
 use futures::stream::{self, LocalBoxStream, StreamExt, select_all};
 use http::{HeaderValue, Response, header};
-use rollcall_api::call::{self, Call, Connect, Reason};
-use rollcall_api::{Caller, Close, Function, LEEWAY_S, events};
+use rollcall_api::call::{self, Call, Connect, DepartureReason};
+use rollcall_api::{Caller, Close, LEEWAY_S, Operation, events};
 use rollcall_core::{ConversationId, Error, UserId};
 use rollcall_functions::subscribe::Update;
 use wasip3::wit_bindgen::StreamWriter;
 
 use crate::clock::{any_of, unix_now, wait};
 use crate::typing::{Typists, typists};
-use crate::wire::within;
+use crate::wasi_http::within;
 use crate::{Answer, Setup, Streaming, Trigger, logged, misrouted};
 use feed::Feed;
 use heartbeats::{ConnectedDevice, keep_alive};
@@ -50,8 +50,8 @@ const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Subscribe {}
 
 impl Trigger for Subscribe {
-    fn serves(function: Function<'_>) -> bool {
-        matches!(function, Function::Subscribe)
+    fn serves(operation: Operation<'_>) -> bool {
+        matches!(operation, Operation::Subscribe)
     }
 
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {
@@ -106,11 +106,11 @@ fn response(streaming: Streaming) -> Response<Streaming> {
     response
 }
 
-/// Resolves when the stream has ended, with the reason for the device's departure; none: no departure is sent.
+/// Resolves when the stream has ended, with the reason for the device's departure; `None` if no departure is sent.
 ///
 /// The other tasks end by this instead of being dropped, so that a call in flight completes: a beat must not arrive after
 /// the departure.
-type Ending = Shared<oneshot::Receiver<Option<Reason>>>;
+type Ending = Shared<oneshot::Receiver<Option<DepartureReason>>>;
 
 async fn serve(
     sender: EventSender,
@@ -193,25 +193,25 @@ enum End {
     /// The token expired.
     TokenExpired,
     /// The store cannot be reached: reconnect after this many milliseconds at the earliest.
-    Away(u32),
+    Unavailable(u32),
 }
 
 impl EventSender {
-    /// Sends events until the end, then the closing event. Returns the reason for the departure; none: no departure.
+    /// Sends events until the end, then the closing event. Returns the reason for the departure, if there is one.
     async fn run(
         mut self,
         typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>,
         mut body: StreamWriter<u8>,
-    ) -> Option<Reason> {
+    ) -> Option<DepartureReason> {
         match self.send(typing, &mut body).await {
-            End::Gone => Some(Reason::Dropped),
+            End::Gone => Some(DepartureReason::Dropped),
             End::TokenExpired => {
                 let close = events::sse(events::CLOSE, None, &events::close(Close::TokenExpired));
                 let _ = self.write(&mut body, close).await;
-                Some(Reason::Dropped)
+                Some(DepartureReason::Dropped)
             }
             // The client did not leave: its device keeps its full lifetime to reconnect.
-            End::Away(after_ms) => {
+            End::Unavailable(after_ms) => {
                 let after_ms = u64::from(after_ms).saturating_add(retry_ms());
                 let reconnect = events::sse(events::RECONNECT, None, &events::reconnect(after_ms));
                 let _ = self.write(&mut body, events::sse_retry(after_ms) + &reconnect).await;
@@ -236,12 +236,12 @@ impl EventSender {
                 Some(Input::Typing(polled)) => self.watcher.typing(polled),
                 Some(Input::Quiet) if self.is_expired() => return End::TokenExpired,
                 Some(Input::Quiet) => events::SSE_COMMENT.to_owned(),
-                Some(Input::Failed(Error::Unavailable(after_ms))) => return End::Away(after_ms),
+                Some(Input::Failed(Error::Unavailable(after_ms))) => return End::Unavailable(after_ms),
                 Some(Input::Failed(error)) => {
                     logged(error);
-                    return End::Away(0);
+                    return End::Unavailable(0);
                 }
-                None => return End::Away(0),
+                None => return End::Unavailable(0),
             };
         }
     }

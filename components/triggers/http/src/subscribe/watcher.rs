@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rollcall_api::call::View;
 use rollcall_api::{EventId, events};
-use rollcall_core::visibility::{SURELY_PUBLISHED, may_be_since};
+use rollcall_core::visibility::{self, MAX_PUBLISH_DELAY};
 use rollcall_core::{ConversationId, Rules, State, Time, UserId};
 use rollcall_functions::capabilities::Typist;
 use rollcall_functions::query::Presence;
@@ -36,8 +36,9 @@ impl Watcher {
         let version = updates.iter().map(|update| update.version).max().unwrap_or_default();
         // The newest version of a new feed is the time at which it began.
         let now = Time(version / 1000);
-        let is_new =
-            |update: &&Update| since.is_none_or(|since| is_since(update.presence.view.as_ref(), &since, now, rules));
+        let is_new = |update: &&Update| {
+            since.is_none_or(|since| may_have_changed_since(update.presence.view.as_ref(), &since, now, rules))
+        };
         let presence = |update: &Update| events::presence(&update.presence.user, update.presence.view.as_ref());
         let presences: Vec<String> = updates.iter().filter(is_new).map(presence).collect();
         let users = updates.into_iter().map(|update| (update.presence.user, update.presence.view)).collect();
@@ -91,7 +92,7 @@ impl Watcher {
 
     /// The id to resume from, on any host: no older change can still be published.
     fn id(&self) -> String {
-        let version = self.version.saturating_sub(SURELY_PUBLISHED.0.saturating_mul(1000));
+        let version = self.version.saturating_sub(MAX_PUBLISH_DELAY.0.saturating_mul(1000));
         EventId { version, digest: None }.to_string()
     }
 }
@@ -101,11 +102,11 @@ fn by_user(typists: Vec<Typist>) -> Typing {
 }
 
 /// Whether a reader that resumes from `since` may not know this.
-fn is_since(view: Option<&View>, since: &EventId, now: Time, rules: &Rules) -> bool {
+fn may_have_changed_since(view: Option<&View>, since: &EventId, now: Time, rules: &Rules) -> bool {
     // A hidden user, and an offline user who hides last seen, have no time to compare: they are always sent.
     let Some(View { published, .. }) = view else { return true };
     let hides_when = published.state == State::Offline && published.last_seen.is_none();
-    hides_when || may_be_since(published, since.version, now, rules)
+    hides_when || visibility::may_have_changed_since(published, since.version, now, rules)
 }
 
 /// Whether two views are the same for a viewer. The last seen of a user who is not offline moves with every beat and does

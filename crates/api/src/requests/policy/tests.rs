@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::caller::{Authentication, Scopes};
 use crate::conversations::Conversations;
-use crate::route::Function;
+use crate::route::Operation;
 use crate::{Body, Kind, Limits, decode};
 
 const BOTH: [List; 2] = [List::Contacts, List::Blocks];
@@ -40,10 +40,10 @@ fn by_word() -> Caller {
     Caller { authentication: Authentication::Unverified, expires_at: None, ..bob(Scopes::ALL) }
 }
 
-fn ask(caller: &Caller, function: Function<'_>, query: &str, body: &str) -> Result<Call, Problem> {
-    let query = Query::parse(function, Some(query))?;
+fn ask(caller: &Caller, operation: Operation<'_>, query: &str, body: &str) -> Result<Call, Problem> {
+    let query = Query::parse(operation, Some(query))?;
     let body = Body { content_type: Some("application/json"), bytes: body.as_bytes(), ..Body::default() };
-    decode(function, &query, caller, body, &Limits::default())
+    decode(operation, &query, caller, body, &Limits::default())
 }
 
 #[track_caller]
@@ -62,13 +62,13 @@ fn forbidden(result: Result<Call, Problem>, scope: &str) {
 
 #[test]
 fn user_reads_and_sets_own_privacy() {
-    assert_eq!(ask(&person(), Function::Privacy, "", ""), Ok(Call::Privacy { user: user("bob") }));
+    assert_eq!(ask(&person(), Operation::Privacy, "", ""), Ok(Call::Privacy { user: user("bob") }));
     for (presence, means) in Audience::VARIANTS {
         for (last_seen, also_means) in Audience::VARIANTS {
             let body = json!({"presence": presence, "last_seen": last_seen}).to_string();
             let privacy = Privacy { presence: *means, last_seen: *also_means };
             let expected = Call::SetPrivacy { user: user("bob"), privacy };
-            assert_eq!(ask(&person(), Function::PutPrivacy, "", &body), Ok(expected));
+            assert_eq!(ask(&person(), Operation::PutPrivacy, "", &body), Ok(expected));
         }
     }
 }
@@ -88,22 +88,22 @@ fn bad_privacy_names_field_and_rule() {
         (r#"{"presence":"nobody","last_seen":"nobody","user":""}"#, "user", "is empty"),
         (r#"{"presence":"nobody","last_seen":"nobody","user":7}"#, "user", "must be a string"),
     ] {
-        refused(ask(&person(), Function::PutPrivacy, "", body), 400, field, rule);
+        refused(ask(&person(), Operation::PutPrivacy, "", body), 400, field, rule);
     }
-    assert_eq!(ask(&person(), Function::PutPrivacy, "", "").unwrap_err().kind, Kind::Malformed);
-    refused(ask(&person(), Function::PutPrivacy, "user=bob", "{}"), 400, "user", "is not a query key");
+    assert_eq!(ask(&person(), Operation::PutPrivacy, "", "").unwrap_err().kind, Kind::Malformed);
+    refused(ask(&person(), Operation::PutPrivacy, "user=bob", "{}"), 400, "user", "is not a query key");
 }
 
 #[test]
 fn lists_are_read_whole_and_changed_singly() {
     for list in BOTH {
-        assert_eq!(ask(&person(), Function::Listed(list), "", ""), Ok(Call::Listed { user: user("bob"), list }));
+        assert_eq!(ask(&person(), Operation::Listed(list), "", ""), Ok(Call::Listed { user: user("bob"), list }));
         let expected = |listed| Call::List { owner: user("bob"), other: user("alice"), list, listed };
         for body in ["", " \n", "{}", r#"{"user":null}"#, r#"{"user":"bob"}"#] {
-            assert_eq!(ask(&person(), Function::PutListed(list, "alice"), "", body), Ok(expected(true)), "{body}");
+            assert_eq!(ask(&person(), Operation::PutListed(list, "alice"), "", body), Ok(expected(true)), "{body}");
         }
-        assert_eq!(ask(&person(), Function::DeleteListed(list, "alice"), "", ""), Ok(expected(false)));
-        assert_eq!(ask(&person(), Function::DeleteListed(list, "alice"), "user=bob", ""), Ok(expected(false)));
+        assert_eq!(ask(&person(), Operation::DeleteListed(list, "alice"), "", ""), Ok(expected(false)));
+        assert_eq!(ask(&person(), Operation::DeleteListed(list, "alice"), "user=bob", ""), Ok(expected(false)));
     }
 }
 
@@ -113,12 +113,12 @@ fn path_ids_are_decoded_and_validated() {
     for (path, id) in [("a%2Fb", "a/b"), ("%E5%90%8D%40x+1", "名@x+1"), ("%2E%2E", ".."), ("a%20b", "a b"), ("0", "0")]
     {
         for list in BOTH {
-            for function in [Function::PutListed(list, path), Function::DeleteListed(list, path)] {
-                let Ok(Call::List { other, .. }) = ask(&person(), function, "", "") else { panic!("{path}") };
+            for operation in [Operation::PutListed(list, path), Operation::DeleteListed(list, path)] {
+                let Ok(Call::List { other, .. }) = ask(&person(), operation, "", "") else { panic!("{path}") };
                 assert_eq!(other, user(id));
             }
         }
-        let asked = ask(&admin(), Function::Restriction(path), "", "");
+        let asked = ask(&admin(), Operation::Restriction(path), "", "");
         assert_eq!(asked, Ok(Call::Restriction { user: user(id) }));
     }
     for (path, rule) in [
@@ -129,12 +129,13 @@ fn path_ids_are_decoded_and_validated() {
         ("%4", "hexadecimal"),
     ] {
         for list in BOTH {
-            refused(ask(&person(), Function::PutListed(list, path), "", ""), 400, "other", rule);
-            refused(ask(&person(), Function::DeleteListed(list, path), "", ""), 400, "other", rule);
+            refused(ask(&person(), Operation::PutListed(list, path), "", ""), 400, "other", rule);
+            refused(ask(&person(), Operation::DeleteListed(list, path), "", ""), 400, "other", rule);
         }
-        for function in [Function::Restriction(path), Function::PutRestriction(path), Function::DeleteRestriction(path)]
+        for operation in
+            [Operation::Restriction(path), Operation::PutRestriction(path), Operation::DeleteRestriction(path)]
         {
-            refused(ask(&admin(), function, "", ""), 400, "user", rule);
+            refused(ask(&admin(), operation, "", ""), 400, "user", rule);
         }
     }
 }
@@ -143,55 +144,55 @@ fn path_ids_are_decoded_and_validated() {
 fn user_cannot_list_themselves() {
     let rule = "must not be the user who owns the list";
     for list in BOTH {
-        refused(ask(&person(), Function::PutListed(list, "bob"), "", ""), 400, "other", rule);
-        refused(ask(&person(), Function::PutListed(list, "b%6Fb"), "", ""), 400, "other", rule);
-        refused(ask(&person(), Function::DeleteListed(list, "bob"), "", ""), 400, "other", rule);
-        let other = Function::PutListed(list, "alice");
+        refused(ask(&person(), Operation::PutListed(list, "bob"), "", ""), 400, "other", rule);
+        refused(ask(&person(), Operation::PutListed(list, "b%6Fb"), "", ""), 400, "other", rule);
+        refused(ask(&person(), Operation::DeleteListed(list, "bob"), "", ""), 400, "other", rule);
+        let other = Operation::PutListed(list, "alice");
         refused(ask(&service(), other, "", r#"{"user":"alice"}"#), 400, "other", rule);
-        refused(ask(&service(), Function::DeleteListed(list, "alice"), "user=alice", ""), 400, "other", rule);
+        refused(ask(&service(), Operation::DeleteListed(list, "alice"), "user=alice", ""), 400, "other", rule);
         // For another user, the service is an ordinary user.
-        assert!(ask(&service(), Function::PutListed(list, "bob"), "", r#"{"user":"alice"}"#).is_ok());
+        assert!(ask(&service(), Operation::PutListed(list, "bob"), "", r#"{"user":"alice"}"#).is_ok());
     }
 }
 
 #[test]
 fn bad_list_request_names_field_and_rule() {
     for list in BOTH {
-        let put = |body| ask(&person(), Function::PutListed(list, "alice"), "", body);
+        let put = |body| ask(&person(), Operation::PutListed(list, "alice"), "", body);
         refused(put(r#"{"user":7}"#), 400, "user", "must be a string");
         refused(put(r#"{"user":""}"#), 400, "user", "is empty");
         refused(put(r#"{"other":"eve"}"#), 400, "other", "is not a known field; the fields are user");
         assert_eq!(put("{").unwrap_err().kind, Kind::Malformed);
         assert_eq!(put("[]").unwrap_err().kind, Kind::Invalid);
-        for function in [Function::Listed(list), Function::DeleteListed(list, "alice")] {
-            refused(ask(&person(), function, "user=", ""), 400, "user", "is empty");
-            refused(ask(&person(), function, "user=%07", ""), 400, "user", "contains a control character");
-            refused(ask(&person(), function, "other=eve", ""), 400, "other", "is not a query key");
+        for operation in [Operation::Listed(list), Operation::DeleteListed(list, "alice")] {
+            refused(ask(&person(), operation, "user=", ""), 400, "user", "is empty");
+            refused(ask(&person(), operation, "user=%07", ""), 400, "user", "contains a control character");
+            refused(ask(&person(), operation, "other=eve", ""), 400, "other", "is not a query key");
         }
     }
-    refused(ask(&person(), Function::Privacy, "user=", ""), 400, "user", "is empty");
+    refused(ask(&person(), Operation::Privacy, "user=", ""), 400, "user", "is empty");
 }
 
 #[test]
 fn only_service_handles_another_users_settings() {
     let privacy = r#"{"user":"eve","presence":"nobody","last_seen":"nobody"}"#;
-    let mut asked = vec![(Function::Privacy, "user=eve", ""), (Function::PutPrivacy, "", privacy)];
+    let mut asked = vec![(Operation::Privacy, "user=eve", ""), (Operation::PutPrivacy, "", privacy)];
     for list in BOTH {
-        asked.push((Function::Listed(list), "user=eve", ""));
-        asked.push((Function::PutListed(list, "alice"), "", r#"{"user":"eve"}"#));
-        asked.push((Function::DeleteListed(list, "alice"), "user=eve", ""));
+        asked.push((Operation::Listed(list), "user=eve", ""));
+        asked.push((Operation::PutListed(list, "alice"), "", r#"{"user":"eve"}"#));
+        asked.push((Operation::DeleteListed(list, "alice"), "user=eve", ""));
     }
-    for (function, query, body) in asked {
+    for (operation, query, body) in asked {
         for caller in [person(), admin()] {
-            refused(ask(&caller, function, query, body), 403, "user", "needs a token with the scope `service`");
+            refused(ask(&caller, operation, query, body), 403, "user", "needs a token with the scope `service`");
         }
         for caller in [service(), by_word()] {
-            let whose = match ask(&caller, function, query, body).unwrap() {
+            let settings_owner = match ask(&caller, operation, query, body).unwrap() {
                 Call::Privacy { user } | Call::SetPrivacy { user, .. } | Call::Listed { user, .. } => user,
                 Call::List { owner, .. } => owner,
                 call => panic!("{call:?}"),
             };
-            assert_eq!(whose, user("eve"));
+            assert_eq!(settings_owner, user("eve"));
         }
     }
 }
@@ -199,26 +200,26 @@ fn only_service_handles_another_users_settings() {
 #[test]
 fn restrictions_need_admin() {
     let eve = || user("eve");
-    for (function, expected) in [
-        (Function::Restriction("eve"), Call::Restriction { user: eve() }),
-        (Function::PutRestriction("eve"), Call::SetRestriction { user: eve(), restricted: true }),
-        (Function::DeleteRestriction("eve"), Call::SetRestriction { user: eve(), restricted: false }),
+    for (operation, expected) in [
+        (Operation::Restriction("eve"), Call::Restriction { user: eve() }),
+        (Operation::PutRestriction("eve"), Call::SetRestriction { user: eve(), restricted: true }),
+        (Operation::DeleteRestriction("eve"), Call::SetRestriction { user: eve(), restricted: false }),
     ] {
         for caller in [person(), service()] {
-            forbidden(ask(&caller, function, "", ""), "`admin`");
+            forbidden(ask(&caller, operation, "", ""), "`admin`");
         }
         for caller in [admin(), by_word()] {
-            assert_eq!(ask(&caller, function, "", ""), Ok(expected.clone()));
+            assert_eq!(ask(&caller, operation, "", ""), Ok(expected.clone()));
         }
-        refused(ask(&admin(), function, "user=eve", ""), 400, "user", "is not a query key");
+        refused(ask(&admin(), operation, "user=eve", ""), 400, "user", "is not a query key");
     }
     // One's own account, too: an administrator may, anybody else may not even ask.
-    forbidden(ask(&person(), Function::Restriction("bob"), "", ""), "`admin`");
+    forbidden(ask(&person(), Operation::Restriction("bob"), "", ""), "`admin`");
 }
 
 #[test]
 fn restriction_body_must_have_no_fields() {
-    let put = |body| ask(&admin(), Function::PutRestriction("eve"), "", body);
+    let put = |body| ask(&admin(), Operation::PutRestriction("eve"), "", body);
     let expected = Call::SetRestriction { user: user("eve"), restricted: true };
     for body in ["", " ", "{}", " {} "] {
         assert_eq!(put(body), Ok(expected.clone()));
@@ -232,13 +233,13 @@ fn restriction_body_must_have_no_fields() {
 #[test]
 fn check_needs_service_or_admin() {
     let body = r#"{"viewer":"alice","subjects":["bob","名/1","bob"]}"#;
-    forbidden(ask(&person(), Function::Check, "", body), "`service` or the scope `admin`");
+    forbidden(ask(&person(), Operation::Check, "", body), "`service` or the scope `admin`");
     for caller in [service(), admin(), by_word()] {
-        let Ok(Call::Check { viewer, subjects }) = ask(&caller, Function::Check, "", body) else { panic!("refused") };
+        let Ok(Call::Check { viewer, subjects }) = ask(&caller, Operation::Check, "", body) else { panic!("refused") };
         assert_eq!(viewer, Some(user("alice")));
         assert_eq!(subjects.iter().collect::<Vec<_>>(), ["bob", "名/1", "bob"], "in order, duplicates and all");
         for body in [r#"{"subjects":["bob"]}"#, r#"{"viewer":null,"subjects":["bob"]}"#] {
-            let Ok(Call::Check { viewer, .. }) = ask(&caller, Function::Check, "", body) else { panic!("refused") };
+            let Ok(Call::Check { viewer, .. }) = ask(&caller, Operation::Check, "", body) else { panic!("refused") };
             assert_eq!(viewer, None, "a service is no viewer");
         }
     }
@@ -258,7 +259,7 @@ fn bad_check_names_field_and_rule() {
         (r#"{"viewer":7,"subjects":["bob"]}"#, "viewer", "must be a string"),
         (r#"{"user":"alice","subjects":["bob"]}"#, "user", "is not a known field; the fields are viewer, subjects"),
     ] {
-        refused(ask(&service(), Function::Check, "", body), 400, field, rule);
+        refused(ask(&service(), Operation::Check, "", body), 400, field, rule);
     }
 }
 
@@ -268,34 +269,34 @@ fn largest_check_fits_and_one_more_fails() {
         let subjects: Vec<String> = (0..count).map(|place| format!("{place:0>MAX_ID_BYTES$}")).collect();
         json!({"viewer": "v".repeat(MAX_ID_BYTES), "subjects": subjects}).to_string()
     };
-    let Ok(Call::Check { subjects, .. }) = ask(&service(), Function::Check, "", &body(MAX_SUBJECTS)) else {
+    let Ok(Call::Check { subjects, .. }) = ask(&service(), Operation::Check, "", &body(MAX_SUBJECTS)) else {
         panic!("refused")
     };
     assert_eq!((subjects.len(), subjects.iter().last().map(str::len)), (10_000, Some(128)));
-    let more = ask(&service(), Function::Check, "", &body(MAX_SUBJECTS + 1));
+    let more = ask(&service(), Operation::Check, "", &body(MAX_SUBJECTS + 1));
     refused(more, 400, "subjects", "has 10001 items; at most 10000 are allowed");
 }
 
-fn all_changes() -> Vec<(Value, Change)> {
+fn all_changes() -> Vec<(Value, PolicyChange)> {
     let (bob, alice) = (|| user("bob"), || user("alice"));
     let privacy = Privacy { presence: Audience::Contacts, last_seen: Audience::Nobody };
     let pair = |op: &str| json!({"op": op, "user": "bob", "other": "alice"});
     vec![
-        (pair("block"), Change::Block(bob(), alice())),
-        (pair("unblock"), Change::Unblock(bob(), alice())),
-        (pair("add_contact"), Change::AddContact(bob(), alice())),
-        (pair("remove_contact"), Change::RemoveContact(bob(), alice())),
+        (pair("block"), PolicyChange::Block(bob(), alice())),
+        (pair("unblock"), PolicyChange::Unblock(bob(), alice())),
+        (pair("add_contact"), PolicyChange::AddContact(bob(), alice())),
+        (pair("remove_contact"), PolicyChange::RemoveContact(bob(), alice())),
         (
             json!({"op": "privacy", "user": "alice", "presence": "contacts", "last_seen": "nobody"}),
-            Change::SetPrivacy(alice(), privacy),
+            PolicyChange::SetPrivacy(alice(), privacy),
         ),
-        (json!({"op": "restrict", "user": "alice"}), Change::Restrict(alice())),
-        (json!({"op": "unrestrict", "user": "alice"}), Change::Unrestrict(alice())),
+        (json!({"op": "restrict", "user": "alice"}), PolicyChange::Restrict(alice())),
+        (json!({"op": "unrestrict", "user": "alice"}), PolicyChange::Unrestrict(alice())),
     ]
 }
 
-fn batch(caller: &Caller, changes: &[Value]) -> Result<Changes, Problem> {
-    match ask(caller, Function::Changes, "", &json!({"changes": changes}).to_string())? {
+fn batch(caller: &Caller, changes: &[Value]) -> Result<PolicyChanges, Problem> {
+    match ask(caller, Operation::Changes, "", &json!({"changes": changes}).to_string())? {
         Call::Changes(changes) => Ok(changes),
         call => panic!("{call:?}"),
     }
@@ -305,9 +306,9 @@ fn batch(caller: &Caller, changes: &[Value]) -> Result<Changes, Problem> {
 fn batch_restricts_only_with_admin() {
     let (sent, expected): (Vec<_>, Vec<_>) = all_changes().into_iter().unzip();
     for caller in [bob(Scopes::ALL), by_word()] {
-        assert_eq!(batch(&caller, &sent), Ok(Changes { good: expected.clone(), refused: Vec::new() }));
+        assert_eq!(batch(&caller, &sent), Ok(PolicyChanges { good: expected.clone(), refused: Vec::new() }));
     }
-    let Changes { good, refused } = batch(&service(), &sent).unwrap();
+    let PolicyChanges { good, refused } = batch(&service(), &sent).unwrap();
     assert_eq!(good.as_slice(), expected.get(..5).unwrap());
     let places = refused.iter().map(|refused| (refused.place, refused.problem.kind)).collect::<Vec<_>>();
     assert_eq!(places, [(5, Kind::Forbidden), (6, Kind::Forbidden)]);
@@ -361,8 +362,8 @@ fn bad_change_in_batch_fails_alone() {
     let mut sent = vec![good.clone()];
     sent.extend(bad.iter().map(|(change, ..)| change.clone()));
     sent.push(good);
-    let Changes { good, refused } = batch(&bob(Scopes::ALL), &sent).unwrap();
-    assert_eq!(good, vec![Change::Block(user("bob"), user("alice")); 2]);
+    let PolicyChanges { good, refused } = batch(&bob(Scopes::ALL), &sent).unwrap();
+    assert_eq!(good, vec![PolicyChange::Block(user("bob"), user("alice")); 2]);
     assert_eq!(refused.len(), bad.len());
     for ((place, refused), (change, field, rule)) in refused.iter().enumerate().zip(&bad) {
         let problem = &refused.problem;
@@ -376,7 +377,7 @@ fn bad_change_in_batch_fails_alone() {
 fn change_batch_is_bounded() {
     let many = |count: usize| vec![json!({"op": "block", "user": "bob", "other": "alice"}); count];
     assert_eq!(batch(&service(), &many(MAX_CHANGES)).unwrap().good.len(), 1024);
-    let post = |body: &str| ask(&service(), Function::Changes, "", body);
+    let post = |body: &str| ask(&service(), Operation::Changes, "", body);
     let body = json!({"changes": many(MAX_CHANGES + 1)}).to_string();
     refused(post(&body), 400, "changes", "has 1025 items; at most 1024 are allowed");
     refused(post(r#"{"changes":[]}"#), 400, "changes", "is empty");

@@ -8,7 +8,7 @@ use rollcall_core::UserId;
 use super::*;
 use crate::caller::{Authentication, Scope, Scopes};
 use crate::conversations::Conversations;
-use crate::route::Function;
+use crate::route::Operation;
 use crate::{Body, decode};
 
 fn user(name: &str) -> UserId {
@@ -37,21 +37,21 @@ fn service() -> Caller {
     Caller { user: user("billing"), scopes, conversations: Conversations::Any, ..alice() }
 }
 
-fn ask(caller: &Caller, function: Function<'_>, query: &str, header: Option<&str>) -> Result<Call, Problem> {
-    let query = Query::parse(function, Some(query))?;
+fn ask(caller: &Caller, operation: Operation<'_>, query: &str, header: Option<&str>) -> Result<Call, Problem> {
+    let query = Query::parse(operation, Some(query))?;
     let body = Body { last_event_id: header, ..Body::default() };
-    decode(function, &query, caller, body, &Limits::default())
+    decode(operation, &query, caller, body, &Limits::default())
 }
 
 fn subscribed(query: &str, header: Option<&str>) -> Subscribe {
-    match ask(&alice(), Function::Subscribe, query, header) {
+    match ask(&alice(), Operation::Subscribe, query, header) {
         Ok(Call::Subscribe(subscribe)) => subscribe,
         other => panic!("{other:?}"),
     }
 }
 
 fn connected(caller: &Caller, query: &str) -> Connect {
-    match ask(caller, Function::Socket, query, None) {
+    match ask(caller, Operation::Socket, query, None) {
         Ok(Call::Socket(connect)) => connect,
         other => panic!("{other:?}"),
     }
@@ -110,8 +110,8 @@ fn last_event_id_overrides_since() {
     assert_eq!(subscribed("users=b&since=5", Some("7-000000000000000a")).since, since(7, Some(10)));
     assert_eq!(subscribed("users=b", Some("7")).since, since(7, None));
     assert_eq!(subscribed("users=b&since=5", Some("")).since, since(5, None));
-    refused(ask(&alice(), Function::Subscribe, "users=b", Some("x")), 400, "Last-Event-ID", "must be an event id");
-    refused(ask(&alice(), Function::Subscribe, "users=b&since=", None), 400, "since", "must be an event id");
+    refused(ask(&alice(), Operation::Subscribe, "users=b", Some("x")), 400, "Last-Event-ID", "must be an event id");
+    refused(ask(&alice(), Operation::Subscribe, "users=b&since=", None), 400, "since", "must be an event id");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn bad_subscription_names_field_and_rule() {
         ("users=a&conversations=c1,%07", "conversations[1]", "contains a control character"),
         ("users=a&conversations=%zz", "conversations[0]", "hexadecimal"),
     ] {
-        refused(ask(&alice(), Function::Subscribe, query, None), 400, field, rule);
+        refused(ask(&alice(), Operation::Subscribe, query, None), 400, field, rule);
     }
     for (query, field, rule) in [
         ("device=", "device", "is empty"),
@@ -132,15 +132,15 @@ fn bad_subscription_names_field_and_rule() {
         ("watch_only=yes", "watch_only", "must be true or false"),
         ("watch_only", "watch_only", "must be true or false"),
     ] {
-        refused(ask(&alice(), Function::Socket, query, None), 400, field, rule);
+        refused(ask(&alice(), Operation::Socket, query, None), 400, field, rule);
         let query = format!("users=a&{query}");
-        refused(ask(&alice(), Function::Subscribe, &query, None), 400, field, rule);
+        refused(ask(&alice(), Operation::Subscribe, &query, None), 400, field, rule);
     }
-    refused(ask(&alice(), Function::Socket, "users=a", None), 400, "users", "is not a query key of this path");
+    refused(ask(&alice(), Operation::Socket, "users=a", None), 400, "users", "is not a query key of this path");
     let many = |field: &str| format!("{field}={}", vec!["c1"; 501].join(","));
     for field in ["users", "conversations"] {
         refused(
-            ask(&alice(), Function::Subscribe, &many(field), None),
+            ask(&alice(), Operation::Subscribe, &many(field), None),
             400,
             field,
             "has 501 items; at most 500 are allowed",
@@ -151,39 +151,39 @@ fn bad_subscription_names_field_and_rule() {
 #[test]
 fn listed_kinds_match_the_parser() {
     let listed = DeviceKind::VARIANTS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-    refused(ask(&alice(), Function::Socket, "kind=", None), 400, "kind", &listed);
+    refused(ask(&alice(), Operation::Socket, "kind=", None), 400, "kind", &listed);
 }
 
 #[test]
 fn typing_starts_and_stops() {
     let typing_update = |typing| TypingUpdate { user: user("alice"), conversation: conversation("c,2"), typing };
-    assert_eq!(ask(&alice(), Function::PutTyping("c%2C2"), "", None), Ok(Call::Type(typing_update(true))));
-    assert_eq!(ask(&alice(), Function::DeleteTyping("c%2C2"), "", None), Ok(Call::Type(typing_update(false))));
+    assert_eq!(ask(&alice(), Operation::PutTyping("c%2C2"), "", None), Ok(Call::Type(typing_update(true))));
+    assert_eq!(ask(&alice(), Operation::DeleteTyping("c%2C2"), "", None), Ok(Call::Type(typing_update(false))));
     let put = |bytes: &[u8]| {
         let body = Body { bytes, ..Body::default() };
-        decode(Function::PutTyping("c1"), &Query::default(), &service(), body, &Limits::default())
+        decode(Operation::PutTyping("c1"), &Query::default(), &service(), body, &Limits::default())
     };
     let bob = TypingUpdate { user: user("bob"), conversation: conversation("c1"), typing: true };
     assert_eq!(put(br#"{"user":"bob"}"#), Ok(Call::Type(bob)));
     assert!(put(b" \n").is_ok() && put(b"{}").is_ok());
     refused(put(br#"{"typing":true}"#), 400, "typing", "is not a known field");
     refused(put(br#"{"user":5}"#), 400, "user", "must be a string");
-    refused(ask(&alice(), Function::PutTyping(""), "", None), 400, "conversation", "is empty");
-    refused(ask(&alice(), Function::DeleteTyping("c1"), "user=", None), 400, "user", "is empty");
+    refused(ask(&alice(), Operation::PutTyping(""), "", None), 400, "conversation", "is empty");
+    refused(ask(&alice(), Operation::DeleteTyping("c1"), "user=", None), 400, "user", "is empty");
 }
 
 #[test]
 fn only_participants_may_use_a_conversation() {
     let (c1, c9) = (conversation("c1"), conversation("c9"));
-    let asked = ask(&alice(), Function::Typists("c1"), "", None);
+    let asked = ask(&alice(), Operation::Typists("c1"), "", None);
     assert_eq!(asked, Ok(Call::Typists { viewer: Some(user("alice")), conversation: c1 }));
-    for function in [Function::Typists("c9"), Function::PutTyping("c9"), Function::DeleteTyping("c9")] {
-        refused(ask(&alice(), function, "", None), 403, "conversation", "is not listed in the `conversations`");
-        assert!(ask(&service(), function, "", None).is_ok());
+    for operation in [Operation::Typists("c9"), Operation::PutTyping("c9"), Operation::DeleteTyping("c9")] {
+        refused(ask(&alice(), operation, "", None), 403, "conversation", "is not listed in the `conversations`");
+        assert!(ask(&service(), operation, "", None).is_ok());
     }
-    let watched = ask(&alice(), Function::Subscribe, "conversations=c1,c9", None);
+    let watched = ask(&alice(), Operation::Subscribe, "conversations=c1,c9", None);
     refused(watched, 403, "conversations[1]", "is not listed in the `conversations`");
-    let asked = ask(&service(), Function::Typists("c9"), "", None);
+    let asked = ask(&service(), Operation::Typists("c9"), "", None);
     assert_eq!(asked, Ok(Call::Typists { viewer: None, conversation: c9 }));
 }
 
@@ -194,8 +194,8 @@ proptest! {
         value in "[a-z0-9,%-]{0,40}",
         header in any::<Option<String>>(),
     ) {
-        for function in [Function::Subscribe, Function::Socket] {
-            if let Err(problem) = ask(&alice(), function, &format!("{key}={value}"), header.as_deref()) {
+        for operation in [Operation::Subscribe, Operation::Socket] {
+            if let Err(problem) = ask(&alice(), operation, &format!("{key}={value}"), header.as_deref()) {
                 prop_assert!(problem.field.is_some(), "{:?}", problem);
             }
         }

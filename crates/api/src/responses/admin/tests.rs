@@ -32,7 +32,7 @@ fn answered_with(session: &Session, moment: &Moment, state: State, change: fn(&m
         restricted: true,
         contacts: Some(3),
         blocks: Some(1),
-        watchers: Watchers { here: 2, everywhere: None },
+        watchers: Watchers { this_host: 2, all_hosts: None },
     };
     change(&mut all);
     let reply = person(&all);
@@ -58,7 +58,7 @@ fn unknown_user_gets_an_empty_person() {
     let expected = json!({
         "user": "bob", "now": 100_000, "record": null, "state": "offline", "choice": null, "devices": [],
         "deadline": null, "archived_last_seen": 7, "privacy": {"presence": "contacts", "last_seen": "nobody"},
-        "restricted": true, "contacts": 3, "blocks": 1, "watchers": {"here": 2, "everywhere": null},
+        "restricted": true, "contacts": 3, "blocks": 1, "watchers": {"this_host": 2, "all_hosts": null},
     });
     assert_eq!(answer, expected);
 }
@@ -112,15 +112,18 @@ fn device_lives_until_outage_grace_ends() {
 fn stats_serialise_and_parse_back() {
     let histogram = Histogram { count: 3, sum_ms: 1.5, buckets: vec![(Some(0.001), 1), (Some(4.0), 3), (None, 3)] };
     let figures = Stats {
-        people: PeopleStats { here: None },
-        gateway: GatewayStats { hot: vec![HotUser { user: "bob".to_owned(), watchers: 2 }], ..GatewayStats::default() },
+        users: UserStats { online: None },
+        connections: ConnectionStats {
+            most_watched: vec![MostWatchedUser { user: "bob".to_owned(), watchers: 2 }],
+            ..ConnectionStats::default()
+        },
         times: Times { functions: [("heartbeat".to_owned(), histogram)].into(), ..Times::default() },
         ..Stats::default()
     };
     let reply = stats(&figures);
     let answer: Value = serde_json::from_slice(reply.body()).unwrap();
     assert_eq!(answer["times"]["functions"]["heartbeat"]["buckets"], json!([[0.001, 1], [4.0, 3], [null, 3]]));
-    assert_eq!(answer["people"], json!({"here": null}));
-    assert_eq!(answer["gateway"]["hot"], json!([{"user": "bob", "watchers": 2}]));
+    assert_eq!(answer["users"], json!({"online": null}));
+    assert_eq!(answer["connections"]["most_watched"], json!([{"user": "bob", "watchers": 2}]));
     assert_eq!(serde_json::from_value::<Stats>(answer).unwrap(), figures);
 }

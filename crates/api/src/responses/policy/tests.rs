@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that finds nothing should fail loudly")]
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use rollcall_core::policy::Change;
+use rollcall_core::policy::PolicyChange;
 use serde_json::{Value, json};
 
 use super::*;
@@ -72,8 +72,12 @@ fn check_response_keeps_request_order() {
 #[test]
 fn change_batch_response_keeps_request_order() {
     let refusal = |place, field: &str| Refused { place, user: None, problem: Problem::invalid(field, "is empty") };
-    let changes = Changes {
-        good: vec![Change::Restrict(user("a")), Change::Unrestrict(user("b")), Change::Restrict(user("c"))],
+    let changes = PolicyChanges {
+        good: vec![
+            PolicyChange::Restrict(user("a")),
+            PolicyChange::Unrestrict(user("b")),
+            PolicyChange::Restrict(user("c")),
+        ],
         refused: vec![refusal(0, "user"), refusal(1, "other"), refusal(4, "op")],
     };
     let outcomes = [Ok(()), Err(Error::Unavailable(1500))];
@@ -97,10 +101,10 @@ fn full_list_error_names_the_limit() {
     let full = || Error::TooMany(rollcall_core::policy::MAX_LISTED as u32);
     let problem = Problem::from(full());
     assert_eq!((problem.kind, problem.status().as_u16()), (Kind::TooMany, 400));
-    let changes = Changes { good: vec![Change::Block(user("a"), user("b"))], refused: Vec::new() };
+    let changes = PolicyChanges { good: vec![PolicyChange::Block(user("a"), user("b"))], refused: Vec::new() };
     let expected = concat!(
         r#"{"outcomes":[{"error":{"title":"Too many items","status":400,"#,
-        r#""detail":"more than 10000 items, which is the limit"}}]}"#
+        r#""detail":"more than 10000 items, which is the limit","limit":10000}}]}"#
     );
     assert_eq!(text(&super::changes(&changes, &[Err(full())])), expected);
 }

@@ -1,13 +1,12 @@
 //! The export side of adapters: the contract's capabilities over whatever an adapter brings.
 //!
-//! An adapter implements [`Adapter`] and exports [`Exports`] of itself with `export_platform!` and `export_archive!`. One that streams changes
-//! implements [`Watching`] and exports with `export_topics!`, too or instead. Decoding, checking and encoding is done
-//! here: a function may come from anyone, so ids are checked again, and an invalid item fails alone wherever the answer
-//! has a place for it.
+//! An adapter implements [`Adapter`] and exports [`Exports`] of itself with `export_platform!` and `export_archive!`.
+//! One that streams changes implements [`TopicsAdapter`] and exports with `export_topics!`, in addition to the others or
+//! instead of them. Decoding, checking and encoding is done here: functions are untrusted, so ids are checked again,
+//! and an invalid item fails alone wherever the answer has a place for it.
 //!
 //! One instance serves many calls at once, and a panic would end them all: nothing here panics.
 
-mod batch;
 mod shared;
 mod topics;
 mod watch;
@@ -15,22 +14,19 @@ mod watch;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use rollcall_core::policy::MAX_SUBJECTS;
 use rollcall_core::{Error, Rules, UserId};
-use rollcall_functions::capabilities::{Archive, MAX_BATCH, Policy, Sessions, Shards, Touched, Typing};
+use rollcall_functions::batch::{fit, touches};
+use rollcall_functions::capabilities::{
+    Archive, MAX_BATCH, MAX_LAST_SEEN_ENTRIES, Policy, Sessions, Shards, Touched, Typing, bounded,
+};
 
 use super::convert::{all, each, replies};
 use super::exports::{archive, platform};
 use super::wit::{config, policy_types, session_types, types};
-use batch::{bounded, fit, touches};
 
 pub use shared::SharedConnection;
-pub use watch::Watch;
-
-/// The bound of the contract on last seen entries in one call.
-const MAX_LAST_SEEN_ENTRIES: usize = 10_000;
-
-/// The bound of the contract on subjects in one call.
-const MAX_SUBJECTS: usize = 10_000;
+pub use watch::ChangeSource;
 
 /// When to retry after the platform was unreachable: a reconnection takes a few tenths of a second.
 pub const RETRY_MS: u32 = 500;
@@ -45,17 +41,17 @@ pub trait Adapter: 'static {
     type Platform: Sessions + Archive + Policy + Typing;
 
     /// The capabilities as configured, made once per instance. An error names the setting that is wrong.
-    fn ready() -> Result<Rc<Ready<Self::Platform>>, String>;
+    fn configured() -> Result<Rc<Configured<Self::Platform>>, String>;
 }
 
 /// An adapter that streams changes.
 #[allow(async_fn_in_trait, reason = "an adapter runs on one thread")]
-pub trait Watching: Adapter {
+pub trait TopicsAdapter: Adapter {
     /// Users being watched.
-    type Watch: Watch;
+    type Source: ChangeSource;
 
     /// Watches these users, which are distinct.
-    async fn watch(users: Vec<UserId>) -> Result<Self::Watch, Error>;
+    async fn watch(users: Vec<UserId>) -> Result<Self::Source, Error>;
 
     /// Runs a task after the call that started it has returned: `wit_bindgen::spawn_local`, which exists only in a
     /// component built with `async-spawn`.
@@ -64,83 +60,85 @@ pub trait Watching: Adapter {
 
 /// The capabilities of an instance and its rules.
 #[derive(Debug)]
-pub struct Ready<P> {
+pub struct Configured<P> {
     /// The rules in force.
     pub rules: Rules,
     /// The capabilities.
     pub platform: Rc<P>,
 }
 
-/// The value of a setting; none if it is not set.
+/// The value of a setting; `None` if it is not set.
 pub fn setting(name: &str) -> Option<String> {
     config::get(name)
 }
 
-/// The capabilities of this adapter. While a setting is wrong every call fails with its name.
-fn ready<A: Adapter>() -> Result<Rc<Ready<A::Platform>>, Error> {
-    A::ready().map_err(Error::Other)
+/// The capabilities of this adapter. If a setting is invalid, every call fails and names it.
+fn configured<A: Adapter>() -> Result<Rc<Configured<A::Platform>>, Error> {
+    A::configured().map_err(Error::Other)
 }
 
 /// The contract's exports for an adapter.
 pub struct Exports<A>(PhantomData<A>);
 
 impl<A: Adapter> platform::settings::Guest for Exports<A> {
-    /// While a setting is wrong these are the defaults, because this call cannot fail. Every other call then fails with
-    /// the name of the setting.
+    /// If a setting is invalid, these are the defaults, because this call cannot fail. Every other call then fails and
+    /// names the setting.
     fn current() -> types::Rules {
-        (&A::ready().map_or(Rules::STANDARD, |ready| ready.rules)).into()
+        (&A::configured().map_or(Rules::STANDARD, |configured| configured.rules)).into()
     }
 }
 
 impl<A: Adapter> platform::sessions::Guest for Exports<A> {
     async fn touch_many(asked: session_types::Touches) -> Result<session_types::Touched, types::Error> {
-        let ready = ready::<A>()?;
-        let (touches, refused) = touches(asked)?;
-        let Touched { now, found } = ready.platform.touch_many(touches).await?;
-        Ok(Touched { now, found: refused.among(found) }.into())
+        let configured = configured::<A>()?;
+        let session_types::Touches { users, devices, events } = asked;
+        let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
+        let (touches, refused) = touches(users, devices, each(events))?;
+        let Touched { now, prior } = configured.platform.touch_many(touches).await?;
+        Ok(Touched { now, prior: refused.among(prior) }.into())
     }
 
     async fn load_many(users: Vec<String>) -> Result<session_types::Loaded, types::Error> {
-        let ready = ready::<A>()?;
+        let configured = configured::<A>()?;
         bounded(users.len(), MAX_BATCH)?;
         let (users, refused) = fit(users, UserId::parse);
-        let mut loaded = ready.platform.load_many(users).await?;
+        let mut loaded = configured.platform.load_many(users).await?;
         loaded.sessions = refused.among(loaded.sessions);
         Ok(loaded.into())
     }
 
     async fn commit_many(commits: Vec<session_types::Commit>) -> Result<Outcomes, types::Error> {
-        let ready = ready::<A>()?;
+        let configured = configured::<A>()?;
         bounded(commits.len(), MAX_BATCH)?;
         let (commits, refused) = fit(commits, TryInto::try_into);
-        Ok(replies(refused.among(ready.platform.commit_many(commits).await?)))
+        Ok(replies(refused.among(configured.platform.commit_many(commits).await?)))
     }
 
     async fn due(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
-        let due = ready::<A>()?.platform.due(Shards { first, end }, limit).await?;
+        let due = configured::<A>()?.platform.due(Shards { first, end }, limit).await?;
         Ok(due.into_iter().map(UserId::into_string).collect())
     }
 
     async fn evictable(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
-        let evictable = ready::<A>()?.platform.evictable(Shards { first, end }, limit).await?;
+        let evictable = configured::<A>()?.platform.evictable(Shards { first, end }, limit).await?;
         Ok(evictable.into_iter().map(UserId::into_string).collect())
     }
 
     async fn evict_many(evictions: Vec<session_types::Eviction>) -> Result<Outcomes, types::Error> {
-        let ready = ready::<A>()?;
+        let configured = configured::<A>()?;
         bounded(evictions.len(), MAX_BATCH)?;
         let (evictions, refused) = fit(evictions, TryInto::try_into);
-        Ok(replies(refused.among(ready.platform.evict_many(evictions).await?)))
+        Ok(replies(refused.among(configured.platform.evict_many(evictions).await?)))
     }
 }
 
 impl<A: Adapter> archive::archive::Guest for Exports<A> {
     async fn put_many(entries: Vec<types::LastSeenEntry>) -> Result<(), types::Error> {
-        put_many(&*ready::<A>()?.platform, entries).await
+        put_many(&*configured::<A>()?.platform, entries).await
     }
 
     async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
-        get_many(&*ready::<A>()?.platform, users).await
+        get_many(&*configured::<A>()?.platform, users).await
     }
 }
 
@@ -162,31 +160,31 @@ impl<A: Adapter> platform::policy::Guest for Exports<A> {
         viewer: Option<String>,
         subjects: types::Ids,
     ) -> Result<Vec<policy_types::Relation>, types::Error> {
-        let ready = ready::<A>()?;
+        let configured = configured::<A>()?;
         bounded(subjects.lengths.len(), MAX_SUBJECTS)?;
         let viewer = viewer.map(UserId::parse).transpose()?;
-        Ok(each(ready.platform.relations(viewer, subjects.try_into()?).await?))
+        Ok(each(configured.platform.relations(viewer, subjects.try_into()?).await?))
     }
 
     async fn settings_of(user: String) -> Result<policy_types::OwnSettings, types::Error> {
-        let ready = ready::<A>()?;
-        Ok(ready.platform.settings_of(UserId::parse(user)?).await?.into())
+        let configured = configured::<A>()?;
+        Ok(configured.platform.settings_of(UserId::parse(user)?).await?.into())
     }
 
     async fn snapshot(page: u32) -> Result<policy_types::PolicyPage, types::Error> {
-        Ok(ready::<A>()?.platform.snapshot(page).await?.into())
+        Ok(configured::<A>()?.platform.snapshot(page).await?.into())
     }
 
     async fn since(cursor: Vec<u64>, limit: u32) -> Result<policy_types::ChangesSince, types::Error> {
-        Ok(ready::<A>()?.platform.since(cursor, limit).await?.into())
+        Ok(configured::<A>()?.platform.since(cursor, limit).await?.into())
     }
 
     async fn apply_many(
         changes: Vec<policy_types::PolicyChange>,
     ) -> Result<Vec<Result<(), types::Error>>, types::Error> {
-        let ready = ready::<A>()?;
+        let configured = configured::<A>()?;
         bounded(changes.len(), MAX_BATCH)?;
         let (changes, refused) = fit(changes, TryInto::try_into);
-        Ok(replies(refused.among(ready.platform.apply_many(changes).await?)))
+        Ok(replies(refused.among(configured.platform.apply_many(changes).await?)))
     }
 }

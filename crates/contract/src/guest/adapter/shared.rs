@@ -74,7 +74,7 @@ mod tests {
     type Numbered = SharedConnection<u32, &'static str>;
 
     #[test]
-    fn one_is_made_and_kept_until_it_is_discard() {
+    fn connection_is_kept_until_discarded() {
         let shared = Numbered::new();
         let first = block_on(shared.get(ready(Ok(1))));
         assert_eq!(block_on(shared.get(ready(Ok(2)))), first);
@@ -88,16 +88,16 @@ mod tests {
     #[test]
     fn waiting_callers_share_the_result() {
         let shared = Numbered::new();
-        let (asking, told) = futures::channel::oneshot::channel();
-        let slow = async { told.await.unwrap_or(Err("nobody")) };
+        let (answer, answered) = futures::channel::oneshot::channel();
+        let slow = async { answered.await.unwrap_or(Err("nobody")) };
         let (first, second) = block_on(async {
             let both = join(shared.get(slow), shared.get(ready(Ok(2))));
             let mut both = std::pin::pin!(both);
             assert_eq!(poll!(&mut both), Poll::Pending);
-            assert_eq!(asking.send(Err("away")), Ok(()));
+            assert_eq!(answer.send(Err("down")), Ok(()));
             both.await
         });
-        assert_eq!((first, second), (Err("away"), Err("away")));
+        assert_eq!((first, second), (Err("down"), Err("down")));
         assert_eq!(block_on(shared.get(ready(Ok(3)))).as_deref(), Ok(&3));
     }
 

@@ -7,53 +7,53 @@ use std::pin::pin;
 
 use futures::future::{Either, select};
 use rollcall_core::Error;
-use rollcall_functions::capabilities::Change;
+use rollcall_functions::capabilities::PresenceChange;
 
 /// Users watched for one reader. Dropping it ends the watch.
 #[allow(async_fn_in_trait, reason = "an adapter runs on one thread")]
-pub trait Watch: 'static {
-    /// How many times in a row [`Watch::next`] returns none within two minutes.
-    const TWO_MINUTES: u32;
+pub trait ChangeSource: 'static {
+    /// How many times in a row [`ChangeSource::next`] returns `None` within two minutes.
+    const MAX_QUIET_POLLS: u32;
 
-    /// Waits for a change; if a user changed more than once, the newest. None after a few seconds without one, so that the
-    /// caller can check whether the reader is still there. An error: changes may have been lost.
+    /// Waits for a change; if a user changed more than once, the newest. `None` after a few seconds without one, so
+    /// that the caller can check whether the reader is still there. Fails if changes may have been lost.
     ///
     /// Cancel safe.
-    async fn next(&mut self) -> Result<Option<Change>, Error>;
+    async fn next(&mut self) -> Result<Option<PresenceChange>, Error>;
 
     /// Keeps receiving while nothing is read; resolves only if changes may have been lost. Cancel safe.
     async fn lost(&mut self) -> Error;
 }
 
-/// The reader of a stream.
-pub(super) trait Reader {
+/// A stream of changes to one reader.
+pub(super) trait ChangeSink {
     /// Waits until the reader asks for a change.
-    async fn wants_more(&mut self) -> Result<(), Gone>;
-    /// Hands over a change that was asked for.
-    async fn tell(&mut self, change: Change) -> Result<(), Gone>;
+    async fn ready(&mut self) -> Result<(), Closed>;
+    /// Sends a change that was asked for.
+    async fn send(&mut self, change: PresenceChange) -> Result<(), Closed>;
 }
 
 /// The reader went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(super) struct Closed;
 
 /// Streams changes until the reader goes away or changes may have been lost.
 ///
 /// A function that feeds a client notices that the client is gone only when it has an update to send. So a watch ends
 /// after two minutes without a change, as it may at any time: a client that is still there is watched again.
-pub(super) async fn tell<W: Watch>(mut watch: W, reader: &mut impl Reader) -> Result<(), Error> {
+pub(super) async fn stream_changes<S: ChangeSource>(mut source: S, sink: &mut impl ChangeSink) -> Result<(), Error> {
     let mut quiet = 0;
-    while quiet < W::TWO_MINUTES {
-        match select(pin!(reader.wants_more()), pin!(watch.lost())).await {
+    while quiet < S::MAX_QUIET_POLLS {
+        match select(pin!(sink.ready()), pin!(source.lost())).await {
             Either::Left((Ok(()), _)) => {}
-            Either::Left((Err(Gone), _)) => return Ok(()),
+            Either::Left((Err(Closed), _)) => return Ok(()),
             Either::Right((error, _)) => return Err(error),
         }
-        let Some(change) = watch.next().await? else {
+        let Some(change) = source.next().await? else {
             quiet += 1;
             continue;
         };
-        if reader.tell(change).await == Err(Gone) {
+        if sink.send(change).await == Err(Closed) {
             return Ok(());
         }
         quiet = 0;
@@ -72,18 +72,18 @@ mod tests {
 
     use super::*;
 
-    fn change(user: &str, version: u64) -> Change {
+    fn change(user: &str, version: u64) -> PresenceChange {
         let published = Published { state: State::Online, note: None, since: None, last_seen: None, version };
-        Change { user: UserId::parse(user).unwrap(), published }
+        PresenceChange { user: UserId::parse(user).unwrap(), published }
     }
 
     /// Yields these in order; then changes are lost.
-    struct Script(VecDeque<Option<Change>>);
+    struct Script(VecDeque<Option<PresenceChange>>);
 
-    impl Watch for Script {
-        const TWO_MINUTES: u32 = 2;
+    impl ChangeSource for Script {
+        const MAX_QUIET_POLLS: u32 = 2;
 
-        async fn next(&mut self) -> Result<Option<Change>, Error> {
+        async fn next(&mut self) -> Result<Option<PresenceChange>, Error> {
             self.0.pop_front().ok_or(Error::Unavailable(7))
         }
 
@@ -93,23 +93,23 @@ mod tests {
     }
 
     /// Reads this many and leaves, or never reads.
-    struct Listener {
+    struct FakeSink {
         left: usize,
-        told: Vec<Change>,
+        received: Vec<PresenceChange>,
         reads: bool,
     }
 
-    impl Reader for Listener {
-        async fn wants_more(&mut self) -> Result<(), Gone> {
+    impl ChangeSink for FakeSink {
+        async fn ready(&mut self) -> Result<(), Closed> {
             if !self.reads {
                 pending::<()>().await;
             }
-            if self.left == 0 { Err(Gone) } else { Ok(()) }
+            if self.left == 0 { Err(Closed) } else { Ok(()) }
         }
 
-        async fn tell(&mut self, change: Change) -> Result<(), Gone> {
+        async fn send(&mut self, change: PresenceChange) -> Result<(), Closed> {
             self.left = self.left.saturating_sub(1);
-            self.told.push(change);
+            self.received.push(change);
             Ok(())
         }
     }
@@ -120,40 +120,40 @@ mod tests {
 
     #[test]
     fn changes_are_streamed_until_some_may_be_lost() {
-        let mut reader = Listener { left: 9, told: Vec::new(), reads: true };
-        assert_eq!(block_on(tell(script(), &mut reader)), Err(Error::Unavailable(7)));
-        assert_eq!(reader.told, [change("bob", 1), change("eve", 2)]);
+        let mut sink = FakeSink { left: 9, received: Vec::new(), reads: true };
+        assert_eq!(block_on(stream_changes(script(), &mut sink)), Err(Error::Unavailable(7)));
+        assert_eq!(sink.received, [change("bob", 1), change("eve", 2)]);
     }
 
     #[test]
     fn quiet_watch_ends() {
-        let mut reader = Listener { left: 9, told: Vec::new(), reads: true };
+        let mut sink = FakeSink { left: 9, received: Vec::new(), reads: true };
         let quiet = Script(VecDeque::from([None, Some(change("bob", 1)), None, None, Some(change("eve", 2))]));
-        assert_eq!(block_on(tell(quiet, &mut reader)), Err(Error::Unavailable(0)));
-        assert_eq!(reader.told, [change("bob", 1)]);
+        assert_eq!(block_on(stream_changes(quiet, &mut sink)), Err(Error::Unavailable(0)));
+        assert_eq!(sink.received, [change("bob", 1)]);
     }
 
     #[test]
     fn reader_that_left_receives_nothing_more() {
-        let mut reader = Listener { left: 1, told: Vec::new(), reads: true };
-        assert_eq!(block_on(tell(script(), &mut reader)), Ok(()));
-        assert_eq!(reader.told, [change("bob", 1)]);
+        let mut sink = FakeSink { left: 1, received: Vec::new(), reads: true };
+        assert_eq!(block_on(stream_changes(script(), &mut sink)), Ok(()));
+        assert_eq!(sink.received, [change("bob", 1)]);
     }
 
     #[test]
     fn loss_ends_a_stream_nobody_reads() {
         struct Lost;
-        impl Watch for Lost {
-            const TWO_MINUTES: u32 = 1;
+        impl ChangeSource for Lost {
+            const MAX_QUIET_POLLS: u32 = 1;
 
-            async fn next(&mut self) -> Result<Option<Change>, Error> {
+            async fn next(&mut self) -> Result<Option<PresenceChange>, Error> {
                 pending().await
             }
             async fn lost(&mut self) -> Error {
                 Error::Unavailable(3)
             }
         }
-        let mut reader = Listener { left: 1, told: Vec::new(), reads: false };
-        assert_eq!(block_on(tell(Lost, &mut reader)), Err(Error::Unavailable(3)));
+        let mut sink = FakeSink { left: 1, received: Vec::new(), reads: false };
+        assert_eq!(block_on(stream_changes(Lost, &mut sink)), Err(Error::Unavailable(3)));
     }
 }

@@ -1,7 +1,7 @@
 //! Policy changes: one script each, and their outcomes.
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Change, MAX_LISTED, Numbers, number_of};
+use rollcall_core::policy::{MAX_LISTED, Numbers, PolicyChange, number_of};
 
 use super::log::{entry_text, page_text};
 use super::{Kind, PRESENT, field, privacy_text};
@@ -24,27 +24,27 @@ pub struct Logging {
 
 /// What a change is about. Changes about the same thing keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose<'a> {
+pub enum ChangeKey<'a> {
     /// A user's settings, or an account restricted by name.
-    Person(&'a str),
+    User(&'a str),
     /// Restricted accounts of a page of numbers.
     Page(u32),
 }
 
-impl<'a> Whose<'a> {
+impl<'a> ChangeKey<'a> {
     /// What this change is about.
-    pub fn of(change: &'a Change) -> Self {
+    pub fn of(change: &'a PolicyChange) -> Self {
         match change {
-            Change::Restrict(user) | Change::Unrestrict(user) => match number_of(user.as_str()) {
+            PolicyChange::Restrict(user) | PolicyChange::Unrestrict(user) => match number_of(user.as_str()) {
                 Some(number) => Self::Page(number >> 16),
-                None => Self::Person(user.as_str()),
+                None => Self::User(user.as_str()),
             },
-            Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => Self::Page(numbers.page()),
-            Change::Block(user, _)
-            | Change::Unblock(user, _)
-            | Change::AddContact(user, _)
-            | Change::RemoveContact(user, _)
-            | Change::SetPrivacy(user, _) => Self::Person(user.as_str()),
+            PolicyChange::RestrictMany(numbers) | PolicyChange::UnrestrictMany(numbers) => Self::Page(numbers.page()),
+            PolicyChange::Block(user, _)
+            | PolicyChange::Unblock(user, _)
+            | PolicyChange::AddContact(user, _)
+            | PolicyChange::RemoveContact(user, _)
+            | PolicyChange::SetPrivacy(user, _) => Self::User(user.as_str()),
         }
     }
 }
@@ -71,29 +71,29 @@ struct Setting<'a> {
 
 impl Keyspace {
     /// The group of what a change is about.
-    pub fn group_of(&self, whose: Whose<'_>) -> u32 {
-        match whose {
-            Whose::Person(user) => self.group_of_bucket(self.bucket_of(user)),
-            Whose::Page(page) => self.group_of_page(page),
+    pub fn group_of(&self, key: ChangeKey<'_>) -> u32 {
+        match key {
+            ChangeKey::User(user) => self.group_of_bucket(self.bucket_of(user)),
+            ChangeKey::Page(page) => self.group_of_page(page),
         }
     }
 
     /// Adds the command of one change; see [`decode_changed`].
-    pub fn change(&self, to: &mut Commands, change: &Change, logging: Logging) {
+    pub fn change(&self, to: &mut Commands, change: &PolicyChange, logging: Logging) {
         let listed = |to: &mut Commands, owner: &UserId, kind: Kind, other: &UserId, value: &str| {
             let setting = Setting { owner: owner.as_str(), kind, other: other.as_str(), value };
             self.setting(to, &setting, &entry_text(change), logging);
         };
         match change {
-            Change::Restrict(user) => self.restriction(to, user, change, true, logging),
-            Change::Unrestrict(user) => self.restriction(to, user, change, false, logging),
-            Change::RestrictMany(numbers) => self.restrictions(to, numbers, true, logging),
-            Change::UnrestrictMany(numbers) => self.restrictions(to, numbers, false, logging),
-            Change::Block(owner, other) => listed(to, owner, Kind::Block, other, PRESENT),
-            Change::Unblock(owner, other) => listed(to, owner, Kind::Block, other, ""),
-            Change::AddContact(owner, other) => listed(to, owner, Kind::Contact, other, PRESENT),
-            Change::RemoveContact(owner, other) => listed(to, owner, Kind::Contact, other, ""),
-            Change::SetPrivacy(owner, privacy) => {
+            PolicyChange::Restrict(user) => self.restriction(to, user, change, true, logging),
+            PolicyChange::Unrestrict(user) => self.restriction(to, user, change, false, logging),
+            PolicyChange::RestrictMany(numbers) => self.restrictions(to, numbers, true, logging),
+            PolicyChange::UnrestrictMany(numbers) => self.restrictions(to, numbers, false, logging),
+            PolicyChange::Block(owner, other) => listed(to, owner, Kind::Block, other, PRESENT),
+            PolicyChange::Unblock(owner, other) => listed(to, owner, Kind::Block, other, ""),
+            PolicyChange::AddContact(owner, other) => listed(to, owner, Kind::Contact, other, PRESENT),
+            PolicyChange::RemoveContact(owner, other) => listed(to, owner, Kind::Contact, other, ""),
+            PolicyChange::SetPrivacy(owner, privacy) => {
                 let (owner, value) = (owner.as_str(), &privacy_text(*privacy));
                 let setting = Setting { owner, kind: Kind::Privacy, other: "", value };
                 self.setting(to, &setting, &entry_text(change), logging);
@@ -101,7 +101,7 @@ impl Keyspace {
         }
     }
 
-    fn restriction(&self, to: &mut Commands, user: &UserId, change: &Change, is_so: bool, logging: Logging) {
+    fn restriction(&self, to: &mut Commands, user: &UserId, change: &PolicyChange, is_so: bool, logging: Logging) {
         let entry = entry_text(change);
         let Some(number) = number_of(user.as_str()) else {
             let value = if is_so { PRESENT } else { "" };
@@ -110,7 +110,7 @@ impl Keyspace {
         };
         let page = number >> 16;
         let group = self.group_of_page(page);
-        self.evalsha(to, Script::Account, 4).key(self.numbers(page)).key(self.pages(group));
+        self.evalsha(to, Script::RestrictAccount, 4).key(self.numbers(page)).key(self.pages(group));
         to.key(self.log(group)).key(self.invalidation(group));
         to.number(u64::from(page)).number(u64::from(number & 0xffff)).number(u64::from(is_so));
         logged(to, logging).text(&entry);
@@ -119,7 +119,10 @@ impl Keyspace {
     fn restrictions(&self, to: &mut Commands, numbers: &Numbers, is_so: bool, logging: Logging) {
         let page = numbers.page();
         let group = self.group_of_page(page);
-        self.evalsha(to, Script::Accounts, 5).key(self.numbers(page)).key(self.operand(group)).key(self.pages(group));
+        self.evalsha(to, Script::RestrictPage, 5)
+            .key(self.numbers(page))
+            .key(self.operand(group))
+            .key(self.pages(group));
         to.key(self.log(group)).key(self.invalidation(group));
         // Zeros at the end would make the page longer without changing it.
         let bits = numbers.bits();
@@ -132,7 +135,7 @@ impl Keyspace {
         let &Setting { owner, kind, other, value } = setting;
         let bucket = self.bucket_of(owner);
         let group = self.group_of_bucket(bucket);
-        self.evalsha(to, Script::Setting, 3)
+        self.evalsha(to, Script::SetPolicyField, 3)
             .key(self.policy(bucket))
             .key(self.log(group))
             .key(self.invalidation(group));
@@ -174,15 +177,15 @@ mod tests {
         let numbers = Numbers::new(70, vec![0, 5, 0, 0]).unwrap();
         // The number of keys and arguments in the scripts' headers.
         let changes = [
-            (Change::Restrict(user("b{o}b")), 3, 8),
-            (Change::Unrestrict(user("70000")), 4, 7),
-            (Change::RestrictMany(numbers.clone()), 5, 7),
-            (Change::UnrestrictMany(numbers), 5, 7),
-            (Change::Block(user("bob"), user("{eve}")), 3, 8),
-            (Change::Unblock(user("bob"), user("eve")), 3, 8),
-            (Change::AddContact(user("bob"), user("eve")), 3, 8),
-            (Change::RemoveContact(user("bob"), user("eve")), 3, 8),
-            (Change::SetPrivacy(user("bob"), Privacy::default()), 3, 8),
+            (PolicyChange::Restrict(user("b{o}b")), 3, 8),
+            (PolicyChange::Unrestrict(user("70000")), 4, 7),
+            (PolicyChange::RestrictMany(numbers.clone()), 5, 7),
+            (PolicyChange::UnrestrictMany(numbers), 5, 7),
+            (PolicyChange::Block(user("bob"), user("{eve}")), 3, 8),
+            (PolicyChange::Unblock(user("bob"), user("eve")), 3, 8),
+            (PolicyChange::AddContact(user("bob"), user("eve")), 3, 8),
+            (PolicyChange::RemoveContact(user("bob"), user("eve")), 3, 8),
+            (PolicyChange::SetPrivacy(user("bob"), Privacy::default()), 3, 8),
         ];
         let logging = Logging { now_us: 7, most: 50_000, publishing: Publishing::Sharded };
         for (change, key_count, arguments) in changes {
@@ -190,7 +193,7 @@ mod tests {
             keys.change(&mut commands, &change, logging);
             let args = commands.get(0).unwrap().to_owned();
             assert_eq!(args.len(), 3 + key_count + arguments, "{change:?}");
-            let slot = slot_of(keys.log(keys.group_of(Whose::of(&change))).to_string().as_bytes());
+            let slot = slot_of(keys.log(keys.group_of(ChangeKey::of(&change))).to_string().as_bytes());
             assert!(args.iter().skip(3).take(key_count).all(|key| slot_of(key) == slot), "{change:?}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Change, Numbers, PAGE_BYTES, PAGE_NUMBERS};
+use rollcall_core::policy::{Numbers, PAGE_BYTES, PAGE_NUMBERS, PolicyChange};
 
 use super::{privacy_of, privacy_text};
 use crate::keyspace::command::Commands;
@@ -17,7 +17,7 @@ const WHAT: &str = "an entry of a log of changes";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// This change was made.
-    Change(Change),
+    Change(PolicyChange),
     /// Some accounts of this page of numbers changed: the page has to be read. Logging its bits would make the log
     /// large.
     Page(u32),
@@ -47,16 +47,16 @@ impl Keyspace {
 }
 
 /// A change as a log entry.
-pub(super) fn entry_text(change: &Change) -> String {
+pub(super) fn entry_text(change: &PolicyChange) -> String {
     match change {
-        Change::Restrict(user) => format!("R\n{user}"),
-        Change::Unrestrict(user) => format!("r\n{user}"),
-        Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => page_text(numbers.page()),
-        Change::Block(one, other) => format!("B\n{one}\n{other}"),
-        Change::Unblock(one, other) => format!("b\n{one}\n{other}"),
-        Change::AddContact(one, other) => format!("C\n{one}\n{other}"),
-        Change::RemoveContact(one, other) => format!("c\n{one}\n{other}"),
-        Change::SetPrivacy(user, privacy) => format!("P\n{user}\n{}", privacy_text(*privacy)),
+        PolicyChange::Restrict(user) => format!("R\n{user}"),
+        PolicyChange::Unrestrict(user) => format!("r\n{user}"),
+        PolicyChange::RestrictMany(numbers) | PolicyChange::UnrestrictMany(numbers) => page_text(numbers.page()),
+        PolicyChange::Block(one, other) => format!("B\n{one}\n{other}"),
+        PolicyChange::Unblock(one, other) => format!("b\n{one}\n{other}"),
+        PolicyChange::AddContact(one, other) => format!("C\n{one}\n{other}"),
+        PolicyChange::RemoveContact(one, other) => format!("c\n{one}\n{other}"),
+        PolicyChange::SetPrivacy(user, privacy) => format!("P\n{user}\n{}", privacy_text(*privacy)),
     }
 }
 
@@ -70,13 +70,13 @@ fn entry_of(text: &str) -> Result<Entry, BadReply> {
     let user = |name: &str| UserId::parse(name).map_err(|_| BadReply(WHAT));
     let mut parts = text.split('\n');
     let change = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some("R"), Some(name), None, None) => Change::Restrict(user(name)?),
-        (Some("r"), Some(name), None, None) => Change::Unrestrict(user(name)?),
-        (Some("B"), Some(one), Some(other), None) => Change::Block(user(one)?, user(other)?),
-        (Some("b"), Some(one), Some(other), None) => Change::Unblock(user(one)?, user(other)?),
-        (Some("C"), Some(one), Some(other), None) => Change::AddContact(user(one)?, user(other)?),
-        (Some("c"), Some(one), Some(other), None) => Change::RemoveContact(user(one)?, user(other)?),
-        (Some("P"), Some(name), Some(privacy), None) => Change::SetPrivacy(user(name)?, privacy_of(privacy)?),
+        (Some("R"), Some(name), None, None) => PolicyChange::Restrict(user(name)?),
+        (Some("r"), Some(name), None, None) => PolicyChange::Unrestrict(user(name)?),
+        (Some("B"), Some(one), Some(other), None) => PolicyChange::Block(user(one)?, user(other)?),
+        (Some("b"), Some(one), Some(other), None) => PolicyChange::Unblock(user(one)?, user(other)?),
+        (Some("C"), Some(one), Some(other), None) => PolicyChange::AddContact(user(one)?, user(other)?),
+        (Some("c"), Some(one), Some(other), None) => PolicyChange::RemoveContact(user(one)?, user(other)?),
+        (Some("P"), Some(name), Some(privacy), None) => PolicyChange::SetPrivacy(user(name)?, privacy_of(privacy)?),
         (Some("N"), Some(page), None, None) => {
             let page = page.parse().ok().filter(|page| *page < PAGE_NUMBERS);
             return page.map(Entry::Page).ok_or(BadReply(WHAT));
@@ -95,7 +95,7 @@ fn member_of(text: &str) -> Result<(u64, u64, &str), BadReply> {
     }
 }
 
-/// Where a log ends: the cursor of a reader that has read all of it. 0: it is empty.
+/// Where a log ends: the cursor of a reader that has read all of it; 0 if it is empty.
 pub fn decode_end<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<u64, BadReply> {
     match reply.next().unwrap_or(Piece::Nil).text(WHAT)? {
         Some(member) => Ok(member_of(member)?.1),
@@ -134,7 +134,7 @@ pub fn pages_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeSet<u32> {
 
 /// The changes of these entries. `read` returns the present content of a page of numbers. It is used once, at the
 /// page's last change: earlier changes of its accounts are older than what was read.
-pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbers>) -> Vec<Change> {
+pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbers>) -> Vec<PolicyChange> {
     let mut told = BTreeSet::new();
     let mut changes = Vec::with_capacity(entries.len());
     for entry in entries.into_iter().rev() {
@@ -144,8 +144,8 @@ pub fn changes_of(entries: Vec<Entry>, mut read: impl FnMut(u32) -> Option<Numbe
                 let restricted = read(page);
                 let lifted = without(page, restricted.as_ref().map_or(&[], Numbers::bits));
                 // The list is built backwards.
-                changes.extend(restricted.map(Change::RestrictMany));
-                changes.extend(lifted.map(Change::UnrestrictMany));
+                changes.extend(restricted.map(PolicyChange::RestrictMany));
+                changes.extend(lifted.map(PolicyChange::UnrestrictMany));
             }
             Entry::Page(_) => {}
         }
@@ -176,21 +176,21 @@ mod tests {
         let (one, other) = (user("b o{b} 7"), user("名前\\n"));
         let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Everyone };
         let changes = [
-            Change::Restrict(one.clone()),
-            Change::Unrestrict(user("7")),
-            Change::Block(one.clone(), other.clone()),
-            Change::Unblock(one.clone(), other.clone()),
-            Change::AddContact(one.clone(), other.clone()),
-            Change::RemoveContact(other, one.clone()),
-            Change::SetPrivacy(one.clone(), privacy),
-            Change::SetPrivacy(one, Privacy::default()),
+            PolicyChange::Restrict(one.clone()),
+            PolicyChange::Unrestrict(user("7")),
+            PolicyChange::Block(one.clone(), other.clone()),
+            PolicyChange::Unblock(one.clone(), other.clone()),
+            PolicyChange::AddContact(one.clone(), other.clone()),
+            PolicyChange::RemoveContact(other, one.clone()),
+            PolicyChange::SetPrivacy(one.clone(), privacy),
+            PolicyChange::SetPrivacy(one, Privacy::default()),
         ];
         for change in changes {
             assert_eq!(entry_of(&entry_text(&change)), Ok(Entry::Change(change)));
         }
         let many = Numbers::new(65_535, vec![1]).unwrap();
-        assert_eq!(entry_of(&entry_text(&Change::RestrictMany(many.clone()))), Ok(Entry::Page(65_535)));
-        assert_eq!(entry_of(&entry_text(&Change::UnrestrictMany(many))), Ok(Entry::Page(65_535)));
+        assert_eq!(entry_of(&entry_text(&PolicyChange::RestrictMany(many.clone()))), Ok(Entry::Page(65_535)));
+        assert_eq!(entry_of(&entry_text(&PolicyChange::UnrestrictMany(many))), Ok(Entry::Page(65_535)));
         for bad in ["", "R", "R\n", "R\na\nb", "B\na", "B\na\nb\nc", "P\na\nx", "N\n65536", "N\nx", "Z\na"] {
             assert!(entry_of(bad).is_err(), "{bad:?}");
         }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn log_that_skips_the_cursor_is_a_gap() {
         let of = |names: &[&str], end| {
-            Read::Entries(names.iter().map(|name| Entry::Change(Change::Restrict(user(name)))).collect(), end)
+            Read::Entries(names.iter().map(|name| Entry::Change(PolicyChange::Restrict(user(name)))).collect(), end)
         };
         assert_eq!(read(&[], 0), of(&[], 0));
         assert_eq!(read(&["0 5 R\na", "5 6 R\nb c"], 0), of(&["a", "b c"], 6));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn page_appears_once_at_its_last_change() {
-        let change = |name: &str| Entry::Change(Change::Restrict(user(name)));
+        let change = |name: &str| Entry::Change(PolicyChange::Restrict(user(name)));
         let entries = vec![Entry::Page(3), change("a"), Entry::Page(3), change("b"), Entry::Page(4)];
         assert_eq!(pages_of(entries.iter()), [3, 4].into());
         let restricted = Numbers::new(3, vec![0x80]).unwrap();
@@ -237,11 +237,11 @@ mod tests {
         others.iter_mut().take(1).for_each(|byte| *byte = 0x7f);
         let others = Numbers::new(3, others).unwrap();
         let expected = [
-            Change::Restrict(user("a")),
-            Change::UnrestrictMany(others),
-            Change::RestrictMany(restricted),
-            Change::Restrict(user("b")),
-            Change::UnrestrictMany(all),
+            PolicyChange::Restrict(user("a")),
+            PolicyChange::UnrestrictMany(others),
+            PolicyChange::RestrictMany(restricted),
+            PolicyChange::Restrict(user("b")),
+            PolicyChange::UnrestrictMany(all),
         ];
         assert_eq!(changes, expected);
     }

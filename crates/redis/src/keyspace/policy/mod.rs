@@ -2,7 +2,7 @@
 //!
 //! Users are hashed into buckets, each one Redis hash with all settings of its users, and buckets into groups, each
 //! with its own log: enough groups that the masters of a Cluster share the work, and few enough that a reader follows
-//! all of them in one round trip. Restricted accounts that are numbers are bits, 65,536 per page, because there may be
+//! all of them in one round trip. Restricted numeric accounts are bits, 65,536 per page, because there may be
 //! millions.
 //!
 //! Why not a key per user: a snapshot would have to scan for the keys. Why a log: a reader that holds all policy in
@@ -14,7 +14,7 @@ mod part;
 mod relation;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Privacy};
+use rollcall_core::policy::{Audience, PolicyChange, Privacy};
 use rollcall_functions::capabilities::OwnSettings;
 
 use crate::keyspace::command::Commands;
@@ -22,10 +22,10 @@ use crate::keyspace::keys::Keyspace;
 use crate::keyspace::reply::{BadReply, Piece};
 use rollcall_core::shard_of;
 
-pub use change::{Changed, Logging, Whose, decode_changed};
+pub use change::{ChangeKey, Changed, Logging, decode_changed};
 pub use log::{Entry, Read, changes_of, decode_end, decode_log, pages_of};
 pub use part::{Part, Slice, decode_numbers, decode_pages};
-pub use relation::{decode_blocks, decode_restricted, decode_standing};
+pub use relation::{decode_blocks, decode_restricted, decode_subject_side};
 
 /// Every field of a bucket, as `docs/KEYSPACE.md` lists them.
 pub const POLICY_FIELDS: [&str; 6] =
@@ -105,19 +105,19 @@ fn field<'c>(to: &'c mut Commands, owner: &str, kind: Kind, other: &str) -> &'c 
 
 /// The settings of a bucket, as the changes that produce them. Unknown fields of a later version and invalid user ids
 /// are skipped.
-pub fn decode_bucket<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<Change>, BadReply> {
+pub fn decode_bucket<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Vec<PolicyChange>, BadReply> {
     decode_some(reply, |_| true)
 }
 
 /// The settings of one slice of a bucket; the reply is the whole bucket.
-pub fn decode_slice<'a>(reply: impl Iterator<Item = Piece<'a>>, slice: Slice) -> Result<Vec<Change>, BadReply> {
+pub fn decode_slice<'a>(reply: impl Iterator<Item = Piece<'a>>, slice: Slice) -> Result<Vec<PolicyChange>, BadReply> {
     decode_some(reply, |field| slice.has(field))
 }
 
 fn decode_some<'a>(
     mut reply: impl Iterator<Item = Piece<'a>>,
     is_wanted: impl Fn(&[u8]) -> bool,
-) -> Result<Vec<Change>, BadReply> {
+) -> Result<Vec<PolicyChange>, BadReply> {
     let mut changes = Vec::new();
     let mut wanted = Vec::new();
     while let Some(name) = reply.next() {
@@ -130,10 +130,10 @@ fn decode_some<'a>(
     each_field(reply, |owner, kind, other, value| {
         let Ok(owner) = UserId::parse(owner) else { return Ok(()) };
         changes.extend(match kind {
-            Kind::Block => UserId::parse(other).ok().map(|other| Change::Block(owner, other)),
-            Kind::Contact => UserId::parse(other).ok().map(|other| Change::AddContact(owner, other)),
-            Kind::Privacy => Some(Change::SetPrivacy(owner, privacy_of(value)?)),
-            Kind::Restricted => Some(Change::Restrict(owner)),
+            Kind::Block => UserId::parse(other).ok().map(|other| PolicyChange::Block(owner, other)),
+            Kind::Contact => UserId::parse(other).ok().map(|other| PolicyChange::AddContact(owner, other)),
+            Kind::Privacy => Some(PolicyChange::SetPrivacy(owner, privacy_of(value)?)),
+            Kind::Restricted => Some(PolicyChange::Restrict(owner)),
         });
         Ok(())
     })?;
@@ -248,10 +248,10 @@ mod tests {
     fn bucket_decodes_to_its_settings() {
         let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Contacts };
         let expected = [
-            Change::Block(user("bob"), user("eve")),
-            Change::AddContact(user("eve"), user("bob")),
-            Change::SetPrivacy(user("bob"), privacy),
-            Change::Restrict(user("bob")),
+            PolicyChange::Block(user("bob"), user("eve")),
+            PolicyChange::AddContact(user("eve"), user("bob")),
+            PolicyChange::SetPrivacy(user("bob"), privacy),
+            PolicyChange::Restrict(user("bob")),
         ];
         assert_eq!(decode_bucket(pieces(&BUCKET)).unwrap(), expected);
         let bobs = OwnSettings { privacy, contacts: Vec::new(), blocks: vec![user("eve")] };

@@ -10,8 +10,8 @@ use crate::keyspace::reply::{BadReply, Piece};
 
 impl Keyspace {
     /// Adds the command that reads a subject's settings and restriction, as far as they concern this viewer; see
-    /// [`decode_standing`].
-    pub fn standing(&self, to: &mut Commands, viewer: Option<&str>, subject: &str) {
+    /// [`decode_subject_side`].
+    pub fn read_subject_side(&self, to: &mut Commands, viewer: Option<&str>, subject: &str) {
         to.begin("HMGET").key(self.policy(self.bucket_of(subject)));
         field(to, subject, Kind::Privacy, "");
         field(to, subject, Kind::Restricted, "");
@@ -21,7 +21,7 @@ impl Keyspace {
         }
     }
 
-    /// Adds the command that reads whether an account that is a number is restricted; see [`decode_restricted`].
+    /// Adds the command that reads whether a numeric account is restricted; see [`decode_restricted`].
     pub fn is_restricted(&self, to: &mut Commands, number: u32) {
         to.begin("GETBIT").key(self.numbers(number >> 16)).number(u64::from(number & 0xffff));
     }
@@ -36,7 +36,7 @@ impl Keyspace {
 }
 
 /// The subject's side of a relation.
-pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Relation, BadReply> {
+pub fn decode_subject_side<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result<Relation, BadReply> {
     let privacy = match reply.next().unwrap_or(Piece::Nil).text("a privacy setting")? {
         Some(text) => privacy_of(text)?,
         None => Default::default(),
@@ -45,7 +45,7 @@ pub fn decode_standing<'a>(mut reply: impl Iterator<Item = Piece<'a>>) -> Result
     Ok(Relation { privacy, restricted: is_there(), blocked: is_there(), contact: is_there() })
 }
 
-/// Whether an account that is a number is restricted.
+/// Whether a numeric account is restricted.
 pub fn decode_restricted(reply: Piece<'_>) -> Result<bool, BadReply> {
     Ok(reply.number("a bit of a page of numbers")? == 1)
 }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn relation_decodes_from_present_fields() {
         let so = Piece::Bytes(b"1");
-        let read = |pieces: &[Piece<'static>]| decode_standing(pieces.iter().copied());
+        let read = |pieces: &[Piece<'static>]| decode_subject_side(pieces.iter().copied());
         assert_eq!(read(&[Piece::Nil, Piece::Nil]), Ok(Relation::default()));
         assert_eq!(read(&[Piece::Nil, so]), Ok(Relation { restricted: true, ..Relation::default() }));
         assert_eq!(
@@ -81,8 +81,8 @@ mod tests {
     fn only_fields_of_the_user_are_read() {
         let keys = Keyspace::new("rc", 256).unwrap();
         let mut commands = Commands::default();
-        keys.standing(&mut commands, Some("eve"), "bob");
-        keys.standing(&mut commands, None, "bob");
+        keys.read_subject_side(&mut commands, Some("eve"), "bob");
+        keys.read_subject_side(&mut commands, None, "bob");
         keys.which_blocked(&mut commands, "bob", ["eve", "*"].into_iter());
         let fields = commands.iter().map(|command| {
             command.args().skip(2).map(|arg| String::from_utf8(arg.to_vec()).unwrap()).collect::<Vec<_>>()

@@ -10,10 +10,10 @@ use rollcall_core::{Error, Time};
 use tokio::runtime::Handle;
 
 use super::super::server::Server;
-use super::super::{Native, Task};
+use super::super::{NativeTransport, Task};
 use super::subscriber::Subscriber;
 use crate::transport::RETRY_MS;
-use rollcall_store::Answer;
+use rollcall_store::StoreFuture;
 use rollcall_store::topics::dispatcher::Dispatcher;
 use rollcall_store::topics::{Topic, TopicSource};
 
@@ -23,7 +23,7 @@ type ByServer = HashMap<String, (Arc<Subscriber>, Task)>;
 /// One subscriber per master.
 pub(super) struct ClusterSubscriber {
     me: Weak<Self>,
-    inner: Arc<Native>,
+    inner: Arc<NativeTransport>,
     dispatcher: Arc<Dispatcher>,
     runtime: Handle,
     /// `None` once the store is closed.
@@ -33,7 +33,7 @@ pub(super) struct ClusterSubscriber {
 }
 
 impl ClusterSubscriber {
-    pub(super) fn new(inner: Arc<Native>, runtime: Handle) -> Arc<Self> {
+    pub(super) fn new(inner: Arc<NativeTransport>, runtime: Handle) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             inner,
@@ -44,7 +44,7 @@ impl ClusterSubscriber {
         })
     }
 
-    pub(super) fn inner(&self) -> &Arc<Native> {
+    pub(super) fn inner(&self) -> &Arc<NativeTransport> {
         &self.inner
     }
 
@@ -78,7 +78,7 @@ impl ClusterSubscriber {
     /// The server that has this topic at present.
     pub(super) fn server_of(&self, topic: &Topic) -> Option<Arc<Server>> {
         let name = match topic {
-            Topic::Person(user) => user.as_str(),
+            Topic::User(user) => user.as_str(),
             Topic::Conversation(conversation) => conversation.as_str(),
         };
         self.inner.servers.topology().server(self.inner.keys.shard_of(name)).cloned()
@@ -87,7 +87,7 @@ impl ClusterSubscriber {
     /// The channel of this topic.
     pub(super) fn channel_of(&self, topic: &Topic) -> String {
         match topic {
-            Topic::Person(user) => self.inner.keys.topic(user.as_str()).to_string(),
+            Topic::User(user) => self.inner.keys.topic(user.as_str()).to_string(),
             Topic::Conversation(conversation) => self.inner.keys.conversation(conversation.as_str()).to_string(),
         }
     }
@@ -116,8 +116,8 @@ impl ClusterSubscriber {
             return Some(Arc::clone(subscriber));
         }
         let subscriber = Arc::new(Subscriber::new(Arc::clone(server)));
-        let listening = Arc::clone(&subscriber).listen(Weak::clone(&self.me));
-        subscribers.insert(name, (Arc::clone(&subscriber), Task(self.runtime.spawn(listening))));
+        let running = Arc::clone(&subscriber).run(Weak::clone(&self.me));
+        subscribers.insert(name, (Arc::clone(&subscriber), Task(self.runtime.spawn(running))));
         Some(subscriber)
     }
 
@@ -136,14 +136,15 @@ impl ClusterSubscriber {
 }
 
 impl TopicSource for ClusterSubscriber {
-    fn listen(&self, topics: Vec<Topic>) -> Answer<'_, ()> {
+    fn subscribe(&self, topics: Vec<Topic>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let away = || Error::Unavailable(RETRY_MS);
+            let unavailable = || Error::Unavailable(RETRY_MS);
             let mut answers = Vec::new();
-            for (server, topics) in self.grouped(topics).ok_or_else(away)? {
-                answers.push(self.at(&server).ok_or_else(away)?.ask(topics)?);
+            for (server, topics) in self.grouped(topics).ok_or_else(unavailable)? {
+                answers.push(self.at(&server).ok_or_else(unavailable)?.ask(topics)?);
             }
-            let confirmed = |answer: tokio::sync::oneshot::Receiver<_>| async { answer.await.map_err(|_| away()) };
+            let confirmed =
+                |answer: tokio::sync::oneshot::Receiver<_>| async { answer.await.map_err(|_| unavailable()) };
             try_join_all(answers.into_iter().map(confirmed)).await.map(drop)
         })
     }

@@ -14,9 +14,9 @@ use rollcall_core::{ConversationId, Error, Time, UserId};
 use rollcall_functions::capabilities::{Typing, TypingSignal, Typist};
 use tokio::runtime::Handle;
 
-use super::{Native, Redis, Task};
-use rollcall_store::Answer;
-use rollcall_store::topics::{TopicSource, TopicSubscription, Topics, WATCHERS_TTL};
+use super::{NativeRedis, NativeTransport, Task};
+use rollcall_store::StoreFuture;
+use rollcall_store::topics::{TopicSource, TopicStore, TopicSubscription, WATCHERS_TTL};
 
 use cluster_subscriber::ClusterSubscriber;
 use typing_debounce::TypingDebounce;
@@ -40,7 +40,7 @@ impl TopicTasks {
         }
     }
 
-    fn subscribers(&self, inner: &Arc<Native>) -> &Arc<ClusterSubscriber> {
+    fn subscribers(&self, inner: &Arc<NativeTransport>) -> &Arc<ClusterSubscriber> {
         let (subscribers, _) = self.subscribers.get_or_init(|| {
             let subscribers = ClusterSubscriber::new(Arc::clone(inner), self.runtime.clone());
             let following = Task(self.runtime.spawn(Arc::clone(&subscribers).follow()));
@@ -59,20 +59,20 @@ impl Drop for TopicTasks {
     }
 }
 
-impl Topics for Redis {
+impl TopicStore for NativeRedis {
     fn subscription(&self) -> TopicSubscription {
         let subscribers = self.topic_tasks.subscribers(&self.native);
         TopicSubscription::new(Arc::clone(subscribers.dispatcher()), Arc::clone(subscribers) as Arc<dyn TopicSource>)
     }
-    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         Box::pin(async move { self.write_signals(&signals).await })
     }
-    fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
+    fn typists(&self, conversations: Vec<ConversationId>) -> StoreFuture<'_, Vec<Result<Vec<Typist>, Error>>> {
         Box::pin(self.store.typists(conversations))
     }
-    fn count_watchers(&self, station: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {
-        let station = station.to_owned();
-        Box::pin(async move { self.store.add_up_watchers(&station, &counts, WATCHERS_TTL).await })
+    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> StoreFuture<'_, Vec<u64>> {
+        let worker = worker.to_owned();
+        Box::pin(async move { self.store.sum_watchers(&worker, &counts, WATCHERS_TTL).await })
     }
     fn now(&self) -> Time {
         self.native.shared.time.now()

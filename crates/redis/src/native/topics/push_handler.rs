@@ -7,18 +7,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::keyspace::{BadReply, Channel, decode_payload, decode_typed};
+use crate::keyspace::{BadReply, Channel, decode_payload, decode_typing};
 use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 
-use super::super::Native;
-use rollcall_store::topics::Typed;
+use super::super::NativeTransport;
+use rollcall_store::topics::PublishedTyping;
 use rollcall_store::topics::dispatcher::Dispatcher;
 
 /// The handler of one connection.
 pub(super) struct PushHandler {
-    inner: Arc<Native>,
+    inner: Arc<NativeTransport>,
     dispatcher: Arc<Dispatcher>,
     /// Channels whose unsubscription we requested. If a server unsubscribes us from any other channel, it no longer has
     /// its slot; and since the client library takes that push for a reply, no later reply matches its command.
@@ -28,7 +28,7 @@ pub(super) struct PushHandler {
 }
 
 impl PushHandler {
-    pub(super) fn new(inner: Arc<Native>, dispatcher: Arc<Dispatcher>) -> Self {
+    pub(super) fn new(inner: Arc<NativeTransport>, dispatcher: Arc<Dispatcher>) -> Self {
         let (unsubscribing, is_broken, broke) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         Self { inner, dispatcher, unsubscribing, is_broken, broke }
     }
@@ -75,8 +75,8 @@ impl PushHandler {
                 self.dispatcher.publish(&user, &published);
             }
             Some(Channel::Conversation) => {
-                let (conversation, user, until) = decode_typed(payload)?;
-                self.dispatcher.publish_typed(Typed { conversation, user, until });
+                let (conversation, user, until) = decode_typing(payload)?;
+                self.dispatcher.publish_typing(PublishedTyping { conversation, user, until });
             }
             // `policy_hints.rs` receives these.
             Some(Channel::Policy) | None => {}

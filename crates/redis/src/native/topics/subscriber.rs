@@ -21,10 +21,11 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::super::address::Kind;
-use super::super::down_reason::{DownReason, ErrorClass};
+use super::super::down_reason::{DownReason, error_line};
 use super::super::server::Server;
 use super::cluster_subscriber::ClusterSubscriber;
 use super::push_handler::PushHandler;
+use crate::transport::ErrorClass;
 use crate::transport::RETRY_MS;
 use rollcall_store::topics::{Topic, dispatcher};
 
@@ -44,7 +45,7 @@ pub(super) struct Subscriber {
     wake: Notify,
     /// Everything that the server published before this, in milliseconds, was received.
     received_until_ms: AtomicU64,
-    /// One more than the version of the topology that this subscriber has followed; 0: none.
+    /// One more than the version of the topology that this subscriber has followed; 0 if none.
     topology_version: AtomicU64,
 }
 
@@ -58,7 +59,7 @@ struct Requests {
 /// Which requests are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accepts {
-    /// None: the server is away, and nothing is subscribed.
+    /// No requests: the server is down, and nothing is subscribed.
     Nothing,
     /// Only releases, while everything watched is subscribed again.
     Releases,
@@ -129,7 +130,7 @@ impl Subscriber {
     }
 
     /// Receives for ever, through any number of connections.
-    pub(super) async fn listen(self: Arc<Self>, subscribers: Weak<ClusterSubscriber>) {
+    pub(super) async fn run(self: Arc<Self>, subscribers: Weak<ClusterSubscriber>) {
         let mut logged = None;
         loop {
             let Some(subscribers) = subscribers.upgrade() else { return };
@@ -137,7 +138,7 @@ impl Subscriber {
             self.topology_version.store(0, Ordering::SeqCst);
             *self.requests.lock() = Requests::new(Accepts::Nothing);
             if logged.as_ref() != Some(&reason) {
-                tracing::warn!(server = %self.server.endpoint, "Redis subscription lost; retrying: {reason}");
+                tracing::warn!(server = %self.server.endpoint, %reason, "Redis subscription lost; retrying");
                 logged = Some(reason);
             }
             tokio::time::sleep(PAUSE).await;
@@ -180,7 +181,7 @@ impl Session {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
         let config = config.set_push_sender(take);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::Silent)?;
+        let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DownReason::TimedOut)?;
         let connection = connection.map_err(|error| DownReason::of(&error))?;
         Ok(Self { subscribers, subscriber, connection, push_handler, subscribed: HashSet::new() })
     }
@@ -263,8 +264,8 @@ impl Session {
                 self.subscribed.remove(topic);
             }
             let dispatcher = self.subscribers.dispatcher();
-            kept.iter().for_each(|topic| dispatcher.hear(topic, dispatcher::Feed::Kept));
-            added.iter().for_each(|topic| dispatcher.hear(topic, dispatcher::Feed::Restarted));
+            kept.iter().for_each(|topic| dispatcher.activate(topic, dispatcher::Feed::Uninterrupted));
+            added.iter().for_each(|topic| dispatcher.activate(topic, dispatcher::Feed::Restarted));
             self.subscribed.extend(added);
         }
         Ok(())
@@ -306,7 +307,7 @@ impl Session {
         let shared = &self.subscribers.inner().shared;
         let sent_at = shared.time.now();
         let answer = self.connection.send_packed_commands(&commands, 0, commands.len());
-        let answers = tokio::time::timeout(shared.response_timeout, answer).await.map_err(|_| DownReason::Silent)?;
+        let answers = tokio::time::timeout(shared.response_timeout, answer).await.map_err(|_| DownReason::TimedOut)?;
         let answers = answers.map_err(|error| DownReason::of(&error))?;
         for answer in &answers {
             if let Value::ServerError(error) = answer {
@@ -325,15 +326,13 @@ impl Session {
     /// Classifies an error reply. If a slot moved, the topology is refreshed before the next try.
     async fn refused(&self, error: &redis::ServerError) -> DownReason {
         let inner = self.subscribers.inner();
-        match ErrorClass::of(error) {
-            ErrorClass::Moved | ErrorClass::Ask(_) | ErrorClass::TryAgain => {
+        let line = error_line(error);
+        match ErrorClass::of(&line) {
+            ErrorClass::Moved | ErrorClass::Ask | ErrorClass::TryAgain => {
                 let _ = tokio::time::timeout(inner.shared.connect_timeout, inner.refresh_topology()).await;
-                DownReason::Unwilling("a slot moved".to_owned())
+                DownReason::NotReady("a slot moved".to_owned())
             }
-            ErrorClass::Server(reason) => reason,
-            ErrorClass::Denied(why) => DownReason::Refused(why),
-            ErrorClass::LoadScripts => DownReason::Unwilling(error.to_string()),
-            ErrorClass::Other(why) => DownReason::Unwilling(why),
+            class => DownReason::of_class(class, line),
         }
     }
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rollcall_core::{Error, Span};
 use rollcall_functions::capabilities::{MAX_BATCH, TypingSignal};
-use rollcall_store::topics::debounce::{Debounce, Place};
+use rollcall_store::topics::debounce::{Debounce, TypingKey};
 use tokio::sync::Notify;
 
-use super::super::{Native, Redis, Task};
-use crate::capabilities::{RedisStore, bounded, place};
+use super::super::{NativeRedis, NativeTransport, Task};
+use crate::capabilities::{RedisStore, bounded, typing_key};
 use crate::keyspace::TypingWrite;
 
 /// How long to sleep when nothing waits; a new entry wakes the task.
@@ -23,10 +23,10 @@ pub(super) struct TypingDebounce {
     sooner: Notify,
 }
 
-impl Redis {
+impl NativeRedis {
     pub(super) async fn write_signals(&self, signals: &[TypingSignal]) -> Result<Vec<Result<(), Error>>, Error> {
-        bounded(signals)?;
-        let writes = signals.iter().map(|signal| (place(signal), TypingWrite::Lasts(signal.lasts)));
+        bounded(signals.len(), MAX_BATCH)?;
+        let writes = signals.iter().map(|signal| (typing_key(signal), TypingWrite::Lasts(signal.lasts)));
         let waits = self.store.write_typing(writes).await?;
         let mut outcomes = Vec::with_capacity(waits.len());
         for (signal, wait) in signals.iter().zip(waits) {
@@ -39,9 +39,9 @@ impl Redis {
         Ok(outcomes)
     }
 
-    fn recheck_later(&self, place: Place, after: Span) {
+    fn recheck_later(&self, key: TypingKey, after: Span) {
         let tasks = &self.topic_tasks;
-        tasks.debounce.add(place, after);
+        tasks.debounce.add(key, after);
         tasks.flushing.get_or_init(|| {
             let (store, debounce) = (Arc::clone(&self.store), Arc::clone(&tasks.debounce));
             Task(tasks.runtime.spawn(async move { debounce.flush(&store).await }))
@@ -50,14 +50,14 @@ impl Redis {
 }
 
 impl TypingDebounce {
-    fn add(&self, place: Place, after: Span) {
-        if self.waiting.lock().add(place, Instant::now(), Duration::from_millis(after.0)) {
+    fn add(&self, key: TypingKey, after: Span) {
+        if self.waiting.lock().add(key, Instant::now(), Duration::from_millis(after.0)) {
             self.sooner.notify_one();
         }
     }
 
     /// Checks each signal again at its time, for ever.
-    async fn flush(&self, store: &RedisStore<Arc<Native>>) {
+    async fn flush(&self, store: &RedisStore<Arc<NativeTransport>>) {
         loop {
             let (due, next) = {
                 let mut waiting = self.waiting.lock();
@@ -69,13 +69,12 @@ impl TypingDebounce {
                 tokio::select! { () = pause => {}, () = self.sooner.notified() => {} }
                 continue;
             }
-            let places = due.iter().map(|(conversation, user)| (conversation.as_str(), user.as_str()));
-            let waits =
-                store.write_typing(places.zip(std::iter::repeat(TypingWrite::Recheck))).await.unwrap_or_default();
-            for (place, wait) in due.iter().zip(waits) {
+            let keys = due.iter().map(|(conversation, user)| (conversation.as_str(), user.as_str()));
+            let waits = store.write_typing(keys.zip(std::iter::repeat(TypingWrite::Recheck))).await.unwrap_or_default();
+            for (key, wait) in due.iter().zip(waits) {
                 // A failed check is not repeated: after a broken connection, watchers read the state again.
                 if let Ok(Some(wait)) = wait {
-                    self.add(place.clone(), wait);
+                    self.add(key.clone(), wait);
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Topics of the embedded store. A publication is delivered within the commit, because everything is in one process.
 //!
-//! Create it before the store and pass its listener: `Options { listener: Some(topics.listener()), .. }`, with the same
-//! clock. It needs no async runtime: it has one thread, for debounced typing signals, which the first of them starts.
+//! Create it before the store and pass its publish hook: `Options { on_publish: Some(topics.publish_hook()), .. }`,
+//! with the same clock. It needs no async runtime: it has one thread, for debounced typing signals, which the first of
+//! them starts.
 
 mod typing;
 mod watchers;
@@ -12,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rollcall_core::{ConversationId, Error, Published, Span, Time, UserId};
-use rollcall_functions::capabilities::{TypingSignal, Typist};
+use rollcall_functions::capabilities::{MAX_BATCH, TypingSignal, Typist, bounded};
 
-use super::{PublishListener, bounded};
-use crate::Answer;
+use super::PublishHook;
+use crate::StoreFuture;
 use crate::clock::Clock;
-use crate::topics::debounce::{Debounce, Place};
+use crate::topics::debounce::{Debounce, TypingKey};
 use crate::topics::dispatcher::Dispatcher;
-use crate::topics::{Topic, TopicSource, TopicSubscription, Topics};
+use crate::topics::{Topic, TopicSource, TopicStore, TopicSubscription};
 
 use typing::TypingRecords;
 use watchers::Watchers;
 
-/// The most places that are flushed at once, so that callers do not wait long for the lock.
+/// The most keys that are flushed at once, so that callers do not wait long for the lock.
 const MAX_FLUSH: usize = 1024;
 
 /// Topics of the embedded store. Clones share them.
@@ -65,8 +66,8 @@ impl LocalTopics {
         }))
     }
 
-    /// The store's listener, which publishes to these topics.
-    pub fn listener(&self) -> PublishListener {
+    /// The store's publish hook, which publishes to these topics.
+    pub fn publish_hook(&self) -> PublishHook {
         let dispatcher = Arc::clone(&self.0.dispatcher);
         Arc::new(move |user: &UserId, published: &Published| dispatcher.publish(user, published))
     }
@@ -74,21 +75,21 @@ impl LocalTopics {
 
 impl Inner {
     fn record(self: &Arc<Self>, signal: TypingSignal) {
-        let place = (signal.conversation, signal.user);
-        if let Some(after) = self.records.signal(&place, signal.lasts, &self.clock, &self.dispatcher) {
-            self.schedule_flush(place, after);
+        let key = (signal.conversation, signal.user);
+        if let Some(after) = self.records.signal(&key, signal.lasts, &self.clock, &self.dispatcher) {
+            self.schedule_flush(key, after);
         }
     }
 
-    fn flush(self: &Arc<Self>, place: Place) {
-        if let Some(after) = self.records.flush(&place, &self.clock, &self.dispatcher) {
-            self.schedule_flush(place, after);
+    fn flush(self: &Arc<Self>, key: TypingKey) {
+        if let Some(after) = self.records.flush(&key, &self.clock, &self.dispatcher) {
+            self.schedule_flush(key, after);
         }
     }
 
-    fn schedule_flush(self: &Arc<Self>, place: Place, after: Span) {
+    fn schedule_flush(self: &Arc<Self>, key: TypingKey, after: Span) {
         let mut state = self.timer.state.lock();
-        let is_first = state.debounce.add(place, Instant::now(), Duration::from_millis(after.0));
+        let is_first = state.debounce.add(key, Instant::now(), Duration::from_millis(after.0));
         if !state.runs {
             state.runs = self.start_thread();
         } else if is_first {
@@ -101,21 +102,21 @@ impl Inner {
         let (timer, topics) = (Arc::clone(&self.timer), Arc::downgrade(self));
         let started = std::thread::Builder::new().name("typing".to_owned()).spawn(move || timer.run(&topics));
         started
-            .inspect_err(|error| tracing::error!(%error, "cannot start the typing thread; the next signal tries again"))
+            .inspect_err(|error| tracing::error!(%error, "Cannot start the typing thread; the next signal tries again"))
             .is_ok()
     }
 }
 
 impl Timer {
     fn run(&self, topics: &Weak<Inner>) {
-        while let Some(places) = self.wait() {
+        while let Some(keys) = self.wait() {
             let Some(topics) = topics.upgrade() else { return };
-            places.into_iter().for_each(|place| topics.flush(place));
+            keys.into_iter().for_each(|key| topics.flush(key));
         }
     }
 
     /// Waits until a flush is due; `None` once the topics are dropped.
-    fn wait(&self) -> Option<Vec<Place>> {
+    fn wait(&self) -> Option<Vec<TypingKey>> {
         let mut state = self.state.lock();
         while !state.ended {
             let now = Instant::now();
@@ -142,7 +143,7 @@ impl Drop for Inner {
 }
 
 impl TopicSource for Inner {
-    fn listen(&self, _topics: Vec<Topic>) -> Answer<'_, ()> {
+    fn subscribe(&self, _topics: Vec<Topic>) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
     fn release(&self, _topics: Vec<Topic>) {}
@@ -151,26 +152,26 @@ impl TopicSource for Inner {
     }
 }
 
-impl Topics for LocalTopics {
+impl TopicStore for LocalTopics {
     fn subscription(&self) -> TopicSubscription {
         TopicSubscription::new(Arc::clone(&self.0.dispatcher), Arc::clone(&self.0) as Arc<dyn TopicSource>)
     }
-    fn set_typing(&self, signals: Vec<TypingSignal>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn set_typing(&self, signals: Vec<TypingSignal>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
-            bounded(&signals)?;
+            bounded(signals.len(), MAX_BATCH)?;
             let outcomes = vec![Ok(()); signals.len()];
             signals.into_iter().for_each(|signal| self.0.record(signal));
             Ok(outcomes)
         })
     }
-    fn typists(&self, conversations: Vec<ConversationId>) -> Answer<'_, Vec<Result<Vec<Typist>, Error>>> {
+    fn typists(&self, conversations: Vec<ConversationId>) -> StoreFuture<'_, Vec<Result<Vec<Typist>, Error>>> {
         Box::pin(async move {
-            bounded(&conversations)?;
+            bounded(conversations.len(), MAX_BATCH)?;
             let now = self.0.clock.now();
             Ok(conversations.iter().map(|conversation| Ok(self.0.records.typists(conversation, now))).collect())
         })
     }
-    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> Answer<'_, Vec<u64>> {
+    fn count_watchers(&self, worker: &str, counts: Vec<(UserId, u32)>) -> StoreFuture<'_, Vec<u64>> {
         let worker = worker.to_owned();
         Box::pin(async move { Ok(self.0.watchers.count(&worker, counts, self.0.clock.now())) })
     }

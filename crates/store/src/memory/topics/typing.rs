@@ -5,14 +5,14 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use rollcall_core::typing::{MAX_TYPISTS, Next, TypingRecord};
+use rollcall_core::typing::{MAX_TYPISTS, TypingAction, TypingRecord};
 use rollcall_core::{ConversationId, Span, Time, UserId};
 use rollcall_functions::capabilities::Typist;
 
 use super::PruneThreshold;
 use crate::clock::Clock;
-use crate::topics::Typed;
-use crate::topics::debounce::Place;
+use crate::topics::PublishedTyping;
+use crate::topics::debounce::TypingKey;
 use crate::topics::dispatcher::Dispatcher;
 
 /// The number of parts: several times the number of cores.
@@ -38,20 +38,20 @@ impl TypingRecords {
     }
 
     /// Stores a signal and publishes it, or returns after how long to flush it.
-    pub(super) fn signal(&self, place: &Place, lasts: Span, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
-        let mut part = self.part(&place.0).lock();
+    pub(super) fn signal(&self, key: &TypingKey, lasts: Span, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
+        let mut part = self.part(&key.0).lock();
         // Read under the lock, so that times are in the order of the signals.
         let now = clock.now();
         part.prune(now);
-        let next = part.record(place, now, lasts)?.signal(now, lasts);
-        apply_next(place, next, dispatcher)
+        let action = part.record(key, now, lasts)?.signal(now, lasts);
+        apply_action(key, action, dispatcher)
     }
 
     /// Publishes a debounced signal, or returns after how long to flush it again.
-    pub(super) fn flush(&self, place: &Place, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
-        let mut part = self.part(&place.0).lock();
-        let next = part.conversations.get_mut(&place.0)?.get_mut(&place.1)?.flush(clock.now());
-        apply_next(place, next, dispatcher)
+    pub(super) fn flush(&self, key: &TypingKey, clock: &Clock, dispatcher: &Dispatcher) -> Option<Span> {
+        let mut part = self.part(&key.0).lock();
+        let action = part.conversations.get_mut(&key.0)?.get_mut(&key.1)?.flush(clock.now());
+        apply_action(key, action, dispatcher)
     }
 
     /// The typists of a conversation, sorted by id.
@@ -74,7 +74,7 @@ impl TypingRecords {
 
 impl Part {
     /// The record of a user in a conversation, created if needed; `None` if there is nothing to store.
-    fn record(&mut self, (conversation, user): &Place, now: Time, lasts: Span) -> Option<&mut TypingRecord> {
+    fn record(&mut self, (conversation, user): &TypingKey, now: Time, lasts: Span) -> Option<&mut TypingRecord> {
         if !self.conversations.contains_key(conversation) {
             if lasts == Span(0) {
                 return None;
@@ -111,12 +111,16 @@ impl Part {
 }
 
 /// Publishes if the record says so. Returns after how long to flush.
-fn apply_next((conversation, user): &Place, next: Next, dispatcher: &Dispatcher) -> Option<Span> {
-    match next {
-        Next::Nothing => None,
-        Next::Flush(after) => Some(after),
-        Next::Publish(until) => {
-            dispatcher.publish_typed(Typed { conversation: conversation.clone(), user: user.clone(), until });
+fn apply_action((conversation, user): &TypingKey, action: TypingAction, dispatcher: &Dispatcher) -> Option<Span> {
+    match action {
+        TypingAction::Nothing => None,
+        TypingAction::Flush(after) => Some(after),
+        TypingAction::Publish(until) => {
+            dispatcher.publish_typing(PublishedTyping {
+                conversation: conversation.clone(),
+                user: user.clone(),
+                until,
+            });
             None
         }
     }
@@ -127,7 +131,7 @@ fn apply_next((conversation, user): &Place, next: Next, dispatcher: &Dispatcher)
 mod tests {
     use super::*;
 
-    fn place(conversation: &str, user: &str) -> Place {
+    fn key(conversation: &str, user: &str) -> TypingKey {
         (ConversationId::parse(conversation).unwrap(), UserId::parse(user).unwrap())
     }
 
@@ -137,7 +141,7 @@ mod tests {
         let clock = Clock::manual(Time(1_700_000_000_000));
         for index in 0..100_000 {
             records.signal(
-                &place(&format!("c-{}", index / 10), &format!("user-{index}")),
+                &key(&format!("c-{}", index / 10), &format!("user-{index}")),
                 Span(5000),
                 &clock,
                 &dispatcher,
@@ -155,7 +159,7 @@ mod tests {
     fn stop_without_typing_stores_nothing() {
         let (records, dispatcher) = (TypingRecords::new(), Dispatcher::new());
         let clock = Clock::manual(Time(1_700_000_000_000));
-        assert_eq!(records.signal(&place("c", "bob"), Span(0), &clock, &dispatcher), None);
+        assert_eq!(records.signal(&key("c", "bob"), Span(0), &clock, &dispatcher), None);
         assert!(records.parts.iter().all(|part| part.lock().conversations.is_empty()));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Change, Numbers, PAGE_NUMBERS, number_of};
+use rollcall_core::policy::{Numbers, PAGE_NUMBERS, PolicyChange, number_of};
 
 /// A set of accounts.
 #[derive(Debug, Default)]
@@ -15,27 +15,27 @@ pub(super) struct Accounts {
 
 impl Accounts {
     /// Applies a change; ignores changes that are not about restrictions.
-    pub(super) fn apply(&mut self, change: Change) {
+    pub(super) fn apply(&mut self, change: PolicyChange) {
         match change {
-            Change::Restrict(user) => match number_of(user.as_str()) {
+            PolicyChange::Restrict(user) => match number_of(user.as_str()) {
                 Some(number) => self.add(number),
                 None => {
                     self.names.insert(user);
                 }
             },
-            Change::Unrestrict(user) => match number_of(user.as_str()) {
+            PolicyChange::Unrestrict(user) => match number_of(user.as_str()) {
                 Some(number) => self.remove(number),
                 None => {
                     self.names.remove(&user);
                 }
             },
-            Change::RestrictMany(numbers) => self.set(&numbers),
-            Change::UnrestrictMany(numbers) => self.clear(&numbers),
-            Change::Block(..)
-            | Change::Unblock(..)
-            | Change::AddContact(..)
-            | Change::RemoveContact(..)
-            | Change::SetPrivacy(..) => {}
+            PolicyChange::RestrictMany(numbers) => self.set(&numbers),
+            PolicyChange::UnrestrictMany(numbers) => self.clear(&numbers),
+            PolicyChange::Block(..)
+            | PolicyChange::Unblock(..)
+            | PolicyChange::AddContact(..)
+            | PolicyChange::RemoveContact(..)
+            | PolicyChange::SetPrivacy(..) => {}
         }
     }
 

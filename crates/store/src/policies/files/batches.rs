@@ -5,12 +5,12 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Change, Numbers, PAGE_BYTES, PAGE_NUMBERS, number_of};
+use rollcall_core::policy::{Numbers, PAGE_BYTES, PAGE_NUMBERS, PolicyChange, number_of};
 use rollcall_functions::capabilities::MAX_BATCH;
 
 use super::accounts::{self, Accounts};
 use super::lines::{Line, Lines};
-use super::{Aim, BadLine, FileError, MAX_REPORTED};
+use super::{BadLine, FileError, ImportAction, MAX_REPORTED};
 
 /// Pages of 8 KiB per batch: half a megabyte. A store writes that while other callers wait for a few milliseconds.
 const BATCH_PAGES: usize = 64;
@@ -28,7 +28,7 @@ const MAX_BITMAP: u64 = PAGE_BYTES as u64 * PAGE_NUMBERS as u64;
 /// Batches of changes. They may be applied in any order and more than once: after a failure, start again.
 pub struct Batches<'a> {
     source: Source,
-    aim: Aim,
+    action: ImportAction,
     progress: Progress<'a>,
 }
 
@@ -72,7 +72,7 @@ impl Progress<'_> {
 /// batches are taken. Progress counts the bytes of the file twice: once checked, once in a batch.
 pub fn read_ids<'a>(
     path: impl AsRef<Path>,
-    aim: Aim,
+    action: ImportAction,
     progress: impl FnMut(u64, u64) + Send + 'a,
 ) -> Result<Batches<'a>, FileError> {
     let file = File::open(path.as_ref())?;
@@ -102,13 +102,13 @@ pub fn read_ids<'a>(
     }
     let lines = if names { Some(Lines::new(BufReader::with_capacity(1 << 18, File::open(path)?))) } else { None };
     let page_bytes = number_bytes / (accounts.pages.len() as u64).max(1);
-    Ok(Batches { source: Source::Ids { pages: accounts.pages.into_iter(), page_bytes, lines }, aim, progress })
+    Ok(Batches { source: Source::Ids { pages: accounts.pages.into_iter(), page_bytes, lines }, action, progress })
 }
 
 /// Reads a bitmap: bit i is account i, and bit 0 is the highest bit of the first byte. Empty pages give no change.
 pub fn read_bitmap<'a>(
     path: impl AsRef<Path>,
-    aim: Aim,
+    action: ImportAction,
     progress: impl FnMut(u64, u64) + Send + 'a,
 ) -> Result<Batches<'a>, FileError> {
     let file = File::open(path)?;
@@ -117,18 +117,18 @@ pub fn read_bitmap<'a>(
         return Err(FileError::TooLong(of));
     }
     let progress = Progress { report: Box::new(progress), done: 0, of, reported: 0 };
-    Ok(Batches { source: Source::Bitmap { file: BufReader::with_capacity(1 << 18, file), page: 0 }, aim, progress })
+    Ok(Batches { source: Source::Bitmap { file: BufReader::with_capacity(1 << 18, file), page: 0 }, action, progress })
 }
 
 impl Batches<'_> {
-    fn read(&mut self) -> Result<Option<Vec<Change>>, FileError> {
-        let (aim, mut changes, mut page_count) = (self.aim, Vec::new(), 0);
+    fn read(&mut self) -> Result<Option<Vec<PolicyChange>>, FileError> {
+        let (action, mut changes, mut page_count) = (self.action, Vec::new(), 0);
         while page_count < BATCH_PAGES && changes.len() + MAX_SINGLE_CHANGES as usize <= MAX_BATCH {
             match &mut self.source {
                 Source::Ids { pages, page_bytes, lines } => {
                     if let Some((page, bits)) = pages.next() {
                         self.progress.add(*page_bytes);
-                        page_count += add_page(&mut changes, aim, page, bits)?;
+                        page_count += add_page(&mut changes, action, page, bits)?;
                     } else if let Some(line) = lines.as_mut().and_then(Iterator::next) {
                         let Line { number, bytes, id } = line?;
                         // The file was checked, but may have changed since.
@@ -136,7 +136,7 @@ impl Batches<'_> {
                         let name = id.map_err(bad)?.filter(|id| number_of(id.as_str()).is_none());
                         if let Some(name) = name {
                             self.progress.add(bytes);
-                            changes.push(single(aim, name));
+                            changes.push(single(action, name));
                         }
                     } else {
                         self.source = Source::Done;
@@ -152,7 +152,7 @@ impl Batches<'_> {
                     }
                     let at = *page;
                     *page += 1;
-                    page_count += add_page(&mut changes, aim, at, bits)?;
+                    page_count += add_page(&mut changes, action, at, bits)?;
                 }
                 Source::Done => break,
             }
@@ -166,7 +166,7 @@ impl Batches<'_> {
 }
 
 impl Iterator for Batches<'_> {
-    type Item = Result<Vec<Change>, FileError>;
+    type Item = Result<Vec<PolicyChange>, FileError>;
 
     /// The next batch; after an error, `None`.
     fn next(&mut self) -> Option<Self::Item> {
@@ -179,25 +179,30 @@ impl Iterator for Batches<'_> {
 }
 
 /// Adds the changes for the bits of a page. Returns how many page changes it added.
-fn add_page(changes: &mut Vec<Change>, aim: Aim, page: u32, mut bits: Vec<u8>) -> Result<usize, FileError> {
+fn add_page(
+    changes: &mut Vec<PolicyChange>,
+    action: ImportAction,
+    page: u32,
+    mut bits: Vec<u8>,
+) -> Result<usize, FileError> {
     if accounts::count(&bits) <= MAX_SINGLE_CHANGES {
         for number in accounts::each(page, &bits) {
-            changes.push(single(aim, UserId::parse(number.to_string()).map_err(rollcall_core::Error::from)?));
+            changes.push(single(action, UserId::parse(number.to_string()).map_err(rollcall_core::Error::from)?));
         }
         return Ok(0);
     }
     bits.truncate(bits.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
     let numbers = Numbers::new(page, bits).map_err(rollcall_core::Error::from)?;
-    changes.push(match aim {
-        Aim::Restrict => Change::RestrictMany(numbers),
-        Aim::Unrestrict => Change::UnrestrictMany(numbers),
+    changes.push(match action {
+        ImportAction::Restrict => PolicyChange::RestrictMany(numbers),
+        ImportAction::Unrestrict => PolicyChange::UnrestrictMany(numbers),
     });
     Ok(1)
 }
 
-fn single(aim: Aim, user: UserId) -> Change {
-    match aim {
-        Aim::Restrict => Change::Restrict(user),
-        Aim::Unrestrict => Change::Unrestrict(user),
+fn single(action: ImportAction, user: UserId) -> PolicyChange {
+    match action {
+        ImportAction::Restrict => PolicyChange::Restrict(user),
+        ImportAction::Unrestrict => PolicyChange::Unrestrict(user),
     }
 }

@@ -9,7 +9,7 @@ use rollcall_functions::capabilities::ChangesSince;
 use super::accounts::{self, Accounts};
 use super::lines::expressible;
 use super::{FileError, Format};
-use crate::policies::Policies;
+use crate::policies::PolicyStore;
 
 /// How many changes are requested at once.
 const FOLLOW_LIMIT: u32 = 4096;
@@ -29,7 +29,7 @@ pub struct Exported {
 
 /// Writes all restricted accounts, as of the moment when the last page has been read. All are held in memory.
 pub async fn export(
-    policies: &dyn Policies,
+    policies: &dyn PolicyStore,
     writer: &mut (dyn Write + Send),
     format: Format,
 ) -> Result<Exported, FileError> {
@@ -42,7 +42,7 @@ pub async fn export(
     Ok(exported)
 }
 
-async fn restricted(policies: &dyn Policies) -> Result<Accounts, FileError> {
+async fn restricted(policies: &dyn PolicyStore) -> Result<Accounts, FileError> {
     for _ in 0..ATTEMPTS {
         let (mut accounts, mut first, mut next) = (Accounts::default(), None, Some(0));
         while let Some(page) = next {
@@ -59,7 +59,7 @@ async fn restricted(policies: &dyn Policies) -> Result<Accounts, FileError> {
 }
 
 /// Applies the changes since the first page. Returns false if the log no longer reaches back that far.
-async fn follow(policies: &dyn Policies, accounts: &mut Accounts, mut cursor: Vec<u64>) -> Result<bool, FileError> {
+async fn follow(policies: &dyn PolicyStore, accounts: &mut Accounts, mut cursor: Vec<u64>) -> Result<bool, FileError> {
     loop {
         match policies.since(cursor, FOLLOW_LIMIT).await? {
             ChangesSince::Gap => return Ok(false),

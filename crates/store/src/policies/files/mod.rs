@@ -32,7 +32,7 @@ pub enum Format {
 
 /// What to do with the accounts in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
+pub enum ImportAction {
     /// Restrict them.
     Restrict,
     /// Lift their restriction.

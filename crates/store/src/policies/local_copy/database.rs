@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crc32fast::Hasher;
-use rollcall_core::policy::Change;
-use rollcall_functions::capabilities::{Cursor, Page};
+use rollcall_core::policy::PolicyChange;
+use rollcall_functions::capabilities::{Cursor, PolicyPage};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 use thiserror::Error as ThisError;
 
@@ -158,7 +158,7 @@ impl Complete {
     }
 
     /// Adds what came after the copy.
-    pub(super) fn append(&mut self, changes: &[Change], after: Cursor) -> Result<(), CopyError> {
+    pub(super) fn append(&mut self, changes: &[PolicyChange], after: Cursor) -> Result<(), CopyError> {
         let part = encoded(changes);
         let seal = |parts, cursor| self.header.seal(parts, cursor);
         let (before, sealed) =
@@ -181,7 +181,7 @@ impl Complete {
     }
 
     /// The changes of one group. Verified again: a disk may fail after the copy was opened.
-    pub(super) fn group(&self, number: usize) -> Result<Vec<Change>, CopyError> {
+    pub(super) fn group(&self, number: usize) -> Result<Vec<PolicyChange>, CopyError> {
         let group = self.index.groups.get(number).ok_or(CopyError::Damaged)?;
         let select = "SELECT changes FROM part WHERE number >= ?1 AND number < ?2 ORDER BY number";
         let mut select = self.connection.prepare_cached(select)?;
@@ -213,7 +213,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Begins a recording with the store's first page, in place of any that was begun before.
-    pub(super) fn begin(path: &Path, identity: &str, page: &Page) -> Result<Self, CopyError> {
+    pub(super) fn begin(path: &Path, identity: &str, page: &PolicyPage) -> Result<Self, CopyError> {
         let beside = with_suffix(path, ".new");
         remove(&beside)?;
         create_private(&beside)?;
@@ -238,7 +238,7 @@ impl Recording {
     }
 
     /// Adds the page that was expected.
-    pub(super) fn add(&mut self, page: &Page) -> Result<(), CopyError> {
+    pub(super) fn add(&mut self, page: &PolicyPage) -> Result<(), CopyError> {
         let connection = self.connection.as_ref().ok_or(CopyError::Changed)?;
         let part = encoded(&page.changes);
         connection.prepare_cached(INSERT_PART)?.execute(params![self.index.parts, part])?;
@@ -311,7 +311,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn encoded(changes: &[Change]) -> Vec<u8> {
+fn encoded(changes: &[PolicyChange]) -> Vec<u8> {
     let mut bytes = Vec::new();
     changes.iter().for_each(|change| encoding::encode(&mut bytes, change));
     bytes

@@ -1,10 +1,10 @@
-//! What is on disk: a complete copy, one being recorded, both or neither. Nothing here fails: a disk error is logged once, and
-//! then there is no copy.
+//! The files on disk: a complete copy, a recording in progress, both or neither. Methods do not fail: a disk error is
+//! logged once, and then there is no copy.
 
 use std::path::PathBuf;
 
-use rollcall_core::policy::Change;
-use rollcall_functions::capabilities::{Cursor, Page};
+use rollcall_core::policy::PolicyChange;
+use rollcall_functions::capabilities::{Cursor, PolicyPage};
 
 use super::FROM_COPY;
 use super::database::{self, Complete, CopyError, Recording};
@@ -15,8 +15,8 @@ const GENERATION_SHIFT: u32 = 24;
 /// Generations stay distinct unless a reader continues from a page that is 128 copies old.
 const GENERATIONS: u32 = 1 << (31 - GENERATION_SHIFT);
 
-/// How many answers that do not continue the copy may pass before it asks the store itself. With fewer, a reader that is a
-/// little behind would cost a question; with many more, the copy would be far behind at the next start.
+/// After this many answers that do not extend the copy, it reads the store itself. A lower limit would cause extra
+/// reads for a reader slightly behind; with a much higher one, the copy would be far behind at the next start.
 const MAX_STRAY_ANSWERS: u32 = 64;
 
 /// The recording that a page is read for.
@@ -45,7 +45,7 @@ impl Disk {
     pub(super) fn open(path: PathBuf, identity: &str) -> Self {
         let complete = if path.exists() { Complete::open(&path, identity) } else { Ok(None) };
         let complete = complete.unwrap_or_else(|error| {
-            tracing::warn!(file = %path.display(), %error, "policy copy is unusable; reading the policy from the store");
+            tracing::warn!(file = %path.display(), %error, "Policy copy is unusable; reading policy from the store");
             None
         });
         Self {
@@ -67,7 +67,7 @@ impl Disk {
     }
 
     /// A page of the copy; `None` if it belongs to an earlier copy or cannot be read.
-    pub(super) fn page(&mut self, number: u32, salt: u64) -> Option<Page> {
+    pub(super) fn page(&mut self, number: u32, salt: u64) -> Option<PolicyPage> {
         let group = (number & ((1 << GENERATION_SHIFT) - 1)) as usize;
         if self.number(group)? != number {
             return None;
@@ -76,7 +76,7 @@ impl Disk {
         match complete.group(group) {
             Ok(changes) => {
                 let next = (group + 1 < complete.groups()).then(|| self.number(group + 1)).flatten();
-                Some(Page { changes, next, cursor: complete.cursor().clone(), salt })
+                Some(PolicyPage { changes, next, cursor: complete.cursor().clone(), salt })
             }
             Err(error) => {
                 self.report(&error);
@@ -87,7 +87,7 @@ impl Disk {
     }
 
     /// Adds what came after the asked cursor, if the copy ends there. Returns the copy's cursor if the copy was left behind.
-    pub(super) fn append(&mut self, asked: &Cursor, changes: &[Change], after: Cursor) -> Option<Cursor> {
+    pub(super) fn append(&mut self, asked: &Cursor, changes: &[PolicyChange], after: Cursor) -> Option<Cursor> {
         let complete = self.complete.as_mut().filter(|complete| !complete.outgrown())?;
         if complete.cursor() == asked {
             self.stray_answers = 0;
@@ -120,7 +120,7 @@ impl Disk {
 
     /// Begins a recording with the store's first page, and abandons the one under way: its reader may be gone, and if not,
     /// its pages serve the new one as well.
-    pub(super) fn begin(&mut self, page: &Page) {
+    pub(super) fn begin(&mut self, page: &PolicyPage) {
         self.recording = None;
         self.recordings += 1;
         self.stray_answers = 0;
@@ -131,7 +131,7 @@ impl Disk {
     }
 
     /// Adds a page to the recording that it was read for, unless another reader was faster.
-    pub(super) fn record(&mut self, ticket: Ticket, page: &Page) {
+    pub(super) fn record(&mut self, ticket: Ticket, page: &PolicyPage) {
         if self.ticket(ticket.page) != Some(ticket) {
             return;
         }
@@ -171,7 +171,7 @@ impl Disk {
 
     fn report(&mut self, error: &CopyError) {
         if !self.reported {
-            tracing::warn!(file = %self.path.display(), %error, "policy copy failed; the next start reads the store");
+            tracing::warn!(file = %self.path.display(), %error, "Policy copy failed; the next start reads the store");
         }
         self.reported = true;
     }

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rollcall_core::policy::{Change, Relation};
+use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, OwnSettings, PolicyPage};
 use tokio::sync::watch;
 
-use super::Policies;
-use crate::Answer;
+use super::PolicyStore;
+use crate::StoreFuture;
 use disk::Disk;
 
 /// Set in the numbers of pages that come from the copy. The store's page numbers are below.
@@ -33,7 +33,7 @@ const PROBE_LIMIT: u32 = 1024;
 
 /// A policy store and the local copy of its content.
 pub struct LocalCopy {
-    store: Arc<dyn Policies>,
+    store: Arc<dyn PolicyStore>,
     /// Locked only on threads that may wait for a disk.
     disk: Arc<Mutex<Disk>>,
     store_reads: AtomicU64,
@@ -43,17 +43,17 @@ pub struct LocalCopy {
 impl LocalCopy {
     /// Wraps a store. `identity` names the store: a copy of another is not used. This reads and verifies the whole copy,
     /// about a second per gigabyte; a copy that cannot be used is treated as none.
-    pub fn open(store: Arc<dyn Policies>, path: impl Into<PathBuf>, identity: &str) -> Self {
+    pub fn open(store: Arc<dyn PolicyStore>, path: impl Into<PathBuf>, identity: &str) -> Self {
         let disk = Arc::new(Mutex::new(Disk::open(path.into(), identity)));
         Self { store, disk, store_reads: AtomicU64::new(0), salt: RandomState::new().hash_one(0_u8) }
     }
 
-    /// How often the store itself was asked for a page or for changes.
+    /// How often a page or changes were read from the store itself.
     pub fn store_reads(&self) -> u64 {
         self.store_reads.load(Ordering::Relaxed)
     }
 
-    async fn page(&self, page: u32) -> Result<Page, Error> {
+    async fn page(&self, page: u32) -> Result<PolicyPage, Error> {
         let salt = self.salt;
         if page & FROM_COPY != 0 {
             // If the copy failed or was replaced while it was read, the reader continues with all of the store. What it has
@@ -72,7 +72,7 @@ impl LocalCopy {
     }
 
     /// The first page of the copy, if there is one and the store still has the changes after it.
-    async fn first_of_copy(&self) -> Result<Option<Page>, Error> {
+    async fn first_of_copy(&self) -> Result<Option<PolicyPage>, Error> {
         let Some((first, cursor)) = self.on_disk(|disk| disk.fresh()).await.flatten() else { return Ok(None) };
         let followed = self.ask_since(cursor.clone(), PROBE_LIMIT).await?;
         self.record(cursor, &followed).await;
@@ -83,8 +83,8 @@ impl LocalCopy {
         }
     }
 
-    async fn page_of_store(&self, page: u32) -> Result<Page, Error> {
-        // Before the store is asked: a page that was read before the recording began lacks the changes in between.
+    async fn page_of_store(&self, page: u32) -> Result<PolicyPage, Error> {
+        // Before the store is read: a page that was read before the recording began lacks the changes in between.
         let ticket = self.on_disk(move |disk| disk.ticket(page)).await.flatten();
         self.store_reads.fetch_add(1, Ordering::Relaxed);
         let found = self.store.snapshot(page).await?;
@@ -105,12 +105,12 @@ impl LocalCopy {
     async fn follow(&self, cursor: Cursor, limit: u32) -> Result<ChangesSince, Error> {
         let followed = self.ask_since(cursor.clone(), limit).await?;
         if cursor.is_empty() {
-            // Only asked for the newest cursor.
+            // The caller only wanted the newest cursor.
             return Ok(followed);
         }
         if let Some(behind) = self.record(cursor, &followed).await {
-            // No reader follows from the copy's cursor any more, so the copy follows itself. Only this caller waits for it;
-            // its answer is there already and stays valid if this fails.
+            // No reader follows the copy's cursor any more, so update the copy here. The caller waits, but its own
+            // answer is complete and does not depend on this.
             if let Ok(followed) = self.ask_since(behind.clone(), PROBE_LIMIT).await {
                 self.record(behind, &followed).await;
             }
@@ -145,24 +145,24 @@ impl LocalCopy {
     }
 }
 
-impl Policies for LocalCopy {
-    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+impl PolicyStore for LocalCopy {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> StoreFuture<'_, Vec<Relation>> {
         self.store.relations(viewer, subjects)
     }
 
-    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+    fn settings_of(&self, user: UserId) -> StoreFuture<'_, OwnSettings> {
         self.store.settings_of(user)
     }
 
-    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+    fn snapshot(&self, page: u32) -> StoreFuture<'_, PolicyPage> {
         Box::pin(self.page(page))
     }
 
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
+    fn since(&self, cursor: Cursor, limit: u32) -> StoreFuture<'_, ChangesSince> {
         Box::pin(self.follow(cursor, limit))
     }
 
-    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn apply_many(&self, changes: Vec<PolicyChange>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         self.store.apply_many(changes)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rollcall_core::policy::{Change, MAX_LISTED, Privacy, number_of};
+use rollcall_core::policy::{MAX_LISTED, PolicyChange, Privacy, number_of};
 use rollcall_core::{Error, UserId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -51,7 +51,12 @@ impl From<bool> for Outcome {
 }
 
 /// Applies the changes in order.
-pub(super) fn apply(connection: &Connection, changes: &[Change], now: i64, kept: u64) -> rusqlite::Result<Applied> {
+pub(super) fn apply(
+    connection: &Connection,
+    changes: &[PolicyChange],
+    now: i64,
+    kept: u64,
+) -> rusqlite::Result<Applied> {
     let mut log = Log::open(connection, now)?;
     let mut lists = Lists { connection, lengths: HashMap::new() };
     let mut results = Vec::with_capacity(changes.len());
@@ -68,22 +73,22 @@ pub(super) fn apply(connection: &Connection, changes: &[Change], now: i64, kept:
     Ok(Applied { results, changed: log.close(kept)? })
 }
 
-fn apply_one<'a>(lists: &mut Lists<'a>, change: &'a Change) -> rusqlite::Result<Outcome> {
+fn apply_one<'a>(lists: &mut Lists<'a>, change: &'a PolicyChange) -> rusqlite::Result<Outcome> {
     let connection = lists.connection;
     match change {
-        Change::Restrict(user) => restrict(connection, user, Merge::Set),
-        Change::Unrestrict(user) => restrict(connection, user, Merge::Clear),
-        Change::RestrictMany(given) => {
+        PolicyChange::Restrict(user) => restrict(connection, user, Merge::Set),
+        PolicyChange::Unrestrict(user) => restrict(connection, user, Merge::Clear),
+        PolicyChange::RestrictMany(given) => {
             numbers::merge(connection, given.page(), given.bits(), Merge::Set).map(Outcome::from)
         }
-        Change::UnrestrictMany(given) => {
+        PolicyChange::UnrestrictMany(given) => {
             numbers::merge(connection, given.page(), given.bits(), Merge::Clear).map(Outcome::from)
         }
-        Change::Block(owner, other) => lists.put(owner, List::Blocks, other),
-        Change::Unblock(owner, other) => lists.take(owner, List::Blocks, other),
-        Change::AddContact(owner, other) => lists.put(owner, List::Contacts, other),
-        Change::RemoveContact(owner, other) => lists.take(owner, List::Contacts, other),
-        Change::SetPrivacy(user, privacy) => set_privacy(connection, user, *privacy),
+        PolicyChange::Block(owner, other) => lists.put(owner, List::Blocks, other),
+        PolicyChange::Unblock(owner, other) => lists.take(owner, List::Blocks, other),
+        PolicyChange::AddContact(owner, other) => lists.put(owner, List::Contacts, other),
+        PolicyChange::RemoveContact(owner, other) => lists.take(owner, List::Contacts, other),
+        PolicyChange::SetPrivacy(user, privacy) => set_privacy(connection, user, *privacy),
     }
 }
 

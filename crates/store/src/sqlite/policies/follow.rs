@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rollcall_core::policy::Change;
+use rollcall_core::policy::PolicyChange;
 use rollcall_functions::capabilities::ChangesSince;
 use rusqlite::Connection;
 
@@ -53,7 +53,7 @@ fn count_within(entries: &[(i64, Entry)], limit: u32) -> usize {
 
 /// The entries as changes. A page is read in its current state and put at the position of its last entry. Later entries
 /// about single numbers of the page lead to the same state.
-fn changes(connection: &Connection, entries: Vec<(i64, Entry)>) -> rusqlite::Result<Vec<Change>> {
+fn changes(connection: &Connection, entries: Vec<(i64, Entry)>) -> rusqlite::Result<Vec<PolicyChange>> {
     let mut last = HashMap::new();
     for (seq, entry) in &entries {
         if let Entry::Page(page) = entry {
@@ -66,8 +66,8 @@ fn changes(connection: &Connection, entries: Vec<(i64, Entry)>) -> rusqlite::Res
             Entry::Change(change) => changes.push(change),
             Entry::Page(page) if last.get(&page) == Some(&seq) => {
                 let (free, restricted) = numbers::free_and_restricted(connection, page)?;
-                changes.extend(free.map(Change::UnrestrictMany));
-                changes.extend(restricted.map(Change::RestrictMany));
+                changes.extend(free.map(PolicyChange::UnrestrictMany));
+                changes.extend(restricted.map(PolicyChange::RestrictMany));
             }
             Entry::Page(_) => {}
         }

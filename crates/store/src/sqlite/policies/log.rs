@@ -4,7 +4,7 @@
 //! from one would reuse the numbers of lost rows after the file was restored from a backup, and a reader that had seen
 //! the lost rows would not notice.
 
-use rollcall_core::policy::Change;
+use rollcall_core::policy::PolicyChange;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::policies::encoding;
@@ -17,7 +17,7 @@ const ROWS: &str = "policy_rows";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
     /// A change.
-    Change(Change),
+    Change(PolicyChange),
     /// A page of 65,536 numbers that changed. A reader of the log looks up its state: the change itself would take 8 KiB
     /// per row.
     Page(u32),
@@ -41,16 +41,16 @@ impl<'a> Log<'a> {
         Ok(Self { connection, last: last(connection)?, added: 0, now_us })
     }
 
-    pub(super) fn add(&mut self, change: &Change) -> rusqlite::Result<()> {
+    pub(super) fn add(&mut self, change: &PolicyChange) -> rusqlite::Result<()> {
         let (page, bytes) = match change {
-            Change::RestrictMany(numbers) | Change::UnrestrictMany(numbers) => (Some(numbers.page()), None),
-            Change::Restrict(_)
-            | Change::Unrestrict(_)
-            | Change::Block(..)
-            | Change::Unblock(..)
-            | Change::AddContact(..)
-            | Change::RemoveContact(..)
-            | Change::SetPrivacy(..) => {
+            PolicyChange::RestrictMany(numbers) | PolicyChange::UnrestrictMany(numbers) => (Some(numbers.page()), None),
+            PolicyChange::Restrict(_)
+            | PolicyChange::Unrestrict(_)
+            | PolicyChange::Block(..)
+            | PolicyChange::Unblock(..)
+            | PolicyChange::AddContact(..)
+            | PolicyChange::RemoveContact(..)
+            | PolicyChange::SetPrivacy(..) => {
                 let mut bytes = Vec::new();
                 encoding::encode(&mut bytes, change);
                 (None, Some(bytes))

@@ -15,15 +15,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rollcall_core::policy::{Change, MAX_SUBJECTS, Relation};
+use rollcall_core::policy::{MAX_SUBJECTS, PolicyChange, Relation};
 use rollcall_core::{Error, Ids, UserId};
-use rollcall_functions::capabilities::{ChangesSince, Cursor, MAX_BATCH, OwnSettings, Page};
+use rollcall_functions::capabilities::{ChangesSince, Cursor, MAX_BATCH, OwnSettings, PolicyPage, bounded};
 use tokio::sync::watch;
 
 use super::SqliteArchive;
 use super::worker::Worker;
-use crate::Answer;
-use crate::policies::Policies;
+use crate::StoreFuture;
+use crate::policies::PolicyStore;
 
 /// The default number of log rows to keep. At a hundred changes a second, as in a large service, a reader may be away for
 /// eight minutes. A row takes about 100 bytes, so the log takes about 5 MB.
@@ -65,28 +65,28 @@ impl SqliteArchive {
     }
 }
 
-impl Policies for SqlitePolicies {
-    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Answer<'_, Vec<Relation>> {
+impl PolicyStore for SqlitePolicies {
+    fn relations(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> StoreFuture<'_, Vec<Relation>> {
         Box::pin(async move {
             bounded(subjects.len(), MAX_SUBJECTS)?;
             self.reader.ask(move |connection| relations::relations(connection, viewer.as_ref(), &subjects)).await
         })
     }
 
-    fn settings_of(&self, user: UserId) -> Answer<'_, OwnSettings> {
+    fn settings_of(&self, user: UserId) -> StoreFuture<'_, OwnSettings> {
         Box::pin(self.reader.ask(move |connection| relations::settings_of(connection, &user)))
     }
 
-    fn snapshot(&self, page: u32) -> Answer<'_, Page> {
+    fn snapshot(&self, page: u32) -> StoreFuture<'_, PolicyPage> {
         let salt = self.shared.salt;
         Box::pin(self.reader.ask(move |connection| snapshot::page(connection, page, salt)))
     }
 
-    fn since(&self, cursor: Cursor, limit: u32) -> Answer<'_, ChangesSince> {
+    fn since(&self, cursor: Cursor, limit: u32) -> StoreFuture<'_, ChangesSince> {
         Box::pin(self.reader.ask(move |connection| follow::since(connection, &cursor, limit)))
     }
 
-    fn apply_many(&self, changes: Vec<Change>) -> Answer<'_, Vec<Result<(), Error>>> {
+    fn apply_many(&self, changes: Vec<PolicyChange>) -> StoreFuture<'_, Vec<Result<(), Error>>> {
         Box::pin(async move {
             bounded(changes.len(), MAX_BATCH)?;
             let (now_us, kept) = (now_us(), self.log_kept);
@@ -101,10 +101,6 @@ impl Policies for SqlitePolicies {
     fn invalidated(&self) -> watch::Receiver<u64> {
         self.shared.invalidated.subscribe()
     }
-}
-
-fn bounded(count: usize, most: usize) -> Result<(), Error> {
-    if count > most { Err(Error::TooMany(u32::try_from(most).unwrap_or(u32::MAX))) } else { Ok(()) }
 }
 
 /// Zero if the clock is before 1970: a row's number is then one more than that of the row before it.

@@ -4,8 +4,8 @@
 //! are assigned in order and never change. Deleted rows leave pages that are not full; empty pages are skipped.
 
 use rollcall_core::UserId;
-use rollcall_core::policy::{Change, Numbers, PAGE_BYTES};
-use rollcall_functions::capabilities::Page;
+use rollcall_core::policy::{Numbers, PAGE_BYTES, PolicyChange};
+use rollcall_functions::capabilities::PolicyPage;
 use rusqlite::{Connection, Row};
 
 use super::apply::List;
@@ -62,47 +62,47 @@ impl Section {
     }
 
     /// The row as a change; `None` if it was not written by this program.
-    fn change(self, row: &Row<'_>) -> rusqlite::Result<Option<Change>> {
+    fn change(self, row: &Row<'_>) -> rusqlite::Result<Option<PolicyChange>> {
         let id = |column| row.get::<_, String>(column).map(|text| UserId::parse(text).ok());
         Ok(match self {
             Self::Listed => {
                 let (owner, list, other) = (id(0)?, row.get::<_, u8>(1)?, id(2)?);
                 owner.zip(other).map(|(owner, other)| {
                     if list == List::Blocks.number() {
-                        Change::Block(owner, other)
+                        PolicyChange::Block(owner, other)
                     } else {
-                        Change::AddContact(owner, other)
+                        PolicyChange::AddContact(owner, other)
                     }
                 })
             }
             Self::Privacy => {
                 let privacy = privacy_in(row, 1)?;
-                id(0)?.map(|user| Change::SetPrivacy(user, privacy))
+                id(0)?.map(|user| PolicyChange::SetPrivacy(user, privacy))
             }
-            Self::Restricted => id(0)?.map(Change::Restrict),
+            Self::Restricted => id(0)?.map(PolicyChange::Restrict),
             Self::Numbers => {
                 let (page, mut bits) = (row.get(0)?, row.get::<_, Vec<u8>>(1)?);
                 bits.truncate(PAGE_BYTES);
-                Numbers::new(page, bits).ok().map(Change::RestrictMany)
+                Numbers::new(page, bits).ok().map(PolicyChange::RestrictMany)
             }
         })
     }
 }
 
 /// One page, with the cursor of the log before it was read.
-pub(super) fn page(connection: &Connection, page: u32, salt: u64) -> rusqlite::Result<Page> {
+pub(super) fn page(connection: &Connection, page: u32, salt: u64) -> rusqlite::Result<PolicyPage> {
     let cursor = vec![log::last(connection)?.unsigned_abs()];
     let at = (page >> SECTION_SHIFT) as usize;
     let index = i64::from(page & ((1 << SECTION_SHIFT) - 1));
     let Some(&section) = SECTIONS.get(at) else {
-        return Ok(Page { changes: Vec::new(), next: None, cursor, salt });
+        return Ok(PolicyPage { changes: Vec::new(), next: None, cursor, salt });
     };
     let (begin, end) = (index * section.rows(), (index + 1) * section.rows());
     let mut select = connection.prepare_cached(section.range())?;
-    let changes: Vec<Option<Change>> =
+    let changes: Vec<Option<PolicyChange>> =
         select.query_map([begin, end], |row| section.change(row))?.collect::<rusqlite::Result<_>>()?;
     let next = next(connection, at, end)?;
-    Ok(Page { changes: changes.into_iter().flatten().collect(), next, cursor, salt })
+    Ok(PolicyPage { changes: changes.into_iter().flatten().collect(), next, cursor, salt })
 }
 
 /// The first page that is not empty, from this row of this table on.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher::Protocol;
 use rollcall_tests::watcher_pool::{Plan, WatcherPool};
 use serde_json::{Value, json};
 
@@ -16,18 +16,18 @@ const WATCHERS: usize = 10_000;
 const ROUNDS: usize = 20;
 
 pub(crate) fn run() -> Result<Section> {
-    let columns = ["transport", "deliveries per second of one core", "all told, median ms", "deliveries/s"];
+    let columns = ["protocol", "deliveries per second of one core", "all delivered, median ms", "deliveries/s"];
     let mut section = Section::new("Fan-out: one user, 10,000 watchers", &columns);
-    for transport in [Transport::Events, Transport::Socket] {
+    for protocol in [Protocol::Events, Protocol::Socket] {
         let host = super::host(&[]);
-        let plan = Plan::watching(transport, host.address(), "star", WATCHERS);
+        let plan = Plan::watching(protocol, host.address(), "star", WATCHERS);
         let pool = WatcherPool::connect(plan, Duration::from_secs(120));
         let star = host.client("star");
         star.beat("d");
         let mut took = Vec::new();
         let mut cpu = 0.0;
         for round in 0..=ROUNDS {
-            pool.tally().deliveries.clear();
+            pool.received().deliveries.clear();
             let (before, sent) = (cpu_us(host.pid())?, Instant::now());
             let choice = if round % 2 == 0 { "busy" } else { "auto" };
             let answer = star.put("/v1/status", json!({ "choice": choice }));
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<Section> {
         let median = took.get(ROUNDS / 2).copied().unwrap_or_default();
         let per_core = (WATCHERS * ROUNDS) as f64 / (cpu / 1e6);
         let rate = WATCHERS as f64 / median;
-        let cells = [super::name(transport).to_owned(), number(per_core), number(median * 1000.0), number(rate)];
+        let cells = [super::name(protocol).to_owned(), number(per_core), number(median * 1000.0), number(rate)];
         section.row(cells, Goal::None, per_core);
     }
     section.note(

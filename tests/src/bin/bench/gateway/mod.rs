@@ -11,7 +11,7 @@ pub(crate) use opening::run as opening;
 pub(crate) use push::run as push;
 
 use rollcall_tests::Host;
-use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher::Protocol;
 use rollcall_tests::watcher_pool::{allow_descriptors, descriptors};
 
 /// A long interval, so that no user expires during a measurement, and no connection limit.
@@ -36,9 +36,9 @@ fn host(further: &[&str]) -> Host {
     Host::start(&arguments)
 }
 
-fn name(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Events => "events (SSE)",
-        Transport::Socket => "WebSocket",
+fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Events => "events (SSE)",
+        Protocol::Socket => "WebSocket",
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rollcall_servers::redis::Redis;
-use rollcall_tests::watcher::Transport;
+use rollcall_tests::watcher::Protocol;
 use rollcall_tests::watcher_pool::{Kind, Plan, WatcherPool};
 use rollcall_tests::{Client, Host};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::process::cpu_us;
 use crate::report::{Goal, Section, number};
 use crate::sample::quantile;
 
-/// Connections, half of each transport.
+/// Connections, half of each protocol.
 const CONNECTIONS: usize = 10_000;
 
 /// Users per connection, watched by it alone.
@@ -30,7 +30,7 @@ const LOADS: [(usize, u64); 4] = [(100, 10), (1000, 10), (5000, 6), (20_000, 2)]
 const LATEST: Duration = Duration::from_secs(30);
 
 pub(crate) fn run() -> Result<Section> {
-    let columns = ["setting", "transitions/s", "told", "p50 ms", "p99 ms", "max ms", "host, cores"];
+    let columns = ["setting", "transitions/s", "delivered", "p50 ms", "p99 ms", "max ms", "host, cores"];
     let mut section = Section::new("Push: heartbeat sent → event received, 10,000 connections", &columns);
     let alone = super::host(&[]);
     measure(&mut section, "one host, embedded", &alone, &alone)?;
@@ -49,14 +49,14 @@ pub(crate) fn run() -> Result<Section> {
 
 fn measure(section: &mut Section, setting: &str, watched: &Host, beaten: &Host) -> Result<()> {
     let half = CONNECTIONS / 2;
-    let pools = [Transport::Events, Transport::Socket].map(|transport| {
-        let first = if transport == Transport::Events { 0 } else { half };
-        WatcherPool::connect(plan(transport, watched, first, half), Duration::from_secs(120))
+    let pools = [Protocol::Events, Protocol::Socket].map(|protocol| {
+        let first = if protocol == Protocol::Events { 0 } else { half };
+        WatcherPool::connect(plan(protocol, watched, first, half), Duration::from_secs(120))
     });
     let client = beaten.client("edge");
     let mut next = 0;
     for (rate, seconds) in LOADS {
-        pools.iter().for_each(|pool| pool.tally().deliveries.clear());
+        pools.iter().for_each(|pool| pool.received().deliveries.clear());
         let cpu = cpu_us(watched.pid())?;
         let began = Instant::now();
         let sent = beat(&client, &mut next, rate, seconds)?;
@@ -67,8 +67,8 @@ fn measure(section: &mut Section, setting: &str, watched: &Host, beaten: &Host) 
         let achieved = sent.len() as f64 / took.as_secs_f64();
         let wanted = rate;
         let rate = format!("{} ({wanted} wanted)", number(achieved));
-        let told = format!("{} of {}", lags.len(), sent.len());
-        let cells = [setting.to_owned(), rate, told, number(p50), number(p99), number(max), number(cores)];
+        let delivered = format!("{} of {}", lags.len(), sent.len());
+        let cells = [setting.to_owned(), rate, delivered, number(p50), number(p99), number(max), number(cores)];
         // The last rate is there to find the limit.
         section.row(cells, if wanted > 5000 { Goal::None } else { Goal::AtMost(50.0) }, p99);
     }
@@ -76,19 +76,19 @@ fn measure(section: &mut Section, setting: &str, watched: &Host, beaten: &Host) 
 }
 
 /// The connections and the users they watch.
-fn plan(transport: Transport, host: &Host, first: usize, count: usize) -> Plan {
-    let mut plan = Plan::watching(transport, host.address(), "nobody", count);
+fn plan(protocol: Protocol, host: &Host, first: usize, count: usize) -> Plan {
+    let mut plan = Plan::watching(protocol, host.address(), "nobody", count);
     for (index, path) in plan.paths.iter_mut().enumerate() {
-        let people: Vec<String> = (0..EACH).map(|place| person(first + index, place)).collect();
+        let users: Vec<String> = (0..EACH).map(|place| user_name(first + index, place)).collect();
         let watcher = first + index;
-        match transport {
-            Transport::Events => {
-                *path = format!("/v1/subscribe?watch_only=true&users={}&as=watcher-{watcher}", people.join(","));
+        match protocol {
+            Protocol::Events => {
+                *path = format!("/v1/subscribe?watch_only=true&users={}&as=watcher-{watcher}", users.join(","));
             }
-            Transport::Socket => {
+            Protocol::Socket => {
                 *path = format!("/v1/socket?watch_only=true&as=watcher-{watcher}");
                 if let Some(message) = plan.messages.get_mut(index) {
-                    *message = json!({ "op": "watch", "users": people }).to_string();
+                    *message = json!({ "op": "watch", "users": users }).to_string();
                 }
             }
         }
@@ -96,7 +96,7 @@ fn plan(transport: Transport, host: &Host, first: usize, count: usize) -> Plan {
     plan
 }
 
-fn person(connection: usize, place: usize) -> String {
+fn user_name(connection: usize, place: usize) -> String {
     format!("p{connection}-{place}")
 }
 
@@ -111,15 +111,15 @@ fn beat(client: &Client, next: &mut usize, rate: usize, seconds: u64) -> Result<
     let began = Instant::now();
     for tick in 0..ticks as u32 {
         std::thread::sleep((began + TICK * tick).saturating_duration_since(Instant::now()));
-        let people: Vec<(usize, String)> = (*next..*next + batch)
-            .map(|place| (place % CONNECTIONS, person(place % CONNECTIONS, place / CONNECTIONS)))
+        let users: Vec<(usize, String)> = (*next..*next + batch)
+            .map(|place| (place % CONNECTIONS, user_name(place % CONNECTIONS, place / CONNECTIONS)))
             .collect();
         *next += batch;
-        let beats: Vec<_> = people.iter().map(|(_, user)| json!({ "user": user, "device": "d" })).collect();
+        let beats: Vec<_> = users.iter().map(|(_, user)| json!({ "user": user, "device": "d" })).collect();
         let at = Instant::now();
         let answer = client.post("/v1/heartbeats", json!({ "beats": beats }));
         let outcomes = answer.json.get("outcomes").and_then(Value::as_array).with_context(|| answer.text.clone())?;
-        for ((connection, _), outcome) in people.iter().zip(outcomes) {
+        for ((connection, _), outcome) in users.iter().zip(outcomes) {
             let version = outcome.get("version").and_then(Value::as_u64).with_context(|| answer.text.clone())?;
             sent.insert((*connection, version), at);
         }
@@ -129,15 +129,15 @@ fn beat(client: &Client, next: &mut usize, rate: usize, seconds: u64) -> Result<
 
 /// The latency of each event in milliseconds, sorted.
 fn lags(pools: &[WatcherPool], half: usize, sent: &Sent) -> Vec<f64> {
-    let told =
-        || pools.iter().map(|pool| pool.tally().count(|delivery| delivery.kind == Kind::Presence)).sum::<usize>();
+    let delivered =
+        || pools.iter().map(|pool| pool.received().count(|delivery| delivery.kind == Kind::Presence)).sum::<usize>();
     let end = Instant::now() + LATEST;
-    while told() < sent.len() && Instant::now() < end {
+    while delivered() < sent.len() && Instant::now() < end {
         std::thread::sleep(TICK);
     }
     let mut lags = Vec::with_capacity(sent.len());
     for (place, pool) in pools.iter().enumerate() {
-        for delivery in &pool.tally().deliveries {
+        for delivery in &pool.received().deliveries {
             if let Some(at) = sent.get(&(place * half + delivery.connection, delivery.version)) {
                 lags.push(delivery.at.saturating_duration_since(*at).as_secs_f64() * 1000.0);
             }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use anyhow::{Context, Result, ensure};
-use rollcall_core::policy::{Change, PAGE_NUMBERS, number_of};
+use rollcall_core::policy::{PAGE_NUMBERS, PolicyChange, number_of};
 use rollcall_core::{Ids, UserId};
 use rollcall_servers::redis::Redis as Server;
 
@@ -20,14 +20,14 @@ pub(super) struct HashSets {
 }
 
 impl HashSets {
-    pub(super) fn of(changes: &[Change]) -> Self {
+    pub(super) fn of(changes: &[PolicyChange]) -> Self {
         let mut sets = Self::default();
         for change in changes {
             match change {
-                Change::Block(one, other) => {
+                PolicyChange::Block(one, other) => {
                     sets.blocks.insert((one.to_string(), other.to_string()));
                 }
-                Change::RestrictMany(numbers) => {
+                PolicyChange::RestrictMany(numbers) => {
                     let first = numbers.page() * PAGE_NUMBERS;
                     let places = numbers.bits().iter().zip((0..).step_by(8));
                     let bits =
@@ -35,13 +35,13 @@ impl HashSets {
                     let numbers = bits.filter(|(set, _)| *set).map(|(_, low): (bool, u32)| (first + low).to_string());
                     sets.restricted.extend(numbers);
                 }
-                Change::Restrict(_)
-                | Change::Unrestrict(_)
-                | Change::UnrestrictMany(_)
-                | Change::Unblock(..)
-                | Change::AddContact(..)
-                | Change::RemoveContact(..)
-                | Change::SetPrivacy(..) => {}
+                PolicyChange::Restrict(_)
+                | PolicyChange::Unrestrict(_)
+                | PolicyChange::UnrestrictMany(_)
+                | PolicyChange::Unblock(..)
+                | PolicyChange::AddContact(..)
+                | PolicyChange::RemoveContact(..)
+                | PolicyChange::SetPrivacy(..) => {}
             }
         }
         sets
@@ -70,25 +70,27 @@ pub(super) struct RedisSets {
 
 impl RedisSets {
     /// Fills the server.
-    pub(super) fn fill(server: &Server, changes: &[Change]) -> Result<Self> {
+    pub(super) fn fill(server: &Server, changes: &[PolicyChange]) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
         stream.set_nodelay(true)?;
         let mut asked = Self { stream, commands: Vec::new(), replies: vec![0; 1 << 16] };
         let mut waiting = 0;
         for change in changes {
             match change {
-                Change::Block(one, other) => asked.command(&[b"SADD", &key(one.as_str()), other.as_str().as_bytes()]),
-                Change::RestrictMany(numbers) => {
+                PolicyChange::Block(one, other) => {
+                    asked.command(&[b"SADD", &key(one.as_str()), other.as_str().as_bytes()])
+                }
+                PolicyChange::RestrictMany(numbers) => {
                     let at = (u64::from(numbers.page()) * u64::from(PAGE_NUMBERS / 8)).to_string();
                     asked.command(&[b"SETRANGE", b"restricted", at.as_bytes(), numbers.bits()]);
                 }
-                Change::Restrict(_)
-                | Change::Unrestrict(_)
-                | Change::UnrestrictMany(_)
-                | Change::Unblock(..)
-                | Change::AddContact(..)
-                | Change::RemoveContact(..)
-                | Change::SetPrivacy(..) => continue,
+                PolicyChange::Restrict(_)
+                | PolicyChange::Unrestrict(_)
+                | PolicyChange::UnrestrictMany(_)
+                | PolicyChange::Unblock(..)
+                | PolicyChange::AddContact(..)
+                | PolicyChange::RemoveContact(..)
+                | PolicyChange::SetPrivacy(..) => continue,
             }
             waiting += 1;
             if asked.commands.len() > FILLING_BYTES {

@@ -68,10 +68,10 @@ pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
     let empty = used_memory(&server)?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let (mut ground, took_s, bytes) = settle(&server).await?;
+        let (mut contenders, took_s, bytes) = settle(&server).await?;
         let theirs = used_memory(&server)? - empty;
-        compare(&mut ground).await?;
-        measure(&mut ground, &mut section).await?;
+        compare(&mut contenders).await?;
+        measure(&mut contenders, &mut section).await?;
         section.note(&format!(
             "{} restricted numbers out of {} (one in a hundred), {} blocked pairs among as many users with names of \
             36 bytes, and {} users who show presence to nobody. The instance needs {} MB for that, and loaded it \
@@ -111,36 +111,42 @@ async fn settle(server: &Server) -> Result<(Contenders, f64, f64)> {
     instance::load(&idle).await?;
     let mut policy_index = PolicyIndex::new(0x5eed);
     changes.iter().for_each(|change| policy_index.apply(change));
-    let ground = Contenders {
+    let contenders = Contenders {
         checker,
         policy_index,
         idle,
         sets: HashSets::of(&changes),
         redis: RedisSets::fill(server, &changes)?,
     };
-    Ok((ground, took_s, freshness.bytes as f64))
+    Ok((contenders, took_s, freshness.bytes as f64))
 }
 
 /// All contenders must give the same verdicts, as far as they know the policy.
-async fn compare(ground: &mut Contenders) -> Result<()> {
+async fn compare(contenders: &mut Contenders) -> Result<()> {
     let mut random = Random::new(3);
     for batch in BATCHES {
         for (viewer, subjects) in calls(Kind::Mixed, batch, COMPARED, &mut random)? {
-            let ours = ground.checker.check(Some(viewer.clone()), subjects.clone()).await?;
+            let ours = contenders.checker.check(Some(viewer.clone()), subjects.clone()).await?;
             let mut theirs = Vec::new();
-            ground.policy_index.check(Some(viewer.as_str()), subjects.iter(), &mut theirs);
+            contenders.policy_index.check(Some(viewer.as_str()), subjects.iter(), &mut theirs);
             ensure!(ours == theirs, "the component and the policy_index disagree about what {viewer} may see");
             let known = |ruling: &Verdict| matches!(ruling.presence, Ruling::Restricted | Ruling::Blocked);
             let hidden: Vec<bool> = ours.iter().map(known).collect();
-            ensure!(hidden == ground.sets.hidden(viewer.as_str(), &subjects), "the sets disagree with the component");
-            ensure!(hidden == ground.redis.hidden(viewer.as_str(), &subjects)?, "Redis disagrees with the component");
+            ensure!(
+                hidden == contenders.sets.hidden(viewer.as_str(), &subjects),
+                "the sets disagree with the component"
+            );
+            ensure!(
+                hidden == contenders.redis.hidden(viewer.as_str(), &subjects)?,
+                "Redis disagrees with the component"
+            );
         }
     }
     Ok(())
 }
 
-async fn measure(ground: &mut Contenders, section: &mut Section) -> Result<()> {
-    let Contenders { checker, policy_index, idle, sets, redis } = ground;
+async fn measure(contenders: &mut Contenders, section: &mut Section) -> Result<()> {
+    let Contenders { checker, policy_index, idle, sets, redis } = contenders;
     let (mut ours, mut theirs) = (Random::new(1), Random::new(2));
     let mut verdicts = Vec::new();
     for batch in BATCHES {

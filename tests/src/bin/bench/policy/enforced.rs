@@ -46,18 +46,18 @@ struct Lags {
 pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
     let hosts = [super::host(Path::new("none"), &server.url(), 2)?, super::host(Path::new("none"), &server.url(), 2)?];
-    let [here, there] = &hosts;
+    let [changed_host, observing_host] = &hosts;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asking, watching) = runtime.block_on(async {
-        Connection::open(here.address()).await?.ask(&users::heartbeat(SUBJECT)).await?;
-        anyhow::Ok((asks(here, there).await?, watches(here, there).await?))
+        Connection::open(changed_host.address()).await?.ask(&users::heartbeat(SUBJECT)).await?;
+        anyhow::Ok((query_lags(changed_host, observing_host).await?, push_lags(changed_host, observing_host).await?))
     })?;
     let columns = ["what", "changes", "p50 ms", "p99 ms", "max ms"];
     let mut section =
         Section::new("policy-enforced: a block made on one host, in force on the other, over one Redis", &columns);
     let all = BLOCKS * 2;
     row(&mut section, "a query there answers so", all, asking.found_ms, Goal::AtMost(TARGET_MS));
-    row(&mut section, "a watcher there is told", all, watching.found_ms, Goal::AtMost(TARGET_MS));
+    row(&mut section, "a watcher there receives it", all, watching.found_ms, Goal::AtMost(TARGET_MS));
     let answered = [asking.answered_ms, watching.answered_ms].concat();
     row(&mut section, "the change itself is answered", all * 2, answered, Goal::None);
     section.note(&format!(
@@ -91,9 +91,9 @@ async fn pause(random: &mut Random) {
 }
 
 /// Queries again and again until the change is in force.
-async fn asks(here: &Host, there: &Host) -> Result<Lags> {
+async fn query_lags(changed_host: &Host, observing_host: &Host) -> Result<Lags> {
     let (mut changing, mut asking) =
-        (Connection::open(here.address()).await?, Connection::open(there.address()).await?);
+        (Connection::open(changed_host.address()).await?, Connection::open(observing_host.address()).await?);
     let query = users::request("GET", &format!("/v1/presence/{}", users::name(SUBJECT)), VIEWER, "");
     let (mut lags, mut random) = (Lags::default(), Random::new(1));
     for block in (0..BLOCKS).flat_map(|_| [true, false]) {
@@ -118,9 +118,9 @@ async fn asks(here: &Host, there: &Host) -> Result<Lags> {
 }
 
 /// Waits for the event that reports the change.
-async fn watches(here: &Host, there: &Host) -> Result<Lags> {
-    let mut changing = Connection::open(here.address()).await?;
-    let mut watching = Watching::open(there).await?;
+async fn push_lags(changed_host: &Host, observing_host: &Host) -> Result<Lags> {
+    let mut changing = Connection::open(changed_host.address()).await?;
+    let mut watching = Watching::open(observing_host).await?;
     let (mut lags, mut random) = (Lags::default(), Random::new(2));
     for block in (0..BLOCKS).flat_map(|_| [true, false]) {
         pause(&mut random).await;
@@ -162,7 +162,8 @@ impl Watching {
     async fn until(&mut self, said: &[u8]) -> Result<()> {
         while !has(&self.heard, said) {
             let read = timeout(PATIENCE, self.stream.read_buf(&mut self.heard)).await;
-            let read = read.with_context(|| format!("a watcher is not told {}", String::from_utf8_lossy(said)))??;
+            let read =
+                read.with_context(|| format!("a watcher did not receive {}", String::from_utf8_lossy(said)))??;
             ensure!(read > 0, "the host closed the stream: {}", String::from_utf8_lossy(&self.heard));
         }
         self.heard.clear();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_servers::redis::Redis as Server;
-use rollcall_store::{Policies, SqliteArchive};
+use rollcall_store::{PolicyStore, SqliteArchive};
 
 use super::{instance, population};
 use crate::process::resident_bytes;
@@ -25,7 +25,7 @@ pub(crate) fn run() -> Result<Section> {
     let columns = ["restricted, in a row", "from", "s", "instance says, MB", "host grows by, MB"];
     let mut section = Section::new("policy-loading: a cold instance loads everything", &columns);
     // The store keeps its connection in a thread, as in the host.
-    let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let store_runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let empty = resident(&Server::start()?)?;
     for count in RESTRICTED {
         let goal = if count == BILLION { Goal::AtMost(TARGET_MB) } else { Goal::None };
@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<Section> {
         let archive = SqliteArchive::open(folder.path().join("rollcall.sqlite"))?;
         row("SQLite", measure(count, Arc::new(archive.policies()))?, "—".to_owned());
         let server = Server::start()?;
-        let store = home.block_on(Redis::open(&server.url(), Options::default()))?;
+        let store = store_runtime.block_on(NativeRedis::open(&server.url(), Options::default()))?;
         let measured = measure(count, Arc::new(store))?;
         row("Redis", measured, number((resident(&server)? - empty) / 1e6));
     }
@@ -56,7 +56,7 @@ fn resident(server: &Server) -> Result<f64> {
 }
 
 /// Loads this many; returns the time and the memory.
-fn measure(count: u64, policies: Arc<dyn Policies>) -> Result<(f64, f64)> {
+fn measure(count: u64, policies: Arc<dyn PolicyStore>) -> Result<(f64, f64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         instance::apply(&*policies, population::in_a_row(count)).await?;

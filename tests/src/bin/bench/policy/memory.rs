@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use rollcall_core::policy::Change;
+use rollcall_core::policy::PolicyChange;
 use rollcall_policy::PolicyIndex;
 
 use super::population;
@@ -39,7 +39,7 @@ fn row(
     section: &mut Section,
     count: u64,
     which: &str,
-    changes: impl Iterator<Item = Result<Change>>,
+    changes: impl Iterator<Item = Result<PolicyChange>>,
     goal: Goal,
 ) -> Result<()> {
     let mut policy_index = PolicyIndex::new(1);

@@ -32,13 +32,13 @@ pub(crate) use queries::run as queries;
 pub(crate) use starts::run as starts;
 
 /// Arguments of the hosts.
-const QUIET: [&str; 6] = ["--interval", "10m", "--workers", "2", "--notice", "notifications"];
+const QUIET: [&str; 6] = ["--interval", "10m", "--workers", "2", "--expiry-detection", "notifications"];
 
 /// Deadline for a host to have all policy in memory.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The gauge of instances that have all policy in memory.
-const WARM: &str = r#"rollcall_policy_instances{of="warm"}"#;
+const WARM: &str = r#"rollcall_policy_instances{cache_state="warm"}"#;
 
 /// A host on this Redis whose policy instances are all warm. The interval is so long that no user expires meanwhile.
 fn host(data: &Path, store: &str, instances: u32) -> Result<Host> {
@@ -53,10 +53,10 @@ fn host(data: &Path, store: &str, instances: u32) -> Result<Host> {
 }
 
 /// Brings these users online.
-async fn beat(host: &Host, people: u64) -> Result<()> {
+async fn beat(host: &Host, user_count: u64) -> Result<()> {
     let mut open = Connection::open(host.address()).await?;
-    for first in (0..people).step_by(500) {
-        open.ask(&users::heartbeats(first..(first + 500).min(people))).await?;
+    for first in (0..user_count).step_by(500) {
+        open.ask(&users::heartbeats(first..(first + 500).min(user_count))).await?;
     }
     Ok(())
 }

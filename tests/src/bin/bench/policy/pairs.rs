@@ -17,12 +17,12 @@ const KEYS: u32 = 1_000_000;
 
 /// Measures both.
 pub(crate) fn run() -> Result<Section> {
-    let columns = ["pairs", "people", "MB", "bytes per pair", "filter, bits per pair", "affirmed in vain"];
+    let columns = ["pairs", "users", "MB", "bytes per pair", "filter, bits per pair", "false positives"];
     let mut section = Section::new("policy-pairs: blocks in a policy index, and the filter in front", &columns);
     let mut found = Vec::new();
-    for (pairs, people) in PAIRS {
+    for (pairs, user_count) in PAIRS {
         let mut policy_index = PolicyIndex::new(0x5eed);
-        population::blocks(pairs, people)?.iter().for_each(|change| policy_index.apply(change));
+        population::blocks(pairs, user_count)?.iter().for_each(|change| policy_index.apply(change));
         let (count, filter) = (policy_index.counts().blocks, policy_index.filter_stats());
         ensure!(count > pairs * 9 / 10, "only {count} of {pairs} pairs are blocked");
         let bits = filter.bits as f64 / filter.keys as f64;
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<Section> {
         found.push((bits, rate));
         let cells = [
             number(count as f64),
-            number(policy_index.counts().people as f64),
+            number(policy_index.counts().users as f64),
             number(policy_index.bytes() as f64 / 1e6),
             number(policy_index.bytes() as f64 / count as f64),
             number(bits),

@@ -49,38 +49,30 @@ fn drawn(curve: &[(f64, f64)], found: &[(f64, f64)]) -> String {
         [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %"), (1e-3, "0.1 %"), (1e-4, "0.01 %"), (1e-5, "0.001 %")]
     {
         let at = y(rate);
-        let _ = writeln!(svg, "<path d=\"M{LEFT} {at}h{WIDTH}\" typing_update=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path d=\"M{LEFT} {at}h{WIDTH}\" stroke=\"#ddd\"/>");
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>", LEFT - 6.0, at + 4.0);
     }
     for bits in [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0] {
         let at = x(bits);
-        let _ = writeln!(svg, "<path d=\"M{at} {TOP}v{HEIGHT}\" typing_update=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path d=\"M{at} {TOP}v{HEIGHT}\" stroke=\"#ddd\"/>");
         let _ = writeln!(svg, "<text x=\"{at}\" y=\"{}\" text-anchor=\"middle\">{bits}</text>", TOP + HEIGHT + 18.0);
     }
     let theory: Vec<(f64, f64)> = curve.iter().map(|(bits, _)| (*bits, unblocked(*bits))).collect();
-    let _ = writeln!(
-        svg,
-        "<path d=\"{}\" fill=\"none\" typing_update=\"{THEORY}\" typing_update-dasharray=\"4\"/>",
-        line(&theory)
-    );
-    let _ = writeln!(
-        svg,
-        "<path d=\"{}\" fill=\"none\" typing_update=\"{MEASURED}\" typing_update-width=\"2\"/>",
-        line(curve)
-    );
+    let _ = writeln!(svg, "<path d=\"{}\" fill=\"none\" stroke=\"{THEORY}\" stroke-dasharray=\"4\"/>", line(&theory));
+    let _ = writeln!(svg, "<path d=\"{}\" fill=\"none\" stroke=\"{MEASURED}\" stroke-width=\"2\"/>", line(curve));
     for (bits, rate) in found {
         let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{FOUND}\"/>", x(*bits), y(*rate));
     }
     let legend = [
         (MEASURED, "six bits of one cache line, measured"),
         (THEORY, "six bits anywhere, by theory"),
-        (FOUND, "the filters of the policy_indexes in the table"),
+        (FOUND, "the filters of the policy indexes in the table"),
     ];
     for (index, (colour, text)) in legend.into_iter().enumerate() {
         let at = TOP + 20.0 + index as f64 * 18.0;
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{at}\" fill=\"{colour}\">{text}</text>", LEFT + WIDTH * 0.55);
     }
-    let about = "share of absent keys that the filter affirms, by bits for each key";
+    let about = "false positive rate of the filter, by bits per key";
     let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{}\">{about}</text>\n</svg>", TOP + HEIGHT + 38.0);
     svg
 }

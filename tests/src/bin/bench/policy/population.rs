@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use rollcall_core::UserId;
-use rollcall_core::policy::{Audience, Change, Numbers, PAGE_BYTES, PAGE_NUMBERS, Privacy};
+use rollcall_core::policy::{Audience, Numbers, PAGE_BYTES, PAGE_NUMBERS, PolicyChange, Privacy};
 
 use crate::users::{self, Random};
 
@@ -21,7 +21,7 @@ pub(super) const SETTINGS: u64 = 100_000;
 const UNRELATED: u64 = 18_000_000;
 
 /// The whole policy.
-pub(super) fn changes() -> Result<Vec<Change>> {
+pub(super) fn changes() -> Result<Vec<PolicyChange>> {
     let mut changes = scattered(RESTRICTED_PAGES, RESTRICTED).collect::<Result<Vec<_>>>()?;
     changes.extend(blocks(PAIRS, PAIRS)?);
     changes.extend(settings(PAIRS, SETTINGS)?);
@@ -29,33 +29,33 @@ pub(super) fn changes() -> Result<Vec<Change>> {
 }
 
 /// Settings by which `count` users, from `first` on, show presence to nobody.
-pub(super) fn settings(first: u64, count: u64) -> Result<Vec<Change>> {
+pub(super) fn settings(first: u64, count: u64) -> Result<Vec<PolicyChange>> {
     let privacy = Privacy { presence: Audience::Nobody, last_seen: Audience::Nobody };
-    (first..first + count).map(|person| Ok(Change::SetPrivacy(user(person)?, privacy))).collect()
+    (first..first + count).map(|index| Ok(PolicyChange::SetPrivacy(user(index)?, privacy))).collect()
 }
 
 /// Blocks among users.
-pub(super) fn blocks(pairs: u64, people: u64) -> Result<Vec<Change>> {
-    (0..pairs).map(|index| block(index, people)).collect()
+pub(super) fn blocks(pairs: u64, user_count: u64) -> Result<Vec<PolicyChange>> {
+    (0..pairs).map(|index| block(index, user_count)).collect()
 }
 
 /// Owners take turns; the blocked user is random.
-fn block(index: u64, people: u64) -> Result<Change> {
-    Ok(Change::Block(user(index % people)?, user(blocked_by(index, people))?))
+fn block(index: u64, user_count: u64) -> Result<PolicyChange> {
+    Ok(PolicyChange::Block(user(index % user_count)?, user(blocked_by(index, user_count))?))
 }
 
 /// The user blocked by this block.
-pub(super) fn blocked_by(index: u64, people: u64) -> u64 {
-    let other = Random::new(index + 1).below(people - 1);
-    if other == index % people { people - 1 } else { other }
+pub(super) fn blocked_by(index: u64, user_count: u64) -> u64 {
+    let other = Random::new(index + 1).below(user_count - 1);
+    if other == index % user_count { user_count - 1 } else { other }
 }
 
-fn user(person: u64) -> Result<UserId> {
-    Ok(UserId::parse(users::name(person))?)
+fn user(index: u64) -> Result<UserId> {
+    Ok(UserId::parse(users::name(index))?)
 }
 
 /// Restricted numbers at random, spread evenly over the pages.
-pub(super) fn scattered(pages: u32, count: u64) -> impl Iterator<Item = Result<Change>> {
+pub(super) fn scattered(pages: u32, count: u64) -> impl Iterator<Item = Result<PolicyChange>> {
     let mut random = Random::new(count);
     let until = move |page: u32| count * u64::from(page) / u64::from(pages);
     (0..pages).map(move |page| {
@@ -68,12 +68,12 @@ pub(super) fn scattered(pages: u32, count: u64) -> impl Iterator<Item = Result<C
             left -= u64::from(*byte & bit == 0);
             *byte |= bit;
         }
-        Ok(Change::RestrictMany(Numbers::new(page, bits)?))
+        Ok(PolicyChange::RestrictMany(Numbers::new(page, bits)?))
     })
 }
 
 /// The first `count` numbers, all restricted.
-pub(super) fn in_a_row(count: u64) -> impl Iterator<Item = Result<Change>> {
+pub(super) fn in_a_row(count: u64) -> impl Iterator<Item = Result<PolicyChange>> {
     let pages = count.div_ceil(u64::from(PAGE_NUMBERS)) as u32;
     (0..pages).map(move |page| {
         let left = (count - u64::from(page) * u64::from(PAGE_NUMBERS)).min(u64::from(PAGE_NUMBERS)) as usize;
@@ -81,7 +81,7 @@ pub(super) fn in_a_row(count: u64) -> impl Iterator<Item = Result<Change>> {
         if !left.is_multiple_of(8) {
             bits.push(0xff << (8 - left % 8));
         }
-        Ok(Change::RestrictMany(Numbers::new(page, bits)?))
+        Ok(PolicyChange::RestrictMany(Numbers::new(page, bits)?))
     })
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    fn restricted(changes: impl Iterator<Item = Result<Change>>) -> Result<u64> {
+    fn restricted(changes: impl Iterator<Item = Result<PolicyChange>>) -> Result<u64> {
         let mut policy_index = PolicyIndex::new(1);
         for change in changes {
             policy_index.apply(&change?);

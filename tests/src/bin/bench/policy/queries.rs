@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_servers::redis::Redis as Server;
 use rollcall_tests::Host;
 
@@ -15,11 +15,11 @@ use crate::report::{Goal, Section, number};
 use crate::users::{self, Random};
 
 /// Users online.
-const PEOPLE: u64 = 10_000;
+const USERS: u64 = 10_000;
 
 /// Blocks among them, and users who show presence to nobody.
 const BLOCKS: u64 = 100_000;
-const SHY: u64 = 500;
+const PRIVATE_USERS: u64 = 500;
 
 /// Users per query.
 const ASKED: u64 = 200;
@@ -40,16 +40,16 @@ pub(crate) fn run() -> Result<Section> {
     let [strict, open] = &servers;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let store = Redis::open(&strict.url(), Options::default()).await?;
-        let blocks = population::blocks(BLOCKS, PEOPLE)?;
-        instance::apply(&store, blocks.into_iter().chain(population::settings(0, SHY)?).map(Ok)).await
+        let store = NativeRedis::open(&strict.url(), Options::default()).await?;
+        let blocks = population::blocks(BLOCKS, USERS)?;
+        instance::apply(&store, blocks.into_iter().chain(population::settings(0, PRIVATE_USERS)?).map(Ok)).await
     })?;
     let (ours, theirs) =
         (super::host(Path::new("none"), &strict.url(), 2)?, super::host(Path::new("none"), &open.url(), 2)?);
     for host in [&ours, &theirs] {
-        runtime.block_on(super::beat(host, PEOPLE))?;
+        runtime.block_on(super::beat(host, USERS))?;
     }
-    let mut random = Random::new(PEOPLE);
+    let mut random = Random::new(USERS);
     let requests: Requests = (0..REQUESTS).map(|_| query(&mut random)).collect();
     let columns = ["connections", "figure", "blocks and settings", "none", "with/without", "min–max"];
     let mut section = Section::new("policy-queries: two hundred users on Redis, with blocks and without", &columns);
@@ -66,12 +66,12 @@ pub(crate) fn run() -> Result<Section> {
         section.row(cells, Goal::AtMost(1.0), figure);
     }
     section.note(&format!(
-        "{} users online, {} blocks among them, {SHY} who show presence to nobody; each query by another viewer, for \
+        "{} users online, {} blocks among them, {PRIVATE_USERS} who show presence to nobody; each query by another viewer, for \
         {ASKED} random subjects, of which {:.1} % were hidden. Both hosts have all policy in memory, each on its own \
         Redis; client, hosts and Redis share the cores. Store calls are per query over {COUNTED} queries, by the host's \
         own count; `relations`, which a cold host uses for visibility, was called {} times, and besides the queries the \
         host checked {} times for policy changes, once a second per instance.",
-        number(PEOPLE as f64),
+        number(USERS as f64),
         number(BLOCKS as f64),
         counted.hidden * 100.0,
         counted.relations,
@@ -82,9 +82,9 @@ pub(crate) fn run() -> Result<Section> {
 
 /// A query of a user for random others.
 fn query(random: &mut Random) -> Vec<u8> {
-    let names: Vec<String> = (0..ASKED).map(|_| format!(r#""{}""#, users::name(random.below(PEOPLE)))).collect();
+    let names: Vec<String> = (0..ASKED).map(|_| format!(r#""{}""#, users::name(random.below(USERS)))).collect();
     let body = format!(r#"{{"users":[{}]}}"#, names.join(","));
-    users::request("POST", "/v1/presence", random.below(PEOPLE), &body)
+    users::request("POST", "/v1/presence", random.below(USERS), &body)
 }
 
 /// The counts.
@@ -98,7 +98,9 @@ struct Counted {
 }
 
 async fn count(host: &Host, requests: &Requests) -> Result<Counted> {
-    let calls = |of: &str| host.metric(&format!(r#"rollcall_store_calls_total{{of="{of}",outcome="ok"}}"#));
+    let calls = |operation: &str| {
+        host.metric(&format!(r#"rollcall_store_calls_total{{operation="{operation}",outcome="ok"}}"#))
+    };
     let read = || ["load", "relations", "archive_get", "policy_page", "policy_since"].map(calls);
     let mut open = Connection::open(host.address()).await?;
     let before = read();
@@ -110,7 +112,7 @@ async fn count(host: &Host, requests: &Requests) -> Result<Counted> {
         seen += of(br#""state":"#);
     }
     let after = read();
-    ensure!(hidden > 0 && seen as u64 == COUNTED as u64 * ASKED, "{hidden} of {seen} people are hidden");
+    ensure!(hidden > 0 && seen as u64 == COUNTED as u64 * ASKED, "{hidden} of {seen} users are hidden");
     let mut more = after.iter().zip(before).map(|(after, before)| after - before);
     let mut next = || more.next().unwrap_or_default();
     let (loads, relations, archive, pages, looks) = (next(), next(), next(), next(), next());

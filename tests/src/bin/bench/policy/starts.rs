@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_servers::redis::Redis as Server;
 use rollcall_tests::Host;
 
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let store = Redis::open(&server.url(), Options::default()).await?;
+        let store = NativeRedis::open(&server.url(), Options::default()).await?;
         let settings = population::settings(0, SETTINGS)?.into_iter().map(Ok);
         instance::apply(&store, population::scattered(PAGES, RESTRICTED).chain(settings)).await
     })?;

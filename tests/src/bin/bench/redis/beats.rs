@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use rollcall_core::{Rules, UserId};
 use rollcall_host::runtime::Functions;
-use rollcall_redis::native::{Options, Redis};
+use rollcall_redis::native::{NativeRedis, Options};
 use rollcall_servers::redis::Redis as Server;
-use rollcall_store::{SqliteArchive, Topics};
+use rollcall_store::{SqliteArchive, TopicStore};
 use rollcall_tests::Host;
 
 use crate::http::Servers;
@@ -50,19 +50,19 @@ const ASKED: u64 = 200;
 pub(crate) fn run() -> Result<Section> {
     let server = Server::start()?;
     // The store keeps its connection in a thread, as in the host.
-    let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let store = Arc::new(home.block_on(Redis::open(&server.url(), Options::default()))?);
+    let store_runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let store = Arc::new(store_runtime.block_on(NativeRedis::open(&server.url(), Options::default()))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut section =
         Section::new("redis-beats: batches of 256 against `redis-benchmark -P 64 -t set`", &["figure", "value"]);
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let functions = functions(Arc::clone(&store))?;
-        for people in CROWDS {
-            for first in (0..people).step_by(BATCH as usize) {
-                beat(&functions, first..(first + BATCH).min(people)).await?;
+        for user_count in CROWDS {
+            for first in (0..user_count).step_by(BATCH as usize) {
+                beat(&functions, first..(first + BATCH).min(user_count)).await?;
             }
-            let goal = if people <= FEW { Goal::AtLeast(0.25) } else { Goal::None };
-            compare(&mut section, &functions, &server, people, goal).await?;
+            let goal = if user_count <= FEW { Goal::AtLeast(0.25) } else { Goal::None };
+            compare(&mut section, &functions, &server, user_count, goal).await?;
         }
         costs(&mut section, &store, &functions).await
     })?;
@@ -75,21 +75,27 @@ pub(crate) fn run() -> Result<Section> {
 }
 
 /// Beats and `SET`s, in turn.
-async fn compare(section: &mut Section, functions: &Functions, server: &Server, people: u64, goal: Goal) -> Result<()> {
+async fn compare(
+    section: &mut Section,
+    functions: &Functions,
+    server: &Server,
+    user_count: u64,
+    goal: Goal,
+) -> Result<()> {
     let (mut comparison, mut by_cpu) = (Comparison::default(), Comparison::default());
-    let mut random = Random::new(people);
+    let mut random = Random::new(user_count);
     let pid = server.process_id().context("the server is gone")?;
     for _ in 0..SLICES {
         let before = cpu_us(pid)?;
-        let beats = slice(functions, &mut random, people).await?;
+        let beats = slice(functions, &mut random, user_count).await?;
         let between = cpu_us(pid)?;
-        let sets = sets_per_second(server.port(), people)?;
+        let sets = sets_per_second(server.port(), user_count)?;
         comparison.push(beats, sets);
         by_cpu.push(BEATS as f64 / (between - before), SETS as f64 / (cpu_us(pid)? - between));
     }
     let (median, range) = ratio(comparison.ratio());
-    let among = number(people as f64);
-    section.row([format!("beats/s among {among} people"), number(comparison.ours())], Goal::None, 0.0);
+    let among = number(user_count as f64);
+    section.row([format!("beats/s among {among} users"), number(comparison.ours())], Goal::None, 0.0);
     section.row([format!("`SET`s/s of redis-benchmark beside {among}"), number(comparison.theirs())], Goal::None, 0.0);
     section.row([format!("beats per `SET` among {among} ({range})"), median], goal, comparison.ratio().median);
     let (median, range) = ratio(by_cpu.ratio());
@@ -99,14 +105,14 @@ async fn compare(section: &mut Section, functions: &Functions, server: &Server, 
 }
 
 /// The functions, on this store.
-fn functions(store: Arc<Redis>) -> Result<Functions> {
+fn functions(store: Arc<NativeRedis>) -> Result<Functions> {
     let archive = Arc::new(SqliteArchive::in_memory()?);
-    let topics = Arc::clone(&store) as Arc<dyn Topics>;
+    let topics = Arc::clone(&store) as Arc<dyn TopicStore>;
     Ok(rollcall_tests::functions(store, &archive, topics, Rules::default(), rollcall_tests::component))
 }
 
-async fn beat(functions: &Functions, people: impl Iterator<Item = u64>) -> Result<()> {
-    let beats = people.map(users::beat).collect::<Result<Vec<_>, _>>()?;
+async fn beat(functions: &Functions, indexes: impl Iterator<Item = u64>) -> Result<()> {
+    let beats = indexes.map(users::beat).collect::<Result<Vec<_>, _>>()?;
     for answer in functions.beat_many(beats).await? {
         answer?;
     }
@@ -115,8 +121,8 @@ async fn beat(functions: &Functions, people: impl Iterator<Item = u64>) -> Resul
 
 /// Beats per second in one slice. The users are chosen before, as redis-benchmark does, and each answered call is followed by the
 /// next, so that the server never waits for the client.
-async fn slice(functions: &Functions, random: &mut Random, people: u64) -> Result<f64> {
-    let mut batch = || (0..BATCH).map(|_| users::beat(random.below(people))).collect::<Result<Vec<_>, _>>();
+async fn slice(functions: &Functions, random: &mut Random, user_count: u64) -> Result<f64> {
+    let mut batch = || (0..BATCH).map(|_| users::beat(random.below(user_count))).collect::<Result<Vec<_>, _>>();
     let batches = (0..BEATS / BATCH).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
     let mut calls = stream::iter(batches).map(|beats| functions.beat_many(beats)).buffer_unordered(IN_FLIGHT as usize);
@@ -128,10 +134,10 @@ async fn slice(functions: &Functions, random: &mut Random, people: u64) -> Resul
     Ok(BEATS as f64 / began.elapsed().as_secs_f64())
 }
 
-fn sets_per_second(port: u16, people: u64) -> Result<f64> {
+fn sets_per_second(port: u16, user_count: u64) -> Result<f64> {
     let mut benchmark = Command::new("redis-benchmark");
-    let spread = people.to_string();
-    if people > FEW {
+    let spread = user_count.to_string();
+    if user_count > FEW {
         benchmark.args(["-r", &spread]);
     }
     benchmark.args(["-p", &port.to_string(), "-P", "64", "-t", "set", "-n", &SETS.to_string(), "-q", "--csv"]);
@@ -139,23 +145,23 @@ fn sets_per_second(port: u16, people: u64) -> Result<f64> {
     ensure!(output.status.success(), "redis-benchmark failed");
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.starts_with("\"SET\"")).context("redis-benchmark measured no SET")?;
-    let rate = line.split(',').nth(1).context("redis-benchmark told no rate")?;
+    let rate = line.split(',').nth(1).context("redis-benchmark printed no rate")?;
     Ok(rate.trim_matches('"').parse()?)
 }
 
 /// Commands and round trips.
-async fn costs(section: &mut Section, store: &Redis, functions: &Functions) -> Result<()> {
+async fn costs(section: &mut Section, store: &NativeRedis, functions: &Functions) -> Result<()> {
     let commands = store.stats().commands.get();
     beat(functions, 0..BATCH).await?;
     let per_beat = (store.stats().commands.get() - commands) as f64 / BATCH as f64;
     section.row(["commands per steady beat".to_owned(), number(per_beat)], Goal::AtMost(3.0), per_beat);
-    let asked = (0..ASKED).map(|person| UserId::parse(users::name(person))).collect::<Result<Vec<_>, _>>()?;
+    let asked = (0..ASKED).map(|index| UserId::parse(users::name(index))).collect::<Result<Vec<_>, _>>()?;
     let trips = store.stats().round_trips.get();
     for view in functions.look_up(None, asked).await? {
         view?;
     }
     let trips = (store.stats().round_trips.get() - trips) as f64;
-    section.row([format!("round trips of a query for {ASKED} people"), number(trips)], Goal::AtMost(1.0), trips);
+    section.row([format!("round trips of a query for {ASKED} users"), number(trips)], Goal::AtMost(1.0), trips);
     Ok(())
 }
 

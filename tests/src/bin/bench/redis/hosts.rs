@@ -12,7 +12,7 @@ use super::lag::beat;
 use crate::report::{Goal, Section, number};
 
 /// Users who fall silent.
-const PEOPLE: u64 = 20_000;
+const USERS: u64 = 20_000;
 
 /// Numbers of hosts on the Redis.
 const HOSTS: [usize; 3] = [1, 2, 4];
@@ -22,15 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures with one host and with several.
 pub(crate) fn run() -> Result<Section> {
-    let columns = ["hosts", "notice", "users offline", "read", "in vain or too late", "wasted share"];
+    let columns = ["hosts", "expiry detection", "users offline", "read", "in vain or too late", "wasted share"];
     let mut section = Section::new("redis-hosts: duplicate work of several hosts", &columns);
     for hosts in HOSTS {
-        for notice in ["sweep", "both"] {
-            let [published, vain] = measure(hosts, notice)?;
+        for detection in ["sweep", "both"] {
+            let [published, vain] = measure(hosts, detection)?;
             let looked_at = published + vain;
             let cells = [
                 hosts.to_string(),
-                notice.to_owned(),
+                detection.to_owned(),
                 number(published),
                 number(looked_at),
                 number(vain),
@@ -42,21 +42,31 @@ pub(crate) fn run() -> Result<Section> {
     section.note(&format!(
         "{} users beat once within a second or two and are then silent for 6 s. Read: sessions read because they were due. In \
          vain: another host settled them before they were read; too late: before the commit.",
-        number(PEOPLE as f64),
+        number(USERS as f64),
     ));
     Ok(section)
 }
 
 /// Users published as offline, and sessions read in vain.
-fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
+fn measure(hosts: usize, detection: &str) -> Result<[f64; 2]> {
     let server = Server::start()?;
     let url = server.url();
-    let arguments =
-        ["--store", &url, "--interval", "4s", "--tolerance", "2s", "--evict-after", "10m", "--notice", notice];
+    let arguments = [
+        "--store",
+        &url,
+        "--interval",
+        "4s",
+        "--tolerance",
+        "2s",
+        "--evict-after",
+        "10m",
+        "--expiry-detection",
+        detection,
+    ];
     let hosts: Vec<Host> = (0..hosts).map(|_| Host::start_in(Path::new("none"), &arguments)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(host) = hosts.first() {
-        runtime.block_on(beat(host.address(), 0..PEOPLE))?;
+        runtime.block_on(beat(host.address(), 0..USERS))?;
     }
     let give_up = std::time::Instant::now() + Duration::from_secs(6) + PATIENCE;
     loop {
@@ -64,14 +74,14 @@ fn measure(hosts: usize, notice: &str) -> Result<[f64; 2]> {
         let counted =
             |outcome: &str| -> f64 { hosts.iter().map(|host| settled(host, outcome)).fold(0.0, |sum, one| sum + one) };
         let published = counted("published");
-        if published >= PEOPLE as f64 {
+        if published >= USERS as f64 {
             return Ok([published, counted("unchanged") + counted("stale")]);
         }
-        ensure!(std::time::Instant::now() < give_up, "only {published} of {PEOPLE} users were published as offline");
+        ensure!(std::time::Instant::now() < give_up, "only {published} of {USERS} users were published as offline");
     }
 }
 
-/// Sessions that this host settled with this outcome, by any notice.
+/// Sessions that this host settled with this outcome, by any cause.
 fn settled(host: &Host, outcome: &str) -> f64 {
     let text = host.client("bench").get("/metrics").text;
     let ending = format!("outcome=\"{outcome}\"}} ");

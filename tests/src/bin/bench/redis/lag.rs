@@ -1,6 +1,6 @@
-//! How late offline events are with a million users online, by `--notice`: notifications alone, the sweep alone, and both.
+//! How late offline events are with a million users online, by `--expiry-detection`: notifications, the sweep, and both.
 //!
-//! A first host with a long interval brings a million users online, whose keys all have a time to live. Then, for each notice, a
+//! A first host with a long interval brings a million users online, whose keys all have a time to live. Then, for each value, a
 //! host with a short interval on the same Redis takes one beat each of ten thousand others, who then fall silent. The lag is the
 //! time of publication minus the deadline, both in the store's time.
 
@@ -33,8 +33,8 @@ const ALIVE_FOR_MS: u64 = 6000;
 /// An event later than this counts as never.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The values of `--notice`.
-const NOTICES: [&str; 3] = ["notifications", "sweep", "both"];
+/// The values of `--expiry-detection`.
+const DETECTIONS: [&str; 3] = ["notifications", "sweep", "both"];
 
 /// Measures the three side by side.
 pub(crate) fn run() -> Result<Section> {
@@ -51,7 +51,7 @@ pub(crate) fn run() -> Result<Section> {
             "5h",
             "--idle-after",
             "20h",
-            "--notice",
+            "--expiry-detection",
             "sweep",
         ],
     );
@@ -63,22 +63,22 @@ pub(crate) fn run() -> Result<Section> {
     drop(lasting);
 
     let mut section = Section::new(
-        "redis-lag: offline after the deadline, a million people online",
-        &["told by", "p50 ms", "p99 ms", "max ms", "told within a minute"],
+        "redis-lag: offline after the deadline, a million users online",
+        &["detected by", "p50 ms", "p99 ms", "max ms", "published within a minute"],
     );
     let mut curves = Vec::new();
-    for (round, notice) in (0..).zip(NOTICES) {
+    for (round, detection) in (0..).zip(DETECTIONS) {
         let silent = ONLINE + round * SILENT..ONLINE + (round + 1) * SILENT;
-        let mut lags_ms = runtime.block_on(measure(&server, notice, silent))?;
+        let mut lags_ms = runtime.block_on(measure(&server, detection, silent))?;
         lags_ms.sort_unstable_by(f64::total_cmp);
-        let told = lags_ms.iter().filter(|lag| lag.is_finite()).count();
-        let goal = if notice == "notifications" { Goal::None } else { Goal::AtMost(1000.0) };
+        let published = lags_ms.iter().filter(|lag| lag.is_finite()).count();
+        let goal = if detection == "notifications" { Goal::None } else { Goal::AtMost(1000.0) };
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(&lags_ms, share));
-        let cells = [notice.to_owned(), ms(p50), ms(p99), ms(max), format!("{told} of {SILENT}")];
+        let cells = [detection.to_owned(), ms(p50), ms(p99), ms(max), format!("{published} of {SILENT}")];
         section.row(cells, goal, p99);
-        curves.push((notice, lags_ms));
+        curves.push((detection, lags_ms));
     }
-    let name = "Redis's memory by person online, bytes".to_owned();
+    let name = "Redis's memory per user online, bytes".to_owned();
     section.row([name, number(bytes), String::new(), String::new(), String::new()], Goal::AtMost(600.0), bytes);
     plot::write(&curves)?;
     section.note(&format!(
@@ -96,19 +96,19 @@ fn ms(lag: f64) -> String {
     if lag.is_finite() { number(lag) } else { "never".to_owned() }
 }
 
-pub(super) async fn beat(address: &str, people: std::ops::Range<u64>) -> Result<()> {
+pub(super) async fn beat(address: &str, indexes: std::ops::Range<u64>) -> Result<()> {
     let mut open = Connection::open(address).await?;
-    let end = people.end;
-    for first in people.step_by(BATCH as usize) {
+    let end = indexes.end;
+    for first in indexes.step_by(BATCH as usize) {
         open.ask(&users::heartbeats(first..(first + BATCH).min(end))).await?;
     }
     Ok(())
 }
 
 /// The lag of every user in milliseconds; infinite if the event did not come in time.
-async fn measure(server: &Server, notice: &str, silent: std::ops::Range<u64>) -> Result<Vec<f64>> {
+async fn measure(server: &Server, detection: &str, silent: std::ops::Range<u64>) -> Result<Vec<f64>> {
     let url = server.url();
-    let times = ["--interval", "4s", "--tolerance", "2s", "--evict-after", "10m", "--notice", notice];
+    let times = ["--interval", "4s", "--tolerance", "2s", "--evict-after", "10m", "--expiry-detection", detection];
     let host = Host::start_in(Path::new("none"), &[&["--store", &url][..], &times].concat());
     beat(host.address(), silent.clone()).await?;
     let give_up = Instant::now() + Duration::from_millis(ALIVE_FOR_MS) + PATIENCE;
@@ -121,16 +121,16 @@ async fn measure(server: &Server, notice: &str, silent: std::ops::Range<u64>) ->
     }
 }
 
-async fn read(address: &str, people: std::ops::Range<u64>) -> Result<Vec<f64>> {
+async fn read(address: &str, indexes: std::ops::Range<u64>) -> Result<Vec<f64>> {
     let mut open = Connection::open(address).await?;
     let mut lags_ms = Vec::new();
-    let count = people.end - people.start;
-    for first in people.step_by(BATCH as usize) {
+    let count = indexes.end - indexes.start;
+    for first in indexes.step_by(BATCH as usize) {
         let answer: Value = serde_json::from_slice(open.ask(&users::presences(first..first + BATCH)).await?)?;
         let presences = answer.get("presences").and_then(Value::as_array).context("no presences")?;
         lags_ms.extend(presences.iter().map(|presence| lag_ms(presence).unwrap_or(f64::INFINITY)));
     }
-    ensure!(lags_ms.len() as u64 == count, "{} answers for {count} people", lags_ms.len());
+    ensure!(lags_ms.len() as u64 == count, "{} answers for {count} users", lags_ms.len());
     Ok(lags_ms)
 }
 

@@ -1,4 +1,4 @@
-//! A plot of the lag: for each `--notice`, the share of users whose event was published by then.
+//! A plot of the lag: for each `--expiry-detection`, the share of users whose event was published by then.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ fn drawn(curves: &[(&str, Vec<f64>)]) -> String {
     // Writing to a string cannot fail.
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let at = y(share);
-        let _ = writeln!(svg, "<path d=\"M{LEFT} {at}h{WIDTH}\" typing_update=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path d=\"M{LEFT} {at}h{WIDTH}\" stroke=\"#ddd\"/>");
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{:.0} %</text>",
@@ -52,19 +52,15 @@ fn drawn(curves: &[(&str, Vec<f64>)]) -> String {
         [(1.0, "1 ms"), (10.0, "10 ms"), (100.0, "100 ms"), (1e3, "1 s"), (1e4, "10 s"), (1e5, "100 s")]
     {
         let at = x(lag_ms);
-        let _ = writeln!(svg, "<path d=\"M{at:.1} {TOP}v{HEIGHT}\" typing_update=\"#ddd\"/>");
+        let _ = writeln!(svg, "<path d=\"M{at:.1} {TOP}v{HEIGHT}\" stroke=\"#ddd\"/>");
         let _ = writeln!(svg, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>", TOP + HEIGHT + 18.0);
     }
     for (index, ((name, lags_ms), colour)) in curves.iter().zip(COLOURS).enumerate() {
-        let _ = writeln!(
-            svg,
-            "<path d=\"{}\" fill=\"none\" typing_update=\"{colour}\" typing_update-width=\"2\"/>",
-            line(lags_ms)
-        );
+        let _ = writeln!(svg, "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", line(lags_ms));
         let at = TOP + 16.0 + index as f64 * 18.0;
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{at}\" fill=\"{colour}\">{name}</text>", LEFT + 10.0);
     }
-    let about = "share of people published as offline, by time after their deadline; a million online in Redis";
+    let about = "share of users published as offline, by time after their deadline; a million online in Redis";
     let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{}\">{about}</text>\n</svg>", TOP + HEIGHT + 38.0);
     svg
 }

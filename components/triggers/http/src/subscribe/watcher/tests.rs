@@ -37,7 +37,7 @@ fn begun(updates: Vec<Update>, since: Option<u64>) -> (Watcher, String) {
 
 /// The event id after updates up to this time.
 fn id(received_ms: u64) -> String {
-    format!("id: {}\n", (received_ms - SURELY_PUBLISHED.0) * 1000)
+    format!("id: {}\n", (received_ms - MAX_PUBLISH_DELAY.0) * 1000)
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rollcall_functions::capabilities::Typing;
-use rollcall_redis::native::{Options, Redis};
-use rollcall_store::{TopicSubscription, Topics};
+use rollcall_redis::native::{NativeRedis, Options};
+use rollcall_store::{TopicStore, TopicSubscription};
 
 use crate::connection::platform;
 use crate::time_probe::start;
@@ -13,12 +13,12 @@ use crate::topics_suite::{conversation, conversation_id, signal};
 /// The next published signal: whether the user types.
 async fn received(subscription: &TopicSubscription) -> bool {
     let update = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
-    assert_eq!(update.typed.len(), 1, "{update:?}");
-    update.typed[0].until.is_some()
+    assert_eq!(update.typing.len(), 1, "{update:?}");
+    update.typing[0].until.is_some()
 }
 
-async fn listening(server: &rollcall_servers::redis::Redis) -> (Redis, TopicSubscription) {
-    let host = Redis::open(&server.url(), Options::default()).await.unwrap();
+async fn listening(server: &rollcall_servers::redis::Redis) -> (NativeRedis, TopicSubscription) {
+    let host = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let subscription = host.subscription();
     subscription.watch(&[conversation("c")]).await.unwrap();
     (host, subscription)
@@ -62,5 +62,5 @@ async fn early_refresh_is_published_with_the_next() {
     tokio::time::sleep(Duration::from_millis(1000)).await;
     platform.set_typing(vec![signal("c", "bob", 60_000)]).await.unwrap();
     let update = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
-    assert!(update.typed[0].until.is_some_and(|until| (until - host.now()).0 > 50_000));
+    assert!(update.typing[0].until.is_some_and(|until| (until - host.now()).0 > 50_000));
 }

@@ -1,6 +1,6 @@
 -- A device's newest beat: the one without activity (d) or with it (a). After a departure (a) holds only a time, which
 -- is not a beat. Within a millisecond the one that lasts longer counts.
-local function newest(d, a)
+local function newest_beat(d, a)
   local beat, life, kind = string.match(d or '', '^(%d+) (%S+) (%S+)$')
   local used, lasts, sort = string.match(a or '', '^(%d+) (%S+) (%S+)$')
   if used and beat then

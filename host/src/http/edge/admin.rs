@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rollcall_api::responses::{self, PeopleStats, Person, Stats, StoreStats};
+use rollcall_api::responses::{self, Person, Stats, StoreStats, UserStats};
 use rollcall_api::{Reply, pages};
 use rollcall_core::policy::Ruling;
 use rollcall_core::{Error, State, UserId};
@@ -17,13 +17,13 @@ impl Edge {
     /// This host's statistics. An unavailable store is part of the answer, not an error.
     pub(super) async fn stats(&self) -> Result<Reply, Error> {
         let platform = &self.functions.platform;
-        let (store, here, hot) =
+        let (store, online, most_watched) =
             tokio::join!(self.probe_store(), self.shared_stats.online(), self.shared_stats.most_watched());
-        let MetricsStats { mut gateway, totals, times } = MetricsStats::read(&platform.metrics.text());
-        gateway.hot = hot;
+        let MetricsStats { mut connections, totals, times } = MetricsStats::read(&platform.metrics.text());
+        connections.most_watched = most_watched;
         let info = &self.shared_stats.info;
         let (host, rules) = (info.host(platform.topics.now()), info.rules());
-        Ok(responses::stats(&Stats { host, rules, store, people: PeopleStats { here }, gateway, totals, times }))
+        Ok(responses::stats(&Stats { host, rules, store, users: UserStats { online }, connections, totals, times }))
     }
 
     /// Loads a user who does not exist, to measure the store.
@@ -54,7 +54,7 @@ impl Edge {
         let session = only(loaded.sessions)?;
         let hidden = || Error::Other("the user is hidden from themselves".to_owned());
         let state = match (only(views?), &archived) {
-            // Without devices, and with `query` failing for want of the archive, the user is offline.
+            // `query` fails if the archive is down; a user without devices is offline even then.
             (Err(_), Err(_)) if session.devices.is_empty() => State::Offline,
             (view, _) => view?.ok_or_else(hidden)?.published.state,
         };

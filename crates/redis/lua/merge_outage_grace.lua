@@ -1,6 +1,6 @@
 -- Merges an outage grace into the one in force: if the two overlap, the earlier start and the later end count. The key
 -- expires when the outage grace ends.
-local function merge(key, since, till, now)
+local function merge_outage_grace(key, since, till, now)
   local known = redis.call('GET', key)
   if known then
     local began, ends = string.match(known, '^(%d+) (%d+)$')

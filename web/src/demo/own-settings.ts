@@ -7,7 +7,7 @@ import { request, errorText } from "../api/request";
 import type { Privacy } from "../api/types";
 
 /** The lists and privacy, and how to change them. */
-export interface Relations {
+export interface OwnSettings {
   blocks: ReadonlySet<string>;
   contacts: ReadonlySet<string>;
   privacy: Privacy | null;
@@ -17,7 +17,7 @@ export interface Relations {
 
 /** Reads them at first and whenever the window gets focus, as another window may have changed them. Errors go to
  * `onProblem`. */
-export function useRelations(access: Access, onProblem: (problem: string) => void): Relations {
+export function useOwnSettings(access: Access, onProblem: (problem: string) => void): OwnSettings {
   const [blocks, setBlocks] = useState<ReadonlySet<string>>(new Set());
   const [contacts, setContacts] = useState<ReadonlySet<string>>(new Set());
   const [privacy, keepPrivacy] = useState<Privacy | null>(null);

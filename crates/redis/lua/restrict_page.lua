@@ -1,4 +1,4 @@
--- Purpose: restricts many accounts of one page of numbers, or lifts that, and logs that the page changed.
+-- Purpose: sets or clears the restriction of many numeric accounts of one page, and logs that the page changed.
 -- KEYS:    1 numbers (the page), 2 operand, 3 pages, 4 log, 5 policy (the channel)
 -- ARGV:    1 the page; 2 the accounts, one bit each, without zeros at the end; 3 1 to restrict, 0 to lift; 4 now in us;
 --          5 how many changes the log keeps; 6 the command that publishes; 7 the change as it is logged
@@ -23,5 +23,5 @@ else
   redis.call('DEL', KEYS[1])
   redis.call('SREM', KEYS[3], ARGV[1])
 end
-record(KEYS[4], KEYS[5], {now = ARGV[4], most = ARGV[5], publish = ARGV[6], entry = ARGV[7]})
+append_log(KEYS[4], KEYS[5], {now = ARGV[4], most = ARGV[5], publish = ARGV[6], entry = ARGV[7]})
 return 1

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use rollcall_core::{Published, Rules, Span, UserId};
 use rollcall_redis::Keyspace;
-use rollcall_redis::native::Redis;
+use rollcall_redis::native::NativeRedis;
 use rollcall_redis::{Options, RedisStore};
 use rollcall_servers::redis as servers;
-use rollcall_store::{Clock, LastSeen, Policies, Store};
+use rollcall_store::{ArchiveStore, Clock, PolicyStore, SessionStore};
 
 use crate::connection::{TestConnection, TestTime};
 use crate::probed::Probed;
@@ -21,18 +21,20 @@ fn server() -> &'static servers::Redis {
     SERVER.get_or_init(|| servers::Redis::start().unwrap())
 }
 
+/// How many times as long as usual a client waits here: on a busy machine no test may fail because of that.
+const PATIENCE: u64 = 10;
+
 /// The capabilities with this prefix, on the host's clock.
-fn probed(host: Arc<Redis>, prefix: &str) -> Probed {
+fn probed(host: Arc<NativeRedis>, prefix: &str) -> Probed {
     let clock = Arc::clone(&host);
     let test_time: TestTime = Arc::new(move || clock.now());
-    let mut wire = TestConnection::new(&server().url(), prefix, Some(test_time));
-    wire.patience = remote::PATIENCE;
-    Probed { platform: RedisStore::over(wire, Options::of(&Rules::STANDARD)), host }
+    let connection = TestConnection::patient(&server().url(), prefix, Some(test_time), PATIENCE);
+    Probed { platform: RedisStore::over(connection, Options::of(&Rules::STANDARD)), host }
 }
 
-async fn open(prefix: &str, clock: Option<Clock>) -> Arc<Redis> {
+async fn open(prefix: &str, clock: Option<Clock>) -> Arc<NativeRedis> {
     let options = rollcall_redis::native::Options { prefix: prefix.to_owned(), clock, ..Default::default() };
-    Arc::new(Redis::open(&server().url(), options).await.unwrap())
+    Arc::new(NativeRedis::open(&server().url(), options).await.unwrap())
 }
 
 /// Sessions, with a host that receives what is published.
@@ -42,8 +44,8 @@ struct Sessions {
 }
 
 impl suite::Subject for Sessions {
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
+    fn store(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.store) as Arc<dyn SessionStore>
     }
     fn advance(&self, span: Span) {
         self.remote.advance(span);
@@ -69,23 +71,23 @@ mod on_redis {
 }
 
 /// Last seen under a prefix, which stays the same when it is opened again.
-struct Place(String);
+struct ArchiveAt(String);
 
-impl archive_suite::Subject for Place {
-    async fn open(&self) -> Arc<dyn LastSeen> {
+impl archive_suite::Subject for ArchiveAt {
+    async fn open(&self) -> Arc<dyn ArchiveStore> {
         Arc::new(probed(open(&self.0, None).await, &self.0))
     }
 }
 
 mod archive {
     use super::*;
-    crate::archive_suite!(Place(fresh_prefix()));
+    crate::archive_suite!(ArchiveAt(fresh_prefix()));
 }
 
 /// Two stores on the same data: the capabilities, and a host.
 async fn policies() -> policy_suite::Subject {
     let prefix = fresh_prefix();
-    let policies: Arc<dyn Policies> = Arc::new(probed(open(&prefix, None).await, &prefix));
+    let policies: Arc<dyn PolicyStore> = Arc::new(probed(open(&prefix, None).await, &prefix));
     policy_suite::Subject { policies, elsewhere: Some(open(&prefix, None).await) }
 }
 
@@ -98,7 +100,7 @@ async fn topics() -> topics_suite::Subject {
     let (prefix, clock) = (fresh_prefix(), Clock::manual(topics_suite::START));
     let store = open(&prefix, Some(clock.clone())).await;
     let topics = Arc::new(probed(Arc::clone(&store), &prefix));
-    let elsewhere = Arc::clone(&topics) as Arc<dyn rollcall_store::Topics>;
+    let elsewhere = Arc::clone(&topics) as Arc<dyn rollcall_store::TopicStore>;
     topics_suite::Subject { store, topics, elsewhere, clock, subscribed: None }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rollcall_core::{Next, Revision, Rules, Span, State, Time};
 use rollcall_functions::capabilities::{Commit, Committed, Sessions};
 use rollcall_functions::sweep::sweep;
-use rollcall_redis::native::{Options, Redis};
-use rollcall_store::{NativeSessions, Store, Topic, Topics};
+use rollcall_redis::native::{NativeRedis, Options};
+use rollcall_store::{NativeSessions, SessionStore, Topic, TopicStore};
 use tokio::task::JoinSet;
 
 use crate::connection::platform;
@@ -22,10 +22,10 @@ const QUICK: Rules = Rules { interval: Span(100), tolerance: Span(50), ..Rules::
 async fn beats_are_shared_and_versions_rise() {
     let server = start();
     let platform = platform(&server.url());
-    let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
-    let native = NativeSessions(Arc::clone(&host) as Arc<dyn Store>);
+    let host = Arc::new(NativeRedis::open(&server.url(), Options::default()).await.unwrap());
+    let native = NativeSessions(Arc::clone(&host) as Arc<dyn SessionStore>);
     let subscription = host.subscription();
-    subscription.watch(&[Topic::Person(user("bob"))]).await.unwrap();
+    subscription.watch(&[Topic::User(user("bob"))]).await.unwrap();
     let mut versions = Vec::new();
     for turn in 0..3 {
         // One brings bob online, the other declares him offline.
@@ -38,8 +38,8 @@ async fn beats_are_shared_and_versions_rise() {
         assert!(Span::seconds(1) > (there.moment.now - here.moment.now), "they agree on the time");
         let online = here.sessions[0].as_ref().unwrap().published.clone().unwrap();
         assert_eq!(online.state, State::Online);
-        let news = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
-        assert_eq!((news.changes.len(), &news.changes[0].published), (1, &online));
+        let update = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
+        assert_eq!((update.changes.len(), &update.changes[0].published), (1, &online));
         let read = platform.read_published(&[user("bob"), user("unknown")]).await.unwrap();
         assert_eq!(read, [Ok(Some(online.clone())), Ok(None)]);
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -48,9 +48,9 @@ async fn beats_are_shared_and_versions_rise() {
             _ => sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap(),
         };
         assert_eq!(swept.published, 1);
-        let news = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
-        assert_eq!(news.changes[0].published.state, State::Offline);
-        versions.extend([online.version, news.changes[0].published.version]);
+        let update = tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap();
+        assert_eq!(update.changes[0].published.state, State::Offline);
+        versions.extend([online.version, update.changes[0].published.version]);
     }
     assert!(versions.is_sorted_by(|one, other| one < other), "{versions:?}");
 }
@@ -58,7 +58,7 @@ async fn beats_are_shared_and_versions_rise() {
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_grace_is_shared() {
     let server = start();
-    let host = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let host = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     server.ask(&["SET", "rc:{0}:probed", &ago(&server, Span(70_000)).0.to_string()]).unwrap();
     let outage_grace = outage_grace(&platform(&server.url())).await;
     assert!(outage_grace.is_some());
@@ -69,7 +69,7 @@ async fn outage_grace_is_shared() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_commits_on_a_revision_applies() {
     let server = start();
-    let host = Arc::new(Redis::open(&server.url(), Options::default()).await.unwrap());
+    let host = Arc::new(NativeRedis::open(&server.url(), Options::default()).await.unwrap());
     let commit = |name: &str, revision: Revision| Commit {
         user: user(name),
         expected: revision,
@@ -93,7 +93,7 @@ async fn one_of_many_commits_on_a_revision_applies() {
 async fn both_find_due_users_in_the_same_order() {
     let server = start();
     let platform = platform(&server.url());
-    let host = Redis::open(&server.url(), Options::default()).await.unwrap();
+    let host = NativeRedis::open(&server.url(), Options::default()).await.unwrap();
     let commits = (0..1000_u64).map(|index| Commit {
         user: user(&format!("user-{index}")),
         expected: Revision::default(),

@@ -8,7 +8,7 @@ use std::pin::pin;
 use futures::future::{Either, join_all, select};
 use rollcall_contract::guest::adapter::SharedConnection;
 use rollcall_redis::resp::server_line;
-use rollcall_redis::{Command, Commands, Connection, ConnectionError, OwnedPiece, ReplyLine};
+use rollcall_redis::{Command, CommandReply, Commands, Connection, ConnectionError, OwnedPiece};
 use spin_sdk::redis::{Connection as SpinConnection, Error, RedisParameter, RedisResult};
 use spin_sdk::wasip3::clocks::monotonic_clock;
 use spin_sdk::wasip3::random::random::get_random_u64;
@@ -32,19 +32,19 @@ impl SpinRedis {
 
     async fn open(&self) -> Result<SpinConnection, ConnectionError> {
         let opened = within(CONNECT_MS, SpinConnection::open(&self.url)).await;
-        let opened = opened.unwrap_or_else(|| Err(Error::Other("it does not answer in time".to_owned())));
+        let opened = opened.unwrap_or_else(|| Err(Error::Other("no reply within the timeout".to_owned())));
         opened.map_err(connection_error)
     }
 }
 
 impl Connection for SpinRedis {
-    async fn send(&self, commands: &Commands) -> Result<Vec<ReplyLine>, ConnectionError> {
+    async fn send(&self, commands: &Commands) -> Result<Vec<CommandReply>, ConnectionError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
         let connection = self.connection.get(self.open()).await?;
         let replies = within(REPLY_MS, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
-        let replies = replies.unwrap_or_else(|| vec![Err(ConnectionError("it does not answer in time".to_owned()))]);
+        let replies = replies.unwrap_or_else(|| vec![Err(ConnectionError("no reply within the timeout".to_owned()))]);
         replies.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.connection.discard(&connection))
     }
 
@@ -62,14 +62,14 @@ impl Connection for SpinRedis {
 }
 
 /// Runs one command. An error from the server is a reply; any other error means that the connection failed.
-async fn execute(connection: &SpinConnection, command: Command<'_>) -> Result<ReplyLine, ConnectionError> {
+async fn execute(connection: &SpinConnection, command: Command<'_>) -> Result<CommandReply, ConnectionError> {
     let mut args = command.args();
     let name = String::from_utf8_lossy(args.next().unwrap_or_default());
     let args = args.map(|arg| RedisParameter::Binary(arg.to_vec()));
     match connection.execute(name, args).await {
-        Ok(results) => Ok(ReplyLine::Pieces(results.into_iter().map(piece).collect())),
+        Ok(results) => Ok(CommandReply::Pieces(results.into_iter().map(piece).collect())),
         Err(Error::Other(text)) => match server_line(&text) {
-            Some(line) => Ok(ReplyLine::Error(line)),
+            Some(line) => Ok(CommandReply::Error(line)),
             None => Err(ConnectionError(text)),
         },
         Err(error) => Err(connection_error(error)),

@@ -24,5 +24,5 @@ else
     redis.call('HDEL', KEYS[1], ARGV[3])
   end
 end
-record(KEYS[2], KEYS[3], {now = ARGV[5], most = ARGV[6], publish = ARGV[7], entry = ARGV[8]})
+append_log(KEYS[2], KEYS[3], {now = ARGV[5], most = ARGV[6], publish = ARGV[7], entry = ARGV[8]})
 return 1

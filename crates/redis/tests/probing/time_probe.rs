@@ -10,7 +10,7 @@ use rollcall_functions::capabilities::{DeviceEvent, Loaded, Sessions, Shards, To
 use rollcall_functions::heartbeat::{Beat, beat_many};
 use rollcall_functions::sweep::sweep;
 use rollcall_redis::Keyspace;
-use rollcall_redis::{Options, Probing, RedisStore};
+use rollcall_redis::{Options, ProbingTransport, RedisStore};
 use rollcall_servers::redis as servers;
 use rollcall_store::Clock;
 
@@ -58,11 +58,11 @@ pub(crate) fn recorded(server: &servers::Redis) -> Option<OutageGrace> {
     Some(OutageGrace { since: Time(since.parse().unwrap()), until: Time(until.parse().unwrap()) })
 }
 
-pub(crate) async fn load(platform: &RedisStore<Probing<TestConnection>>) -> Loaded {
+pub(crate) async fn load(platform: &RedisStore<ProbingTransport<TestConnection>>) -> Loaded {
     platform.load_many(vec![user("bob")]).await.unwrap()
 }
 
-pub(crate) async fn outage_grace(platform: &RedisStore<Probing<TestConnection>>) -> Option<OutageGrace> {
+pub(crate) async fn outage_grace(platform: &RedisStore<ProbingTransport<TestConnection>>) -> Option<OutageGrace> {
     load(platform).await.moment.outage_grace
 }
 
@@ -143,7 +143,7 @@ async fn concurrent_returns_record_one_outage_grace() {
 }
 
 /// Sweeps until a user was published, and returns how long that took.
-async fn until_swept(platform: &RedisStore<Probing<TestConnection>>) -> Duration {
+async fn until_swept(platform: &RedisStore<ProbingTransport<TestConnection>>) -> Duration {
     let started = Instant::now();
     while sweep(platform, &QUICK, EVERYWHERE, 10).await.unwrap().published == 0 {
         assert!(started.elapsed() < Duration::from_secs(5), "the user never goes offline");
@@ -152,7 +152,7 @@ async fn until_swept(platform: &RedisStore<Probing<TestConnection>>) -> Duration
     started.elapsed()
 }
 
-async fn state(platform: &RedisStore<Probing<TestConnection>>) -> Option<State> {
+async fn state(platform: &RedisStore<ProbingTransport<TestConnection>>) -> Option<State> {
     platform.read_published(&[user("bob")]).await.unwrap().remove(0).unwrap().map(|published| published.state)
 }
 
@@ -181,14 +181,14 @@ async fn device_dead_before_silence_gets_no_grace() {
     server.ask(&["HSET", &keys().user("bob").to_string(), "a:web-1", &format!("{long_ago} 150 w")]).unwrap();
     server.ask(&["ZADD", &shard, &long_ago.to_string(), "bob"]).unwrap();
     set_reached(&server, ago(&server, Span(20_000)));
-    // Every probe comes after the device's death, and so does the silence before the next probe.
+    // Every probe comes after the device's expiry, and so does the silence before the next probe.
     assert_eq!(sweep(&platform, &QUICK, EVERYWHERE, 10).await.unwrap().published, 1);
     assert_eq!(state(&platform).await, Some(State::Offline));
     assert!(recorded(&server).is_some(), "there is an outage grace, but not for this device");
 }
 
 /// The capabilities on a clock that the test moves.
-fn clocked(server: &servers::Redis) -> (RedisStore<Probing<TestConnection>>, Clock) {
+fn clocked(server: &servers::Redis) -> (RedisStore<ProbingTransport<TestConnection>>, Clock) {
     let clock = Clock::manual(Time(1_700_000_000_000));
     let test_time: TestTime = {
         let clock = clock.clone();
@@ -199,8 +199,8 @@ fn clocked(server: &servers::Redis) -> (RedisStore<Probing<TestConnection>>, Clo
 
 /// How many sends and commands this takes.
 async fn sent(
-    platform: &RedisStore<Probing<TestConnection>>,
-    by: impl AsyncFnOnce(&RedisStore<Probing<TestConnection>>),
+    platform: &RedisStore<ProbingTransport<TestConnection>>,
+    by: impl AsyncFnOnce(&RedisStore<ProbingTransport<TestConnection>>),
 ) -> (usize, usize) {
     let wire = platform.connection();
     let counted = || (wire.sends.load(Ordering::SeqCst), wire.commands.load(Ordering::SeqCst));
@@ -214,10 +214,10 @@ async fn calls_are_one_send_including_the_probe() {
     let server = start();
     let (platform, clock) = clocked(&server);
     load(&platform).await;
-    let touch = async |platform: &RedisStore<Probing<TestConnection>>| {
-        assert!(platform.touch_many(touches(&[BEAT])).await.unwrap().found.iter().all(Result::is_ok));
+    let touch = async |platform: &RedisStore<ProbingTransport<TestConnection>>| {
+        assert!(platform.touch_many(touches(&[BEAT])).await.unwrap().prior.iter().all(Result::is_ok));
     };
-    let loading = async |platform: &RedisStore<Probing<TestConnection>>| drop(load(platform).await);
+    let loading = async |platform: &RedisStore<ProbingTransport<TestConnection>>| drop(load(platform).await);
     assert_eq!(sent(&platform, loading).await, (1, 4), "the time, and three per user");
     assert_eq!(sent(&platform, touch).await, (1, 3), "the time is known");
     clock.advance(Span(1_001));
@@ -226,8 +226,9 @@ async fn calls_are_one_send_including_the_probe() {
     clock.advance(Span(30_001));
     assert_eq!(sent(&platform, touch).await, (2, 4), "the time must be known before a beat can be stamped");
     clock.advance(Span(1_001));
-    let looking =
-        async |platform: &RedisStore<Probing<TestConnection>>| drop(platform.due(EVERYWHERE, 10).await.unwrap());
+    let looking = async |platform: &RedisStore<ProbingTransport<TestConnection>>| {
+        drop(platform.due(EVERYWHERE, 10).await.unwrap())
+    };
     assert_eq!(sent(&platform, looking).await, (1, 1 + 2 * 256), "both sorted sets of every shard");
 }
 
@@ -239,9 +240,9 @@ async fn missing_scripts_are_loaded_and_order_kept() {
     let events = touches(&[BEAT, DeviceEvent::Logout, BEAT, DeviceEvent::Logout, BEAT]);
     for _ in 0..3 {
         server.ask(&["SCRIPT", "FLUSH"]).unwrap();
-        let touching = async |platform: &RedisStore<Probing<TestConnection>>| {
+        let touching = async |platform: &RedisStore<ProbingTransport<TestConnection>>| {
             let touched = platform.touch_many(events.clone()).await.unwrap();
-            assert!(touched.found.iter().all(Result::is_ok), "{touched:?}");
+            assert!(touched.prior.iter().all(Result::is_ok), "{touched:?}");
         };
         assert_eq!(sent(&platform, touching).await.0, 3, "once, again with the scripts, and the trim of devices");
         let Loaded { moment, sessions } = load(&platform).await;
