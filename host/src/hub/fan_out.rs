@@ -12,7 +12,7 @@ use rollcall_core::{Published, UserId};
 use rollcall_functions::capabilities::PresenceChange;
 use slab::Slab;
 
-use super::payload_cache::{fingerprint, presence};
+use super::payload_cache::{fingerprint, looks_same, presence, same_visibility};
 use super::registry::Registry;
 use super::watched_conversation::WatchedConversation;
 use super::watched_user::{WatchedUser, WatcherSlot};
@@ -185,15 +185,20 @@ impl Registry {
             if target.sent.as_ref().is_some_and(|sent| Rc::ptr_eq(sent, newest)) {
                 continue;
             }
-            target.sent = Some(Rc::clone(newest));
+            let last_sent = target.sent.replace(Rc::clone(newest));
             let fingerprint = visible_fingerprint(&watched.user, &newest.published, visibility);
             let before = std::mem::replace(&mut target.fingerprint, fingerprint);
             watcher.digest ^= before ^ fingerprint;
             if watcher.viewer.as_ref() == Some(&watched.user) {
                 collected.viewer_changed = true;
             } else if let Some(payload) = newest.payload(&watched.user, visibility) {
-                // What looks the same to this viewer is not sent: that something changed may be just what is hidden.
-                if !std::mem::replace(&mut target.shown, true) || before != fingerprint {
+                // What looks the same to this viewer is not sent: that something changed may be just what is hidden. A
+                // re-check that reads between a touch and its commit finds the new state early; the commit then only
+                // adds its version.
+                let was_read_early = same_visibility(before, fingerprint)
+                    && last_sent.is_some_and(|last| looks_same(&last.published, &newest.published));
+                let looks_new = before != fingerprint && !was_read_early;
+                if !std::mem::replace(&mut target.shown, true) || looks_new {
                     collected.presences.push(payload);
                 }
             }

@@ -74,6 +74,19 @@ fn hidden_user_sends_no_update() {
 }
 
 #[test]
+fn state_read_before_its_commit_is_sent_once() {
+    let mut registry = registry();
+    let key = watcher(&mut registry, &["bob"], ALL);
+    let committed = published(State::Busy, 7);
+    let derived = Published { version: 0, ..committed.clone() };
+    let received = registry.users[0].received;
+    assert!(registry.apply_read(&id("bob"), derived, received, Instant::now()));
+    assert_eq!(updates(&mut registry, key).len(), 1);
+    registry.receive(&PresenceChange { user: id("bob"), published: committed }, Instant::now());
+    assert!(updates(&mut registry, key).is_empty(), "only the version is new");
+}
+
+#[test]
 fn message_during_the_read_is_in_snapshot() {
     let mut registry = registry();
     let key = registry.add_watcher(None);
