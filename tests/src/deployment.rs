@@ -37,8 +37,8 @@ const PATHS: &Paths = &[
 #[derive(Debug, Clone)]
 pub struct Spin {
     program: PathBuf,
-    /// Whether it has the release candidate of WASI 0.3.
-    is_4_0: bool,
+    /// The folder of `dist/` for its version.
+    folder: &'static str,
 }
 
 impl Spin {
@@ -53,13 +53,17 @@ impl Spin {
     fn at(program: &str) -> Option<Self> {
         let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
         let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        output.status.success().then(|| Self { program: program.into(), is_4_0: version.starts_with("spin 4.0.") })
+        let folder = match version.strip_prefix("spin ")? {
+            version if version.starts_with("3.") => "spin-3",
+            version if version.starts_with("4.0.") => "spin-4.0",
+            _ => "spin",
+        };
+        output.status.success().then(|| Self { program: program.into(), folder })
     }
 
     /// The manifest for this version, of the folder with this suffix.
     fn manifest(&self, suffix: &str) -> PathBuf {
-        let folder = if self.is_4_0 { "spin-4.0" } else { "spin" };
-        root().join("dist").join(format!("{folder}{suffix}")).join("spin.toml")
+        root().join("dist").join(format!("{}{suffix}", self.folder)).join("spin.toml")
     }
 }
 
@@ -186,9 +190,18 @@ impl Deployment {
 
     /// A WASI host in this process, which also reports failures inside.
     pub fn wasi(redis: &str, setup: Settings) -> Self {
-        let wasi = Wasi::start(PATHS, setup.variables(redis));
+        Self::in_process("WASI 0.3", "wasi", redis, setup)
+    }
+
+    /// The same with WASI 0.2: an instance for each request.
+    pub fn wasi_0_2(redis: &str, setup: Settings) -> Self {
+        Self::in_process("WASI 0.2", "wasi-0.2", redis, setup)
+    }
+
+    fn in_process(name: &'static str, folder: &'static str, redis: &str, setup: Settings) -> Self {
+        let wasi = Wasi::start(folder, PATHS, setup.variables(redis));
         let routes = vec![("/", wasi.base())];
-        Self { name: "WASI", settles: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
+        Self { name, settles: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
     }
 
     /// The baseline component on Spin: it asks Redis for one key.

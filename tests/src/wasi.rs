@@ -1,6 +1,6 @@
-//! A plain WASI 0.3 host: serves the components of `dist/wasi` on wasmtime's WASI, in this process.
+//! A plain WASI host: serves the components of `dist/wasi` or `dist/wasi-0.2` on wasmtime's WASI, in this process.
 //!
-//! Like Spin and `wasmtime serve` it reuses instances, each for many requests and several at once. `wasmtime serve` uses the
+//! Like Spin and `wasmtime serve` it reuses instances of WASI 0.3, each for many requests and several at once. `wasmtime serve` uses the
 //! same library, but takes ten minutes to compile.
 
 use std::convert::Infallible;
@@ -23,10 +23,10 @@ use tokio::time::Sleep;
 use wasmtime::component::{Component, GuestTaskId, Linker, ResourceTable};
 use wasmtime::{Config, Engine, OptLevel, Store, StoreContextMut};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::handler::ProxyPre;
 use wasmtime_wasi_http::handler::{
     HandlerState, Instance, Proxy, ProxyHandler, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus,
 };
-use wasmtime_wasi_http::p3::bindings::ServicePre;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 /// How many requests an instance serves in total and at once: the same as in Spin and `wasmtime serve`.
@@ -46,12 +46,12 @@ pub(crate) struct Wasi {
 pub(crate) type Paths = [(&'static str, &'static [&'static str])];
 
 impl Wasi {
-    /// Serves these functions on one port, each with these environment variables.
-    pub(crate) fn start(paths: &'static Paths, variables: Vec<(String, String)>) -> Self {
+    /// Serves the components of this folder of `dist/` on one port, each with these environment variables.
+    pub(crate) fn start(folder: &'static str, paths: &'static Paths, variables: Vec<(String, String)>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let failures = Arc::<Mutex<Vec<String>>>::default();
-        let handlers = components(paths).iter().map(|(name, component)| {
+        let handlers = components(folder, paths).iter().map(|(name, component)| {
             let (variables, failures) = (variables.clone(), Arc::clone(&failures));
             ProxyHandler::new(Function { name, service: linked(component), variables, failures })
         });
@@ -115,16 +115,18 @@ fn plain(status: u16, text: &'static str) -> Response<WasiBody> {
 }
 
 /// The compiled components. Compiled once: all services of a test use the same.
-fn components(paths: &Paths) -> &'static [(&'static str, Component)] {
-    static COMPILED: OnceLock<Vec<(&str, Component)>> = OnceLock::new();
-    COMPILED.get_or_init(|| {
+fn components(folder: &str, paths: &Paths) -> &'static [(&'static str, Component)] {
+    static WASI_0_2: OnceLock<Vec<(&str, Component)>> = OnceLock::new();
+    static WASI_0_3: OnceLock<Vec<(&str, Component)>> = OnceLock::new();
+    let compiled = if folder == "wasi" { &WASI_0_3 } else { &WASI_0_2 };
+    compiled.get_or_init(|| {
         let mut config = Config::new();
         config.wasm_component_model_async(true);
         // Each has two megabytes, most of which never runs: compile fast.
         config.cranelift_opt_level(OptLevel::None);
         let engine = Engine::new(&config).expect("an engine");
         let compiled = paths.iter().map(|(name, _)| {
-            let file = crate::root().join("dist/wasi").join(name).with_extension("wasm");
+            let file = crate::root().join("dist").join(folder).join(name).with_extension("wasm");
             (*name, Component::from_file(&engine, file).expect("a component"))
         });
         compiled.collect()
@@ -132,18 +134,19 @@ fn components(paths: &Paths) -> &'static [(&'static str, Component)] {
 }
 
 /// Links a component with all of WASI and nothing else.
-fn linked(component: &Component) -> ServicePre<Guest> {
+fn linked(component: &Component) -> ProxyPre<Guest> {
     let mut linker = Linker::new(component.engine());
     wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI 0.2, which Rust's standard library uses");
     wasmtime_wasi::p3::add_to_linker(&mut linker).expect("WASI 0.3");
     wasmtime_wasi_http::p3::add_to_linker(&mut linker).expect("HTTP");
-    linker.instantiate_pre(component).and_then(ServicePre::new).expect("a component that fits")
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).expect("HTTP of WASI 0.2");
+    linker.instantiate_pre(component).and_then(ProxyPre::new).expect("a component that fits")
 }
 
 /// A deployed function.
 struct Function {
     name: &'static str,
-    service: ServicePre<Guest>,
+    service: ProxyPre<Guest>,
     variables: Vec<(String, String)>,
     failures: Arc<Mutex<Vec<String>>>,
 }
@@ -169,7 +172,7 @@ impl HandlerState for Function {
         let guest =
             Guest { wasi: wasi.build(), http: WasiHttpCtx::new(), table: ResourceTable::new(), hooks: DenyOutgoing };
         let mut store = Store::new(self.service.engine(), guest);
-        let proxy = Proxy::P3(self.service.instantiate_async(&mut store).await?);
+        let proxy = self.service.instantiate_async(&mut store).await?;
         let expiration = Idle(Box::pin(tokio::time::sleep(IDLE)));
         let state = Recorder { name: self.name, failures: Arc::clone(&self.failures) };
         Ok(Instance { store, proxy, view: WasiHttpView::http, expiration, state })

@@ -386,6 +386,12 @@ fn on_wasi() {
 }
 
 #[test]
+fn on_wasi_0_2() {
+    let server = redis();
+    everything(&server, |settings| Deployment::wasi_0_2(&server.url(), settings));
+}
+
+#[test]
 fn concurrent_wasi_requests_share_instances_and_connections() {
     const PEOPLE: usize = 48;
     const BEATS: usize = 40;

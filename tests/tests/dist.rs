@@ -20,10 +20,10 @@ use wit_parser::decoding::{DecodedWasm, decode};
 const FUNCTIONS: [&str; 6] = ["heartbeat", "offline-sweep", "query", "restriction-check", "subscribe", "typing"];
 
 /// The folders for Spin, each with a manifest.
-const SPIN_FOLDERS: [&str; 4] = ["spin", "spin-redis", "spin-4.0", "spin-4.0-redis"];
+const SPIN_FOLDERS: [&str; 6] = ["spin", "spin-redis", "spin-4.0", "spin-4.0-redis", "spin-3", "spin-3-redis"];
 
 /// The imports Spin provides, and those every WASI 0.3 host provides.
-const SPIN: [&str; 5] = ["wasi:", "spin:redis/", "spin:sqlite/", "spin:variables/", "fermyon:spin/variables"];
+const SPIN: [&str; 5] = ["wasi:", "spin:redis/", "spin:sqlite/", "spin:variables/", "fermyon:spin/"];
 const WASI: [&str; 1] = ["wasi:"];
 
 /// Interfaces that contain only types: no host provides anything for them.
@@ -46,11 +46,21 @@ fn file(folder: &str, name: &str) -> PathBuf {
 
 /// Every deployed file, with the prefixes of what it may import.
 fn deployed() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
-    let folders = SPIN_FOLDERS.map(|folder| (folder, &SPIN[..])).into_iter().chain([("wasi", &WASI[..])]);
+    let folders = SPIN_FOLDERS
+        .map(|folder| (folder, &SPIN[..]))
+        .into_iter()
+        .chain([("wasi", &WASI[..]), ("wasi-0.2", &WASI[..])]);
     let everywhere = folders.flat_map(|(folder, imports)| FUNCTIONS.map(|name| (folder, name, imports)));
-    let archiving = ["query", "subscribe", "offline-sweep"].map(|name| ("spin-sqlite", name, &SPIN[..]));
+    let archiving = ["spin-sqlite", "spin-3-sqlite"]
+        .into_iter()
+        .flat_map(|folder| ["query", "subscribe", "offline-sweep"].map(|name| (folder, name, &SPIN[..])));
     let expiry = SPIN_FOLDERS.map(|folder| (folder, "redis-expiry", &SPIN[..]));
     everywhere.chain(archiving).chain(expiry).collect()
+}
+
+/// Whether the files of a folder contain functions of the synchronous contract.
+fn is_synchronous(folder: &str) -> bool {
+    folder.starts_with("spin-3") || folder == "wasi-0.2"
 }
 
 fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
@@ -64,7 +74,7 @@ fn names(folder: &str, name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 #[test]
 fn dist_contains_nothing_else() {
     let mut found = BTreeSet::new();
-    for folder in SPIN_FOLDERS.into_iter().chain(["spin-sqlite", "wasi"]) {
+    for folder in SPIN_FOLDERS.into_iter().chain(["spin-sqlite", "spin-3-sqlite", "wasi", "wasi-0.2"]) {
         for entry in std::fs::read_dir(root().join("dist").join(folder)).unwrap() {
             found.insert(entry.unwrap().path());
         }
@@ -78,7 +88,8 @@ fn dist_functions_are_byte_identical_to_hosts() {
     for (folder, name, _) in deployed() {
         let whole = std::fs::read(file(folder, name)).unwrap();
         for function in inside(name) {
-            let part = std::fs::read(component(function)).unwrap();
+            let part = if is_synchronous(folder) { format!("sync/{function}") } else { function.to_owned() };
+            let part = std::fs::read(component(&part)).unwrap();
             let is_there = whole.windows(part.len()).any(|bytes| bytes == part);
             assert!(is_there, "dist/{folder}/{name}.wasm does not contain the host's {function}.wasm");
         }
@@ -89,11 +100,14 @@ fn dist_functions_are_byte_identical_to_hosts() {
 fn imports_are_all_provided_by_the_platform() {
     for (folder, name, provided) in deployed() {
         let (imports, exports) = names(folder, name);
-        for import in imports.iter().filter(|import| !TYPES.contains(&import.as_str())) {
+        let is_types = |import: &&String| TYPES.contains(&import.replace("presence-sync", "presence").as_str());
+        for import in imports.iter().filter(|import| !is_types(import)) {
             assert!(provided.iter().any(|prefix| import.starts_with(prefix)), "{folder}/{name} imports {import}");
         }
         let handler = match name {
+            "redis-expiry" if is_synchronous(folder) => "fermyon:spin/inbound-redis",
             "redis-expiry" => "spin:redis/inbound-redis@3.0.0",
+            _ if is_synchronous(folder) => "wasi:http/incoming-handler@0.2.12",
             _ if folder.starts_with("spin-4.0") => "wasi:http/handler@0.3.0-rc-2026-03-15",
             _ => "wasi:http/handler@0.3.0",
         };
@@ -101,12 +115,18 @@ fn imports_are_all_provided_by_the_platform() {
             let newer = imports.iter().find(|import| import.ends_with("@0.3.0"));
             assert_eq!(newer, None, "{folder}/{name}: Spin 4.0 has the release candidate only");
         }
+        if is_synchronous(folder) {
+            let newer = imports.iter().find(|import| import.contains("@0.3."));
+            assert_eq!(newer, None, "{folder}/{name}: the host has WASI 0.2 only");
+        }
         assert!(exports.contains(handler), "{folder}/{name} exports {exports:?}");
-        let has_archive = imports.iter().any(|import| import.starts_with("spin:sqlite/"));
+        let has_archive = imports
+            .iter()
+            .any(|import| import.starts_with("spin:sqlite/") || import.starts_with("fermyon:spin/sqlite"));
         assert_eq!(
             has_archive,
-            folder == "spin-sqlite",
-            "{folder}/{name}: only files in spin-sqlite have their own archive"
+            folder.ends_with("-sqlite"),
+            "{folder}/{name}: only files in these folders have their own archive"
         );
     }
 }

@@ -18,7 +18,7 @@ use wit_component::ComponentEncoder;
 use crate::compose::{Part, composed};
 use crate::process::{self, announce};
 use crate::web;
-use crate::workspace::{Package, RELEASE_CANDIDATE, Workspace, selection};
+use crate::workspace::{Package, RELEASE_CANDIDATE, SYNC, WASI_0_2, Workspace, selection};
 
 /// The target of functions. It has no operating system, so they can import nothing but the contract.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -77,36 +77,59 @@ pub(crate) fn run(workspace: &Workspace, profile: Profile) -> Result<()> {
 pub(crate) fn functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let functions = workspace.functions();
     ensure!(!functions.is_empty(), "no package in components/ is a function");
-    by_features(workspace, functions, WASM_TARGET, Wasi::Released)
+    by_features(workspace, functions, WASM_TARGET, Flavour::Released)
 }
 
-/// Builds triggers and adapters, and those that use WASI 0.3 once more for its release candidate.
+/// Builds the functions for the synchronous contract.
+pub(crate) fn synchronous_functions(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    let folder = workspace.components.join(SYNC);
+    components(workspace, &workspace.functions(), &folder, WASM_TARGET, Flavour::Synchronous)
+}
+
+/// Builds triggers and adapters for WASI 0.3 and 0.2, and those that use WASI 0.3 once more for its release candidate.
 pub(crate) fn triggers_and_adapters(workspace: &Workspace) -> Result<()> {
     let mut all = workspace.triggers_and_adapters();
-    by_features(workspace, all.clone(), WASI_TARGET, Wasi::Released)?;
+    by_features(workspace, all.clone(), WASI_TARGET, Flavour::Released)?;
+    components(workspace, &all, &workspace.components.join(WASI_0_2), WASI_TARGET, Flavour::Wasi02)?;
     all.retain(|package| package.follows_wasi);
-    by_features(workspace, all, WASI_TARGET, Wasi::ReleaseCandidate).map(drop)
+    by_features(workspace, all, WASI_TARGET, Flavour::ReleaseCandidate).map(drop)
 }
 
-/// Which WASI 0.3 a component is built for.
+/// Which contract and which WASI a component is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wasi {
-    /// 0.3.0; also for what does not depend on it.
+enum Flavour {
+    /// WASI 0.3.0; also for what does not depend on it.
     Released,
-    /// 0.3.0-rc-2026-03-15, which Spin 4.0 has.
+    /// WASI 0.3.0-rc-2026-03-15, which Spin 4.0 has.
     ReleaseCandidate,
+    /// WASI 0.2 and the synchronous contract.
+    Wasi02,
+    /// A function of the synchronous contract.
+    Synchronous,
+}
+
+impl Flavour {
+    /// The cargo options that select it.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Released => &[],
+            Self::ReleaseCandidate => &["--no-default-features", "--features", RELEASE_CANDIDATE],
+            Self::Wasi02 => &["--no-default-features", "--features", WASI_0_2],
+            Self::Synchronous => &["--features", SYNC],
+        }
+    }
 }
 
 /// Builds the packages that spawn tasks and those that do not with one cargo call each: cargo unifies features within a call.
-fn by_features(workspace: &Workspace, packages: Vec<&Package>, target: &str, wasi: Wasi) -> Result<Vec<PathBuf>> {
-    let folder = match wasi {
-        Wasi::Released => workspace.components.clone(),
-        Wasi::ReleaseCandidate => workspace.components.join(RELEASE_CANDIDATE),
+fn by_features(workspace: &Workspace, packages: Vec<&Package>, target: &str, flavour: Flavour) -> Result<Vec<PathBuf>> {
+    let folder = match flavour {
+        Flavour::ReleaseCandidate => workspace.components.join(RELEASE_CANDIDATE),
+        _ => workspace.components.clone(),
     };
     let (spawning, plain): (Vec<_>, Vec<_>) = packages.into_iter().partition(|package| package.spawns);
     let mut built = Vec::new();
     for group in [plain, spawning].iter().filter(|group| !group.is_empty()) {
-        built.extend(components(workspace, group, &folder, target, wasi)?);
+        built.extend(components(workspace, group, &folder, target, flavour)?);
     }
     Ok(built)
 }
@@ -129,13 +152,13 @@ pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
 /// Builds the component that the functions are measured against.
 pub(crate) fn baselines(workspace: &Workspace) -> Result<()> {
     let folder = workspace.components.join("baselines");
-    components(workspace, &workspace.baselines(), &folder, WASI_TARGET, Wasi::Released).map(drop)
+    components(workspace, &workspace.baselines(), &folder, WASI_TARGET, Flavour::Released).map(drop)
 }
 
 /// Builds components that the binary does not embed into a folder of their own.
 fn in_folder(workspace: &Workspace, packages: &[&Package], folder: &str) -> Result<()> {
     if !packages.is_empty() {
-        components(workspace, packages, &workspace.components.join(folder), WASM_TARGET, Wasi::Released)?;
+        components(workspace, packages, &workspace.components.join(folder), WASM_TARGET, Flavour::Released)?;
     }
     Ok(())
 }
@@ -176,14 +199,14 @@ fn components(
     packages: &[&Package],
     folder: &Path,
     target: &str,
-    wasi: Wasi,
+    flavour: Flavour,
 ) -> Result<Vec<PathBuf>> {
     let names = packages.iter().map(|package| package.short_name()).collect::<Vec<_>>();
     announce(&format!("components: {}", names.join(", ")));
     let (plain, varied): (Vec<_>, Vec<_>) = packages.iter().copied().partition(|package| package.variants.is_empty());
     let mut built = Vec::new();
     if !plain.is_empty() {
-        compile(workspace, &plain, target, wasi, None)?;
+        compile(workspace, &plain, target, flavour, None)?;
         for package in plain {
             built.push(component(workspace, package, &folder.join(package.short_name()), target)?);
         }
@@ -192,7 +215,7 @@ fn components(
     // compiled again: its dependencies are the same.
     for package in varied {
         for variant in &package.variants {
-            compile(workspace, &[package], target, wasi, Some(variant))?;
+            compile(workspace, &[package], target, flavour, Some(variant))?;
             built.push(component(workspace, package, &folder.join(package.short_name()).join(variant), target)?);
         }
     }
@@ -203,14 +226,12 @@ fn compile(
     workspace: &Workspace,
     packages: &[&Package],
     target: &str,
-    wasi: Wasi,
+    flavour: Flavour,
     variant: Option<&str>,
 ) -> Result<()> {
     let mut cargo = workspace.cargo_for(target);
     cargo.arg("build").args(selection(packages)).args(["--target", target, "--profile", WASM_PROFILE]);
-    if wasi == Wasi::ReleaseCandidate {
-        cargo.args(["--no-default-features", "--features", RELEASE_CANDIDATE]);
-    }
+    cargo.args(flavour.options());
     if let Some(variant) = variant {
         cargo.args(["--features", variant]);
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask dist`: the components for other hosts: `dist/spin`, `dist/spin-redis` and `dist/spin-sqlite` for Spin 4.1,
-//! `dist/spin-4.0` and `dist/spin-4.0-redis` for Spin 4.0, `dist/wasi` for any host of WASI 0.3.
+//! `dist/spin-4.0` and `dist/spin-4.0-redis` for Spin 4.0, `dist/spin-3`, `dist/spin-3-redis` and `dist/spin-3-sqlite` for any
+//! Spin since 3.0, `dist/wasi` and `dist/wasi-0.2` for any host of WASI 0.3 and 0.2.
 //!
 //! A folder for Spin has its own manifest, so that it can be copied to where it runs; they are made from `spin.toml`.
 //!
@@ -15,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use crate::build::{self, write_if_changed};
 use crate::compose::{Part, composed};
 use crate::process::announce;
-use crate::workspace::{RELEASE_CANDIDATE, Workspace};
+use crate::workspace::{RELEASE_CANDIDATE, SYNC, WASI_0_2, Workspace};
 
 /// The deployed functions, each with all functions in its file, importers after what they import.
 const DEPLOYED: [(&str, &[&str]); 6] = [
@@ -59,11 +60,13 @@ const WITHOUT_WASI: [&str; 2] = ["adapters/environment", "adapters/spin-variable
 const MANIFEST: &str = "spin.toml";
 
 /// The folders for Spin, and the edits that make their manifest from [`MANIFEST`].
-const MANIFESTS: [(&str, &[(&str, &str)]); 4] = [
+const MANIFESTS: [(&str, &[(&str, &str)]); 6] = [
     ("spin", &[]),
     ("spin-redis", &[BY_SPIN_EDIT]),
     ("spin-4.0", &[FOR_4_0_EDIT]),
     ("spin-4.0-redis", &[BY_SPIN_EDIT, FOR_4_0_EDIT]),
+    ("spin-3", &[FOR_3_EDIT]),
+    ("spin-3-redis", &[BY_SPIN_EDIT, FOR_3_EDIT]),
 ];
 
 /// Spin itself connects to Redis.
@@ -74,6 +77,10 @@ const FOR_4_0_EDIT: (&str, &str) = (
     "It needs Spin 4.1 or newer, which supports WASI 0.3.",
     "It needs Spin 4.0, with the release candidate of WASI 0.3.",
 );
+
+/// The version that a manifest needs.
+const FOR_3_EDIT: (&str, &str) =
+    ("It needs Spin 4.1 or newer, which supports WASI 0.3.", "It needs Spin 3.0 or newer; it uses only WASI 0.2.");
 
 /// One file of `dist/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +94,7 @@ struct Deployment {
 /// Builds the triggers and adapters, and writes `dist/`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     build::triggers_and_adapters(workspace)?;
+    build::synchronous_functions(workspace)?;
     let deployments = deployments();
     announce(&format!("dist: {} files", deployments.len()));
     let mut read = HashMap::new();
@@ -142,8 +150,13 @@ fn deployments() -> Vec<Deployment> {
         all.push(deployment("wasi", function, &[ON_WASI, topics], functions, &trigger));
         all.push(deployment("spin-4.0", function, &[ON_SPIN, topics], functions, &trigger).for_release_candidate());
         all.push(deployment("spin-4.0-redis", function, &[BY_SPIN], functions, &trigger).for_release_candidate());
+        all.push(deployment("spin-3", function, &[ON_SPIN, topics], functions, &trigger).synchronous());
+        all.push(deployment("spin-3-redis", function, &[BY_SPIN], functions, &trigger).synchronous());
+        all.push(deployment("wasi-0.2", function, &[ON_WASI, topics], functions, &trigger).synchronous());
         if USING_ARCHIVE.contains(&function) {
-            all.push(deployment("spin-sqlite", function, &[ON_SPIN, topics, &[SQLITE]], functions, &trigger));
+            let adapters = [ON_SPIN, topics, &[SQLITE]];
+            all.push(deployment("spin-sqlite", function, &adapters, functions, &trigger));
+            all.push(deployment("spin-3-sqlite", function, &adapters, functions, &trigger).synchronous());
         }
     }
     let (trigger, functions) = EXPIRY;
@@ -153,6 +166,9 @@ fn deployments() -> Vec<Deployment> {
     }
     for folder in ["spin-4.0", "spin-4.0-redis"] {
         all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger).for_release_candidate());
+    }
+    for folder in ["spin-3", "spin-3-redis"] {
+        all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger).synchronous());
     }
     all
 }
@@ -165,6 +181,15 @@ impl Deployment {
             if part.contains('/') && !WITHOUT_WASI.contains(&part.as_str()) {
                 *part = format!("{RELEASE_CANDIDATE}/{part}");
             }
+        }
+        self
+    }
+
+    /// The same with the functions of the synchronous contract, and triggers and adapters that were built for WASI 0.2.
+    fn synchronous(mut self) -> Self {
+        for part in &mut self.parts {
+            let folder = if part.contains('/') { WASI_0_2 } else { SYNC };
+            *part = format!("{folder}/{part}");
         }
         self
     }
@@ -185,7 +210,9 @@ mod tests {
         let all = deployments();
         let parts = |file: &str| all.iter().find(|one| one.file == Path::new(file)).map(|one| one.parts.join(" "));
         for (function, _) in DEPLOYED {
-            for folder in ["spin", "spin-redis", "spin-4.0", "spin-4.0-redis", "wasi"] {
+            for folder in
+                ["spin", "spin-redis", "spin-4.0", "spin-4.0-redis", "spin-3", "spin-3-redis", "wasi", "wasi-0.2"]
+            {
                 assert!(parts(&format!("{folder}/{function}.wasm")).is_some(), "{folder}: {function}");
             }
         }
@@ -196,6 +223,8 @@ mod tests {
         assert_eq!(parts("wasi/typing.wasm").as_deref(), Some(typing));
         let beat = "adapters/spin-variables wasi-rc/adapters/redis-tcp heartbeat wasi-rc/triggers/http/heartbeat";
         assert_eq!(parts("spin-4.0/heartbeat.wasm").as_deref(), Some(beat));
+        let beat = "wasi-0.2/adapters/spin-variables wasi-0.2/adapters/redis-tcp sync/heartbeat wasi-0.2/triggers/http/heartbeat";
+        assert_eq!(parts("spin-3/heartbeat.wasm").as_deref(), Some(beat));
     }
 
     #[test]

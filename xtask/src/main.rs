@@ -23,6 +23,7 @@ mod reference;
 mod serve;
 mod servers;
 mod setup;
+mod sync_contract;
 mod test;
 mod tidy;
 mod web;
@@ -90,7 +91,7 @@ enum Task {
         #[arg(long, value_name = "REGISTRY", conflicts_with = "dry_run")]
         to: Option<String>,
     },
-    /// Write docs/API.md from the OpenAPI document, and the table of dependencies in docs/ARCHITECTURE.md
+    /// Write docs/API.md from the OpenAPI document, the table of dependencies in docs/ARCHITECTURE.md, and wit-sync/ from wit/
     Reference,
     /// Check the house rules that neither the compiler nor clippy checks
     Tidy,
@@ -132,7 +133,11 @@ fn run(task: Task) -> Result<()> {
             dist::run(&workspace)?;
             publish::run(&workspace, dry_run, to.as_deref())
         }
-        Task::Reference => reference::write(&workspace.root).and_then(|()| tidy::dependencies::write(&workspace)),
+        Task::Reference => {
+            sync_contract::write(&workspace.root)?;
+            reference::write(&workspace.root)?;
+            tidy::dependencies::write(&workspace)
+        }
         Task::Tidy => tidy::run(&workspace),
         Task::Ci => ci::run(&workspace),
     }

@@ -22,7 +22,7 @@ use runner::{Runner, Suite};
 use summary::Summary;
 
 /// The oldest Spin with WASI 0.3.
-const SPIN: (u32, u32) = (4, 0);
+const SPIN: (u32, u32) = (3, 0);
 
 /// Builds what the tests need and runs those that the arguments select; all of them if there are none.
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
@@ -49,7 +49,7 @@ pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
 }
 
 fn ensure_spin(program: &str) -> Result<()> {
-    let advice = "`--spin` runs the tests that need Spin: install Spin 4.0 or newer, so that `spin` is on the PATH, or name \
+    let advice = "`--spin` runs the tests that need Spin: install Spin 3.0 or newer, so that `spin` is on the PATH, or name \
                   one or several programs: `--spin=PATH`";
     let version = process::output(Command::new(program).arg("--version")).context(advice)?;
     let found = version_of(&version).with_context(|| format!("`spin --version` printed {version:?}"))?;

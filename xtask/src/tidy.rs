@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::reference;
+use crate::sync_contract;
 use crate::tidy::tree::Tree;
 use crate::workspace::Workspace;
 
@@ -65,6 +66,7 @@ fn check_files(workspace: &Workspace) -> Result<Vec<Violation>> {
     let tree = Tree::read(&workspace.root)?;
     let mut violations = contract::check(&workspace.root);
     violations.extend(reference(&workspace.root)?);
+    violations.extend(synchronous(&workspace.root)?);
     violations.extend(dependencies::check(workspace, &tree));
     for rule in [files::check, names::check, rust::check, manifests::check, prose::check, words::check] {
         violations.extend(rule(&tree));
@@ -76,6 +78,21 @@ fn check_files(workspace: &Workspace) -> Result<Vec<Violation>> {
 fn reference(root: &Path) -> Result<Option<Violation>> {
     let stale = fs::read_to_string(root.join(reference::PAGE)).ok() != Some(reference::page(root)?);
     Ok(stale.then(|| Violation::new(reference::PAGE, 1, "is not up to date: run `cargo xtask reference`")))
+}
+
+/// `wit-sync/` must be what `cargo xtask reference` writes.
+fn synchronous(root: &Path) -> Result<Vec<Violation>> {
+    let mut violations = Vec::new();
+    for (source, folder) in sync_contract::FOLDERS {
+        if sync_contract::is_stale(root, source, folder)? {
+            violations.push(Violation::new(
+                folder,
+                1,
+                format!("is not made from {source}: run `cargo xtask reference`"),
+            ));
+        }
+    }
+    Ok(violations)
 }
 
 fn report(mut violations: Vec<Violation>) -> Result<()> {

@@ -48,8 +48,14 @@ const SPAWNING: [&str; 2] = ["async-spawn", "inter-task-wakeup"];
 /// The feature of triggers and adapters that builds them for the release candidate of WASI 0.3.0, which Spin 4.0 has.
 pub(crate) const RELEASE_CANDIDATE: &str = "wasi-rc";
 
+/// The feature of triggers and adapters that builds them for WASI 0.2 and the synchronous contract.
+pub(crate) const WASI_0_2: &str = "wasi-0.2";
+
+/// The feature of functions that builds them for the synchronous contract.
+pub(crate) const SYNC: &str = "sync";
+
 /// Features of a trigger that do not make a component of their own.
-const NO_VARIANTS: [&str; 3] = ["default", "wasi", RELEASE_CANDIDATE];
+const NO_VARIANTS: [&str; 4] = ["default", "wasi", RELEASE_CANDIDATE, WASI_0_2];
 
 /// The folder of the examples.
 const EXAMPLES: &str = "examples";

@@ -1,5 +1,6 @@
 //! The `query` function as a component: decode, call, encode. What it decides is in `rollcall-functions`.
 
+use rollcall_contract::exported;
 use rollcall_contract::guest::convert::replies;
 use rollcall_contract::guest::exports::query::query as export;
 use rollcall_contract::guest::wit::types as wit;
@@ -16,13 +17,15 @@ mod exports {
 }
 
 impl export::Guest for Component {
-    async fn look_up(
-        viewer: Option<String>,
-        users: Vec<String>,
-    ) -> Result<Vec<Result<wit::Presence, wit::Error>>, wit::Error> {
-        let viewer = viewer.map(UserId::parse).transpose()?;
-        let users = users.into_iter().map(|user| UserId::parse(user).map_err(Error::from)).collect();
-        let platform = (&PlatformSessions, &PlatformArchive, &PlatformRestrictionCheck);
-        Ok(replies(look_up(platform, &rules(), viewer, users).await?))
+    exported! {
+        async fn look_up(
+            viewer: Option<String>,
+            users: Vec<String>,
+        ) -> Result<Vec<Result<wit::Presence, wit::Error>>, wit::Error> {
+            let viewer = viewer.map(UserId::parse).transpose()?;
+            let users = users.into_iter().map(|user| UserId::parse(user).map_err(Error::from)).collect();
+            let platform = (&PlatformSessions, &PlatformArchive, &PlatformRestrictionCheck);
+            Ok(replies(look_up(platform, &rules(), viewer, users).await?))
+        }
     }
 }

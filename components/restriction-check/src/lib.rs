@@ -3,6 +3,7 @@
 //! Unlike the other functions it keeps state: an instance caches the whole policy and answers from it. The cache ends with
 //! the instance, and the answers are the same with and without it.
 
+use rollcall_contract::exported;
 use rollcall_contract::guest::PlatformPolicy;
 use rollcall_contract::guest::convert::{each, replies};
 use rollcall_contract::guest::exports::restriction_check::{restriction_check, restrictions};
@@ -28,24 +29,28 @@ mod exports {
 }
 
 impl restriction_check::Guest for Component {
-    /// An invalid subject fails the call: a list of verdicts has no place for it.
-    async fn check(viewer: Option<String>, subjects: types::Ids) -> Result<Vec<policy_types::Verdict>, types::Error> {
-        let viewer = viewer.map(UserId::parse).transpose()?;
-        Ok(each(policy_cache().check(&PlatformPolicy, viewer, subjects.try_into()?).await?))
+    exported! {
+        /// An invalid subject fails the call: a list of verdicts has no place for it.
+        async fn check(viewer: Option<String>, subjects: types::Ids) -> Result<Vec<policy_types::Verdict>, types::Error> {
+            let viewer = viewer.map(UserId::parse).transpose()?;
+            Ok(each(policy_cache().check(&PlatformPolicy, viewer, subjects.try_into()?).await?))
+        }
     }
 }
 
 impl restrictions::Guest for Component {
-    async fn apply(changes: Vec<policy_types::PolicyChange>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
-        let changes = changes.into_iter().map(|change| change.try_into().map_err(Error::Invalid)).collect();
-        Ok(replies(policy_cache().apply(&PlatformPolicy, changes).await?))
-    }
+    exported! {
+        async fn apply(changes: Vec<policy_types::PolicyChange>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
+            let changes = changes.into_iter().map(|change| change.try_into().map_err(Error::Invalid)).collect();
+            Ok(replies(policy_cache().apply(&PlatformPolicy, changes).await?))
+        }
 
-    async fn refresh(limit: u32, memory_bytes: u64) -> Result<policy_types::Freshness, types::Error> {
-        Ok(policy_cache().refresh(&PlatformPolicy, limit, memory_bytes).await?.into())
-    }
+        async fn refresh(limit: u32, memory_bytes: u64) -> Result<policy_types::Freshness, types::Error> {
+            Ok(policy_cache().refresh(&PlatformPolicy, limit, memory_bytes).await?.into())
+        }
 
-    async fn settings_of(user: String) -> Result<policy_types::OwnSettings, types::Error> {
-        Ok(policy_cache().settings_of(&PlatformPolicy, UserId::parse(user)?).await?.into())
+        async fn settings_of(user: String) -> Result<policy_types::OwnSettings, types::Error> {
+            Ok(policy_cache().settings_of(&PlatformPolicy, UserId::parse(user)?).await?.into())
+        }
     }
 }

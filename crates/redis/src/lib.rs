@@ -1,9 +1,6 @@
 //! Everything about Redis: keys, scripts and replies ([`keyspace`]), the capabilities of the contract over a connection
 //! ([`capabilities`]), and the transports: native to one server or a Cluster (`native`, feature `native`), a protocol
-//! client over any byte stream ([`resp`]) and WASI sockets (`wasi`, feature `wasi-tcp`).
-
-#[cfg(feature = "wasi-tcp-rc")]
-extern crate wasip3_rc as wasip3;
+//! client over any byte stream ([`resp`]) and WASI sockets (`wasi`, feature `wasi`).
 
 pub mod capabilities;
 pub mod keyspace;
@@ -11,7 +8,7 @@ pub mod keyspace;
 pub mod native;
 pub mod resp;
 pub mod transport;
-#[cfg(any(feature = "wasi-tcp", feature = "wasi-tcp-rc"))]
+#[cfg(feature = "wasi")]
 pub mod wasi;
 
 pub use capabilities::{Options, RedisStore, options, rules};

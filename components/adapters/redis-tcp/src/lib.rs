@@ -1,7 +1,7 @@
-//! Adapter: the contract's capabilities on one Redis, over WASI 0.3 sockets.
+//! Adapter: the contract's capabilities on one Redis, over the sockets of WASI.
 //!
-//! All except `topics`, which is in `redis-topics`: a component that continues to run after it has answered needs one more
-//! turn of the host's event loop for every wait.
+//! All except `topics`, which is in `redis-topics`: with WASI 0.3, a component that continues to run after it has answered needs
+//! one more turn of the host's event loop for every wait.
 
 use std::cell::OnceCell;
 use std::rc::Rc;

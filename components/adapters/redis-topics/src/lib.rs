@@ -1,4 +1,4 @@
-//! Adapter: the contract's `topics` on one Redis, over WASI 0.3 sockets.
+//! Adapter: the contract's `topics` on one Redis, over the sockets of WASI.
 //!
 //! An instance has one connection for commands, and a second one, in subscribe mode, while users are watched. Both are
 //! opened on first use.
@@ -63,6 +63,7 @@ impl TopicsAdapter for RedisTopics {
         subscriber.watch(configured.platform.keys(), &users).await.map(Subscribed)
     }
 
+    #[cfg(not(feature = "wasi-0.2"))]
     fn spawn(task: impl Future<Output = ()> + 'static) {
         wit_bindgen::spawn_local(task);
     }

@@ -1,23 +1,24 @@
 //! Commands through Spin's connection to Redis.
 //!
 //! Spin has no pipelines, but it sends a command as soon as its call starts, in that order, on one connection. So all calls
-//! start before the first is awaited: one round trip, in order.
+//! start before the first is awaited: one round trip, in order. With WASI 0.2 a call returns with its reply, so that each
+//! command takes a round trip, and the timeouts are Spin's.
 
-use std::pin::pin;
+use std::time::Duration;
 
-use futures::future::{Either, join_all, select};
+use futures::future::join_all;
 use rollcall_contract::guest::adapter::SharedConnection;
 use rollcall_redis::resp::server_line;
 use rollcall_redis::{Command, CommandReply, Commands, Connection, ConnectionError, OwnedPiece};
-use spin_sdk::redis::{Connection as SpinConnection, Error, RedisParameter, RedisResult};
-use spin_sdk::wasip3::clocks::monotonic_clock;
-use spin_sdk::wasip3::random::random::get_random_u64;
+use rollcall_wasi::{monotonic_ns, random, sleep, within};
+
+use crate::spin::{self, Error, RedisParameter, RedisResult, SpinConnection};
 
 /// The connect timeout, as in the native host.
-const CONNECT_MS: u64 = 1000;
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// The reply timeout, as in the native host.
-const REPLY_MS: u64 = 1500;
+const REPLY_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// One Redis, by its URL.
 pub(crate) struct SpinRedis {
@@ -31,7 +32,7 @@ impl SpinRedis {
     }
 
     async fn open(&self) -> Result<SpinConnection, ConnectionError> {
-        let opened = within(CONNECT_MS, SpinConnection::open(&self.url)).await;
+        let opened = within(CONNECT_TIMEOUT, spin::open(&self.url)).await;
         let opened = opened.unwrap_or_else(|| Err(Error::Other("no reply within the timeout".to_owned())));
         opened.map_err(connection_error)
     }
@@ -43,21 +44,22 @@ impl Connection for SpinRedis {
             return Ok(Vec::new());
         }
         let connection = self.connection.get(self.open()).await?;
-        let replies = within(REPLY_MS, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
+        let replies =
+            within(REPLY_TIMEOUT, join_all(commands.iter().map(|command| execute(&connection, command)))).await;
         let replies = replies.unwrap_or_else(|| vec![Err(ConnectionError("no reply within the timeout".to_owned()))]);
         replies.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.connection.discard(&connection))
     }
 
     fn ticks_us(&self) -> u64 {
-        monotonic_clock::now() / 1000
+        monotonic_ns() / 1000
     }
 
     fn random(&self) -> u64 {
-        get_random_u64()
+        random()
     }
 
     async fn sleep(&self, ms: u64) {
-        sleep(ms).await;
+        sleep(Duration::from_millis(ms)).await;
     }
 }
 
@@ -65,8 +67,8 @@ impl Connection for SpinRedis {
 async fn execute(connection: &SpinConnection, command: Command<'_>) -> Result<CommandReply, ConnectionError> {
     let mut args = command.args();
     let name = String::from_utf8_lossy(args.next().unwrap_or_default());
-    let args = args.map(|arg| RedisParameter::Binary(arg.to_vec()));
-    match connection.execute(name, args).await {
+    let args = args.map(|arg| RedisParameter::Binary(arg.to_vec())).collect();
+    match spin::execute(connection, name.into_owned(), args).await {
         Ok(results) => Ok(CommandReply::Pieces(results.into_iter().map(piece).collect())),
         Err(Error::Other(text)) => match server_line(&text) {
             Some(line) => Ok(CommandReply::Error(line)),
@@ -94,16 +96,4 @@ fn connection_error(error: Error) -> ConnectionError {
         Error::TypeError => "Spin cannot represent the reply".to_owned(),
         Error::Other(text) => text,
     })
-}
-
-async fn sleep(ms: u64) {
-    monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
-}
-
-/// The output of a future; none after the timeout.
-async fn within<T>(ms: u64, future: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(future), pin!(sleep(ms))).await {
-        Either::Left((done, _)) => Some(done),
-        Either::Right(((), _)) => None,
-    }
 }

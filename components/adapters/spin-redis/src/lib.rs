@@ -7,6 +7,8 @@
 extern crate spin_sdk_rc as spin_sdk;
 
 mod connection;
+#[cfg_attr(feature = "wasi-0.2", path = "spin_sync.rs")]
+mod spin;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -69,6 +71,7 @@ impl TopicsAdapter for Spin {
         Polling::begin(Rc::clone(&configured.platform), users).await.map(Polled)
     }
 
+    #[cfg(not(feature = "wasi-0.2"))]
     fn spawn(task: impl Future<Output = ()> + 'static) {
         wit_bindgen::spawn_local(task);
     }

@@ -10,7 +10,8 @@ use rollcall_contract::guest::adapter::{RETRY_MS, SharedConnection};
 use rollcall_core::{Error, Time, UserId};
 use rollcall_functions::capabilities::{Archive, LastSeenEntry};
 use serde_json::json;
-use spin_sdk::sqlite::{self, Connection, RowResult, Value};
+
+use crate::spin::{self, Connection, Error as SqliteError, RowResult, Value};
 
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS user_presence \
                             (user_id TEXT PRIMARY KEY, last_seen_at INTEGER NOT NULL) STRICT, WITHOUT ROWID";
@@ -64,7 +65,7 @@ async fn run(statement: &str, items: Vec<serde_json::Value>) -> Result<Vec<RowRe
     let shared = CONNECTION.with(Rc::clone);
     let connection = shared.get(open()).await?;
     let parameter = Value::Text(serde_json::Value::Array(items).to_string());
-    rows(&connection, statement, Some(parameter)).await.map_err(|error| {
+    spin::rows(&connection, statement, Some(parameter)).await.map_err(|error| {
         shared.discard(&connection);
         archive_error(error)
     })
@@ -72,17 +73,9 @@ async fn run(statement: &str, items: Vec<serde_json::Value>) -> Result<Vec<RowRe
 
 /// Opens the database and creates the table if it is missing.
 async fn open() -> Result<Connection, Error> {
-    let connection = Connection::open_default().await.map_err(archive_error)?;
-    rows(&connection, CREATE_TABLE, None).await.map_err(archive_error)?;
+    let connection = spin::open().await.map_err(archive_error)?;
+    spin::rows(&connection, CREATE_TABLE, None).await.map_err(archive_error)?;
     Ok(connection)
-}
-
-async fn rows(
-    connection: &Connection,
-    statement: &str,
-    parameter: Option<Value>,
-) -> Result<Vec<RowResult>, sqlite::Error> {
-    connection.execute(statement, parameter).await?.collect().await
 }
 
 /// SQLite's integers are signed; a later time becomes the greatest.
@@ -96,12 +89,12 @@ fn found(row: &RowResult) -> Option<(usize, Time)> {
 }
 
 /// The error for the caller. An outage is logged with its reason.
-fn archive_error(error: sqlite::Error) -> Error {
+fn archive_error(error: SqliteError) -> Error {
     match error {
-        sqlite::Error::NoSuchDatabase | sqlite::Error::AccessDenied => Error::Other(
+        SqliteError::NoSuchDatabase | SqliteError::AccessDenied => Error::Other(
             "the component may not use the database `default`: add it to its `sqlite_databases`".to_owned(),
         ),
-        sqlite::Error::InvalidConnection | sqlite::Error::DatabaseFull | sqlite::Error::Io(_) => {
+        SqliteError::InvalidConnection | SqliteError::DatabaseFull | SqliteError::Io(_) => {
             eprintln!("archive unavailable; the caller retries: {error:?}");
             Error::Unavailable(RETRY_MS)
         }

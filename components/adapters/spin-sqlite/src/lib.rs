@@ -4,7 +4,10 @@
 extern crate spin_sdk_rc as spin_sdk;
 
 mod database;
+#[cfg_attr(feature = "wasi-0.2", path = "spin_sync.rs")]
+mod spin;
 
+use rollcall_contract::exported;
 use rollcall_contract::guest::adapter;
 use rollcall_contract::guest::exports::archive::archive as export;
 use rollcall_contract::guest::wit::types;
@@ -20,11 +23,13 @@ mod exports {
 }
 
 impl export::Guest for Component {
-    async fn put_many(entries: Vec<types::LastSeenEntry>) -> Result<(), types::Error> {
-        adapter::put_many(&Database, entries).await
-    }
+    exported! {
+        async fn put_many(entries: Vec<types::LastSeenEntry>) -> Result<(), types::Error> {
+            adapter::put_many(&Database, entries).await
+        }
 
-    async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
-        adapter::get_many(&Database, users).await
+        async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
+            adapter::get_many(&Database, users).await
+        }
     }
 }

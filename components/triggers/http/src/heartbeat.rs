@@ -4,6 +4,7 @@ use rollcall_api::call::{Beat, Call, ChoiceRequest, ChoiceResult, Departure, Sta
 use rollcall_api::{Operation, responses};
 use rollcall_contract::guest::convert::{answers, each};
 use rollcall_contract::guest::wit::heartbeat as wit;
+use rollcall_contract::{call, lent};
 use rollcall_core::Error;
 
 use crate::{Answer, Setup, Trigger, misrouted, only};
@@ -50,13 +51,13 @@ impl Trigger for Heartbeat {
 }
 
 pub(crate) async fn beat_many(beats: impl IntoIterator<Item = Beat>) -> Result<Vec<Result<Standing, Error>>, Error> {
-    answers(wit::beat_many(beats.into_iter().collect()).await)
+    answers(call!(wit::beat_many(lent!(beats.into_iter().collect()))))
 }
 
 pub(crate) async fn leave_many(departures: Vec<Departure>) -> Result<Vec<Result<Standing, Error>>, Error> {
-    answers(wit::leave_many(each(departures)).await)
+    answers(call!(wit::leave_many(lent!(each(departures)))))
 }
 
 async fn choose_many(requests: Vec<ChoiceRequest>) -> Result<Vec<Result<ChoiceResult, Error>>, Error> {
-    answers(wit::choose_many(each(requests)).await)
+    answers(call!(wit::choose_many(lent!(each(requests)))))
 }

@@ -1,7 +1,7 @@
 //! The HTTP trigger: a request passes through `rollcall-api` as in the native host, becomes a typed call of a function,
 //! and the function's answer becomes the response.
 //!
-//! A trigger is a component that exports `wasi:http/handler` and imports the functions that it calls, and `config`. This
+//! A trigger is a component that exports `wasi:http/handler` (WASI 0.3) or `wasi:http/incoming-handler` (0.2) and imports the functions that it calls, and `config`. This
 //! crate is built once per function, each time with the cargo feature of that name; what the chosen [`Trigger`] does not
 //! call is not linked and not imported.
 //!
@@ -11,15 +11,17 @@
 #[cfg(feature = "wasi-rc")]
 extern crate wasip3_rc as wasip3;
 
-mod clock;
 mod edge;
 mod heartbeat;
+mod http_parts;
+mod jitter;
 mod query;
 mod restrictions;
 mod setup;
 mod subscribe;
 mod sweep;
 mod typing;
+#[cfg_attr(feature = "wasi-0.2", path = "wasi_http_0_2.rs")]
 mod wasi_http;
 
 use std::future::Future;
@@ -30,7 +32,6 @@ use http::Response;
 use rollcall_api::call::{Call, only};
 use rollcall_api::{Operation, Reply, StatusPage};
 use rollcall_core::{Error, Id};
-use wasip3::wit_bindgen::StreamWriter;
 
 pub use heartbeat::Heartbeat;
 pub use query::Query;
@@ -39,7 +40,7 @@ pub use setup::Setup;
 pub use subscribe::Subscribe;
 pub use sweep::OfflineSweep;
 pub use typing::Typing;
-pub use wasi_http::serve;
+pub use wasi_http::{BodyWriter, serve};
 
 /// The trigger of one function: which routes it serves, and how it makes a call.
 #[allow(async_fn_in_trait, reason = "a component has one thread, and names no future's auto traits")]
@@ -65,7 +66,7 @@ pub enum Answer {
 }
 
 /// Writes a body, to its end or until the reader goes away.
-pub type Streaming = Box<dyn FnOnce(StreamWriter<u8>) -> Pin<Box<dyn Future<Output = ()>>>>;
+pub type Streaming = Box<dyn FnOnce(BodyWriter) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
@@ -79,7 +80,7 @@ macro_rules! export {
         #[cfg(feature = $feature)]
         struct Component;
 
-        #[cfg(feature = $feature)]
+        #[cfg(all(feature = $feature, not(feature = "wasi-0.2")))]
         impl wasip3::exports::http::handler::Guest for Component {
             async fn handle(
                 request: wasip3::http::types::Request,
@@ -88,11 +89,24 @@ macro_rules! export {
             }
         }
 
+        #[cfg(all(feature = $feature, feature = "wasi-0.2"))]
+        impl wasip2::exports::http::incoming_handler::Guest for Component {
+            fn handle(
+                request: wasip2::http::types::IncomingRequest,
+                response: wasip2::http::types::ResponseOutparam,
+            ) {
+                rollcall_wasi::block_on(serve::<$trigger>(request, response));
+            }
+        }
+
         #[cfg(feature = $feature)]
         #[allow(unsafe_code, reason = "generated: the functions by which a component is called")]
         mod exports {
             use super::Component;
+            #[cfg(not(feature = "wasi-0.2"))]
             wasip3::http::service::export!(Component with_types_in wasip3);
+            #[cfg(feature = "wasi-0.2")]
+            wasip2::http::proxy::export!(Component);
         }
     )+};
 }

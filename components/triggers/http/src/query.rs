@@ -4,6 +4,7 @@ use rollcall_api::call::{Call, View};
 use rollcall_api::{Operation, Reply, StatusPage, openapi, pages, responses};
 use rollcall_contract::guest::convert::answers;
 use rollcall_contract::guest::wit::query as wit;
+use rollcall_contract::{call, lent};
 use rollcall_core::{Error, UserId};
 
 use crate::{Answer, Setup, Trigger, misrouted, only, text, texts};
@@ -41,7 +42,7 @@ impl Trigger for Query {
 }
 
 async fn look_up(viewer: Option<&UserId>, users: &[UserId]) -> Result<Vec<Result<Option<View>, Error>>, Error> {
-    answers(wit::look_up(viewer.map(text), texts(users)).await)
+    answers(call!(wit::look_up(lent!(text: viewer.map(text)), lent!(texts(users)))))
 }
 
 /// Reads through the function, the store and the archive.

@@ -6,6 +6,7 @@ use rollcall_api::call::Call;
 use rollcall_api::policy_calls::{self, PolicyFunctions};
 use rollcall_contract::guest::convert::{answers, each};
 use rollcall_contract::guest::wit::{restriction_check, restrictions};
+use rollcall_contract::{call, lent};
 use rollcall_core::policy::{OwnSettings, PolicyChange, Verdict};
 use rollcall_core::{Error, Ids, UserId};
 
@@ -42,16 +43,17 @@ struct RestrictionCheck;
 
 impl PolicyFunctions for RestrictionCheck {
     async fn apply(&self, changes: Vec<PolicyChange>) -> Result<Vec<Result<(), Error>>, Error> {
-        answers(restrictions::apply(each(changes)).await)
+        answers(call!(restrictions::apply(lent!(each(changes)))))
     }
 
     async fn settings_of(&self, user: UserId) -> Result<OwnSettings, Error> {
-        Ok(restrictions::settings_of(user.into_string()).await?.try_into()?)
+        Ok(call!(restrictions::settings_of(lent!(user.into_string())))?.try_into()?)
     }
 
     async fn check(&self, viewer: Option<UserId>, subjects: Ids<UserId>) -> Result<Vec<Verdict>, Error> {
         let asked = subjects.len();
-        let verdicts = restriction_check::check(viewer.map(UserId::into_string), subjects.into()).await?;
+        let verdicts =
+            call!(restriction_check::check(lent!(text: viewer.map(UserId::into_string)), lent!(subjects.into())))?;
         if verdicts.len() != asked {
             return Err(missing_items());
         }

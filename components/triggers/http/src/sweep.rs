@@ -2,6 +2,7 @@
 
 use rollcall_api::call::{Call, Settled};
 use rollcall_api::{MAX_SWEEP, Operation, responses};
+use rollcall_contract::call;
 use rollcall_contract::guest::wit::offline_sweep as wit;
 use rollcall_core::Error;
 
@@ -19,7 +20,7 @@ impl Trigger for OfflineSweep {
     async fn call(setup: &Setup, call: Call) -> Result<Answer, Error> {
         let Call::Sweep(asked) = call else { return Err(misrouted()) };
         let limit = asked.limit.unwrap_or(MAX_SWEEP);
-        let settled = wit::sweep(0, setup.shards, limit).await?.into();
+        let settled = call!(wit::sweep(0, setup.shards, limit))?.into();
         archive(setup.shards, limit, &settled).await;
         Ok(responses::sweep(&settled).into())
     }
@@ -32,7 +33,7 @@ async fn archive(shards: u32, limit: u32, settled: &Settled) {
     if left == 0 {
         return;
     }
-    if let Err(error) = wit::archive(0, shards, left).await {
+    if let Err(error) = call!(wit::archive(0, shards, left)) {
         log(format_args!("archiving failed; the next sweep tries again: {}", Error::from(error)));
     }
 }

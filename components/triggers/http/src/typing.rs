@@ -4,6 +4,7 @@ use rollcall_api::call::{Call, TypingUpdate};
 use rollcall_api::{Operation, responses};
 use rollcall_contract::guest::convert::{all, answers, each};
 use rollcall_contract::guest::wit::typing as wit;
+use rollcall_contract::{call, lent};
 use rollcall_core::{ConversationId, Error, UserId};
 use rollcall_functions::capabilities::Typist;
 
@@ -38,11 +39,11 @@ impl Trigger for Typing {
 }
 
 async fn type_many(updates: Vec<TypingUpdate>) -> Result<Vec<Result<(), Error>>, Error> {
-    answers(wit::type_many(each(updates)).await)
+    answers(call!(wit::type_many(lent!(each(updates)))))
 }
 
 /// The users the viewer may see typing in each conversation, in the order asked.
 pub(crate) async fn typists(viewer: Option<&UserId>, conversations: &[ConversationId]) -> Result<Vec<Typists>, Error> {
-    let found = wit::typists(viewer.map(text), texts(conversations)).await?;
+    let found = call!(wit::typists(lent!(text: viewer.map(text)), lent!(texts(conversations))))?;
     Ok(found.into_iter().map(|typists| Ok(all(typists?)?)).collect())
 }

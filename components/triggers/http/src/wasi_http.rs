@@ -1,20 +1,22 @@
 //! Converts requests and responses of `wasi:http`, without interpreting them.
 
 use std::future::Future;
-use std::pin::pin;
 
-use futures::future::{Either, select};
-use http::header::{CONTENT_LENGTH, HOST};
 use http::response::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use rollcall_api::{BODY_TIMEOUT, BodyError, Reply};
+use rollcall_wasi::{unix_now, within};
 use wasip3::http::types::{ErrorCode, Fields, Method as WasiMethod, Request, Response};
 use wasip3::wit_bindgen::{StreamResult, StreamWriter, spawn};
 use wasip3::{wit_future, wit_stream};
 
 use crate::edge::{Head, HostCalls, answer, misconfigured};
+use crate::http_parts::{self, announced_length, lines};
 use crate::subscribe::retry_ms;
-use crate::{Answer, Setup, Streaming, Trigger, clock};
+use crate::{Answer, Setup, Trigger};
+
+/// Writes a body.
+pub type BodyWriter = StreamWriter<u8>;
 
 /// How much of a body is read at once: one beat fits, a batch takes a few reads.
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -24,7 +26,7 @@ pub async fn serve<D: Trigger>(request: Request) -> Result<Response, ErrorCode> 
     let head = head(&request)?;
     let answer = match Setup::of_instance() {
         Some(setup) => {
-            let host_calls = HostCalls { now: clock::unix_now, retry_ms };
+            let host_calls = HostCalls { now: unix_now, retry_ms };
             let read = async |limit| read(request, &head.headers, limit).await;
             answer::<D>(&setup, &head, host_calls, read).await
         }
@@ -41,17 +43,12 @@ pub async fn serve<D: Trigger>(request: Request) -> Result<Response, ErrorCode> 
 
 fn head(request: &Request) -> Result<Head, ErrorCode> {
     let method = method(request.get_method()).ok_or(ErrorCode::HttpRequestMethodInvalid)?;
-    let target = request.get_path_with_query().unwrap_or_default();
-    let (path, query) = match target.split_once('?') {
-        Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
-        None => (target, None),
-    };
-    let mut headers = headers(request.get_headers().copy_all());
-    // Some hosts remove the `Host` header and pass its value as the authority.
-    if let (false, Some(authority)) = (headers.contains_key(HOST), request.get_authority()) {
-        headers.extend(HeaderValue::try_from(authority).ok().map(|host| (HOST, host)));
-    }
-    Ok(Head { method, path, query, headers })
+    Ok(http_parts::head(
+        method,
+        request.get_path_with_query(),
+        request.get_authority(),
+        request.get_headers().copy_all(),
+    ))
 }
 
 fn method(method: WasiMethod) -> Option<Method> {
@@ -69,22 +66,8 @@ fn method(method: WasiMethod) -> Option<Method> {
     })
 }
 
-/// The headers. Invalid ones are dropped; a host passes none.
-fn headers(lines: Vec<(String, Vec<u8>)>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(lines.len());
-    for (name, value) in lines {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-            headers.append(name, value);
-        }
-    }
-    headers
-}
-
 async fn read(request: Request, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, BodyError> {
-    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limit) {
-        return Err(BodyError::TooLarge(limit));
-    }
+    let announced = announced_length(headers, limit)?;
     match within(BODY_TIMEOUT, collect(request, announced, limit)).await {
         Some(collected) => collected,
         None => Err(BodyError::Timeout),
@@ -118,36 +101,22 @@ async fn collect(request: Request, announced: Option<usize>, limit: usize) -> Re
     }
 }
 
-/// The output of a future; none after the timeout.
-pub(crate) async fn within<T>(timeout: std::time::Duration, outcome: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(outcome), pin!(clock::wait(timeout))).await {
-        Either::Left((outcome, _)) => Some(outcome),
-        Either::Right(((), _)) => None,
-    }
-}
-
-/// A complete response with its length.
+/// A complete response.
 fn whole(reply: Reply, head_only: bool) -> Response {
-    let (mut parts, bytes) = reply.into_parts();
-    // 204 has no body, and must not have a length.
-    if parts.status != StatusCode::NO_CONTENT {
-        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-    }
-    if head_only || bytes.is_empty() {
-        return sent(&parts, None::<Streaming>);
-    }
-    let written = |mut writer: StreamWriter<u8>| async move {
-        // A reader that went away leaves the rest unread.
-        writer.write_all(bytes).await;
-    };
-    sent(&parts, Some(written))
+    let (parts, body) = http_parts::whole(reply, head_only);
+    let written = body.map(|bytes| {
+        |mut writer: BodyWriter| async move {
+            // A reader that went away leaves the rest unread.
+            writer.write_all(bytes).await;
+        }
+    });
+    sent(&parts, written)
 }
 
 /// The headers for the host: all at once, or, if it refuses one, all others. A host forbids some that it sets itself, such as
 /// `connection`.
 fn fields(headers: &HeaderMap) -> Fields {
-    let lines = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-    let lines: Vec<_> = lines.collect();
+    let lines = lines(headers);
     Fields::from_list(&lines).unwrap_or_else(|_| {
         let fields = Fields::new();
         for (name, value) in &lines {
@@ -160,7 +129,7 @@ fn fields(headers: &HeaderMap) -> Fields {
 /// Makes a response and starts the task that writes its body.
 fn sent<F: Future<Output = ()> + 'static>(
     parts: &Parts,
-    body: Option<impl FnOnce(StreamWriter<u8>) -> F + 'static>,
+    body: Option<impl FnOnce(BodyWriter) -> F + 'static>,
 ) -> Response {
     let fields = fields(&parts.headers);
     // Dropping it reports that there are no trailers.

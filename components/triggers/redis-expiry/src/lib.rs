@@ -12,8 +12,10 @@ use std::io::Write;
 use std::rc::Rc;
 
 use rollcall_contract::guest::wit::{config, offline_sweep};
+use rollcall_contract::{call, lent};
 use rollcall_redis::Keyspace;
 
+#[cfg(not(feature = "wasi-0.2"))]
 #[allow(unsafe_code, clippy::expect_used, reason = "generated: the function by which Spin calls")]
 mod trigger {
     use std::convert::Infallible;
@@ -26,11 +28,39 @@ mod trigger {
     }
 }
 
+#[cfg(feature = "wasi-0.2")]
+#[allow(missing_docs, unsafe_code, reason = "generated: the function by which Spin calls")]
+mod trigger {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "
+            package rollcall:triggers;
+            world redis-expiry {
+                export fermyon:spin/inbound-redis;
+            }
+        ",
+        world: "rollcall:triggers/redis-expiry",
+        generate_all,
+    });
+    use exports::fermyon::spin::inbound_redis::{Error, Guest};
+
+    struct Component;
+
+    export!(Component);
+
+    impl Guest for Component {
+        fn handle_message(key: Vec<u8>) -> Result<(), Error> {
+            rollcall_contract::guest::run(super::settle(&key));
+            Ok(())
+        }
+    }
+}
+
 /// Settles the user whose `alive` key this is. Other keys are ignored.
 async fn settle(key: &[u8]) {
     if let (Some(keys), Ok(key)) = (keys(), std::str::from_utf8(key))
         && let Some(user) = keys.user_of_alive_key(key)
-        && let Err(error) = offline_sweep::settle(vec![user.to_owned()]).await
+        && let Err(error) = call!(offline_sweep::settle(lent!(vec![user.to_owned()])))
     {
         log(format_args!("settling an expired user failed; the sweep tries again: {error:?}"));
     }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use rollcall_contract::guest::convert::all;
-use rollcall_contract::guest::wit::{subscribe as wit, types};
 use rollcall_core::{Error, UserId};
 use rollcall_functions::subscribe::Update;
-use wit_bindgen::{FutureReader, StreamReader, StreamResult};
+use rollcall_wasi::sleep;
 
-use crate::clock::wait;
+use super::running::Running;
 use crate::{text, texts};
 
 /// How many updates are read at once. Until then the feed holds the newest of each user.
@@ -25,12 +24,6 @@ pub(super) struct Feed {
     /// Where to resume.
     version: u64,
     running: Option<Running>,
-}
-
-/// One call of the function.
-struct Running {
-    updates: StreamReader<types::Update>,
-    why: FutureReader<Result<(), types::Error>>,
 }
 
 impl Feed {
@@ -58,7 +51,7 @@ impl Feed {
             match self.ended().await {
                 Error::Unavailable(after_ms) => {
                     let (least, most) = PAUSE_MS;
-                    wait(Duration::from_millis(after_ms.clamp(least, most).into())).await;
+                    sleep(Duration::from_millis(after_ms.clamp(least, most).into())).await;
                     self.run(Some(self.version)).await?;
                 }
                 error => return Err(error),
@@ -67,18 +60,14 @@ impl Feed {
     }
 
     async fn run(&mut self, since: Option<u64>) -> Result<(), Error> {
-        let (updates, why) = wit::feed(self.viewer.clone(), self.users.clone(), since).await?;
-        self.running = Some(Running { updates, why });
+        self.running = Some(Running::start(&self.viewer, &self.users, since).await?);
         Ok(())
     }
 
-    /// At most `most` updates; `None` if the stream ended.
+    /// At most `most` updates at once; `None` if the stream ended.
     async fn take(&mut self, most: usize) -> Result<Option<Vec<Update>>, Error> {
         let Some(running) = &mut self.running else { return Ok(None) };
-        let (status, updates) = running.updates.read(Vec::with_capacity(most)).await;
-        if let StreamResult::Dropped | StreamResult::Cancelled = status {
-            return Ok(None);
-        }
+        let Some(updates) = running.take(most).await else { return Ok(None) };
         let updates: Vec<Update> = all(updates)?;
         self.version = updates.iter().map(|update| update.version).fold(self.version, u64::max);
         Ok(Some(updates))
@@ -87,10 +76,7 @@ impl Feed {
     /// Why the stream ended. Without a reason it may be started again at once.
     async fn ended(&mut self) -> Error {
         match self.running.take() {
-            Some(Running { updates, why }) => {
-                drop(updates);
-                why.await.err().map_or(Error::Unavailable(0), Error::from)
-            }
+            Some(running) => running.ended().await.map_or(Error::Unavailable(0), Error::from),
             None => Error::Unavailable(0),
         }
     }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use rollcall_api::call::{Beat, Departure};
 use rollcall_core::{DeviceId, DeviceKind, Error, UserId};
+use rollcall_wasi::{random, sleep};
 
 use super::Ending;
-use crate::clock::{any_of, unique, wait};
 use crate::heartbeat::{beat_many, leave_many};
+use crate::jitter::any_of;
 use crate::{log, only};
 
 /// When to retry a beat that the store could not take.
@@ -48,7 +49,7 @@ impl ConnectedDevice {
         active: bool,
         interval: Duration,
     ) -> Option<Self> {
-        let device = device.or_else(|| DeviceId::parse(format!("connection-{:016x}", unique())).ok())?;
+        let device = device.or_else(|| DeviceId::parse(format!("connection-{:016x}", random())).ok())?;
         Some(Self { device: Device { user, device }, kind, active, interval })
     }
 
@@ -75,7 +76,7 @@ pub(super) async fn keep_alive(mut connected: ConnectedDevice, mut ending: Endin
     STREAMS.with_borrow_mut(|streams| streams.enter(&connected.device));
     let departure = loop {
         let pause = connected.beat().await;
-        if let Either::Left((departure, _)) = select(&mut ending, pin!(wait(pause))).await {
+        if let Either::Left((departure, _)) = select(&mut ending, pin!(sleep(pause))).await {
             break departure;
         }
     };

@@ -10,6 +10,8 @@
 
 mod feed;
 mod heartbeats;
+#[cfg_attr(feature = "wasi-0.2", path = "running_sync.rs")]
+mod running;
 mod watcher;
 
 use std::pin::pin;
@@ -23,12 +25,11 @@ use rollcall_api::call::{self, Call, Connect, DepartureReason};
 use rollcall_api::{Caller, Close, LEEWAY_S, Operation, events};
 use rollcall_core::{ConversationId, Error, UserId};
 use rollcall_functions::subscribe::Update;
-use wasip3::wit_bindgen::StreamWriter;
+use rollcall_wasi::{sleep, unix_now, within};
 
-use crate::clock::{any_of, unix_now, wait};
+use crate::jitter::any_of;
 use crate::typing::{Typists, typists};
-use crate::wasi_http::within;
-use crate::{Answer, Setup, Streaming, Trigger, logged, misrouted};
+use crate::{Answer, BodyWriter, Setup, Streaming, Trigger, logged, misrouted};
 use feed::Feed;
 use heartbeats::{ConnectedDevice, keep_alive};
 use watcher::Watcher;
@@ -112,12 +113,7 @@ fn response(streaming: Streaming) -> Response<Streaming> {
 /// the departure.
 type Ending = Shared<oneshot::Receiver<Option<DepartureReason>>>;
 
-async fn serve(
-    sender: EventSender,
-    conversations: Conversations,
-    device: Option<ConnectedDevice>,
-    body: StreamWriter<u8>,
-) {
+async fn serve(sender: EventSender, conversations: Conversations, device: Option<ConnectedDevice>, body: BodyWriter) {
     let (ended, ending) = oneshot::channel();
     let ending: Ending = ending.shared();
     let (polled, typing) = mpsc::channel(1);
@@ -154,7 +150,7 @@ impl Conversations {
         if self.ids.is_empty() {
             return;
         }
-        while let Either::Right(_) = select(&mut ending, pin!(wait(TYPING_POLL))).await {
+        while let Either::Right(_) = select(&mut ending, pin!(sleep(TYPING_POLL))).await {
             // After a failure, or while the last result was not sent yet, the next poll tries again.
             if let Ok(typists) = self.typists().await {
                 let _ = polled.try_send(self.ids.iter().cloned().zip(typists).collect());
@@ -201,7 +197,7 @@ impl EventSender {
     async fn run(
         mut self,
         typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>,
-        mut body: StreamWriter<u8>,
+        mut body: BodyWriter,
     ) -> Option<DepartureReason> {
         match self.send(typing, &mut body).await {
             End::Gone => Some(DepartureReason::Dropped),
@@ -220,11 +216,7 @@ impl EventSender {
         }
     }
 
-    async fn send(
-        &mut self,
-        typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>,
-        body: &mut StreamWriter<u8>,
-    ) -> End {
+    async fn send(&mut self, typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>, body: &mut BodyWriter) -> End {
         let mut inputs = select_all([changes(self.feed.take()), typing.map(Input::Typing).boxed_local(), quiet()]);
         let mut text = std::mem::take(&mut self.first);
         loop {
@@ -251,7 +243,7 @@ impl EventSender {
     }
 
     /// A reader that does not accept a write within the timeout counts as gone.
-    async fn write(&self, body: &mut StreamWriter<u8>, text: String) -> Result<(), Gone> {
+    async fn write(&self, body: &mut BodyWriter, text: String) -> Result<(), Gone> {
         match within(self.write_timeout, body.write_all(text.into_bytes())).await {
             Some(unread) if unread.is_empty() => Ok(()),
             Some(_) | None => Err(Gone),
@@ -276,7 +268,7 @@ fn changes(feed: Option<Feed>) -> LocalBoxStream<'static, Input> {
 
 fn quiet() -> LocalBoxStream<'static, Input> {
     let next = |()| async {
-        wait(QUIET).await;
+        sleep(QUIET).await;
         Some((Input::Quiet, ()))
     };
     stream::unfold((), next).boxed_local()

@@ -8,6 +8,10 @@
 //! One instance serves many calls at once, and a panic would end them all: nothing here panics.
 
 mod shared;
+#[cfg(any(not(feature = "sync"), feature = "wasi-0.2"))]
+#[cfg_attr(feature = "sync", path = "stream_sync.rs")]
+mod stream;
+#[cfg(any(not(feature = "sync"), feature = "wasi-0.2"))]
 mod topics;
 mod watch;
 
@@ -24,6 +28,7 @@ use rollcall_functions::capabilities::{
 use super::convert::{all, each, replies};
 use super::exports::{archive, platform};
 use super::wit::{config, policy_types, session_types, types};
+use crate::exported;
 
 pub use shared::SharedConnection;
 pub use watch::ChangeSource;
@@ -55,6 +60,7 @@ pub trait TopicsAdapter: Adapter {
 
     /// Runs a task after the call that started it has returned: `wit_bindgen::spawn_local`, which exists only in a
     /// component built with `async-spawn`.
+    #[cfg(not(feature = "sync"))]
     fn spawn(task: impl Future<Output = ()> + 'static);
 }
 
@@ -89,56 +95,60 @@ impl<A: Adapter> platform::settings::Guest for Exports<A> {
 }
 
 impl<A: Adapter> platform::sessions::Guest for Exports<A> {
-    async fn touch_many(asked: session_types::Touches) -> Result<session_types::Touched, types::Error> {
-        let configured = configured::<A>()?;
-        let session_types::Touches { users, devices, events } = asked;
-        let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
-        let (touches, refused) = touches(users, devices, each(events))?;
-        let Touched { now, prior } = configured.platform.touch_many(touches).await?;
-        Ok(Touched { now, prior: refused.among(prior) }.into())
-    }
+    exported! {
+        async fn touch_many(asked: session_types::Touches) -> Result<session_types::Touched, types::Error> {
+            let configured = configured::<A>()?;
+            let session_types::Touches { users, devices, events } = asked;
+            let (users, devices) = ((users.text, users.lengths), (devices.text, devices.lengths));
+            let (touches, refused) = touches(users, devices, each(events))?;
+            let Touched { now, prior } = configured.platform.touch_many(touches).await?;
+            Ok(Touched { now, prior: refused.among(prior) }.into())
+        }
 
-    async fn load_many(users: Vec<String>) -> Result<session_types::Loaded, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(users.len(), MAX_BATCH)?;
-        let (users, refused) = fit(users, UserId::parse);
-        let mut loaded = configured.platform.load_many(users).await?;
-        loaded.sessions = refused.among(loaded.sessions);
-        Ok(loaded.into())
-    }
+        async fn load_many(users: Vec<String>) -> Result<session_types::Loaded, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(users.len(), MAX_BATCH)?;
+            let (users, refused) = fit(users, UserId::parse);
+            let mut loaded = configured.platform.load_many(users).await?;
+            loaded.sessions = refused.among(loaded.sessions);
+            Ok(loaded.into())
+        }
 
-    async fn commit_many(commits: Vec<session_types::Commit>) -> Result<Outcomes, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(commits.len(), MAX_BATCH)?;
-        let (commits, refused) = fit(commits, TryInto::try_into);
-        Ok(replies(refused.among(configured.platform.commit_many(commits).await?)))
-    }
+        async fn commit_many(commits: Vec<session_types::Commit>) -> Result<Outcomes, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(commits.len(), MAX_BATCH)?;
+            let (commits, refused) = fit(commits, TryInto::try_into);
+            Ok(replies(refused.among(configured.platform.commit_many(commits).await?)))
+        }
 
-    async fn due(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
-        let due = configured::<A>()?.platform.due(Shards { first, end }, limit).await?;
-        Ok(due.into_iter().map(UserId::into_string).collect())
-    }
+        async fn due(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
+            let due = configured::<A>()?.platform.due(Shards { first, end }, limit).await?;
+            Ok(due.into_iter().map(UserId::into_string).collect())
+        }
 
-    async fn evictable(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
-        let evictable = configured::<A>()?.platform.evictable(Shards { first, end }, limit).await?;
-        Ok(evictable.into_iter().map(UserId::into_string).collect())
-    }
+        async fn evictable(first: u32, end: u32, limit: u32) -> Result<Vec<String>, types::Error> {
+            let evictable = configured::<A>()?.platform.evictable(Shards { first, end }, limit).await?;
+            Ok(evictable.into_iter().map(UserId::into_string).collect())
+        }
 
-    async fn evict_many(evictions: Vec<session_types::Eviction>) -> Result<Outcomes, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(evictions.len(), MAX_BATCH)?;
-        let (evictions, refused) = fit(evictions, TryInto::try_into);
-        Ok(replies(refused.among(configured.platform.evict_many(evictions).await?)))
+        async fn evict_many(evictions: Vec<session_types::Eviction>) -> Result<Outcomes, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(evictions.len(), MAX_BATCH)?;
+            let (evictions, refused) = fit(evictions, TryInto::try_into);
+            Ok(replies(refused.among(configured.platform.evict_many(evictions).await?)))
+        }
     }
 }
 
 impl<A: Adapter> archive::archive::Guest for Exports<A> {
-    async fn put_many(entries: Vec<types::LastSeenEntry>) -> Result<(), types::Error> {
-        put_many(&*configured::<A>()?.platform, entries).await
-    }
+    exported! {
+        async fn put_many(entries: Vec<types::LastSeenEntry>) -> Result<(), types::Error> {
+            put_many(&*configured::<A>()?.platform, entries).await
+        }
 
-    async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
-        get_many(&*configured::<A>()?.platform, users).await
+        async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
+            get_many(&*configured::<A>()?.platform, users).await
+        }
     }
 }
 
@@ -156,35 +166,37 @@ pub async fn get_many(archive: &impl Archive, users: Vec<String>) -> Result<Vec<
 }
 
 impl<A: Adapter> platform::policy::Guest for Exports<A> {
-    async fn relations(
-        viewer: Option<String>,
-        subjects: types::Ids,
-    ) -> Result<Vec<policy_types::Relation>, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(subjects.lengths.len(), MAX_SUBJECTS)?;
-        let viewer = viewer.map(UserId::parse).transpose()?;
-        Ok(each(configured.platform.relations(viewer, subjects.try_into()?).await?))
-    }
+    exported! {
+        async fn relations(
+            viewer: Option<String>,
+            subjects: types::Ids,
+        ) -> Result<Vec<policy_types::Relation>, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(subjects.lengths.len(), MAX_SUBJECTS)?;
+            let viewer = viewer.map(UserId::parse).transpose()?;
+            Ok(each(configured.platform.relations(viewer, subjects.try_into()?).await?))
+        }
 
-    async fn settings_of(user: String) -> Result<policy_types::OwnSettings, types::Error> {
-        let configured = configured::<A>()?;
-        Ok(configured.platform.settings_of(UserId::parse(user)?).await?.into())
-    }
+        async fn settings_of(user: String) -> Result<policy_types::OwnSettings, types::Error> {
+            let configured = configured::<A>()?;
+            Ok(configured.platform.settings_of(UserId::parse(user)?).await?.into())
+        }
 
-    async fn snapshot(page: u32) -> Result<policy_types::PolicyPage, types::Error> {
-        Ok(configured::<A>()?.platform.snapshot(page).await?.into())
-    }
+        async fn snapshot(page: u32) -> Result<policy_types::PolicyPage, types::Error> {
+            Ok(configured::<A>()?.platform.snapshot(page).await?.into())
+        }
 
-    async fn since(cursor: Vec<u64>, limit: u32) -> Result<policy_types::ChangesSince, types::Error> {
-        Ok(configured::<A>()?.platform.since(cursor, limit).await?.into())
-    }
+        async fn since(cursor: Vec<u64>, limit: u32) -> Result<policy_types::ChangesSince, types::Error> {
+            Ok(configured::<A>()?.platform.since(cursor, limit).await?.into())
+        }
 
-    async fn apply_many(
-        changes: Vec<policy_types::PolicyChange>,
-    ) -> Result<Vec<Result<(), types::Error>>, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(changes.len(), MAX_BATCH)?;
-        let (changes, refused) = fit(changes, TryInto::try_into);
-        Ok(replies(refused.among(configured.platform.apply_many(changes).await?)))
+        async fn apply_many(
+            changes: Vec<policy_types::PolicyChange>,
+        ) -> Result<Vec<Result<(), types::Error>>, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(changes.len(), MAX_BATCH)?;
+            let (changes, refused) = fit(changes, TryInto::try_into);
+            Ok(replies(refused.among(configured.platform.apply_many(changes).await?)))
+        }
     }
 }

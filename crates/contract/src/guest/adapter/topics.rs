@@ -4,66 +4,41 @@ use std::collections::BTreeSet;
 
 use rollcall_core::{ConversationId, Error, UserId};
 use rollcall_functions::batch::fit;
-use rollcall_functions::capabilities::{MAX_BATCH, PresenceChange, Typing, Typist, bounded};
-use wit_bindgen::{FutureReader, StreamReader, StreamResult, StreamWriter};
+use rollcall_functions::capabilities::{MAX_BATCH, Typing, Typist, bounded};
 
 use super::super::convert::{each, replies};
-use super::super::exports::topics::{topics as wit, wit_future, wit_stream};
+use super::super::exports::topics::topics as wit;
 use super::super::wit::types;
-use super::watch::{ChangeSink, Closed, stream_changes};
+use super::stream::Changes;
 use super::{Exports, TopicsAdapter, configured};
-
-/// Changes, and why they ended.
-type ChangeStream = (StreamReader<types::PresenceChange>, FutureReader<Result<(), types::Error>>);
+use crate::exported;
 
 impl<A: TopicsAdapter> wit::Guest for Exports<A> {
-    async fn watch(users: Vec<String>) -> Result<ChangeStream, types::Error> {
-        let source = A::watch(distinct(users)?).await?;
-        let (changes, reader) = wit_stream::new();
-        let (end, why) = wit_future::new(|| Ok(()));
-        A::spawn(async move {
-            let mut writer = ChangeWriter(changes);
-            let ended = stream_changes(source, &mut writer).await.map_err(Into::into);
-            drop(writer);
-            // A reader that went away does not need the reason.
-            let _ = end.write(ended).await;
-        });
-        Ok((reader, why))
-    }
+    #[cfg(feature = "sync")]
+    type PresenceChangeStream = super::stream::ChangeStream<A::Source>;
 
-    async fn set_typing(signals: Vec<types::TypingSignal>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(signals.len(), MAX_BATCH)?;
-        let (signals, refused) = fit(signals, TryInto::try_into);
-        Ok(replies(refused.among(configured.platform.set_typing(signals).await?)))
-    }
-
-    async fn typists(
-        conversations: Vec<String>,
-    ) -> Result<Vec<Result<Vec<types::Typist>, types::Error>>, types::Error> {
-        let configured = configured::<A>()?;
-        bounded(conversations.len(), MAX_BATCH)?;
-        let (conversations, refused) = fit(conversations, ConversationId::parse);
-        let found = refused.among(configured.platform.typists(conversations).await?);
-        let typists = |typists: Vec<Typist>| each(typists);
-        Ok(found.into_iter().map(|found| found.map(typists).map_err(Into::into)).collect())
-    }
-}
-
-/// Writes changes to the stream that leaves the instance.
-struct ChangeWriter(StreamWriter<types::PresenceChange>);
-
-impl ChangeSink for ChangeWriter {
-    async fn ready(&mut self) -> Result<(), Closed> {
-        // Writing nothing waits for a reader.
-        match self.0.write(Vec::new()).await.0 {
-            StreamResult::Complete(_) | StreamResult::Cancelled => Ok(()),
-            StreamResult::Dropped => Err(Closed),
+    exported! {
+        async fn watch(users: Vec<String>) -> Result<Changes, types::Error> {
+            Ok(super::stream::start::<A>(A::watch(distinct(users)?).await?))
         }
-    }
 
-    async fn send(&mut self, change: PresenceChange) -> Result<(), Closed> {
-        self.0.write_one(change.into()).await.map_or(Ok(()), |_| Err(Closed))
+        async fn set_typing(signals: Vec<types::TypingSignal>) -> Result<Vec<Result<(), types::Error>>, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(signals.len(), MAX_BATCH)?;
+            let (signals, refused) = fit(signals, TryInto::try_into);
+            Ok(replies(refused.among(configured.platform.set_typing(signals).await?)))
+        }
+
+        async fn typists(
+            conversations: Vec<String>,
+        ) -> Result<Vec<Result<Vec<types::Typist>, types::Error>>, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(conversations.len(), MAX_BATCH)?;
+            let (conversations, refused) = fit(conversations, ConversationId::parse);
+            let found = refused.among(configured.platform.typists(conversations).await?);
+            let typists = |typists: Vec<Typist>| each(typists);
+            Ok(found.into_iter().map(|found| found.map(typists).map_err(Into::into)).collect())
+        }
     }
 }
 

@@ -1,29 +1,12 @@
-//! The platform's clocks and random numbers, for tokens, pauses and jitter. Presence uses the store's clock instead.
+//! Random numbers in a range, for pauses and jitter.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
-use wasip3::clocks::{monotonic_clock, system_clock};
-use wasip3::random::random::get_random_u64;
-
-/// Unix seconds, to check tokens, whose times come from the issuer's clock.
-pub(crate) fn unix_now() -> u64 {
-    u64::try_from(system_clock::now().seconds).unwrap_or_default()
-}
-
-/// Waits this long.
-pub(crate) async fn wait(pause: Duration) {
-    monotonic_clock::wait_for(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX)).await;
-}
+use rollcall_wasi::random;
 
 /// A uniformly random number in the range.
 pub(crate) fn any_of(range: RangeInclusive<u64>) -> u64 {
-    spread(get_random_u64(), range)
-}
-
-/// A random number that is unique in practice.
-pub(crate) fn unique() -> u64 {
-    get_random_u64()
+    spread(random(), range)
 }
 
 fn spread(random: u64, range: RangeInclusive<u64>) -> u64 {

@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use crate::resp::{Address, Connector, Sink, Source};
-use wasip3::clocks::monotonic_clock;
 use wasip3::sockets::ip_name_lookup::resolve_addresses;
 use wasip3::sockets::types::{
     ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress, TcpSocket,
@@ -14,71 +12,33 @@ use wasip3::sockets::types::{
 use wasip3::wit_bindgen::{FutureReader, StreamRead, StreamReader, StreamResult, StreamWriter};
 use wasip3::wit_stream;
 
-/// The most bytes in one read: more than the replies to a batch of a thousand beats.
-const READ_BYTES: usize = 64 * 1024;
+use crate::READ_BYTES;
 
-/// Connects to one host.
-pub struct TcpConnector {
-    host: String,
-    port: u16,
+/// Connects to a host, by its IP address or its name. An error says why that failed.
+pub async fn connect(host: &str, port: u16) -> Result<(Incoming, Outgoing), String> {
+    let mut why = format!("`{host}` has no address");
+    for address in addresses(host).await? {
+        match connect_to(address, port).await {
+            Ok(socket) => return Ok(open(socket)),
+            Err(error) => why = format!("{host}:{port} cannot be reached: {error:?}"),
+        }
+    }
+    Err(why)
 }
 
-impl TcpConnector {
-    /// Connects to the server of this address.
-    pub fn new(address: &Address) -> Self {
-        Self { host: address.host().to_owned(), port: address.port() }
-    }
-
-    /// The host's IP addresses: itself if it is one, or what its name resolves to.
-    async fn addresses(&self) -> Result<Vec<IpAddress>, String> {
-        match self.host.parse() {
-            Ok(IpAddr::V4(ip)) => Ok(vec![IpAddress::Ipv4(ip.octets().into())]),
-            Ok(IpAddr::V6(ip)) => Ok(vec![IpAddress::Ipv6(ip.segments().into())]),
-            Err(_) => {
-                let found = resolve_addresses(self.host.clone()).await;
-                found.map_err(|error| format!("`{}` cannot be resolved: {error:?}", self.host))
-            }
+/// The host's IP addresses: itself if it is one, or what its name resolves to.
+async fn addresses(host: &str) -> Result<Vec<IpAddress>, String> {
+    match host.parse() {
+        Ok(IpAddr::V4(ip)) => Ok(vec![IpAddress::Ipv4(ip.octets().into())]),
+        Ok(IpAddr::V6(ip)) => Ok(vec![IpAddress::Ipv6(ip.segments().into())]),
+        Err(_) => {
+            let found = resolve_addresses(host.to_owned()).await;
+            found.map_err(|error| format!("`{host}` cannot be resolved: {error:?}"))
         }
     }
 }
 
-impl Connector for TcpConnector {
-    type Source = Incoming;
-    type Sink = Outgoing;
-    type Signal = StreamWriter<u8>;
-
-    async fn connect(&self) -> Result<(Incoming, Outgoing), String> {
-        let mut why = format!("`{}` has no address", self.host);
-        for address in self.addresses().await? {
-            match connect(address, self.port).await {
-                Ok(socket) => return Ok(open(socket)),
-                Err(error) => why = format!("{}:{} cannot be reached: {error:?}", self.host, self.port),
-            }
-        }
-        Err(why)
-    }
-
-    fn now_ms(&self) -> u64 {
-        monotonic_clock::now() / 1_000_000
-    }
-
-    async fn sleep(&self, ms: u64) {
-        monotonic_clock::wait_for(ms.saturating_mul(1_000_000)).await;
-    }
-
-    fn signal(&self) -> (Self::Signal, impl Future<Output = ()>) {
-        // A stream that only ends. A future would do, but a component may not read its own future if it carries a
-        // result.
-        let (signal, mut signalled) = wit_stream::new();
-        (signal, async move { drop(signalled.read(Vec::with_capacity(1)).await) })
-    }
-
-    fn log(&self, text: &str) {
-        eprintln!("rollcall: {text}");
-    }
-}
-
-async fn connect(address: IpAddress, port: u16) -> Result<TcpSocket, ErrorCode> {
+async fn connect_to(address: IpAddress, port: u16) -> Result<TcpSocket, ErrorCode> {
     let (family, remote) = match address {
         IpAddress::Ipv4(address) => (IpAddressFamily::Ipv4, IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address })),
         IpAddress::Ipv6(address) => {
@@ -107,8 +67,9 @@ pub struct Incoming {
     _socket: TcpSocket,
 }
 
-impl Source for Incoming {
-    async fn read(&mut self) -> Option<Vec<u8>> {
+impl Incoming {
+    /// Waits for some bytes; `None` if the stream ended. Cancel safe.
+    pub async fn read(&mut self) -> Option<Vec<u8>> {
         if !self.kept.is_empty() {
             return Some(std::mem::take(&mut self.kept));
         }
@@ -154,8 +115,9 @@ pub struct Outgoing {
     _result: FutureReader<Result<(), ErrorCode>>,
 }
 
-impl Sink for Outgoing {
-    async fn write(&mut self, bytes: Vec<u8>) -> bool {
+impl Outgoing {
+    /// Sends all of these; returns false if the other side closed. If it is cancelled, it is unknown how many bytes were sent.
+    pub async fn write(&mut self, bytes: Vec<u8>) -> bool {
         self.sink.write_all(bytes).await.is_empty()
     }
 }
