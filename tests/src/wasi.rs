@@ -23,14 +23,18 @@ use tokio::time::Sleep;
 use wasmtime::component::{Component, GuestTaskId, Linker, ResourceTable};
 use wasmtime::{Config, Engine, OptLevel, Store, StoreContextMut};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
-use wasmtime_wasi_http::handler::ProxyPre;
 use wasmtime_wasi_http::handler::{
-    HandlerState, Instance, Proxy, ProxyHandler, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus,
+    HandlerState, Instance, ProxyHandler, ProxyPre, ShouldAccept, WorkerExpiration, WorkerState, WorkerStatus,
 };
-use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView, p2, p3,
+};
 
-/// How many requests an instance serves in total and at once: the same as in Spin and `wasmtime serve`.
+/// How many requests an instance of WASI 0.3 serves in total and at once: the same as in Spin and `wasmtime serve`.
 const REQUESTS: (usize, usize) = (128, 16);
+
+/// An instance of WASI 0.2 serves one request, as it does there.
+const ONE_REQUEST: (usize, usize) = (1, 1);
 
 /// An instance that is idle this long ends.
 const IDLE: Duration = Duration::from_secs(1);
@@ -53,7 +57,8 @@ impl Wasi {
         let failures = Arc::<Mutex<Vec<String>>>::default();
         let handlers = components(folder, paths).iter().map(|(name, component)| {
             let (variables, failures) = (variables.clone(), Arc::clone(&failures));
-            ProxyHandler::new(Function { name, service: linked(component), variables, failures })
+            let engine = component.engine().clone();
+            ProxyHandler::new(Function { name, engine, service: linked(component), variables, failures })
         });
         let handlers = paths.iter().map(|(_, paths)| *paths).zip(handlers).collect::<Vec<_>>().into();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
@@ -138,14 +143,17 @@ fn linked(component: &Component) -> ProxyPre<Guest> {
     let mut linker = Linker::new(component.engine());
     wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI 0.2, which Rust's standard library uses");
     wasmtime_wasi::p3::add_to_linker(&mut linker).expect("WASI 0.3");
-    wasmtime_wasi_http::p3::add_to_linker(&mut linker).expect("HTTP");
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).expect("HTTP of WASI 0.2");
-    linker.instantiate_pre(component).and_then(ProxyPre::new).expect("a component that fits")
+    p3::add_to_linker(&mut linker).expect("HTTP");
+    p2::add_only_http_to_linker_async(&mut linker).expect("HTTP of WASI 0.2");
+    let component = linker.instantiate_pre(component).expect("a component that links");
+    let service = p3::bindings::ServicePre::new(component.clone()).map(ProxyPre::P3);
+    service.or_else(|_| p2::bindings::ProxyPre::new(component).map(ProxyPre::P2)).expect("a component that serves HTTP")
 }
 
 /// A deployed function.
 struct Function {
     name: &'static str,
+    engine: Engine,
     service: ProxyPre<Guest>,
     variables: Vec<(String, String)>,
     failures: Arc<Mutex<Vec<String>>>,
@@ -171,10 +179,11 @@ impl HandlerState for Function {
         wasi.envs(&self.variables).inherit_network().allow_tcp(true).allow_ip_name_lookup(true).inherit_stderr();
         let guest =
             Guest { wasi: wasi.build(), http: WasiHttpCtx::new(), table: ResourceTable::new(), hooks: DenyOutgoing };
-        let mut store = Store::new(self.service.engine(), guest);
+        let mut store = Store::new(&self.engine, guest);
         let proxy = self.service.instantiate_async(&mut store).await?;
         let expiration = Idle(Box::pin(tokio::time::sleep(IDLE)));
-        let state = Recorder { name: self.name, failures: Arc::clone(&self.failures) };
+        let requests = if matches!(self.service, ProxyPre::P2(_)) { ONE_REQUEST } else { REQUESTS };
+        let state = Recorder { name: self.name, requests, failures: Arc::clone(&self.failures) };
         Ok(Instance { store, proxy, view: WasiHttpView::http, expiration, state })
     }
 }
@@ -198,6 +207,7 @@ impl WorkerExpiration for Idle {
 /// Records the failures of an instance.
 struct Recorder {
     name: &'static str,
+    requests: (usize, usize),
     failures: Arc<Mutex<Vec<String>>>,
 }
 
@@ -206,7 +216,7 @@ impl WorkerState for Recorder {
     type RequestData = ();
 
     fn should_accept_request(&self, concurrent: usize, total: usize) -> ShouldAccept {
-        match (total >= REQUESTS.0, concurrent >= REQUESTS.1) {
+        match (total >= self.requests.0, concurrent >= self.requests.1) {
             (true, _) => ShouldAccept::Never,
             (_, true) => ShouldAccept::No,
             _ => ShouldAccept::Yes,

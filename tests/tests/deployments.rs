@@ -392,6 +392,32 @@ fn on_wasi_0_2() {
 }
 
 #[test]
+fn stream_ends_before_the_platform_cuts_it() {
+    let server = redis();
+    let deployments = [Deployment::wasi, Deployment::wasi_0_2];
+    for (prefix, start) in ["new", "old"].into_iter().zip(deployments) {
+        let mut settings = Settings::brisk();
+        settings.settings.push(("stream_max_ms", "2000".to_owned()));
+        let deployment = start(&server.url(), settings);
+        let [alice, bob] = ["alice", "bob"].map(|name| format!("{prefix}-{name}"));
+        let (viewer, query) = (deployment.client(&bob), format!("users={bob}&device=web"));
+        let mut first = deployment.subscribe(&alice, &query);
+        first.snapshot();
+        let events = first.until("the stream ends", NOTICED, |event| event.event == "reconnect");
+        let reconnect = events.last().unwrap();
+        assert!(reconnect.data["after_ms"].as_u64().is_some_and(|ms| (250..=1000).contains(&ms)), "{reconnect:?}");
+        assert_eq!(viewer.state(&alice), "online", "the end of a stream is no departure");
+        ok(&viewer.beat("web"));
+        let mut second = deployment.subscribe_from(&alice, &query, first.last_id().as_deref());
+        second.until("the missed change arrives", NOTICED, |event| {
+            event.is_of(&bob) || event.data["presences"].as_array().is_some_and(|all| all[0]["state"] == "online")
+        });
+        assert_eq!(viewer.state(&alice), "online");
+        assert_eq!(deployment.failures(), NOTHING);
+    }
+}
+
+#[test]
 fn concurrent_wasi_requests_share_instances_and_connections() {
     const PEOPLE: usize = 48;
     const BEATS: usize = 40;

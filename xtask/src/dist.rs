@@ -164,10 +164,8 @@ fn deployments() -> Vec<Deployment> {
     for folder in ["spin", "spin-redis"] {
         all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger));
     }
-    for folder in ["spin-4.0", "spin-4.0-redis"] {
-        all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger).for_release_candidate());
-    }
-    for folder in ["spin-3", "spin-3-redis"] {
+    // Also for Spin 4.0: measuring CPU time there, its Redis trigger panics after a call of an asynchronous function.
+    for folder in ["spin-4.0", "spin-4.0-redis", "spin-3", "spin-3-redis"] {
         all.push(deployment(folder, "redis-expiry", &[BY_SPIN], functions, trigger).synchronous());
     }
     all

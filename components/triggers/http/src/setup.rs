@@ -4,6 +4,7 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use rollcall_api::{Access, Expect, Keys, Kind, Limits, Origins, Problem};
@@ -25,6 +26,8 @@ pub struct Setup {
     pub(crate) rules: Rules,
     /// The number of shards.
     pub(crate) shards: u32,
+    /// How long a stream lasts at most.
+    pub(crate) stream_max: Option<Duration>,
 }
 
 impl Setup {
@@ -54,6 +57,7 @@ impl Setup {
             limits: Limits::default(),
             rules,
             shards: options.shards,
+            stream_max: stream_max(get)?,
         })
     }
 
@@ -87,6 +91,15 @@ fn access(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Access>, Strin
         None | Some("" | "false") => Ok(None),
         Some("true") => Ok(Some(Access::Open)),
         Some(_) => Err("`open` must be `true` or `false`".to_owned()),
+    }
+}
+
+/// Platforms that cut a response after some time do so without a word; a stream that ends before can say when to reconnect.
+fn stream_max(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Duration>, String> {
+    match get("stream_max_ms").as_deref().map_or(Ok(0), |text| text.trim().parse::<u32>()) {
+        Ok(0) => Ok(None),
+        Ok(ms) if ms >= 1000 => Ok(Some(Duration::from_millis(ms.into()))),
+        Ok(_) | Err(_) => Err("`stream_max_ms` must be 0 for no limit, or at least 1000".to_owned()),
     }
 }
 
@@ -145,10 +158,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn streams_have_a_limit_only_if_set() {
+        assert_eq!(with(&[]).unwrap().stream_max, None);
+        assert_eq!(with(&[("stream_max_ms", "0")]).unwrap().stream_max, None);
+        assert_eq!(with(&[("stream_max_ms", "25000")]).unwrap().stream_max, Some(Duration::from_secs(25)));
+    }
+
+    #[test]
     fn invalid_setting_is_named_without_key_text() {
-        for (name, text) in
-            [("token_key", "short"), ("open", "yes"), ("origins", "b.example"), ("interval_ms", "x"), ("shards", "0")]
-        {
+        for (name, text) in [
+            ("token_key", "short"),
+            ("open", "yes"),
+            ("origins", "b.example"),
+            ("interval_ms", "x"),
+            ("shards", "0"),
+            ("stream_max_ms", "20"),
+        ] {
             let wrong = with(&[(name, text)]).unwrap_err();
             assert!(wrong.contains(&format!("`{name}`")), "{wrong}");
         }

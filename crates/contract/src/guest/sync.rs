@@ -11,6 +11,7 @@ thread_local! {
 
 /// The output of a future that does not wait.
 #[allow(clippy::panic, reason = "a bug in a function; the host sees a trap with this message")]
+#[cfg_attr(feature = "wasi-0.2", allow(dead_code, unreachable_pub, reason = "triggers and adapters may wait"))]
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

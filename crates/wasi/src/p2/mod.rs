@@ -40,5 +40,5 @@ pub async fn sleep(duration: Duration) {
 /// A signal and a future that resolves when the signal is dropped.
 pub fn signal() -> (Signal, impl Future<Output = ()>) {
     let (signal, signalled) = oneshot::channel();
-    (signal, async move { drop(signalled.await) })
+    (signal, async move { signalled.await.unwrap_or_default() })
 }

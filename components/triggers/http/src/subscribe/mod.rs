@@ -37,6 +37,9 @@ use watcher::Watcher;
 /// The reconnect delay sent to browsers. They also use the last one while the service is down, so it is never very short.
 const RETRY_MS: std::ops::RangeInclusive<u64> = 1000..=3000;
 
+/// The same for a stream that ends because of its maximum length: the service is there, and the client should miss little.
+const RETRY_AFTER_MAX_MS: std::ops::RangeInclusive<u64> = 250..=1000;
+
 /// How often something is written at least, to notice a reader that went away.
 const QUIET: Duration = Duration::from_secs(3);
 
@@ -92,6 +95,7 @@ async fn open(setup: &Setup, asked: call::Subscribe) -> Result<Answer, Error> {
         watcher,
         caller,
         first: events::sse_retry(retry_ms()) + &snapshot,
+        max: setup.stream_max,
         write_timeout: interval.max(MIN_WRITE_TIMEOUT),
     };
     Ok(Answer::Stream(response(Box::new(move |body| Box::pin(serve(sender, conversations, device, body))))))
@@ -166,6 +170,8 @@ struct EventSender {
     caller: Caller,
     /// The first events.
     first: String,
+    /// How long the stream lasts at most.
+    max: Option<Duration>,
     /// How long the reader may take for one write.
     write_timeout: Duration,
 }
@@ -180,6 +186,8 @@ enum Input {
     Failed(Error),
     /// [`QUIET`] has passed.
     Quiet,
+    /// The maximum length was reached.
+    Max,
 }
 
 /// Why a stream ends.
@@ -188,6 +196,8 @@ enum End {
     Gone,
     /// The token expired.
     TokenExpired,
+    /// The stream reached its maximum length.
+    Max,
     /// The store cannot be reached: reconnect after this many milliseconds at the earliest.
     Unavailable(u32),
 }
@@ -206,18 +216,23 @@ impl EventSender {
                 let _ = self.write(&mut body, close).await;
                 Some(DepartureReason::Dropped)
             }
-            // The client did not leave: its device keeps its full lifetime to reconnect.
+            End::Max => self.ask_to_reconnect(&mut body, any_of(RETRY_AFTER_MAX_MS)).await,
             End::Unavailable(after_ms) => {
-                let after_ms = u64::from(after_ms).saturating_add(retry_ms());
-                let reconnect = events::sse(events::RECONNECT, None, &events::reconnect(after_ms));
-                let _ = self.write(&mut body, events::sse_retry(after_ms) + &reconnect).await;
-                None
+                self.ask_to_reconnect(&mut body, u64::from(after_ms).saturating_add(retry_ms())).await
             }
         }
     }
 
+    /// The client did not leave: its device keeps its full lifetime to reconnect.
+    async fn ask_to_reconnect(&self, body: &mut BodyWriter, after_ms: u64) -> Option<DepartureReason> {
+        let reconnect = events::sse(events::RECONNECT, None, &events::reconnect(after_ms));
+        let _ = self.write(body, events::sse_retry(after_ms) + &reconnect).await;
+        None
+    }
+
     async fn send(&mut self, typing: mpsc::Receiver<Vec<(ConversationId, Typists)>>, body: &mut BodyWriter) -> End {
-        let mut inputs = select_all([changes(self.feed.take()), typing.map(Input::Typing).boxed_local(), quiet()]);
+        let typing = typing.map(Input::Typing).boxed_local();
+        let mut inputs = select_all([changes(self.feed.take()), typing, quiet(), max(self.max)]);
         let mut text = std::mem::take(&mut self.first);
         loop {
             if !text.is_empty() && self.write(body, text).await.is_err() {
@@ -228,6 +243,7 @@ impl EventSender {
                 Some(Input::Typing(polled)) => self.watcher.typing(polled),
                 Some(Input::Quiet) if self.is_expired() => return End::TokenExpired,
                 Some(Input::Quiet) => events::SSE_COMMENT.to_owned(),
+                Some(Input::Max) => return End::Max,
                 Some(Input::Failed(Error::Unavailable(after_ms))) => return End::Unavailable(after_ms),
                 Some(Input::Failed(error)) => {
                     logged(error);
@@ -264,6 +280,11 @@ fn changes(feed: Option<Feed>) -> LocalBoxStream<'static, Input> {
         }
     };
     stream::unfold(feed, next).boxed_local()
+}
+
+fn max(max: Option<Duration>) -> LocalBoxStream<'static, Input> {
+    let ended = |max| sleep(max).map(|()| Input::Max);
+    stream::iter(max).then(ended).boxed_local()
 }
 
 fn quiet() -> LocalBoxStream<'static, Input> {

@@ -3,8 +3,10 @@
 //! One change at a time, and only when the reader asks for it. Until then it waits where a newer one about the same user
 //! replaces it.
 
+#[cfg(any(test, not(feature = "sync")))]
 use std::pin::pin;
 
+#[cfg(any(test, not(feature = "sync")))]
 use futures::future::{Either, select};
 use rollcall_core::Error;
 use rollcall_functions::capabilities::PresenceChange;
@@ -26,6 +28,7 @@ pub trait ChangeSource: 'static {
 }
 
 /// A stream of changes to one reader.
+#[cfg(any(test, not(feature = "sync")))]
 pub(super) trait ChangeSink {
     /// Waits until the reader asks for a change.
     async fn ready(&mut self) -> Result<(), Closed>;
@@ -34,6 +37,7 @@ pub(super) trait ChangeSink {
 }
 
 /// The reader went away.
+#[cfg(any(test, not(feature = "sync")))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Closed;
 
@@ -41,6 +45,7 @@ pub(super) struct Closed;
 ///
 /// A function that feeds a client notices that the client is gone only when it has an update to send. So a watch ends
 /// after two minutes without a change, as it may at any time: a client that is still there is watched again.
+#[cfg(any(test, not(feature = "sync")))]
 pub(super) async fn stream_changes<S: ChangeSource>(mut source: S, sink: &mut impl ChangeSink) -> Result<(), Error> {
     let mut quiet = 0;
     while quiet < S::MAX_QUIET_POLLS {
