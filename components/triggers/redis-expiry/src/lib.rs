@@ -60,7 +60,7 @@ mod trigger {
 async fn settle(key: &[u8]) {
     if let (Some(keys), Ok(key)) = (keys(), std::str::from_utf8(key))
         && let Some(user) = keys.user_of_alive_key(key)
-        && let Err(error) = call!(offline_sweep::settle(lent!(vec![user.to_owned()])))
+        && let Err(error) = call!(offline_sweep::settle(lent!(Vec::from([user.to_owned()]))))
     {
         log(format_args!("settling an expired user failed; the sweep tries again: {error:?}"));
     }
