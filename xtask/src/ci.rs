@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::build::{self, Profile, WASM_TARGET};
 use crate::workspace::{Workspace, selection};
-use crate::{dist, infra, process, publish, servers, setup, test, tidy, web};
+use crate::{dist, infra, process, publish, python, servers, setup, test, tidy, web};
 
 /// The name of a step and its action.
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
@@ -20,7 +20,7 @@ type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let workspace = &workspace.linted();
     let steps: [Step<'_>; 12] = [
-        ("setup", &|| setup::run(workspace).and_then(|()| servers::run())),
+        ("setup", &|| setup::run(workspace).and_then(|()| servers::run()).and_then(|()| python::run(workspace))),
         ("fmt", &|| process::run(process::cargo(&workspace.root).args(["fmt", "--all", "--check"]))),
         ("tidy: files", &|| tidy::files(workspace)),
         ("web", &|| web::build(workspace).and_then(|()| web::check(workspace))),

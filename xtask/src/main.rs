@@ -19,6 +19,7 @@ mod dist;
 mod infra;
 mod process;
 mod publish;
+mod python;
 mod reference;
 mod serve;
 mod servers;

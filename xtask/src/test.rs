@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::{self, Profile};
 use crate::workspace::{Package, Workspace, selection};
-use crate::{dist, process, servers, setup, web};
+use crate::{dist, process, python, servers, setup, web};
 
 use arguments::Arguments;
 use runner::{Runner, Suite};
@@ -30,6 +30,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args.spins.iter().try_for_each(|program| ensure_spin(program))?;
     setup::run(workspace)?;
     servers::run()?;
+    python::run(workspace)?;
     build::run(workspace, Profile::Dev)?;
     dist::run(workspace)?;
     if args.wasmtime {
