@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall_servers::{Process, free_port, wait_until};
 use tempfile::TempDir;
 
-use crate::wasi::{Paths, Wasi};
+use crate::wasi::{self, Paths};
 use crate::{Client, Host, Stream, TokenIssuer, root};
 
 /// Other hosts compile the components when they start.
@@ -37,8 +37,8 @@ const PATHS: &Paths = &[
 #[derive(Debug, Clone)]
 pub struct Spin {
     program: PathBuf,
-    /// The folder of `dist/` for its version.
-    folder: &'static str,
+    /// Its version without the commit: `3.6.3`.
+    version: String,
 }
 
 impl Spin {
@@ -52,18 +52,54 @@ impl Spin {
 
     fn at(program: &str) -> Option<Self> {
         let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
-        let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        let folder = match version.strip_prefix("spin ")? {
-            version if version.starts_with("3.") => "spin-3",
-            version if version.starts_with("4.0.") => "spin-4.0",
-            _ => "spin",
-        };
-        output.status.success().then(|| Self { program: program.into(), folder })
+        let text = String::from_utf8_lossy(&output.stdout);
+        let version = text.strip_prefix("spin ")?.split_whitespace().next()?.to_owned();
+        output.status.success().then(|| Self { program: program.into(), version })
     }
 
-    /// The manifest for this version, of the folder with this suffix.
-    fn manifest(&self, suffix: &str) -> PathBuf {
-        root().join("dist").join(format!("{}{suffix}", self.folder)).join("spin.toml")
+    /// Its version, without the commit.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The newest WASI that it has.
+    pub fn wasi(&self) -> Wasi {
+        match self.version.as_str() {
+            version if version.starts_with("3.") => Wasi::V0_2,
+            version if version.starts_with("4.0.") => Wasi::V0_3Rc,
+            _ => Wasi::V0_3,
+        }
+    }
+}
+
+/// A version of WASI that the components are built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wasi {
+    /// 0.2, in every host.
+    V0_2,
+    /// The release candidate of 0.3.0 that Spin 4.0 has.
+    V0_3Rc,
+    /// 0.3.0.
+    V0_3,
+}
+
+impl Wasi {
+    /// The manifest of the components for Spin, of the folder with this suffix.
+    fn spin_manifest(self, suffix: &str) -> PathBuf {
+        let folder = match self {
+            Self::V0_2 => "spin-3",
+            Self::V0_3Rc => "spin-4.0",
+            Self::V0_3 => "spin",
+        };
+        root().join("dist").join(format!("{folder}{suffix}")).join("spin.toml")
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V0_2 => "WASI 0.2",
+            Self::V0_3Rc => "WASI 0.3-rc",
+            Self::V0_3 => "WASI 0.3",
+        }
     }
 }
 
@@ -107,7 +143,7 @@ impl Settings {
 /// A running service.
 pub struct Deployment {
     /// Its name in assertion texts.
-    pub name: &'static str,
+    pub name: String,
     /// Whether it settles due users by itself; otherwise a test has to sweep.
     pub settles: bool,
     setup: Settings,
@@ -116,7 +152,7 @@ pub struct Deployment {
     /// Keeps the host running.
     _host: Option<Host>,
     _programs: Vec<Program>,
-    wasi: Option<Wasi>,
+    wasi: Option<wasi::Wasi>,
 }
 
 /// A program that ends when this is dropped, with its child processes.
@@ -139,25 +175,40 @@ impl Deployment {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let host = Host::start(&arguments);
         let routes = vec![("/", host.base().to_owned())];
-        Self { name: "our host", settles: true, setup, routes, _host: Some(host), _programs: Vec::new(), wasi: None }
+        Self {
+            name: "our host".to_owned(),
+            settles: true,
+            setup,
+            routes,
+            _host: Some(host),
+            _programs: Vec::new(),
+            wasi: None,
+        }
     }
 
     /// `spin up`, with the manifest as it is shipped.
     pub fn spin(spin: &Spin, redis_port: u16, setup: Settings) -> Self {
-        Self::spin_by(Command::new(&spin.program), &spin.manifest(""), redis_port, setup)
+        Self::spin_with(spin, spin.wasi(), redis_port, setup)
+    }
+
+    /// The same with the components for this WASI.
+    pub fn spin_with(spin: &Spin, wasi: Wasi, redis_port: u16, setup: Settings) -> Self {
+        let deployment = Self::spin_by(Command::new(&spin.program), &wasi.spin_manifest(""), redis_port, setup);
+        Self { name: format!("Spin {}, {}", spin.version, wasi.name()), ..deployment }
     }
 
     /// The same on Spin's own connection to Redis.
     pub fn spin_that_connects(spin: &Spin, redis_port: u16, setup: Settings) -> Self {
-        let deployment = Self::spin_by(Command::new(&spin.program), &spin.manifest("-redis"), redis_port, setup);
-        Self { name: "Spin, on its own connection", ..deployment }
+        let manifest = spin.wasi().spin_manifest("-redis");
+        let deployment = Self::spin_by(Command::new(&spin.program), &manifest, redis_port, setup);
+        Self { name: format!("Spin {}, on its own connection", spin.version), ..deployment }
     }
 
     /// The same, restarted whenever it ends.
     pub fn supervised_spin(spin: &Spin, redis_port: u16, setup: Settings) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SUPERVISOR, "supervisor"]).arg(&spin.program);
-        Self::spin_by(command, &spin.manifest(""), redis_port, setup)
+        Self::spin_by(command, &spin.wasi().spin_manifest(""), redis_port, setup)
     }
 
     fn spin_by(mut command: Command, manifest: &Path, redis_port: u16, setup: Settings) -> Self {
@@ -166,11 +217,28 @@ impl Deployment {
         command.envs(variables.map(|(name, value)| (format!("SPIN_VARIABLE_{}", name.to_uppercase()), value)));
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
-        Self { name: "Spin", settles: true, setup, routes, _host: None, _programs: vec![program], wasi: None }
+        Self {
+            name: "Spin".to_owned(),
+            settles: true,
+            setup,
+            routes,
+            _host: None,
+            _programs: vec![program],
+            wasi: None,
+        }
     }
 
     /// `wasmtime serve`, one for each function.
     pub fn wasmtime(redis: &str, setup: Settings) -> Self {
+        Self::wasmtime_with("WASI 0.3", "wasi", redis, setup)
+    }
+
+    /// The same with WASI 0.2: an instance for each request.
+    pub fn wasmtime_0_2(redis: &str, setup: Settings) -> Self {
+        Self::wasmtime_with("WASI 0.2", "wasi-0.2", redis, setup)
+    }
+
+    fn wasmtime_with(wasi: &str, folder: &str, redis: &str, setup: Settings) -> Self {
         let (mut routes, mut programs) = (Vec::new(), Vec::new());
         for (function, paths) in PATHS {
             let mut command = Command::new(wasmtime());
@@ -178,14 +246,15 @@ impl Deployment {
             for (name, value) in setup.variables(redis) {
                 command.arg("--env").arg(format!("{name}={value}"));
             }
-            let file = root().join("dist/wasi").join(function).with_extension("wasm");
+            let file = root().join("dist").join(folder).join(function).with_extension("wasm");
             let program = Program::start(command, |command, port, _| {
                 command.args(["--addr", &format!("127.0.0.1:{port}")]).arg(file);
             });
             routes.extend(paths.iter().map(|path| (*path, program.base())));
             programs.push(program);
         }
-        Self { name: "wasmtime serve", settles: false, setup, routes, _host: None, _programs: programs, wasi: None }
+        let name = format!("wasmtime serve, {wasi}");
+        Self { name, settles: false, setup, routes, _host: None, _programs: programs, wasi: None }
     }
 
     /// A WASI host in this process, which also reports failures inside.
@@ -198,14 +267,17 @@ impl Deployment {
         Self::in_process("WASI 0.2", "wasi-0.2", redis, setup)
     }
 
-    fn in_process(name: &'static str, folder: &'static str, redis: &str, setup: Settings) -> Self {
-        let wasi = Wasi::start(folder, PATHS, setup.variables(redis));
+    fn in_process(name: &str, folder: &'static str, redis: &str, setup: Settings) -> Self {
+        let wasi = wasi::Wasi::start(folder, PATHS, setup.variables(redis));
         let routes = vec![("/", wasi.base())];
+        let name = name.to_owned();
         Self { name, settles: false, setup, routes, _host: None, _programs: Vec::new(), wasi: Some(wasi) }
     }
 
-    /// The baseline component on Spin: it asks Redis for one key.
-    pub fn baseline(spin: &Spin, redis_port: u16, component: &Path) -> Self {
+    /// The baseline component on Spin, for this WASI: it asks Redis for one key.
+    pub fn baseline(spin: &Spin, wasi: Wasi, redis_port: u16) -> Self {
+        let component =
+            crate::component(if wasi == Wasi::V0_2 { "baselines/wasi-0.2/baseline" } else { "baselines/baseline" });
         let folder = tempfile::Builder::new().prefix("rollcall-baseline-").tempdir().expect("a folder");
         let manifest = folder.path().join("spin.toml");
         let url = format!("redis://127.0.0.1:{redis_port}");
@@ -220,20 +292,13 @@ impl Deployment {
         let program = Program::start(command, on_spin);
         let routes = vec![("/", program.base())];
         let setup = Settings::default();
-        Self {
-            name: "one GET on Spin",
-            settles: false,
-            setup,
-            routes,
-            _host: None,
-            _programs: vec![program],
-            wasi: None,
-        }
+        let name = format!("one GET on Spin {}, {}", spin.version, wasi.name());
+        Self { name, settles: false, setup, routes, _host: None, _programs: vec![program], wasi: None }
     }
 
     /// Failed instances and unanswered requests, where the deployment reports them.
     pub fn failures(&self) -> Vec<String> {
-        self.wasi.as_ref().map(Wasi::failures).unwrap_or_default()
+        self.wasi.as_ref().map(wasi::Wasi::failures).unwrap_or_default()
     }
 
     /// Whether `wasmtime` is built or installed.

@@ -14,6 +14,7 @@
 )]
 
 mod client;
+pub mod compatibility;
 pub mod deployment;
 pub mod history;
 mod host;

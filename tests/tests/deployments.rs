@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rollcall_servers::redis::{Options, Redis};
+use rollcall_tests::compatibility::{self, Runs};
 use rollcall_tests::deployment::{Deployment, Settings, Spin};
 use rollcall_tests::{Answer, Client, eventually};
 use serde_json::{Value, json};
@@ -365,6 +366,7 @@ fn our_host() {
     let server = redis();
     scenario(&Deployment::host(&server.url(), Settings::brisk()));
     requires_tokens(&Deployment::host(&server.url(), Settings::brisk().with_tokens()));
+    compatibility::passed("our own, `rollcall serve`", env!("CARGO_PKG_VERSION"), Runs::Everything);
 }
 
 /// All claims about a deployment other than our host.
@@ -383,12 +385,18 @@ fn everything(server: &Redis, start: impl Fn(Settings) -> Deployment) {
 fn on_wasi() {
     let server = redis();
     everything(&server, |settings| Deployment::wasi(&server.url(), settings));
+    compatibility::passed(
+        "WASI 0.3.0, with wasmtime",
+        &compatibility::locked_version("wasmtime"),
+        Runs::HttpAndSchedule,
+    );
 }
 
 #[test]
 fn on_wasi_0_2() {
     let server = redis();
     everything(&server, |settings| Deployment::wasi_0_2(&server.url(), settings));
+    compatibility::passed("WASI 0.2, with wasmtime", &compatibility::locked_version("wasmtime"), Runs::HttpAndSchedule);
 }
 
 #[test]
@@ -487,6 +495,10 @@ fn wasi_reports_lost_redis_and_reconnects() {
 fn on_wasmtime_serve() {
     let server = redis();
     everything(&server, |settings| Deployment::wasmtime(&server.url(), settings));
+    server.ask(&["FLUSHALL"]).unwrap();
+    everything(&server, |settings| Deployment::wasmtime_0_2(&server.url(), settings));
+    let version = compatibility::locked_version("wasmtime");
+    compatibility::passed("`wasmtime serve`", &version, Runs::HttpAndSchedule);
 }
 
 /// The Spins to test on; at least one.
@@ -502,6 +514,7 @@ fn on_spin() {
     let server = redis();
     for spin in spins() {
         everything(&server, |settings| Deployment::spin(&spin, server.port(), settings));
+        compatibility::passed("Spin", spin.version(), Runs::HttpAndNotifications);
         server.ask(&["FLUSHALL"]).unwrap();
     }
 }

@@ -8,6 +8,7 @@
 
 use std::future::ready;
 
+use rollcall_tests::compatibility::{self, Runs};
 use rollcall_tests::component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 use wasmtime::component::{Component, Func, Linker, LinkerInstance, ResourceType, Val};
@@ -282,4 +283,5 @@ async fn both_contracts_make_the_same_calls_and_return_the_same() {
         println!("{function}: {total} calls, of which {succeeded} succeeded, made {calls} calls of capabilities");
         assert!(succeeded > total / 4 && calls > total / 2, "{function}: the random calls reach too little");
     }
+    compatibility::passed("Rust, with wasmtime", &compatibility::locked_version("wasmtime"), Runs::Functions);
 }

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use rollcall_tests::compatibility::{self, Runs};
 use rollcall_tests::root;
 
 /// The versions of wasmtime for Python, by folder: those that `cargo xtask test` installed.
@@ -50,10 +51,14 @@ fn python_example_runs_with_several_versions_of_wasmtime() {
         assert_steps(&output(
             Command::new("python3").env("PYTHONPATH", &wheel).arg("examples/embed-python/presence.py"),
         ));
+        let version = wheel.file_name().unwrap().to_str().unwrap().trim_start_matches("wasmtime-");
+        compatibility::passed("Python, with `wasmtime`", version, Runs::Functions);
     }
 }
 
 #[test]
 fn node_example_runs() {
     assert_steps(&output(Command::new("node").arg("examples/embed-node/presence.mjs")));
+    let version = output(Command::new("node").arg("--version"));
+    compatibility::passed("Node, with jco", version.trim().trim_start_matches('v'), Runs::Functions);
 }

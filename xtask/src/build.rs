@@ -141,18 +141,20 @@ pub(crate) fn guests(workspace: &Workspace) -> Result<()> {
 
 /// Builds the other hosts that the tests deploy to. Each in its own cargo call, so that the features it needs of wasmtime are
 /// not turned on in the wasmtime of our host.
-pub(crate) fn other_hosts(workspace: &Workspace) -> Result<()> {
+pub(crate) fn other_hosts(workspace: &Workspace, profile: Profile) -> Result<()> {
     for package in workspace.other_hosts() {
         announce(&format!("another host: {}", package.short_name()));
-        process::run(workspace.cargo().args(["build", "-p", &package.name]))?;
+        let release: &[&str] = if profile == Profile::Release { &["--release"] } else { &[] };
+        process::run(workspace.cargo().args(["build", "-p", &package.name]).args(release))?;
     }
     Ok(())
 }
 
-/// Builds the component that the functions are measured against.
+/// Builds the component that the functions are measured against, for WASI 0.3 and 0.2.
 pub(crate) fn baselines(workspace: &Workspace) -> Result<()> {
     let folder = workspace.components.join("baselines");
-    components(workspace, &workspace.baselines(), &folder, WASI_TARGET, Flavour::Released).map(drop)
+    components(workspace, &workspace.baselines(), &folder, WASI_TARGET, Flavour::Released)?;
+    components(workspace, &workspace.baselines(), &folder.join(WASI_0_2), WASI_TARGET, Flavour::Wasi02).map(drop)
 }
 
 /// Builds components that the binary does not embed into a folder of their own.

@@ -14,6 +14,7 @@ use crate::workspace::Workspace;
 mod bench;
 mod build;
 mod ci;
+mod compatibility;
 mod compose;
 mod dist;
 mod infra;
@@ -77,7 +78,7 @@ enum Task {
     },
     /// Build for release, then run the benchmarks
     Bench {
-        /// Names of benchmarks; all by default
+        /// Names of benchmarks, all by default; `--spin=PATH` for each Spin to measure, `--wasmtime` for `wasmtime serve`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -92,7 +93,8 @@ enum Task {
         #[arg(long, value_name = "REGISTRY", conflicts_with = "dry_run")]
         to: Option<String>,
     },
-    /// Write docs/API.md from the OpenAPI document, the table of dependencies in docs/ARCHITECTURE.md, and wit-sync/ from wit/
+    /// Write docs/API.md from the OpenAPI document, the table of dependencies in docs/ARCHITECTURE.md, wit-sync/ from wit/,
+    /// and the table of hosts in the README from the last run of the tests
     Reference,
     /// Check the house rules that neither the compiler nor clippy checks
     Tidy,
@@ -137,6 +139,7 @@ fn run(task: Task) -> Result<()> {
         Task::Reference => {
             sync_contract::write(&workspace.root)?;
             reference::write(&workspace.root)?;
+            compatibility::write(&workspace.root, &workspace.target)?;
             tidy::dependencies::write(&workspace)
         }
         Task::Tidy => tidy::run(&workspace),

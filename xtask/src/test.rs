@@ -15,13 +15,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::{self, Profile};
 use crate::workspace::{Package, Workspace, selection};
-use crate::{dist, process, python, servers, setup, web};
+use crate::{compatibility, dist, process, python, servers, setup, web};
 
 use arguments::Arguments;
 use runner::{Runner, Suite};
 use summary::Summary;
 
-/// The oldest Spin with WASI 0.3.
+/// The environment variable with the programs of Spin for tests and benchmarks.
+pub(crate) const SPINS: &str = "SPINS_UNDER_TEST";
+
+/// The oldest Spin that there are components for.
 const SPIN: (u32, u32) = (3, 0);
 
 /// Builds what the tests need and runs those that the arguments select; all of them if there are none.
@@ -34,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     build::run(workspace, Profile::Dev)?;
     dist::run(workspace)?;
     if args.wasmtime {
-        build::other_hosts(workspace)?;
+        build::other_hosts(workspace, Profile::Dev)?;
     }
     run_selected(workspace, &args)
 }
@@ -44,9 +47,11 @@ pub(crate) fn compile_all(workspace: &Workspace) -> Result<()> {
     compile(workspace, &Arguments::default()).map(drop)
 }
 
-/// Runs every test except those on other hosts. Everything else is already built.
+/// Runs every test except those on other hosts, and checks that the README's table of hosts claims no more. Everything else is
+/// already built.
 pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
-    run_selected(workspace, &Arguments::default())
+    run_selected(workspace, &Arguments::default())?;
+    compatibility::check(&workspace.root, &workspace.target)
 }
 
 fn ensure_spin(program: &str) -> Result<()> {
@@ -82,6 +87,7 @@ fn compile(workspace: &Workspace, args: &Arguments) -> Result<Vec<Suite>> {
 /// Compiles the selected tests, runs them and prints the summary.
 fn run_selected(workspace: &Workspace, args: &Arguments) -> Result<()> {
     let suites = compile(workspace, args)?;
+    compatibility::forget(&workspace.target)?;
     let started = Instant::now();
     let mut summary = Summary::default();
     let is_live = args.shows_output() || suites.len() == 1;

@@ -1,36 +1,11 @@
-//! The minimal cost of a request on Spin: a component that keeps its connection and asks Redis for one key.
+//! The minimal cost of a request on Spin: a component that asks Redis for one key.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+// The macros of the SDK name it by its own name.
+#[cfg(feature = "wasi-0.2")]
+extern crate spin_sdk_0_2 as spin_sdk;
 
-use spin_sdk::http::{IntoResponse, Request, Response};
-use spin_sdk::http_service;
-use spin_sdk::redis::Connection;
-
-thread_local! {
-    static CONNECTION: RefCell<Option<Rc<Connection>>> = const { RefCell::new(None) };
-}
-
-#[http_service]
-async fn get(_: Request) -> impl IntoResponse {
-    let (status, text) = match ask().await {
-        Ok(text) => (200, text),
-        Err(error) => (503, error),
-    };
-    Response::builder().status(status).header("content-length", text.len()).body(text)
-}
-
-async fn ask() -> Result<String, String> {
-    let value = connection().await?.get("baseline").await.map_err(|error| error.to_string())?;
-    Ok(format!("{} bytes", value.unwrap_or_default().len()))
-}
-
-async fn connection() -> Result<Rc<Connection>, String> {
-    if let Some(kept) = CONNECTION.with_borrow(Clone::clone) {
-        return Ok(kept);
-    }
-    let url = spin_sdk::variables::get("redis_url").await.map_err(|error| error.to_string())?;
-    let connection = Rc::new(Connection::open(url).await.map_err(|error| error.to_string())?);
-    CONNECTION.set(Some(Rc::clone(&connection)));
-    Ok(connection)
-}
+#[cfg(feature = "wasi-0.2")]
+#[allow(unsafe_code, reason = "generated: the function by which Spin calls")]
+mod wasi_0_2;
+#[cfg(feature = "wasi")]
+mod wasi_0_3;

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::process::{self, announce};
+use crate::test::SPINS;
 use crate::test::arguments::Arguments;
 use crate::test::summary::Summary;
 use crate::workspace::Workspace;
@@ -151,7 +152,7 @@ impl Runner {
         command.current_dir(&suite.folder);
         process::without_package_variables(&mut command);
         command.env("CARGO_MANIFEST_DIR", &suite.folder).env("CARGO_TARGET_DIR", &self.target);
-        command.env("SPINS_UNDER_TEST", self.spins.join(":"));
+        command.env(SPINS, self.spins.join(":"));
         command
     }
 

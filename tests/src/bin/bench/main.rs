@@ -77,6 +77,7 @@ const CHAPTERS: [(&str, &[Benchmark]); 5] = [
             ("hosts-queries", hosts::queries),
             ("hosts-push", hosts::push),
             ("hosts-starts", hosts::starts),
+            ("hosts-languages", hosts::languages),
         ],
     ),
 ];
