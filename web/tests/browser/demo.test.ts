@@ -147,13 +147,14 @@ test("states stay visible, greyed, during a host outage", async () => {
   await page.locator('.stale[data-user="ruth"]').waitFor();
   const back = await Host.start(["--listen", new URL(outage.base).host]);
   try {
-    await page.locator('[data-connection="online"]').waitFor();
+    // The longer the outage, the longer the client's backoff: up to thirty seconds.
+    await page.locator('[data-connection="online"]').waitFor({ timeout: 45_000 });
     await page.locator('[data-user="ruth"]:not(.stale)').waitFor();
     expect(await page.getByText("The host does not respond.").count()).toBe(0);
   } finally {
     await back.kill();
   }
-});
+}, 90_000);
 
 test("the URL keeps the name and the users", async () => {
   const page = await windows.open(host, "/");
