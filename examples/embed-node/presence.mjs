@@ -9,22 +9,18 @@ import { tmpdir } from 'node:os';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { transpileBytes as transpile } from '@bytecodealliance/jco-transpile';
-
 const ok = (val) => ({ tag: 'ok', val });
 const denied = () => { throw { tag: 'denied' }; };
 const pack = (ids) => ({ text: ids.join(''), lengths: Uint8Array.from(ids, (id) => Buffer.byteLength(id)) });
 const unpack = ({ text, lengths }) => {
-  const bytes = Buffer.from(text);
-  let end = 0;
+  let bytes = Buffer.from(text), end = 0;
   return Array.from(lengths, (length) => bytes.toString('utf8', end, (end += length)));
 };
 const max = (a, b) => (a > b ? a : b), min = (a, b) => (a < b ? a : b); // of BigInts
-
 // What the functions import. With a database in its place, this is a service.
 let now = 1_800_000_000_000n; // the store's clock, the only one that counts; it never goes back
 let writes = 0n;
 const stored = new Map(), lastSeen = new Map(), blocks = new Map([['bob', new Set(['eve'])]]), topic = [];
-
 // A session that does not exist is empty and has the revision of zeros.
 const empty = { devices: [], next: { tag: 'nothing' }, revision: { commits: 0n, touches: 0n } };
 const load = (user) => stored.get(user) ?? empty;
@@ -33,7 +29,6 @@ const write = (user) => {
   stored.set(user, { ...load(user), revision: { commits: writes, touches: writes } });
   return stored.get(user);
 };
-
 // A touch changes one device and never conflicts.
 const touch = (user, id, { tag, val }) => {
   const old = load(user).devices.find((device) => device.id === id);
@@ -89,6 +84,14 @@ const imports = {
       });
       return before;
     },
+    readMany(users) { // what a reader needs, in columns: the records, and whether a deadline has passed since
+      const found = unpack(users).map(load), nothing = { state: 'offline', version: 0n };
+      const hides = (choice) => choice?.stance === 'invisible' && (choice.until === undefined || choice.until > now);
+      const notes = found.flatMap(({ published }, index) => (published?.note ? [{ index, note: published.note }] : []));
+      return { now, notes, failures: [], states: found.map(({ published }) => published ?? nothing),
+        conditions: found.map(({ next, choice }) => ({ invisible: hides(choice),
+          deadline: next.tag !== 'settle' ? 'none' : next.val > now ? 'ahead' : 'passed' })) };
+    },
     loadMany: (users) => ({ now, sessions: users.map((user) => ok(load(user))) }),
     commitMany: compareAndSwap(commit),
     evictMany: compareAndSwap(({ user }) => stored.delete(user)),
@@ -97,7 +100,7 @@ const imports = {
   },
   'rollcall:presence-sync/archive': {
     putMany: (all) => all.forEach((it) => lastSeen.set(it.user, max(it.lastSeen, lastSeen.get(it.user) ?? 0n))),
-    getMany: (users) => users.map((user) => lastSeen.get(user)),
+    getMany: (users) => unpack(users).map((user) => lastSeen.get(user)),
   },
   'rollcall:presence-sync/policy': { // without `snapshot` and `since` nothing is cached: each check asks `relations`
     relations: (viewer, subjects) => unpack(subjects).map((user) => ({ restricted: false, contact: false,
@@ -106,10 +109,8 @@ const imports = {
     settingsOf: denied, snapshot: denied, since: denied, applyMany: denied,
   },
 };
-
 const { values, positionals } = parseArgs({ allowPositionals: true, options: { bench: { type: 'string' } } });
 const folder = positionals[0] ?? fileURLToPath(new URL('../../target/components/sync', import.meta.url));
-
 // Transpiles a component to JavaScript and instantiates it. A build would do the first part once.
 const start = async (name) => {
   const { files } = await transpile(readFileSync(`${folder}/${name}.wasm`), { name, instantiation: 'sync' });
@@ -122,12 +123,11 @@ const start = async (name) => {
 imports['rollcall:presence-sync/restriction-check'] = (await start('restriction-check')).restrictionCheck;
 const { heartbeat } = await start('heartbeat'), { query } = await start('query');
 const { offlineSweep } = await start('offline-sweep');
-
 const beat = (...users) => heartbeat.beatMany({ users: pack(users), devices: pack(users.map(() => 'tab')),
   details: users.map(() => ({ kind: 'web', active: true })) })[0].val.state;
 const look = (viewer) => {
-  const { tag, val } = query.lookUp(viewer, ['bob'])[0].val.view;
-  return tag === 'hidden' ? tag : `${val.published.state}, last seen ${(now - val.published.lastSeen) / 1000n} s ago`;
+  const [seen] = query.lookUp(viewer, pack(['bob'])).states;
+  return seen ? `${seen.state}, last seen ${(now - seen.lastSeen) / 1000n} s ago` : 'hidden';
 };
 const step = (what, answer, expected) => {
   console.log(`${what}:`, answer);

@@ -1,5 +1,4 @@
 """Hosts Rollcall's functions in Python, with everything in memory: python presence.py [FOLDER] [--bench N]
-
 The package wasmtime maps the types of `wit-sync/` so: a record has the contract's field names (`getattr` if one has a
 dash), an enum is a str, `list<u8>` is bytes, none is None. A variant is `Variant(tag, payload)`, or the bare payload if the
 Python types of its cases all differ: a `result` is the value or the `Variant` of an error; a `device-event` is a Record
@@ -9,9 +8,8 @@ from wasmtime import Engine, Store
 from wasmtime.component import Component, Linker, Record, Variant
 INTERFACE = "rollcall:presence-sync/{}@0.1.0"
 IMPORTS = {"settings": ["current"], "archive": ["put-many", "get-many"], "restriction-check": ["check"],
-           "sessions": ["touch-many", "load-many", "commit-many", "evict-many", "due", "evictable"],
+           "sessions": ["touch-many", "read-many", "load-many", "commit-many", "evict-many", "due", "evictable"],
            "policy": ["relations", "settings-of", "snapshot", "since", "apply-many"]}
-
 def record(base=None, **fields):
     made = Record()
     vars(made).update(vars(base) if base else {}, **{name.replace("_", "-"): value for name, value in fields.items()})
@@ -21,11 +19,19 @@ def pack(ids):
 def unpack(ids):
     text, ends = ids.text.encode(), itertools.accumulate(ids.lengths)
     return [text[end - length:end].decode() for end, length in zip(ends, ids.lengths)]
-
 class Memory:  # What the functions import. With a database in its place, this is a service.
     def __init__(self):
         self.now = 1_800_000_000_000  # the store's clock, the only one that counts; it never goes back
         self.writes, self.sessions, self.last_seen, self.blocks, self.topic = 0, {}, {}, {("bob", "eve")}, []
+    # What a reader needs, in columns: the records, and whether a deadline has passed since.
+    def read_many(self, users):
+        found, empty = [self.load(user) for user in unpack(users)], record(state="offline", since=None, last_seen=None, version=0)
+        notes = [record(index=at, note=it.published.note) for at, it in enumerate(found) if it.published and it.published.note]
+        return record(now=self.now, states=[it.published or empty for it in found], notes=notes, failures=[],
+                      conditions=[self.condition(it.next, it.choice) for it in found])
+    def condition(self, next, choice):
+        hides = choice and choice.stance == "invisible" and (choice.until or self.now + 1) > self.now
+        return record(deadline="none" if next.tag != "settle" else "ahead" if next.payload > self.now else "passed", invisible=bool(hides))
     # Sessions. One that does not exist is empty and has the revision of zeros.
     def load_many(self, users):
         return record(now=self.now, outage_grace=None, sessions=[self.load(user) for user in users])
@@ -37,7 +43,6 @@ class Memory:  # What the functions import. With a database in its place, this i
         session = self.sessions.setdefault(user, self.load(user))
         session.revision = record(commits=self.writes, touches=self.writes)
         return session
-
     # A touch changes one device and never conflicts. The answer is the state just before, in columns.
     def touch_many(self, touches):
         users, devices, versions, states, ends = unpack(touches.users), unpack(touches.devices), [], [], []
@@ -69,7 +74,6 @@ class Memory:  # What the functions import. With a database in its place, this i
         session.devices = sorted(devices, key=lambda device: getattr(device, "beat-at"), reverse=True)[:64]
         # Due no later than the touch takes effect: the sweep finds what a crash left unpublished.
         session.next = Variant("settle", min(due, session.next.payload) if session.next.tag == "settle" else due)
-
     # A commit or an eviction applies only if the revision is still the one that was loaded.
     def commit_many(self, commits, apply=None):
         return [(apply or self.commit)(it) if self.load(it.user).revision == it.expected else "stale" for it in commits]
@@ -86,7 +90,6 @@ class Memory:  # What the functions import. With a database in its place, this i
         waiting = sorted((it.next.payload, user) for user, it in self.sessions.items() if it.next.tag == what)
         return [user for at, user in waiting if at <= self.now and first <= zlib.crc32(user.encode()) % 256 < end][:limit]
     evictable = functools.partialmethod(due, what="evict")
-
     # Settings, archive and policy. Without `snapshot` and `since` policy is not cached: every check asks `relations`.
     def current(self):
         return record(interval_ms=30_000, tolerance_ms=15_000, idle_after_ms=300_000, grace_ms=30_000,
@@ -95,12 +98,11 @@ class Memory:  # What the functions import. With a database in its place, this i
         for entry in entries:
             self.last_seen[entry.user] = max(self.last_seen.get(entry.user, 0), getattr(entry, "last-seen"))
     def get_many(self, users):
-        return [self.last_seen.get(user) for user in users]
+        return [self.last_seen.get(user) for user in unpack(users)]
     def relations(self, viewer, subjects):
         everyone = record(presence="everyone", last_seen="everyone")
         blocked = [{(viewer, user), (user, viewer)} & self.blocks for user in unpack(subjects)]
         return [record(restricted=False, blocked=bool(pair), contact=False, privacy=everyone) for pair in blocked]
-
 def start(function):  # Returns what calls the component's functions. In its own store: a trap ends only this one.
     store, file = Store(linker.engine), options.folder / f"{function}.wasm"
     instance = linker.instantiate(store, Component.from_file(linker.engine, str(file)))
@@ -115,13 +117,11 @@ def beat(*users):
     details, devices = [record(kind="web", active=True)] * len(users), pack(["tab"] * len(users))
     return heartbeat("beat-many", record(users=pack(users), devices=devices, details=details))[0].state
 def look(viewer):
-    view = query("look-up", viewer, ["bob"])[0].view
-    ago = view and (host.now - getattr(view.published, "last-seen")) // 1000
-    return f"{view.published.state}, last seen {ago} s ago" if view else "hidden"
+    seen = query("look-up", viewer, pack(["bob"])).states[0]
+    return f"{seen.state}, last seen {(host.now - getattr(seen, 'last-seen')) // 1000} s ago" if seen else "hidden"
 def step(what, answer, expected):
     print(f"{what}: {answer}")
     assert answer == expected, expected
-
 parser, root = argparse.ArgumentParser(), pathlib.Path(__file__).resolve().parents[2]
 parser.add_argument("folder", nargs="?", type=pathlib.Path, default=root / "target/components/sync")
 parser.add_argument("--bench", type=int, metavar="N", help="measure N calls")

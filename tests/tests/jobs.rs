@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rollcall_api::call::Beat;
-use rollcall_core::{DeviceId, DeviceKind, Error, Rules, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Eviction, Loaded, Shards, Touched, Touches};
+use rollcall_core::{DeviceId, DeviceKind, Error, Ids, Rules, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Eviction, Loaded, Records, Shards, Touched, Touches};
 use rollcall_store::memory::{LocalTopics, Options};
 use rollcall_store::{Clock, Memory, Outcomes, SessionStore, SqliteArchive, StoreFuture};
 use rollcall_tests::{Host, component, functions};
@@ -25,6 +25,9 @@ impl SessionStore for PanicsOnce {
             assert!(!self.panics.swap(false, Ordering::Relaxed), "the store panics");
             self.memory.touch_many(touches).await
         })
+    }
+    fn read_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Records> {
+        self.memory.read_many(users)
     }
     fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         self.memory.load_many(users)

@@ -7,7 +7,7 @@ use rollcall_contract::exported;
 use rollcall_contract::guest::exports::subscribe::subscribe as export;
 use rollcall_contract::guest::wit::types as wit;
 use rollcall_contract::guest::{PlatformArchive, PlatformRestrictionCheck, PlatformSessions, PlatformTopics, rules};
-use rollcall_core::{Error, UserId};
+use rollcall_core::{Ids, UserId};
 use rollcall_functions::subscribe;
 
 use feed::Updates;
@@ -32,13 +32,12 @@ impl export::Guest for Component {
         async fn open(
             viewer: Option<String>,
             watching: u32,
-            users: Vec<String>,
+            users: wit::Ids,
         ) -> Result<Vec<Result<wit::InitialPresence, wit::Error>>, wit::Error> {
             let viewer = viewer.map(UserId::parse).transpose()?;
-            let asked: Vec<_> = users.into_iter().map(|user| UserId::parse(user).map_err(Error::from)).collect();
-            let opened = subscribe::open(READING, &rules(), viewer, watching, asked.clone()).await?;
-            let answers = asked.into_iter().zip(opened);
-            Ok(answers.map(|(user, initial)| Ok((user?, initial?).into())).collect())
+            let users: Ids<UserId> = users.try_into()?;
+            let opened = subscribe::open(READING, &rules(), viewer, watching, users.clone()).await?;
+            Ok(users.iter().zip(opened).map(|(user, initial)| Ok((user, initial?).into())).collect())
         }
 
         async fn feed(viewer: Option<String>, users: Vec<String>, since: Option<u64>) -> Result<Updates, wit::Error> {

@@ -64,6 +64,19 @@ impl<I: Id> Ids<I> {
         Pieces { text: &self.text, lengths: self.lengths.iter() }
     }
 
+    /// Those ids whose index is to be kept, in order.
+    pub fn filtered(&self, mut keep: impl FnMut(usize, &str) -> bool) -> Self {
+        let mut kept = Self::with_capacity(self.len());
+        for (index, id) in self.iter().enumerate() {
+            if keep(index, id) {
+                kept.text.push_str(id);
+                // An id has at most 128 bytes.
+                kept.lengths.push(id.len() as u8);
+            }
+        }
+        kept
+    }
+
     /// The text and the lengths.
     pub fn into_parts(self) -> (String, Vec<u8>) {
         (self.text, self.lengths)
@@ -76,6 +89,21 @@ impl<'a, I: Id + 'a> FromIterator<&'a I> for Ids<I> {
         let mut packed = Self::with_capacity(ids.size_hint().0);
         ids.for_each(|id| packed.push(id));
         packed
+    }
+}
+
+impl<I: Id> FromIterator<I> for Ids<I> {
+    fn from_iter<T: IntoIterator<Item = I>>(ids: T) -> Self {
+        let ids = ids.into_iter();
+        let mut packed = Self::with_capacity(ids.size_hint().0);
+        ids.for_each(|id| packed.push(&id));
+        packed
+    }
+}
+
+impl<I: Id, const N: usize> From<[I; N]> for Ids<I> {
+    fn from(ids: [I; N]) -> Self {
+        ids.into_iter().collect()
     }
 }
 

@@ -9,6 +9,7 @@
 mod error;
 mod id;
 mod ids;
+mod record;
 mod rules;
 mod session;
 mod shard;
@@ -26,6 +27,7 @@ pub mod visibility;
 pub use error::{Error, Invalid};
 pub use id::{ConversationId, DeviceId, Id, MAX_ID_BYTES, UserId};
 pub use ids::{Ids, InvalidIds};
+pub use record::{DeadlineState, Record};
 pub use rules::Rules;
 pub use session::{
     Choice, Device, DeviceKind, MAX_DEVICES, Moment, Next, Note, OutageGrace, Published, Revision, Session, Stance,

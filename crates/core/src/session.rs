@@ -124,6 +124,11 @@ pub struct Published {
     pub version: u64,
 }
 
+impl Published {
+    /// What others see of a user about whom nothing was ever published.
+    pub const NOTHING: Self = Self { state: State::Offline, note: None, since: None, last_seen: None, version: 0 };
+}
+
 /// What a session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Next {

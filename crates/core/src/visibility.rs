@@ -3,16 +3,33 @@
 use crate::derive::derive;
 use crate::{Choice, Moment, Published, Rules, Session, Span, State, Time};
 
-/// The record as derived now, with the version of the published one.
+/// The record as derived now, with the version of the published one unless it is withheld.
+pub fn derive_published(session: &Session, moment: &Moment, rules: &Rules) -> Published {
+    let version = session.published.as_ref().map_or(0, |published| published.version);
+    let derived = derive(session, moment, rules).into_published(version);
+    withhold_version(derived, moment.now, rules)
+}
+
+/// The same as readers are shown it. While a user stays online, the last seen is the one of the record, as long as that holds
+/// and after it: otherwise it would jump forward at each deadline, and back when the session is settled.
+pub fn derive_shown(session: &Session, moment: &Moment, rules: &Rules) -> Published {
+    let derived = derive_published(session, moment, rules);
+    match &session.published {
+        Some(before) if before.state != State::Offline && derived.state != State::Offline => {
+            Published { last_seen: before.last_seen, ..derived }
+        }
+        _ => derived,
+    }
+}
+
+/// Withholds the version of a user who has been offline for long.
 ///
 /// An offline user's version is shown for as long as the session of a user who left is kept, and is 0 afterwards.
 /// Otherwise the version would distinguish invisible users, whose sessions stay, from users who are gone.
-pub fn derive_published(session: &Session, moment: &Moment, rules: &Rules) -> Published {
-    let derived = derive(session, moment, rules);
-    let version = session.published.as_ref().map_or(0, |published| published.version);
-    let shown_until = Time(version / 1000) + rules.evict_after;
-    let version = if derived.state == State::Offline && shown_until <= moment.now { 0 } else { version };
-    derived.into_published(version)
+pub fn withhold_version(published: Published, now: Time, rules: &Rules) -> Published {
+    let shown_until = Time(published.version / 1000) + rules.evict_after;
+    let is_shown = published.state != State::Offline || shown_until > now;
+    Published { version: if is_shown { published.version } else { 0 }, ..published }
 }
 
 /// Adds the archived last seen where the session has none. A user who is not offline keeps their `since`.
@@ -102,9 +119,8 @@ mod tests {
     #[test]
     fn offline_version_is_hidden_after_eviction_time() {
         let rules = Rules::default();
-        let gone = Published { state: State::Offline, note: None, since: None, last_seen: None, version: 10_000_000 };
-        let session = Session { published: Some(gone), ..Session::default() };
-        let version = |now| derive_published(&session, &Moment::at(Time(now)), &rules).version;
+        let gone = Published { version: 10_000_000, ..Published::NOTHING };
+        let version = |now| withhold_version(gone.clone(), Time(now), &rules).version;
         assert_eq!(version(10_000 + rules.evict_after.0 - 1), 10_000_000);
         assert_eq!(version(10_000 + rules.evict_after.0), 0);
     }

@@ -9,7 +9,8 @@ use rollcall_core::settle::Decision;
 pub use rollcall_core::policy::OwnSettings;
 pub use rollcall_core::visibility::Visibility;
 use rollcall_core::{
-    ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Revision, Session, Span, Time, UserId,
+    ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Record, Revision, Session, Span, Time,
+    UserId,
 };
 
 /// The most items in one batch: the limit of the contract.
@@ -93,6 +94,15 @@ pub struct Touched {
     pub prior: Vec<Result<PriorState, Error>>,
 }
 
+/// Published records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Records {
+    /// The store's time, from before the read.
+    pub now: Time,
+    /// The record of each user, in the order asked.
+    pub records: Vec<Result<Record, Error>>,
+}
+
 /// Loaded sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
@@ -144,6 +154,8 @@ pub struct Shards {
 pub trait Sessions {
     /// Touches sessions: stores a device event for each.
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error>;
+    /// Reads published records.
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error>;
     /// Reads sessions.
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error>;
     /// Changes sessions by compare-and-swap.
@@ -170,7 +182,7 @@ pub trait Archive {
     /// Stores last seen entries. An entry older than the stored one changes nothing.
     async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error>;
     /// The last seen of each user, in the order asked.
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error>;
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error>;
 }
 
 /// Decides visibility.

@@ -14,6 +14,7 @@ pub mod heartbeat;
 #[cfg(test)]
 mod poll_once;
 pub mod query;
+mod read;
 pub mod restrictions;
 pub mod subscribe;
 pub mod sweep;

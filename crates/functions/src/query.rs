@@ -1,11 +1,11 @@
 //! Queries: what a viewer may see of users now.
 
-use rollcall_core::derive::derive;
 pub use rollcall_core::visibility::View;
-use rollcall_core::{Choice, Error, Moment, Published, Rules, Session, State, UserId, visibility};
+use rollcall_core::{Choice, Error, Ids, Published, Rules, State, Time, UserId, visibility};
 
 use crate::capabilities::{Archive, MAX_BATCH, RestrictionCheck, Sessions, Visibility, bounded};
 use crate::heartbeat::Answers;
+use crate::read::{KnownUser, distinct, missing_items, read_users};
 
 /// What a viewer is shown of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,30 +16,47 @@ pub struct Presence {
     pub view: Option<View>,
 }
 
-/// What the viewer is shown of each user, in the order asked. Hidden users are loaded too, so that they take the same code path
-/// and the same time as visible ones.
+/// What the viewer is shown of each user, in the order asked; `None` if the user is hidden. Hidden users are read too, so that
+/// they take the same code path and the same time as visible ones. A user asked about twice is read once.
 pub async fn look_up(
     platform: (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<UserId>,
-    users: Vec<Result<UserId, Error>>,
-) -> Answers<Presence> {
-    let read = read(platform, rules, viewer.as_ref(), users).await?;
-    let presence = |unmasked: Unmasked| Presence { view: unmasked.view(), user: unmasked.user };
-    Ok(read.users.into_iter().map(|unmasked| unmasked?.complete().map(presence)).collect())
+    users: Ids<UserId>,
+) -> Answers<Option<View>> {
+    bounded(users.len(), MAX_BATCH)?;
+    let view = |unmasked: Unmasked| Ok(unmasked.complete()?.into_view());
+    read_repeated(platform, rules, viewer.as_ref(), users, view).await
+}
+
+/// Reads each user once, and answers for each time that they were asked about.
+pub(crate) async fn read_repeated<T: Clone>(
+    platform: (&impl Sessions, &impl Archive, &impl RestrictionCheck),
+    rules: &Rules,
+    viewer: Option<&UserId>,
+    users: Ids<UserId>,
+    answer: impl Fn(Unmasked) -> Result<T, Error>,
+) -> Answers<T> {
+    if users.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (users, indexes) = distinct(users);
+    let read = read(platform, rules, viewer, &users).await?;
+    let answers: Vec<_> = read.users.into_iter().map(|unmasked| answer(unmasked?)).collect();
+    let Some(indexes) = indexes else { return Ok(answers) };
+    Ok(indexes.into_iter().map(|index| answers.get(index).cloned().unwrap_or_else(|| Err(missing_items()))).collect())
 }
 
 /// All users asked about, at one instant.
 pub(crate) struct Read {
-    /// The instant; `None` if there was no valid user id.
-    pub(crate) moment: Option<Moment>,
+    /// The instant.
+    pub(crate) now: Time,
     pub(crate) users: Vec<Result<Unmasked, Error>>,
 }
 
 /// Everything about one user that an answer may depend on, not yet masked for the viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unmasked {
-    pub(crate) user: UserId,
     /// What a viewer without limits would see.
     pub(crate) published: Published,
     /// The version of the record, also where `published` withholds it.
@@ -63,9 +80,9 @@ impl Unmasked {
     }
 
     /// What the viewer is shown.
-    pub(crate) fn view(&self) -> Option<View> {
-        let masked = visibility::mask(self.published.clone(), self.visibility);
-        masked.map(|published| View { published, choice: self.choice.clone() })
+    pub(crate) fn into_view(self) -> Option<View> {
+        let masked = visibility::mask(self.published, self.visibility);
+        masked.map(|published| View { published, choice: self.choice })
     }
 }
 
@@ -74,34 +91,23 @@ pub(crate) async fn read(
     (sessions, archive, restrictions): (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<&UserId>,
-    users: Vec<Result<UserId, Error>>,
+    users: &Ids<UserId>,
 ) -> Result<Read, Error> {
-    bounded(users.len(), MAX_BATCH)?;
-    let valid: Vec<UserId> = users.iter().filter_map(|user| user.as_ref().ok()).cloned().collect();
-    if valid.is_empty() {
-        let users = users.into_iter().map(|user| user.and(Err(Error::Denied))).collect();
-        return Ok(Read { moment: None, users });
-    }
-    let checked = restrictions.check(viewer.cloned(), valid.iter().collect()).await?;
-    let loaded = sessions.load_many(valid.clone()).await?;
-    let derive_published = |session: &Session| visibility::derive_published(session, &loaded.moment, rules);
-    let mut archived_users = Vec::new();
-    for (user, session) in valid.into_iter().zip(&loaded.sessions) {
-        if session.as_ref().is_ok_and(|session| needs_archive(&derive_published(session))) {
-            archived_users.push(user);
-        }
-    }
+    let checked = restrictions.check(viewer.cloned(), users.clone()).await?;
+    let known = read_users(sessions, rules, users, viewer).await?;
+    let is_archived = |index: usize| {
+        known.users.get(index).is_some_and(|known| known.as_ref().is_ok_and(|known| needs_archive(&known.published)))
+    };
+    let archived_users = users.filtered(|index, _| is_archived(index));
     // If the archive is unavailable, only the users that need it get its error.
     let archived = if archived_users.is_empty() { Ok(Vec::new()) } else { archive.get_many(archived_users).await };
     let mut archived = archived.map(Vec::into_iter);
-    let mut answers = checked.into_iter().zip(&loaded.sessions);
-    let unmasked = |user: Result<UserId, Error>| {
-        let user = user?;
-        let (visibility, session) = answers.next().ok_or_else(missing_items)?;
-        let session = session.as_ref().map_err(Clone::clone)?;
-        let own = viewer == Some(&user);
+    let mut visibilities = checked.into_iter();
+    let unmasked = |(user, known): (&str, Result<KnownUser, Error>)| {
+        let visibility = visibilities.next().ok_or_else(missing_items)?;
+        let KnownUser { mut published, version, settled, choice, .. } = known?;
+        let own = viewer.is_some_and(|viewer| viewer.as_str() == user);
         let visibility = if own { Visibility { presence: true, last_seen: true } } else { visibility };
-        let mut published = derive_published(session);
         // A session may exist only for a choice that was made after the rest was archived.
         let mut archive_error = None;
         if needs_archive(&published) {
@@ -113,25 +119,13 @@ pub(crate) async fn read(
                 }
             }
         }
-        Ok(Unmasked {
-            user,
-            published,
-            version: session.published.as_ref().map_or(0, |published| published.version),
-            settled: !derive(session, &loaded.moment, rules).differs_from(session.published.as_ref()),
-            visibility,
-            choice: session.choice.clone().filter(|choice| own && choice.matters_at(loaded.moment.now)),
-            archive_error,
-        })
+        Ok(Unmasked { published, version, settled, visibility, choice: choice.filter(|_| own), archive_error })
     };
-    Ok(Read { moment: Some(loaded.moment), users: users.into_iter().map(unmasked).collect() })
+    Ok(Read { now: known.now, users: users.iter().zip(known.users).map(unmasked).collect() })
 }
 
 /// Whether the archive is read for this record: the session has no last seen, or the user looks long gone. Sessions of
 /// invisible users have a last seen, but they take the same code path and the same time as users who are gone.
 fn needs_archive(published: &Published) -> bool {
     published.last_seen.is_none() || (published.state == State::Offline && published.version == 0)
-}
-
-pub(crate) fn missing_items() -> Error {
-    Error::Other("a capability returned fewer items than requested".to_owned())
 }

@@ -3,11 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rollcall_core::{Choice, Error, Moment, Published, Rules, State, Time, UserId, visibility};
+use rollcall_core::{Choice, Error, Ids, Published, Rules, State, Time, UserId, visibility};
 
 use crate::capabilities::{Archive, PresenceChange, PresenceChanges, RestrictionCheck, Sessions, Visibility, Watching};
 use crate::heartbeat::Answers;
-use crate::query::{Presence, Unmasked, View, missing_items, read};
+use crate::query::{Presence, Unmasked, View, read, read_repeated};
+use crate::read::missing_items;
 use crate::sweep::settle_users;
 
 /// Users see themselves.
@@ -56,15 +57,14 @@ pub async fn open(
     rules: &Rules,
     viewer: Option<UserId>,
     watching: u32,
-    users: Vec<Result<UserId, Error>>,
+    users: Ids<UserId>,
 ) -> Answers<InitialPresence> {
     admit(rules, watching, users.len())?;
-    let read = read(platform, rules, viewer.as_ref(), users).await?;
     let entry = |unmasked: Unmasked| {
-        let settled = unmasked.settled && unmasked.archive_error.is_none();
-        InitialPresence { view: unmasked.view(), visibility: unmasked.visibility, settled }
+        let (visibility, settled) = (unmasked.visibility, unmasked.settled && unmasked.archive_error.is_none());
+        Ok(InitialPresence { view: unmasked.into_view(), visibility, settled })
     };
-    Ok(read.users.into_iter().map(|unmasked| unmasked.map(entry)).collect())
+    read_repeated(platform, rules, viewer.as_ref(), users, entry).await
 }
 
 /// Opens a feed: subscribes first and reads afterwards, so that no change is lost in between. An error answers the call;
@@ -81,21 +81,19 @@ pub async fn feed<'p, S: Sessions, A: Archive, V: RestrictionCheck, W: Watching>
     let mut seen = HashSet::new();
     let users: Vec<UserId> = users.into_iter().filter(|user| seen.insert(user.clone())).collect();
     let changes = watching.watch(users.clone()).await?;
-    let (moment, users) = read_settled(platform, rules, viewer.as_ref(), users).await?;
-    let begun = moment.map_or(0, |moment| moment.now.0.saturating_mul(1000));
+    let (now, unmasked) = read_settled(platform, rules, viewer.as_ref(), &users).await?;
     let mut feed = Feed {
         platform,
         rules: *rules,
         viewer,
         changes,
         watched: HashMap::with_capacity(users.len()),
-        resume: since.unwrap_or_default().max(begun),
+        resume: since.unwrap_or_default().max(now.0.saturating_mul(1000)),
         first: Vec::new(),
     };
-    for unmasked in users {
-        let may_be_new = |since| moment.is_none_or(|moment| may_have_changed_since(&unmasked, since, &moment, rules));
-        let send = since.is_none_or(may_be_new);
-        feed.add(unmasked, send);
+    for (user, unmasked) in users.into_iter().zip(unmasked) {
+        let send = since.is_none_or(|since| may_have_changed_since(&unmasked, since, now, rules));
+        feed.add(user, unmasked, send);
     }
     Ok(feed)
 }
@@ -113,22 +111,23 @@ async fn read_settled(
     platform: (&impl Sessions, &impl Archive, &impl RestrictionCheck),
     rules: &Rules,
     viewer: Option<&UserId>,
-    users: Vec<UserId>,
-) -> Result<(Option<Moment>, Vec<Unmasked>), Error> {
-    let asked = || users.iter().cloned().map(Ok).collect();
-    let mut all = read(platform, rules, viewer, asked()).await?;
-    let unsettled = all.users.iter().flatten().filter(|unmasked| !unmasked.settled);
-    let unsettled: Vec<UserId> = unsettled.map(|unmasked| unmasked.user.clone()).collect();
+    users: &[UserId],
+) -> Result<(Time, Vec<Unmasked>), Error> {
+    let asked = users.iter().collect();
+    let mut all = read(platform, rules, viewer, &asked).await?;
+    let is_unsettled = |unmasked: &Result<Unmasked, Error>| unmasked.as_ref().is_ok_and(|unmasked| !unmasked.settled);
+    let unsettled = users.iter().zip(&all.users).filter(|(_, unmasked)| is_unsettled(unmasked));
+    let unsettled: Vec<UserId> = unsettled.map(|(user, _)| user.clone()).collect();
     if !unsettled.is_empty() {
         settle_users(platform.0, rules, unsettled).await?;
-        all = read(platform, rules, viewer, asked()).await?;
+        all = read(platform, rules, viewer, &asked).await?;
     }
     let complete = all.users.into_iter().map(|unmasked| unmasked?.complete());
-    Ok((all.moment, complete.collect::<Result<_, _>>()?))
+    Ok((all.now, complete.collect::<Result<_, _>>()?))
 }
 
 /// Whether a client that received everything up to `since` may not have this.
-fn may_have_changed_since(unmasked: &Unmasked, since: u64, moment: &Moment, rules: &Rules) -> bool {
+fn may_have_changed_since(unmasked: &Unmasked, since: u64, now: Time, rules: &Rules) -> bool {
     let hides_when = !unmasked.visibility.last_seen && unmasked.published.state == State::Offline;
     if !unmasked.visibility.presence || hides_when {
         // Always sent: whether it is sent again would reveal something hidden.
@@ -136,7 +135,7 @@ fn may_have_changed_since(unmasked: &Unmasked, since: u64, moment: &Moment, rule
     }
     // A record that was decided before `since` may have been published after it.
     let since = since.saturating_sub(visibility::MAX_PUBLISH_DELAY.0.saturating_mul(1000));
-    !unmasked.settled || visibility::may_have_changed_since(&unmasked.published, since, moment.now, rules)
+    !unmasked.settled || visibility::may_have_changed_since(&unmasked.published, since, now, rules)
 }
 
 /// An open feed of one viewer.
@@ -180,13 +179,13 @@ impl<S: Sessions, A: Archive, V: RestrictionCheck, C: PresenceChanges> Feed<'_, 
     }
 
     /// Adds a user as the feed opens. Without `send` the client has this record already.
-    fn add(&mut self, unmasked: Unmasked, send: bool) {
-        let view = unmasked.view();
+    fn add(&mut self, user: UserId, unmasked: Unmasked, send: bool) {
+        let (version, last_seen) = (unmasked.version, unmasked.published.last_seen);
+        let view = unmasked.into_view();
         let sent = view.as_ref().map(|view| view.published.clone());
-        let watched = WatchedUser { version: unmasked.version, last_seen: unmasked.published.last_seen, sent };
-        self.watched.insert(unmasked.user.clone(), watched);
+        self.watched.insert(user.clone(), WatchedUser { version, last_seen, sent });
         if send {
-            let presence = Presence { user: unmasked.user, view };
+            let presence = Presence { user, view };
             self.first.push(Update { presence, version: self.resume });
         }
     }
@@ -216,7 +215,7 @@ impl<S: Sessions, A: Archive, V: RestrictionCheck, C: PresenceChanges> Feed<'_, 
 
     /// The viewer's own choice, which is never published.
     async fn own_choice(&self, user: &UserId) -> Result<Option<Choice>, Error> {
-        let read = read(self.platform, &self.rules, Some(user), vec![Ok(user.clone())]).await?;
+        let read = read(self.platform, &self.rules, Some(user), &[user].into_iter().collect()).await?;
         let own = read.users.into_iter().next().ok_or_else(missing_items)??;
         Ok(own.choice)
     }

@@ -6,11 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use rollcall_core::policy::MAX_SUBJECTS;
-use rollcall_core::{ConversationId, Error, Rules, Span, Stance, UserId};
+use rollcall_core::{ConversationId, Error, Ids, Rules, Span, UserId};
 
 use crate::capabilities::{MAX_BATCH, RestrictionCheck, Sessions, Typing, TypingSignal, Typist, bounded};
 use crate::heartbeat::Answers;
-use crate::query::missing_items;
+use crate::read::{missing_items, read_users};
 
 /// A user starts, continues or stops typing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub async fn type_many(
     updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Answers<()> {
     bounded(updates.len(), MAX_BATCH)?;
-    let updates = stop_invisible(sessions, updates).await?;
+    let updates = stop_invisible(sessions, rules, updates).await?;
     let lasts = |typing: bool| if typing { rules.typing_ttl } else { Span(0) };
     let signal = |update: &TypingUpdate| TypingSignal {
         conversation: update.conversation.clone(),
@@ -47,22 +47,18 @@ pub async fn type_many(
 /// that of any user.
 async fn stop_invisible(
     sessions: &impl Sessions,
+    rules: &Rules,
     mut updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Result<Vec<Result<TypingUpdate, Error>>, Error> {
     let starts = |update: &&mut Result<TypingUpdate, Error>| update.as_ref().is_ok_and(|update| update.typing);
-    let users: Vec<UserId> = updates.iter_mut().filter(starts).flatten().map(|update| update.user.clone()).collect();
+    let users: Ids<UserId> = updates.iter().flatten().filter(|update| update.typing).map(|update| &update.user).collect();
     if users.is_empty() {
         return Ok(updates);
     }
-    let loaded = sessions.load_many(users).await?;
-    let mut found = loaded.sessions.into_iter();
+    let mut found = read_users(sessions, rules, &users, None).await?.users.into_iter();
     for start in updates.iter_mut().filter(starts) {
         match found.next().unwrap_or_else(|| Err(missing_items())) {
-            Ok(session) => {
-                let choice = session.choice.as_ref();
-                let stance = choice.map_or(Stance::Auto, |choice| choice.stance_at(loaded.moment.now));
-                start.iter_mut().for_each(|update| update.typing = stance != Stance::Invisible);
-            }
+            Ok(known) => start.iter_mut().for_each(|update| update.typing = !known.invisible),
             Err(error) => *start = Err(error),
         }
     }

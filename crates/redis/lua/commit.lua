@@ -11,7 +11,7 @@
 -- Race:    a heartbeat or another commit between the load and this one: it changed the revision, so this changes nothing.
 --          A user without a session has no revision to compare; `evicted` tells whether a session came and went meanwhile.
 
-local revision = redis.call('HMGET', KEYS[1], 'c', 't', 'f')
+local revision = redis.call('HMGET', KEYS[1], 'c', 't', 'f', 'r', 'n')
 if (revision[1] or '0') ~= ARGV[1] or (revision[2] or '0') ~= ARGV[2] then return 0 end
 
 local publishes, chooses = ARGV[10] ~= '', ARGV[16] ~= ''
@@ -33,6 +33,14 @@ local record, rest = string.match(revision[3] or 'off 0', '^(%S+ %S+) ?(.*)$')
 local stance = string.match(rest, '(%S+ %S+)$') or ''
 if publishes then record = ARGV[10] end
 if chooses then stance = ARGV[17] end
+-- Readers need no more than this until the deadline. A user who looks offline has none, so that an invisible user is read in
+-- the same way as one who is gone.
+local rest, note = revision[4], revision[5] or ''
+if publishes then rest, note = ARGV[11], ARGV[12] end
+local readable = '1'
+if rest and not string.find(record, '^off ') then
+  readable = record .. ' ' .. rest .. (note == '' and '' or ' ' .. note)
+end
 if ARGV[7] == 'settle' then record = record .. ' ' .. ARGV[8] end
 set('f', stance == '' and record or record .. ' ' .. stance)
 if publishes then set('r', ARGV[11]) end
@@ -64,7 +72,7 @@ if ARGV[7] == 'settle' then
   redis.call('ZREM', KEYS[3], ARGV[6])
   -- No further than 2^41 ms, seventy years: the server refuses expiries that overflow.
   local left = math.min(math.max(tonumber(ARGV[8]) - tonumber(ARGV[3]), 1), 2199023255552)
-  redis.call('SET', KEYS[4], '1', 'PX', string.format('%.0f', left))
+  redis.call('SET', KEYS[4], readable, 'PX', string.format('%.0f', left))
 else
   if ARGV[7] == 'evict' then
     redis.call('ZADD', KEYS[3], ARGV[8], ARGV[6])

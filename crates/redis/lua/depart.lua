@@ -1,5 +1,5 @@
 -- Purpose: records a departure: the device stays alive for its grace, or is dead at once.
--- KEYS:    1 user, 2 due
+-- KEYS:    1 user, 2 due, 3 alive
 -- ARGV:    1 the user; 2 the device; 3 this touch's stamp; 4 now in ms; 5 the grace in ms, or - for a logout
 -- Reply:   what a touch finds (field f), or nothing
 -- Race:    the device is pruned, or beats, between the read and the write.
@@ -28,4 +28,10 @@ elseif kept[5] then
   redis.call('HSET', KEYS[1], 'a:' .. ARGV[2], string.match(kept[5], '^%d+'))
 end
 redis.call('ZADD', KEYS[2], 'LT', string.format('%.0f', due), ARGV[1])
+-- The record holds no longer than until then.
+if ARGV[5] == '-' then
+  redis.call('DEL', KEYS[3])
+else
+  redis.call('PEXPIRE', KEYS[3], ARGV[5], 'LT')
+end
 return kept[1]

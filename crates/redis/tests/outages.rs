@@ -298,7 +298,7 @@ async fn documented_permissions_are_enough() {
     settle(&store, "eve", wait_for(Next::Settle(Time(1)))).await;
     store.trigger_expiry(&[user("eve")]).await.unwrap();
     store.put_many(vec![LastSeenEntry { user: user("eve"), last_seen: Time(7) }]).await.unwrap();
-    assert_eq!(store.get_many(vec![user("eve")]).await.unwrap(), [Some(Time(7))]);
+    assert_eq!(store.get_many([user("eve")].into()).await.unwrap(), [Some(Time(7))]);
     assert_eq!(store.renew_membership("host-1").await.unwrap(), ["host-1"]);
     store.leave_membership("host-1").await.unwrap();
     let subscription = store.subscription();

@@ -494,7 +494,7 @@ async fn connection_uses_tls() {
 
 /// Memory of one online user with an id of 36 bytes, all keys together.
 #[tokio::test]
-async fn online_user_takes_at_most_600_bytes() {
+async fn online_user_takes_at_most_650_bytes() {
     const PEOPLE: usize = 50_000;
     let server = servers::Redis::start().unwrap();
     let store = Arc::new(open(&server).await);
@@ -515,5 +515,5 @@ async fn online_user_takes_at_most_600_bytes() {
     }
     let bytes = (used() - before) / PEOPLE as u64;
     println!("{bytes} bytes per online user");
-    assert!(bytes <= 600, "{bytes} bytes");
+    assert!(bytes <= 650, "{bytes} bytes");
 }

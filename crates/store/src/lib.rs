@@ -16,9 +16,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rollcall_core::{ConversationId, Error, Time, UserId};
+use rollcall_core::{ConversationId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    self, Commit, Committed, Eviction, LastSeenEntry, Loaded, Shards, Touched, Touches, TypingSignal, Typist,
+    self, Commit, Committed, Eviction, LastSeenEntry, Loaded, Records, Shards, Touched, Touches, TypingSignal, Typist,
 };
 
 pub use clock::Clock;
@@ -40,6 +40,8 @@ pub type Outcomes = Vec<Result<Committed, Error>>;
 pub trait SessionStore: Send + Sync + 'static {
     /// Touches sessions: stores a device event for each.
     fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched>;
+    /// Reads published records.
+    fn read_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Records>;
     /// Reads sessions.
     fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded>;
     /// Changes sessions by compare-and-swap.
@@ -59,7 +61,7 @@ pub trait ArchiveStore: Send + Sync + 'static {
     /// Stores last seen entries. An entry older than the stored one changes nothing.
     fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()>;
     /// The last seen of each user, in the order asked.
-    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>>;
+    fn get_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Vec<Option<Time>>>;
 }
 
 /// A store as a capability, for functions that are linked natively: they require a sized type.
@@ -77,6 +79,9 @@ pub struct NativeTopics(pub Arc<dyn TopicStore>);
 impl capabilities::Sessions for NativeSessions {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.0.touch_many(touches).await
+    }
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        self.0.read_many(users).await
     }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         self.0.load_many(users).await
@@ -99,7 +104,7 @@ impl capabilities::Archive for NativeArchive {
     async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
         self.0.put_many(last_seen_entries).await
     }
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.0.get_many(users).await
     }
 }

@@ -90,7 +90,7 @@ async fn version_1_file_is_migrated_with_its_data() {
     Connection::open(&path).unwrap().execute_batch(VERSION_1).unwrap();
     for _ in 0..2 {
         let archive = SqliteArchive::open(&path).unwrap();
-        let seen = rollcall_store::ArchiveStore::get_many(&archive, vec![user("bob")]).await.unwrap();
+        let seen = rollcall_store::ArchiveStore::get_many(&archive, [user("bob")].into()).await.unwrap();
         assert_eq!(seen, [Some(rollcall_core::Time(7))]);
         let saved = archive.load_saved(rollcall_core::Time(10)).await.unwrap();
         assert_eq!(saved.at, Some(rollcall_core::Time(9)));

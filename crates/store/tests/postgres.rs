@@ -72,7 +72,7 @@ async fn refusal(url: &str) -> String {
 /// Waits until writes and reads succeed again.
 async fn wait_for_reconnect(archive: &PostgresArchive, name: &str, at: u64) {
     let deadline = Instant::now() + RECONNECT_LIMIT;
-    while archive.put_many(vec![seen(name, at)]).await.is_err() || archive.get_many(vec![user(name)]).await.is_err() {
+    while archive.put_many(vec![seen(name, at)]).await.is_err() || archive.get_many([user(name)].into()).await.is_err() {
         assert!(Instant::now() < deadline, "the archive did not reconnect");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -102,7 +102,7 @@ async fn batch_with_a_refused_row_stores_nothing() {
         matches!(&error, Error::Other(text) if text.contains("constraint") && !text.contains("cursed")),
         "{error:?}"
     );
-    assert_eq!(archive.get_many(vec![user("ann"), user("zoe")]).await.unwrap(), [None, None]);
+    assert_eq!(archive.get_many([user("ann"), user("zoe")].into()).await.unwrap(), [None, None]);
     archive.put_many(vec![seen("ann", 2)]).await.unwrap();
     assert_eq!(get(&archive, "ann").await, Some(2), "the connection still works");
 }
@@ -239,9 +239,9 @@ async fn killed_server_loses_no_acknowledged_write() {
         server.kill();
         let started = Instant::now();
         assert_eq!(archive.put_many(vec![seen("bob", 9)]).await, Err(UNAVAILABLE));
-        assert_eq!(archive.get_many(vec![user("bob")]).await, Err(UNAVAILABLE));
+        assert_eq!(archive.get_many([user("bob")].into()).await, Err(UNAVAILABLE));
         for _ in 0..100 {
-            assert_eq!(archive.get_many(vec![user("bob")]).await, Err(UNAVAILABLE));
+            assert_eq!(archive.get_many([user("bob")].into()).await, Err(UNAVAILABLE));
         }
         assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
         server.start_again().unwrap();
@@ -271,12 +271,12 @@ async fn frozen_server_costs_one_timeout_only() {
     archive.put_many(vec![seen("bob", 1)]).await.unwrap();
     server.freeze().unwrap();
     let started = Instant::now();
-    let (put, got) = tokio::join!(archive.put_many(vec![seen("bob", 2)]), archive.get_many(vec![user("bob")]));
+    let (put, got) = tokio::join!(archive.put_many(vec![seen("bob", 2)]), archive.get_many([user("bob")].into()));
     assert_eq!((put, got), (Err(UNAVAILABLE), Err(UNAVAILABLE)));
     assert!(started.elapsed() < CALL_LIMIT, "{:?}", started.elapsed());
     let started = Instant::now();
     for _ in 0..100 {
-        assert_eq!(archive.get_many(vec![user("bob")]).await, Err(UNAVAILABLE));
+        assert_eq!(archive.get_many([user("bob")].into()).await, Err(UNAVAILABLE));
     }
     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
     server.thaw().unwrap();

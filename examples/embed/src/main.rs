@@ -29,7 +29,7 @@ use anyhow::{Context, Result};
 use functions::heartbeat::HeartbeatFunction;
 use functions::query::QueryFunction;
 use functions::query::rollcall::presence::types::{
-    BeatDetails, Beats, Departure, DepartureReason, DeviceKind, Ids, View,
+    BeatDetails, Beats, Departure, DepartureReason, DeviceKind, Ids,
 };
 use memory::{Memory, word};
 use wasmtime::component::{Accessor, Component, HasSelf, Linker};
@@ -70,12 +70,12 @@ async fn scenario(instances: &Accessor<Memory>, heartbeat: &HeartbeatFunction, q
 }
 
 async fn look(instances: &Accessor<Memory>, query: &QueryFunction) -> Result<()> {
-    let (viewer, users) = (Some("alice".to_owned()), ["bob", "eve"].map(str::to_owned).to_vec());
-    for presence in query.rollcall_presence_query().call_look_up(instances, viewer, users).await?? {
-        let presence = presence?;
-        let View::Shown(shown) = presence.view else { continue };
-        let seen = shown.published.last_seen.map_or("never seen".to_owned(), |at| format!("last seen at {at}"));
-        println!("alice looks: {} is {}, {seen}", presence.user, word(shown.published.state));
+    let (viewer, users) = (Some("alice".to_owned()), Ids { text: "bobeve".to_owned(), lengths: vec![3, 3] });
+    let presences = query.rollcall_presence_query().call_look_up(instances, viewer, users).await??;
+    for (user, shown) in ["bob", "eve"].into_iter().zip(presences.states) {
+        let Some(shown) = shown else { continue };
+        let seen = shown.last_seen.map_or("never seen".to_owned(), |at| format!("last seen at {at}"));
+        println!("alice looks: {user} is {}, {seen}", word(shown.state));
     }
     Ok(())
 }

@@ -13,10 +13,10 @@ use crate::functions::query::rollcall::presence::{
 };
 use policy_types::{Ruling, Verdict};
 use session_types::{
-    Commit, Committed, Device, DeviceEvent, Eviction, Loaded, Next, PriorState, Revision, Session, StanceEnd, Touched,
-    Touches,
+    Commit, Committed, Condition, DeadlineState, Device, DeviceEvent, Eviction, Loaded, Next, PriorState, Records,
+    Revision, Session, StanceEnd, Touched, Touches,
 };
-use types::{Error, Ids, Invalid, LastSeenEntry, Rules, Stance, State};
+use types::{Choice, Error, Ids, Invalid, LastSeenEntry, PublishedNote, PublishedState, Rules, Stance, State};
 
 /// Everything stored.
 #[derive(Default)]
@@ -38,6 +38,29 @@ impl Memory {
 
     fn load(&self, user: &str) -> Session {
         self.sessions.get(user).cloned().unwrap_or_else(empty_session)
+    }
+
+    /// What readers need of users: their records, and whether a deadline has passed since.
+    fn read(&mut self, users: &Ids) -> Result<Records, Error> {
+        let now = self.now();
+        let mut records = Records { now, states: vec![], conditions: vec![], notes: vec![], failures: vec![] };
+        for (index, user) in (0..).zip(unpacked(users)?) {
+            let Session { published, choice, next, .. } = self.load(user);
+            let deadline = match next {
+                Next::Settle(at) if at <= now => DeadlineState::Passed,
+                Next::Settle(_) => DeadlineState::Ahead,
+                Next::Evict(_) | Next::Nothing => DeadlineState::None,
+            };
+            let hides = |choice: Choice| choice.stance == Stance::Invisible && choice.until.is_none_or(|at| at > now);
+            records.conditions.push(Condition { deadline, invisible: choice.is_some_and(hides) });
+            let (state, since, last_seen, version) = published
+                .as_ref()
+                .map_or((State::Offline, None, None, 0), |last| (last.state, last.since, last.last_seen, last.version));
+            records.states.push(PublishedState { state, since, last_seen, version });
+            let note = published.and_then(|published| published.note);
+            records.notes.extend(note.map(|note| PublishedNote { index, note }));
+        }
+        Ok(records)
     }
 
     /// A user's session, for a change, with its new revision.
@@ -174,6 +197,10 @@ impl<T> sessions::HostWithStore<T> for HasSelf<Memory> {
         access.with(|mut access| access.get().touch(touches))
     }
 
+    async fn read_many(access: &Access<T>, users: Ids) -> Result<Records, Error> {
+        access.with(|mut access| access.get().read(&users))
+    }
+
     async fn load_many(access: &Access<T>, users: Vec<String>) -> Result<Loaded, Error> {
         access.with(|mut access| {
             let memory = access.get();
@@ -210,8 +237,9 @@ impl<T> archive::HostWithStore<T> for HasSelf<Memory> {
         Ok(())
     }
 
-    async fn get_many(access: &Access<T>, users: Vec<String>) -> Result<Vec<Option<u64>>, Error> {
-        access.with(|mut access| Ok(users.iter().map(|user| access.get().archive.get(user).copied()).collect()))
+    async fn get_many(access: &Access<T>, users: Ids) -> Result<Vec<Option<u64>>, Error> {
+        let users = unpacked(&users)?;
+        access.with(|mut access| Ok(users.iter().map(|user| access.get().archive.get(*user).copied()).collect()))
     }
 }
 

@@ -1,14 +1,14 @@
 //! The functions: which calls each takes, and how a call is made.
 
 use rollcall_api::call::{Beat, ChoiceRequest, ChoiceResult, Departure, Standing, TypingUpdate, View};
-use rollcall_contract::host::convert::{all, answers, each};
+use rollcall_contract::host::convert::{all, answers, each, views};
 use rollcall_contract::host::functions::heartbeat::{HeartbeatFunction, HeartbeatFunctionPre};
 use rollcall_contract::host::functions::offline_sweep::{OfflineSweepFunction, OfflineSweepFunctionPre};
 use rollcall_contract::host::functions::query::{QueryFunction, QueryFunctionPre};
 use rollcall_contract::host::functions::subscribe::{SubscribeFunction, SubscribeFunctionPre};
 use rollcall_contract::host::functions::typing::{TypingFunction, TypingFunctionPre};
 use rollcall_contract::host::wit::types;
-use rollcall_core::{ConversationId, Error, UserId};
+use rollcall_core::{ConversationId, Error, Ids, UserId};
 use rollcall_functions::capabilities::{MAX_BATCH, Shards, Typist};
 use rollcall_functions::subscribe::InitialPresence;
 use rollcall_functions::sweep;
@@ -115,10 +115,11 @@ impl Function for QueryFunction {
 
     async fn serve(&self, accessor: &Accessor<StoreData>, call: QueryCall) -> Result<()> {
         let QueryCall::LookUp(viewer, users, reply) = call;
-        let viewer = viewer.map(UserId::into_string);
-        let users = users.into_iter().map(UserId::into_string).collect();
-        let batch = self.rollcall_presence_query().call_look_up(accessor, viewer, users).await?;
-        let _ = reply.send(answers(batch));
+        let packed: Ids<UserId> = users.iter().collect();
+        let name = viewer.clone().map(UserId::into_string);
+        let presences = self.rollcall_presence_query().call_look_up(accessor, name, packed.into()).await?;
+        let seen = presences.map_err(Error::from).and_then(|presences| Ok(views(presences, viewer.as_ref(), &users)?));
+        let _ = reply.send(seen);
         Ok(())
     }
 }
@@ -139,8 +140,8 @@ impl Function for SubscribeFunction {
         match call {
             SubscribeCall::Open(viewer, watching, users, reply) => {
                 let viewer = viewer.map(UserId::into_string);
-                let users = users.into_iter().map(UserId::into_string).collect();
-                let batch = function.call_open(accessor, viewer, watching, users).await?;
+                let users: Ids<UserId> = users.iter().collect();
+                let batch = function.call_open(accessor, viewer, watching, users.into()).await?;
                 let _ = reply.send(answers(batch));
             }
             SubscribeCall::Feed(viewer, users, since, reply) => {

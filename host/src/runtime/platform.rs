@@ -113,6 +113,15 @@ impl<T> wit::sessions::HostWithStore<T> for Capabilities {
         Ok(touched.into())
     }
 
+    async fn read_many(
+        accessor: &Access<T>,
+        users: wit::types::Ids,
+    ) -> Result<wit::session_types::Records, wit::types::Error> {
+        let platform = platform(accessor);
+        let records = timed(&platform, "read", platform.store.read_many(users.try_into()?)).await?;
+        Ok(records.into())
+    }
+
     async fn load_many(
         accessor: &Access<T>,
         users: Vec<String>,
@@ -167,9 +176,9 @@ impl<T> wit::archive::HostWithStore<T> for Capabilities {
         timed(&platform, "archive_put", platform.archive.put_many(all(entries)?)).await
     }
 
-    async fn get_many(accessor: &Access<T>, users: Vec<String>) -> Result<Vec<Option<u64>>, wit::types::Error> {
+    async fn get_many(accessor: &Access<T>, users: wit::types::Ids) -> Result<Vec<Option<u64>>, wit::types::Error> {
         let platform = platform(accessor);
-        let times = timed(&platform, "archive_get", platform.archive.get_many(parsed(users)?)).await?;
+        let times = timed(&platform, "archive_get", platform.archive.get_many(users.try_into()?)).await?;
         Ok(times.into_iter().map(|time| time.map(|time| time.0)).collect())
     }
 }

@@ -44,12 +44,12 @@ impl Archive for Database {
         Ok(())
     }
 
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
         let mut times = vec![None; users.len()];
         if users.is_empty() {
             return Ok(times);
         }
-        for row in run(GET, users.iter().map(|user| json!(user.as_str())).collect()).await? {
+        for row in run(GET, users.iter().map(|user| json!(user)).collect()).await? {
             let (index, time) =
                 found(&row).ok_or_else(|| Error::Other("the archive returned a row without a time".to_owned()))?;
             if let Some(answer) = times.get_mut(index) {

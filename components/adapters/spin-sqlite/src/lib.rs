@@ -28,7 +28,7 @@ impl export::Guest for Component {
             adapter::put_many(&Database, entries).await
         }
 
-        async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
+        async fn get_many(users: types::Ids) -> Result<Vec<Option<u64>>, types::Error> {
             adapter::get_many(&Database, users).await
         }
     }

@@ -2,12 +2,12 @@
 
 use rollcall_api::call::{Call, View};
 use rollcall_api::{Operation, Reply, StatusPage, openapi, pages, responses};
-use rollcall_contract::guest::convert::answers;
+use rollcall_contract::guest::convert::views;
 use rollcall_contract::guest::wit::query as wit;
 use rollcall_contract::{call, lent};
-use rollcall_core::{Error, UserId};
+use rollcall_core::{Error, Ids, UserId};
 
-use crate::{Answer, Setup, Trigger, misrouted, only, text, texts};
+use crate::{Answer, Setup, Trigger, misrouted, only, text};
 
 /// The user that the readiness check looks up.
 const CANARY: &str = "rollcall/canary";
@@ -42,7 +42,9 @@ impl Trigger for Query {
 }
 
 async fn look_up(viewer: Option<&UserId>, users: &[UserId]) -> Result<Vec<Result<Option<View>, Error>>, Error> {
-    answers(call!(wit::look_up(lent!(text: viewer.map(text)), lent!(texts(users)))))
+    let packed: Ids<UserId> = users.iter().collect();
+    let presences = call!(wit::look_up(lent!(text: viewer.map(text)), lent!(packed.into())))?;
+    Ok(views(presences, viewer, users)?)
 }
 
 /// Reads through the function, the store and the archive.

@@ -83,9 +83,9 @@ impl From<(ChoiceResult, &Rules)> for wit::ChoiceResult {
     }
 }
 
-impl From<(UserId, InitialPresence)> for wit::InitialPresence {
-    fn from((user, initial): (UserId, InitialPresence)) -> Self {
-        let presence = wit::Presence { user: user.into_string(), view: initial.view.into() };
+impl From<(&str, InitialPresence)> for wit::InitialPresence {
+    fn from((user, initial): (&str, InitialPresence)) -> Self {
+        let presence = wit::Presence { user: user.to_owned(), view: initial.view.into() };
         Self { presence, visibility: initial.visibility.into(), settled: initial.settled }
     }
 }

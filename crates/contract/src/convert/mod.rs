@@ -30,6 +30,8 @@ mod policy;
 mod sessions;
 mod types;
 
+pub use types::views;
+
 use rollcall_core::{Error, Invalid, Span};
 
 use super::wit;

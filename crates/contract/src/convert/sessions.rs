@@ -2,10 +2,12 @@
 
 use rollcall_core::heartbeat::PriorState;
 use rollcall_core::settle::Decision;
-use rollcall_core::{Device, DeviceId, Invalid, Moment, Next, OutageGrace, Revision, Session, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Loaded, Touched, Touches};
+use rollcall_core::{
+    DeadlineState, Device, DeviceId, Invalid, Moment, Next, OutageGrace, Record, Revision, Session, Span, Time, UserId,
+};
+use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, Loaded, Records, Touched, Touches};
 
-use super::wit::session_types as wit;
+use super::wit::{session_types as wit, types};
 use super::{each, ms, replies, span};
 
 impl From<Touches> for wit::Touches {
@@ -87,7 +89,7 @@ impl From<Touched> for wit::Touched {
         };
         for (index, prior) in (0..).zip(touched.prior) {
             let prior = prior.unwrap_or_else(|error| {
-                out.failures.push(wit::Failure { index, error: error.into() });
+                out.failures.push(types::Failure { index, error: error.into() });
                 PriorState::NOTHING
             });
             out.versions.push(prior.version);
@@ -97,6 +99,58 @@ impl From<Touched> for wit::Touched {
         out
     }
 }
+
+impl TryFrom<wit::Records> for Records {
+    type Error = Invalid;
+
+    fn try_from(records: wit::Records) -> Result<Self, Invalid> {
+        let wit::Records { now, states, conditions, notes, failures } = records;
+        if states.len() != conditions.len() {
+            return Err(Invalid::new("records", "has columns of different lengths"));
+        }
+        let record = |(state, condition): (types::PublishedState, wit::Condition)| {
+            let wit::Condition { deadline, invisible } = condition;
+            Ok(Record { published: state.into(), deadline: deadline.into(), invisible })
+        };
+        let mut records: Vec<_> = states.into_iter().zip(conditions).map(record).collect();
+        for note in notes {
+            if let Some(Ok(record)) = records.get_mut(note.index as usize) {
+                record.published.note = Some(note.note.into());
+            }
+        }
+        for failure in failures {
+            if let Some(item) = records.get_mut(failure.index as usize) {
+                *item = Err(failure.error.into());
+            }
+        }
+        Ok(Self { now: Time(now), records })
+    }
+}
+
+impl From<Records> for wit::Records {
+    fn from(records: Records) -> Self {
+        let count = records.records.len();
+        let mut out = Self {
+            now: records.now.0,
+            states: Vec::with_capacity(count),
+            conditions: Vec::with_capacity(count),
+            notes: Vec::new(),
+            failures: Vec::new(),
+        };
+        for (index, record) in (0..).zip(records.records) {
+            let Record { published, deadline, invisible } = record.unwrap_or_else(|error| {
+                out.failures.push(types::Failure { index, error: error.into() });
+                Record::NOTHING
+            });
+            out.states.push((&published).into());
+            out.conditions.push(wit::Condition { deadline: deadline.into(), invisible });
+            out.notes.extend(published.note.map(|note| types::PublishedNote { index, note: note.into() }));
+        }
+        out
+    }
+}
+
+same_cases!(wit::DeadlineState, DeadlineState, [None, Ahead, Passed]);
 
 impl TryFrom<wit::Device> for Device {
     type Error = Invalid;

@@ -123,6 +123,81 @@ impl From<Published> for wit::Published {
     }
 }
 
+impl From<wit::PublishedState> for Published {
+    fn from(state: wit::PublishedState) -> Self {
+        Self {
+            state: state.state.into(),
+            note: None,
+            since: state.since.map(Time),
+            last_seen: state.last_seen.map(Time),
+            version: state.version,
+        }
+    }
+}
+
+impl From<&Published> for wit::PublishedState {
+    fn from(published: &Published) -> Self {
+        Self {
+            state: published.state.into(),
+            since: published.since.map(|at| at.0),
+            last_seen: published.last_seen.map(|at| at.0),
+            version: published.version,
+        }
+    }
+}
+
+/// What a viewer sees of each user, from the columns. The choice belongs to `viewer`, wherever that is among the users.
+pub fn views(
+    presences: wit::Presences,
+    viewer: Option<&UserId>,
+    users: &[UserId],
+) -> Result<Vec<Result<Option<View>, Error>>, Invalid> {
+    let wit::Presences { states, notes, choice, failures } = presences;
+    if states.len() != users.len() {
+        return Err(Invalid::new("states", "has another length than the request"));
+    }
+    let view = |state: wit::PublishedState| View { published: state.into(), choice: None };
+    let mut views: Vec<_> = states.into_iter().map(|state| Ok(state.map(view))).collect();
+    for note in notes {
+        if let Some(Ok(Some(view))) = views.get_mut(note.index as usize) {
+            view.published.note = Some(note.note.into());
+        }
+    }
+    if choice.is_some() {
+        let own = users.iter().zip(&mut views).filter(|(user, _)| viewer == Some(*user));
+        for (_, view) in own {
+            if let Ok(Some(view)) = view {
+                view.choice = choice.clone().map(Into::into);
+            }
+        }
+    }
+    for failure in failures {
+        if let Some(item) = views.get_mut(failure.index as usize) {
+            *item = Err(failure.error.into());
+        }
+    }
+    Ok(views)
+}
+
+/// The columns for the caller.
+impl From<Vec<Result<Option<View>, Error>>> for wit::Presences {
+    fn from(views: Vec<Result<Option<View>, Error>>) -> Self {
+        let mut columns =
+            Self { states: Vec::with_capacity(views.len()), notes: Vec::new(), choice: None, failures: Vec::new() };
+        for (index, view) in (0..).zip(views) {
+            let view = view.unwrap_or_else(|error| {
+                columns.failures.push(wit::Failure { index, error: error.into() });
+                None
+            });
+            columns.states.push(view.as_ref().map(|view| (&view.published).into()));
+            let Some(View { published, choice }) = view else { continue };
+            columns.notes.extend(published.note.map(|note| wit::PublishedNote { index, note: note.into() }));
+            columns.choice = columns.choice.or(choice.map(Into::into));
+        }
+        columns
+    }
+}
+
 impl From<wit::View> for Option<View> {
     fn from(view: wit::View) -> Self {
         match view {

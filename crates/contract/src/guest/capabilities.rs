@@ -4,7 +4,7 @@ use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{ConversationId, Error, Ids, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
     Archive, ChangesSince, Commit, Committed, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage,
-    RestrictionCheck, Sessions, Shards, Touched, Touches, Typing, TypingSignal, Typist, Visibility, Watching,
+    Records, RestrictionCheck, Sessions, Shards, Touched, Touches, Typing, TypingSignal, Typist, Visibility, Watching,
 };
 
 use super::capability_bindings::wit::{archive, policy, sessions, settings, topics};
@@ -24,6 +24,10 @@ pub struct PlatformSessions;
 impl Sessions for PlatformSessions {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         Ok(call!(sessions::touch_many(lent!(touches.into())))?.into())
+    }
+
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        Ok(call!(sessions::read_many(lent!(users.into())))?.try_into()?)
     }
 
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
@@ -55,8 +59,8 @@ impl Archive for PlatformArchive {
         Ok(call!(archive::put_many(lent!(each(last_seen_entries))))?)
     }
 
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
-        let times = call!(archive::get_many(lent!(texts(users))))?;
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
+        let times = call!(archive::get_many(lent!(users.into())))?;
         Ok(times.into_iter().map(|time| time.map(Time)).collect())
     }
 }

@@ -6,10 +6,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use rollcall_core::{Device, DeviceId, DeviceKind, Ids, Session, Span, Stance};
+use rollcall_core::{Device, DeviceId, DeviceKind, Moment, Next, Record, Session, Span, Stance};
 
 use super::*;
-use crate::capabilities::{Commit, Committed, Eviction, LastSeenEntry, Loaded, Shards, Touched, Touches};
+use crate::capabilities::{Commit, Committed, Eviction, LastSeenEntry, Loaded, Records, Shards, Touched, Touches};
 use crate::poll_once::poll_once;
 
 const NOW: Time = Time(1_700_000_000_000);
@@ -24,8 +24,8 @@ fn users(names: &[&str]) -> Vec<UserId> {
     names.iter().map(|name| user(name)).collect()
 }
 
-fn asked(names: &[&str]) -> Vec<Result<UserId, Error>> {
-    users(names).into_iter().map(Ok).collect()
+fn asked(names: &[&str]) -> Ids<UserId> {
+    users(names).iter().collect()
 }
 
 fn ago(span: u64) -> Time {
@@ -36,7 +36,7 @@ fn published(state: State, at: Time) -> Published {
     Published { state, note: None, since: Some(at), last_seen: Some(at), version: at.0 * 1000 }
 }
 
-/// A session whose only device beat at this instant.
+/// A settled session whose only device beat at this instant.
 fn session(beat_at: Time, published: Option<Published>) -> Session {
     let device = Device {
         id: DeviceId::parse("web").unwrap(),
@@ -45,7 +45,7 @@ fn session(beat_at: Time, published: Option<Published>) -> Session {
         active_at: Some(beat_at),
         expires_at: beat_at + RULES.alive_for(),
     };
-    Session { devices: vec![device], published, ..Session::default() }
+    Session { next: Next::Settle(device.expires_at), devices: vec![device], published, ..Session::default() }
 }
 
 /// What happens while a feed runs.
@@ -64,6 +64,7 @@ struct FakeState {
     verdicts: RefCell<HashMap<UserId, Visibility>>,
     steps: RefCell<VecDeque<Step>>,
     end: RefCell<Option<Error>>,
+    reads: Cell<usize>,
     loads: Cell<usize>,
     archive_asked: Cell<usize>,
     watched: RefCell<Vec<UserId>>,
@@ -116,6 +117,12 @@ impl Sessions for FakeHost {
     async fn touch_many(&self, _: Touches) -> Result<Touched, Error> {
         panic!("a subscription sends no heartbeat")
     }
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        self.0.reads.set(self.0.reads.get() + 1);
+        let sessions = self.0.sessions.borrow();
+        let read = |name| Ok(Record::of(&sessions.get(&user(name)).cloned().unwrap_or_default(), NOW));
+        Ok(Records { now: NOW, records: users.iter().map(read).collect() })
+    }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         self.0.loads.set(self.0.loads.get() + 1);
         let sessions = self.0.sessions.borrow();
@@ -146,9 +153,9 @@ impl Archive for FakeHost {
     async fn put_many(&self, _: Vec<LastSeenEntry>) -> Result<(), Error> {
         panic!("a subscription does not archive")
     }
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.0.archive_asked.set(self.0.archive_asked.get() + users.len());
-        Ok(users.iter().map(|user| self.0.archived.borrow().get(user).copied()).collect())
+        Ok(users.iter().map(|name| self.0.archived.borrow().get(&user(name)).copied()).collect())
     }
 }
 
@@ -162,7 +169,7 @@ impl RestrictionCheck for FakeHost {
 impl Watching for FakeHost {
     type Changes = Self;
     async fn watch(&self, users: Vec<UserId>) -> Result<Self, Error> {
-        assert_eq!(self.0.loads.get(), 0, "the feed must subscribe before it reads");
+        assert_eq!(self.0.reads.get(), 0, "the feed must subscribe before it reads");
         *self.0.watched.borrow_mut() = users;
         Ok(self.clone())
     }
@@ -236,7 +243,7 @@ fn hidden_users_cost_the_same_reads() {
         let places: Vec<_> = places.into_iter().map(Result::unwrap).collect();
         assert_eq!(places.iter().map(|place| place.view.is_some()).collect::<Vec<_>>(), [shown; 2]);
         assert!(places.iter().all(|place| place.visibility.presence == shown));
-        (host.0.loads.get(), host.0.archive_asked.get())
+        (host.0.reads.get(), host.0.loads.get(), host.0.archive_asked.get())
     });
     assert_eq!(reads[0], reads[1]);
 }
@@ -253,12 +260,30 @@ fn choice_is_shown_to_its_user_only() {
 }
 
 #[test]
-fn invalid_id_fails_alone() {
-    let host = FakeHost::default();
-    let bad = || UserId::parse("").map_err(Error::from);
-    let places =
-        poll_once(open(host.platform(), &RULES, SERVICE, 0, vec![Ok(user("bob")), bad(), Ok(user("eve"))])).unwrap();
-    assert_eq!(places.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+fn repeated_users_are_read_once() {
+    let host = FakeHost::with(&[("bob", session(ago(1_000), None))]);
+    let places = host.open(SERVICE, &["bob", "eve", "bob", "eve"]);
+    assert_eq!((&places[0], &places[1]), (&places[2], &places[3]));
+    assert_ne!(places[0], places[1]);
+    assert_eq!(host.0.archive_asked.get(), 1, "only eve, and only once");
+}
+
+#[test]
+fn records_that_hold_need_no_session() {
+    let beat = ago(1_000);
+    let invisible = Choice { stance: Stance::Invisible, at: ago(5_000), until: None, note: None };
+    let host = FakeHost::with(&[
+        ("bob", session(beat, Some(published(State::Online, beat)))),
+        ("ghost", Session { choice: Some(invisible), ..session(beat, Some(published(State::Offline, beat))) }),
+        ("eve", Session { next: Next::Evict(NOW), ..session(ago(90_000), Some(published(State::Offline, beat))) }),
+        ("late", session(ago(90_000), Some(published(State::Online, ago(90_000))))),
+    ]);
+    for (name, state) in [("bob", State::Online), ("ghost", State::Offline), ("eve", State::Offline)] {
+        assert_eq!(host.open(SERVICE, &[name]).remove(0).unwrap().view.unwrap().published.state, state);
+    }
+    assert_eq!(host.0.loads.get(), 0);
+    assert_eq!(host.open(SERVICE, &["late"]).remove(0).unwrap().view.unwrap().published.state, State::Offline);
+    assert_eq!(host.0.loads.get(), 1, "a record past its deadline is not used");
 }
 
 #[test]

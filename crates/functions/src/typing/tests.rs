@@ -4,10 +4,12 @@
 
 use std::cell::RefCell;
 
-use rollcall_core::{Choice, Ids, Moment, Session, Time};
+use rollcall_core::{Choice, DeadlineState, Moment, Record, Session, Stance, Time};
 
 use super::*;
-use crate::capabilities::{Commit, Committed, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches, Visibility};
+use crate::capabilities::{
+    Commit, Committed, Eviction, Loaded, MAX_BATCH, Records, Shards, Touched, Touches, Visibility,
+};
 use crate::poll_once::poll_once;
 
 const RULES: Rules = Rules::STANDARD;
@@ -53,6 +55,15 @@ impl Typing for FakeHost {
 
 /// Sessions that can only be read.
 impl Sessions for FakeHost {
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        let record = |invisible| Record { invisible, ..Record::NOTHING };
+        let read = |user: &str| match user {
+            "lost" => Err(Error::Unavailable(7)),
+            "ending" => Ok(Record { deadline: DeadlineState::Passed, ..record(true) }),
+            name => Ok(record(self.invisible.contains(&name))),
+        };
+        Ok(Records { now: Time(1), records: users.iter().map(read).collect() })
+    }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         let choice = |stance| Choice { stance, at: Time(0), until: None, note: None };
         let session = |user: &UserId| match user.as_str() {
@@ -105,12 +116,13 @@ fn start_lasts_typing_ttl_and_stop_ends_it() {
 #[test]
 fn invisible_users_are_not_seen_typing() {
     let host = FakeHost { invisible: vec!["ghost"], ..FakeHost::default() };
-    let updates = vec![update("ghost", true), update("bob", true), update("lost", true), update("ghost", false)];
+    let updates = [("ghost", true), ("bob", true), ("lost", true), ("ghost", false), ("ending", true)];
+    let updates = updates.map(|(name, typing)| update(name, typing)).to_vec();
     let answers = poll_once(type_many((&host, &host), &RULES, updates)).unwrap();
-    assert_eq!(answers, [Ok(()), Ok(()), Err(Error::Unavailable(7)), Ok(())]);
+    assert_eq!(answers, [Ok(()), Ok(()), Err(Error::Unavailable(7)), Ok(()), Ok(())]);
     let signals = host.signals.borrow();
     let signals: Vec<_> = signals.iter().map(|signal| (signal.user.as_str(), signal.lasts)).collect();
-    assert_eq!(signals, [("ghost", Span(0)), ("bob", RULES.typing_ttl), ("ghost", Span(0))]);
+    assert_eq!(signals, [("ghost", Span(0)), ("bob", RULES.typing_ttl), ("ghost", Span(0)), ("ending", RULES.typing_ttl)]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Simulated users and nodes: when devices beat and leave, what users choose, and when nodes sweep and archive.
 
 use rollcall_core::choose::{NewChoice, NoteContent};
-use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, Time, UserId};
+use rollcall_core::{DeviceId, DeviceKind, Rules, Span, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::Shards;
 use rollcall_functions::heartbeat::{
     Beat, ChoiceRequest, Departure, DepartureReason, beat_many, choose_many, leave_many,
 };
-use rollcall_functions::query;
+use rollcall_functions::query::{self, View};
 use rollcall_functions::sweep::{archive, settle_users, sweep};
 
 use crate::client::Client;
@@ -278,12 +278,15 @@ fn ask(world: &mut World) {
     world.spawn(Vec::new(), move |client: Client, rules| async move {
         let seen = |user: usize| -> Option<Time> { shared.store.borrow().checker.watched[user].oracle.seen };
         let before: Vec<_> = users.iter().map(|&user| seen(user)).collect();
-        let ids: Vec<Result<UserId, _>> = users.iter().map(|&user| Ok(user_id(user))).collect();
+        let ids: Vec<UserId> = users.iter().map(|&user| user_id(user)).collect();
+        let ids = ids.iter().collect();
         let Ok(answers) = query::look_up((&client, &client, &client), &rules, None, ids).await else { return false };
         for ((answer, user), before) in answers.into_iter().zip(users).zip(before) {
             let after = seen(user);
-            let answered = answer.ok().and_then(|presence| presence.view).map(|view| view.published.last_seen);
-            if answered.is_some_and(|answered| answered < before || answered > after) {
+            let Ok(Some(View { published, .. })) = answer else { continue };
+            let answered = published.last_seen;
+            // While a user is online, the last seen is that of the record.
+            if answered > after || (published.state == State::Offline && answered < before) {
                 let mut store = shared.store.borrow_mut();
                 let now = store.now;
                 store.checker.violate(

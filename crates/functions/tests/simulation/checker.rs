@@ -131,16 +131,23 @@ impl Checker {
     pub(crate) fn looked_up(&mut self, now: Time, user: usize, answer: &Published) {
         let watched = &self.watched[user];
         let (truth, seen) = (watched.oracle.truth(now, &self.rules), watched.oracle.seen);
-        if truth.state != answer.state || truth.note != answer.note {
+        // A beat that was stored and is not settled yet may leave a user away for a moment; never offline.
+        let is_offline = answer.state == State::Offline;
+        let both_online = truth.state != State::Offline && !is_offline;
+        let awaits_settling = both_online && watched.last.as_ref().is_some_and(|last| last.state == answer.state);
+        if (truth.state != answer.state && !awaits_settling) || truth.note != answer.note {
             self.violate(now, user, format!("1: a query answers {answer:?}, the truth is {truth:?}"));
-        } else if answer.last_seen < watched.last_seen_answered {
+        } else if is_offline && answer.last_seen < watched.last_seen_answered {
             self.violate(now, user, format!("5: last seen moved backwards: {answer:?}"));
-        } else if answer.last_seen != seen {
+        } else if answer.last_seen > seen || (is_offline && answer.last_seen != seen) {
             self.violate(now, user, format!("5: last seen is {seen:?}, a query answers {answer:?}"));
-        } else if answer.state == State::Offline && answer.since != answer.last_seen {
+        } else if is_offline && answer.since != answer.last_seen {
             self.violate(now, user, format!("1: since and last seen of an offline user differ: {answer:?}"));
         }
-        self.watched[user].last_seen_answered = answer.last_seen;
+        // While a user is online, the last seen is that of the record, which is older.
+        if is_offline {
+            self.watched[user].last_seen_answered = answer.last_seen;
+        }
     }
 
     /// Compares the last publication with the truth. Returns when to check again.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use rollcall_core::{DeviceId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Loaded, RestrictionCheck, Sessions, Shards,
+    Archive, Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Loaded, Records, RestrictionCheck, Sessions, Shards,
     Touch, Touched, Touches, Visibility,
 };
 
@@ -148,6 +148,15 @@ impl Sessions for Client {
         .await
     }
 
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        let failing: Vec<bool> = users.iter().map(|_| self.fails_for_item()).collect();
+        self.call(|store| {
+            let read = |(user, fails)| if fails { Err(UNAVAILABLE) } else { Ok(store.read(user)) };
+            Records { now: store.now, records: users.iter().zip(failing).map(read).collect() }
+        })
+        .await
+    }
+
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         let failing: Vec<bool> = users.iter().map(|_| self.fails_for_item()).collect();
         self.call(|store| {
@@ -196,8 +205,8 @@ impl Archive for Client {
         self.call(|store| store.archive(entries)).await
     }
 
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
-        self.call(|store| users.iter().map(|user| store.archived(user)).collect()).await
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
+        self.call(|store| users.iter().map(|user| store.archived(&UserId::parse(user).unwrap())).collect()).await
     }
 }
 

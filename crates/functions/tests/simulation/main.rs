@@ -111,7 +111,7 @@ fn lost_deadline_is_caught() {
 
 #[test]
 fn beat_without_deadline_is_caught() {
-    let texts = ["4: what is published is wrong", "5: a session is left behind"];
+    let texts = ["1: a query answers", "4: what is published is wrong", "5: a session is left behind"];
     assert_caught(Plan { broken: Some(Broken::BeatSetsNoDeadline), ..PLAN }, &texts);
 }
 

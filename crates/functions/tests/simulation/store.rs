@@ -2,8 +2,8 @@
 //! stores must meet; each variant of `Broken` drops one of these guarantees.
 //!
 //! - Revisions come from one counter and never repeat, not even after an eviction.
-//! - A beat makes its session due no later than the device's expiry, so that a sweep finds a beat that was recorded and
-//!   never published, whatever the session waited for.
+//! - A touch makes its session due no later than it takes effect, so that a sweep finds a touch that was recorded and
+//!   never published, whatever the session waited for, and a reader does not use the record.
 //! - A logout ends the device even during an outage grace. Its last beat is kept, because it may not be published
 //!   yet.
 //! - An outage grace that begins while another is in force extends it.
@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use rollcall_core::heartbeat::PriorState;
-use rollcall_core::{Device, Moment, Next, OutageGrace, Revision, Session, Stance, State, Time, UserId};
+use rollcall_core::{Device, Moment, Next, OutageGrace, Record, Revision, Session, Stance, State, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Shards, Touch};
 
 use crate::checker::Checker;
@@ -123,18 +123,24 @@ impl Store {
             (DeviceEvent::Dropped(grace), Some(device)) => {
                 let expires_at = device.expires_at.min(now + grace);
                 session.devices.push(Device { expires_at, ..device });
+                session.next = due_by(session.next, now + grace);
                 oracle.dropped(now, &touch.device, grace, outage_grace);
             }
             (DeviceEvent::Logout, Some(device)) => {
                 if broken != Some(Broken::LogoutLosesBeat) {
                     session.devices.push(Device { expires_at: Time(0), active_at: None, ..device });
                 }
+                session.next = due_by(session.next, now);
                 oracle.logout(&touch.device);
             }
             (DeviceEvent::Dropped(_) | DeviceEvent::Logout, None) => {}
         }
         self.dirty.push(user);
         prior
+    }
+
+    pub(crate) fn read(&self, user: &str) -> Record {
+        Record::of(&self.load(&UserId::parse(user).unwrap()), self.now)
     }
 
     pub(crate) fn load(&self, user: &UserId) -> Session {

@@ -378,7 +378,7 @@ impl World {
     fn check_user(&mut self, user: usize) {
         let answer = {
             let client = Client::instant(&self.shared);
-            let users = vec![Ok(user_id(user))];
+            let users = [&user_id(user)].into_iter().collect();
             let asked = pin!(query::look_up((&client, &client, &client), &self.rules, None, users));
             asked.poll(&mut Context::from_waker(Waker::noop()))
         };
@@ -386,7 +386,7 @@ impl World {
         let mut store = self.shared.store.borrow_mut();
         let now = store.now;
         match answers.first() {
-            Some(Ok(query::Presence { view: Some(view), .. })) => store.checker.looked_up(now, user, &view.published),
+            Some(Ok(Some(view))) => store.checker.looked_up(now, user, &view.published),
             other => store.checker.violate(now, user, format!("1: a query has no result: {other:?}")),
         }
         let next = store.checker.probe(now, user).map(|at| at.0);

@@ -13,6 +13,7 @@ mod options;
 mod policy;
 mod policy_log;
 pub mod polling;
+mod records;
 mod sessions;
 mod touch;
 mod typing;

@@ -1,7 +1,7 @@
-//! Sessions: loads, commits and evictions. Touches are in `touch.rs`, due users in `due.rs`.
+//! Sessions: loads, commits and evictions. Touches are in `touch.rs`, records in `records.rs`, due users in `due.rs`.
 
-use rollcall_core::{Error, Published, Span, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Sessions, Shards, Touched, Touches};
+use rollcall_core::{Error, Ids, Published, Span, UserId};
+use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Records, Sessions, Shards, Touched, Touches};
 
 use super::{MAX_BATCH, RedisStore, bounded};
 use crate::keyspace::{BadReply, Keyspace, Queue, decode_outcome, decode_published, decode_session};
@@ -12,6 +12,9 @@ type Outcomes = Vec<Result<Committed, Error>>;
 impl<T: Transport> Sessions for RedisStore<T> {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.touch(&touches).await
+    }
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        self.read_records(&users).await
     }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         self.load(&users).await

@@ -12,8 +12,11 @@ impl Keyspace {
         to.begin("ZADD").key(self.last_seen(self.shard_of(user))).text("GT").number(last_seen.0).text(user);
     }
 
-    /// Adds the command that reads a user's last seen; see [`decode_score`](crate::keyspace::decode_score).
-    pub fn get_last_seen(&self, to: &mut Commands, user: &str) {
-        to.begin("ZSCORE").key(self.last_seen(self.shard_of(user))).text(user);
+    /// Adds the command that reads the last seen of users of a shard; see [`decode_score`](crate::keyspace::decode_score).
+    pub fn get_last_seen<'a>(&self, to: &mut Commands, shard: u32, users: impl Iterator<Item = &'a str>) {
+        to.begin("ZMSCORE").key(self.last_seen(shard));
+        users.for_each(|user| {
+            to.text(user);
+        });
     }
 }

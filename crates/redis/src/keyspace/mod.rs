@@ -14,6 +14,7 @@ mod membership;
 mod payload;
 mod policy;
 mod queues;
+mod record;
 mod reply;
 mod script;
 mod session;
@@ -36,10 +37,11 @@ pub use policy::{
     decode_settings, decode_slice, decode_subject_side, pages_of,
 };
 pub use queues::{decode_member_scores, decode_score};
+pub use record::{decode_alive, decode_published, decode_record};
 pub use reply::{BadReply, Piece};
 pub use rollcall_core::{DEFAULT_SHARDS, shard_of};
 pub use script::Script;
-pub use session::{RecordGrace, decode_outage_grace, decode_published, decode_session};
+pub use session::{RecordGrace, decode_outage_grace, decode_session};
 pub use slot::{SLOTS, slot_of};
 pub use time_probe::{ProbeReply, TimeProbe, decode_probe};
 pub use touch::{Deadline, Sent, TouchReply, Touching, decode_prior};

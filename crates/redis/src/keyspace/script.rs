@@ -5,6 +5,8 @@
 pub enum Script {
     /// Changes one session by compare-and-swap.
     Commit,
+    /// Reads the records of users whose `alive` key has none.
+    Records,
     /// Deletes a session that did not change.
     Evict,
     /// Records a departure.
@@ -40,8 +42,9 @@ macro_rules! with {
 
 impl Script {
     /// All of them.
-    pub const ALL: [Script; 11] = [
+    pub const ALL: [Script; 12] = [
         Self::Commit,
+        Self::Records,
         Self::Evict,
         Self::Depart,
         Self::Trim,
@@ -61,6 +64,7 @@ impl Script {
     pub fn name(self) -> &'static str {
         match self {
             Self::Commit => "commit",
+            Self::Records => "records",
             Self::Evict => "evict",
             Self::Depart => "depart",
             Self::Trim => "trim",
@@ -78,6 +82,7 @@ impl Script {
     pub fn source(self) -> &'static str {
         match self {
             Self::Commit => with!("newest_beat", "commit"),
+            Self::Records => include_str!("../../lua/records.lua"),
             Self::Evict => include_str!("../../lua/evict.lua"),
             Self::Depart => with!("newest_beat", "depart"),
             Self::Trim => with!("newest_beat", "trim"),
@@ -99,7 +104,7 @@ impl Script {
 
 /// The digests of all scripts, computed once.
 #[derive(Debug, Clone)]
-pub(crate) struct Digests([String; 11]);
+pub(crate) struct Digests([String; 12]);
 
 impl Digests {
     pub(crate) fn new() -> Self {
@@ -110,6 +115,7 @@ impl Digests {
         let Self(
             [
                 commit,
+                records,
                 evict,
                 depart,
                 trim,
@@ -124,6 +130,7 @@ impl Digests {
         ) = self;
         match script {
             Script::Commit => commit,
+            Script::Records => records,
             Script::Evict => evict,
             Script::Depart => depart,
             Script::Trim => trim,

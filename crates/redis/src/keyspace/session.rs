@@ -35,11 +35,6 @@ impl Keyspace {
         to.begin("ZSCORE").key(self.archive_queue(shard)).text(user);
     }
 
-    /// Adds the command that reads what was last published about a user; see [`decode_published`].
-    pub fn read_published(&self, to: &mut Commands, user: &str) {
-        to.begin("HMGET").key(self.user(user)).text(PRIOR).text(REST).text(NOTE);
-    }
-
     /// Adds the command that reads the outage grace.
     pub fn read_outage_grace(&self, to: &mut Commands) {
         to.begin("GET").key(self.outage_grace());
@@ -87,17 +82,6 @@ pub fn decode_session<'a>(
         (Some(settle), Some(evict)) => Next::Settle(settle.min(evict)),
     };
     parts.into_session(next)
-}
-
-/// What was last published about a user; `None` if nothing was, or there is no session.
-pub fn decode_published<'a>(reply: impl Iterator<Item = Piece<'a>>) -> Result<Option<Published>, BadReply> {
-    let mut parts = Parts::default();
-    for (field, value) in [PRIOR, REST, NOTE].into_iter().zip(reply) {
-        if let Some(value) = value.text("a session field")? {
-            parts.read(field, value)?;
-        }
-    }
-    Ok(parts.into_session(Next::Nothing)?.published)
 }
 
 /// The fields of a hash, in any order.
@@ -233,17 +217,6 @@ mod tests {
             revision: Revision { commits: 8, touches: 7 },
         };
         assert_eq!(session, expected);
-    }
-
-    #[test]
-    fn published_record_reads_alone() {
-        let note = r#"{"text":"out","emoji":"","until":null}"#;
-        let read = decode_published(pieces(&["busy 12 invisible 900", "- 100", note]).into_iter()).unwrap().unwrap();
-        assert_eq!((read.state, read.version, read.last_seen), (State::Busy, 12, Some(Time(100))));
-        assert_eq!(read.note.map(|note| note.text), Some("out".to_owned()));
-        assert_eq!(decode_published([Piece::Nil; 3].into_iter()), Ok(None));
-        let unpublished = [Piece::Bytes(b"off 0"), Piece::Nil, Piece::Nil];
-        assert_eq!(decode_published(unpublished.into_iter()), Ok(None));
     }
 
     #[test]

@@ -109,7 +109,8 @@ impl Keyspace {
     pub fn touch(&self, to: &mut Commands, touch: Touching<'_>, at: Stamped, deadline: Deadline) -> Sent {
         let Touching { user, device, event } = touch;
         let departure = |to: &mut Commands, grace: Option<Span>| {
-            self.evalsha(to, Script::Depart, 2).key(self.user(user)).key(self.due(self.shard_of(user)));
+            self.evalsha(to, Script::Depart, 3).key(self.user(user)).key(self.due(self.shard_of(user)));
+            to.key(self.alive(user));
             to.text(user).text(device).number(at.stamp).number(at.now().0);
             match grace {
                 Some(grace) => to.number(grace.0),
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!((sent_as, sent_as.written_at(), commands.len()), (Sent::Departure, None, 1));
         assert!(commands[0].starts_with("EVALSHA|"), "{commands:?}");
         assert!(
-            commands[0].ends_with("|2|rc:{111}:user:bob|rc:{111}:due|bob|web-1|42|1700000000000|5"),
+            commands[0].ends_with("|3|rc:{111}:user:bob|rc:{111}:due|rc:{111}:alive:bob|bob|web-1|42|1700000000000|5"),
             "{commands:?}"
         );
         assert!(sent(DeviceEvent::Logout, Deadline::Set).1[0].ends_with("|1700000000000|-"));

@@ -32,7 +32,7 @@ use redis::Value;
 use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{Error, Ids, Moment, OutageGrace, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Sessions,
+    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Records, Sessions,
     Shards, Touched, Touches,
 };
 use rollcall_store::{ArchiveStore, Clock, Outcomes, PolicyStore, SessionStore, StoreFuture};
@@ -365,6 +365,9 @@ impl SessionStore for NativeRedis {
     fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched> {
         Box::pin(self.store.touch_many(touches))
     }
+    fn read_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Records> {
+        Box::pin(self.store.read_many(users))
+    }
     fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         Box::pin(self.store.load_many(users))
     }
@@ -389,7 +392,7 @@ impl ArchiveStore for NativeRedis {
     fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()> {
         Box::pin(self.store.put_many(last_seen_entries))
     }
-    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(self.store.get_many(users))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{ConversationId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Sessions,
-    Shards, Touched, Touches, Typing, TypingSignal, Typist,
+    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Records,
+    Sessions, Shards, Touched, Touches, Typing, TypingSignal, Typist,
 };
 use rollcall_redis::native::NativeRedis;
 use rollcall_redis::{ProbingTransport, RedisStore};
@@ -24,6 +24,9 @@ pub(crate) struct Probed {
 impl SessionStore for Probed {
     fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched> {
         Box::pin(self.platform.touch_many(touches))
+    }
+    fn read_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Records> {
+        Box::pin(self.platform.read_many(users))
     }
     fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         Box::pin(self.platform.load_many(users))
@@ -49,7 +52,7 @@ impl ArchiveStore for Probed {
     fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> StoreFuture<'_, ()> {
         Box::pin(self.platform.put_many(last_seen_entries))
     }
-    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(self.platform.get_many(users))
     }
 }

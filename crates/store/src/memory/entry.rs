@@ -6,7 +6,8 @@
 use rollcall_core::heartbeat::PriorState;
 use rollcall_core::settle::Decision;
 use rollcall_core::{
-    Choice, Device, DeviceId, DeviceKind, MAX_DEVICES, Next, Note, Published, Revision, Session, Span, State, Time,
+    Choice, DeadlineState, Device, DeviceId, DeviceKind, MAX_DEVICES, Next, Note, Published, Record, Revision, Session,
+    Span, Stance, State, Time,
 };
 use rollcall_functions::capabilities::DeviceEvent;
 use smallvec::SmallVec;
@@ -24,14 +25,14 @@ pub(super) struct Entry {
     /// Changes with every touch and every commit: both halves of the revision in one.
     pub(super) tick: u64,
     pub(super) next: Next,
-    record: Option<Record>,
+    record: Option<PublishedEntry>,
     choice: Option<Box<Choice>>,
     devices: SmallVec<[DeviceEntry; 1]>,
 }
 
 /// A [`Published`] with its note behind a pointer.
 #[derive(Debug)]
-struct Record {
+struct PublishedEntry {
     version: u64,
     since: OptionalTime,
     last_seen: OptionalTime,
@@ -87,7 +88,7 @@ impl Entry {
             user: Id::new(user),
             tick: 0,
             next: session.next,
-            record: session.published.map(Record::from),
+            record: session.published.map(PublishedEntry::from),
             choice: session.choice.map(Box::new),
             devices: session.devices.into_iter().map(DeviceEntry::from).collect(),
         }
@@ -97,9 +98,19 @@ impl Entry {
         Session {
             devices: self.devices.iter().filter_map(DeviceEntry::to_device).collect(),
             choice: self.choice.as_deref().cloned(),
-            published: self.record.as_ref().map(Record::to_published),
+            published: self.record.as_ref().map(PublishedEntry::to_published),
             next: self.next,
             revision: self.revision(),
+        }
+    }
+
+    /// What a reader gets.
+    pub(super) fn to_record(&self, now: Time) -> Record {
+        let is_invisible = |choice: &Choice| choice.stance_at(now) == Stance::Invisible;
+        Record {
+            published: self.record.as_ref().map_or(Published::NOTHING, PublishedEntry::to_published),
+            deadline: DeadlineState::of(self.next, now),
+            invisible: self.choice.as_deref().is_some_and(is_invisible),
         }
     }
 
@@ -196,7 +207,7 @@ impl Entry {
     /// Applies a decision after the revision was compared.
     pub(super) fn apply(&mut self, decision: Decision) {
         if let Some(published) = decision.publish {
-            self.record = Some(Record::from(published));
+            self.record = Some(PublishedEntry::from(published));
         }
         if let Some(choice) = decision.choice {
             self.choice = Some(Box::new(choice));
@@ -252,7 +263,7 @@ impl From<Device> for DeviceEntry {
     }
 }
 
-impl From<Published> for Record {
+impl From<Published> for PublishedEntry {
     fn from(published: Published) -> Self {
         Self {
             version: published.version,
@@ -264,7 +275,7 @@ impl From<Published> for Record {
     }
 }
 
-impl Record {
+impl PublishedEntry {
     fn to_published(&self) -> Published {
         Published {
             state: self.state,

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use rollcall_core::{DEFAULT_SHARDS, shard_of};
-use rollcall_core::{Error, Moment, Next, OutageGrace, Published, Session, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Shards, Touched, Touches, bounded};
+use rollcall_core::{Error, Ids, Moment, Next, OutageGrace, Published, Session, Span, Time, UserId};
+use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Records, Shards, Touched, Touches, bounded};
 
 use crate::clock::Clock;
 use crate::persistence::{ChoiceStore, SavedSessions};
@@ -159,6 +159,16 @@ impl Memory {
         Ok(Touched { now: moment.now, prior })
     }
 
+    /// Reads published records: [`SessionStore::read_many`] without waiting.
+    pub fn read(&self, users: &Ids<UserId>) -> Result<Records, Error> {
+        bounded(users.len(), MAX_BATCH)?;
+        // The time is read first: a record must not count as valid at an instant after which it could have changed.
+        let now = self.clock.now();
+        let mut records = Vec::with_capacity(users.len());
+        self.visit(users.iter().map(|user| (user, ())), |shard, key, ()| records.push(Ok(shard.read(key, now))));
+        Ok(Records { now, records })
+    }
+
     /// Reads sessions: [`SessionStore::load_many`] without waiting.
     pub fn load(&self, users: &[UserId]) -> Result<Loaded, Error> {
         bounded(users.len(), MAX_BATCH)?;
@@ -227,6 +237,9 @@ impl Memory {
 impl SessionStore for Memory {
     fn touch_many(&self, touches: Touches) -> StoreFuture<'_, Touched> {
         Box::pin(async move { self.touch(&touches) })
+    }
+    fn read_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Records> {
+        Box::pin(async move { self.read(&users) })
     }
     fn load_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move { self.load(&users) })

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rollcall_core::heartbeat::PriorState;
-use rollcall_core::{Moment, Next, Revision, Session, Time, UserId};
+use rollcall_core::{Moment, Next, Record, Revision, Session, Time, UserId};
 use rollcall_functions::capabilities::{Commit, Committed, DeviceEvent, Eviction};
 
 use super::PublishHook;
@@ -134,6 +134,12 @@ impl Shard {
             self.publish_earliest(&state);
         }
         PriorState::NOTHING
+    }
+
+    /// The published record.
+    pub(super) fn read(&self, key: Key<'_>, now: Time) -> Record {
+        let state = self.state.lock();
+        state.get(key).map_or(Record::NOTHING, |entry| entry.to_record(now))
     }
 
     /// The session; an empty one if there is none.

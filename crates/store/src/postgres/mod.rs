@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rollcall_core::{Time, UserId};
+use rollcall_core::{Ids, Time, UserId};
 use rollcall_functions::capabilities::{LastSeenEntry, MAX_LAST_SEEN_ENTRIES, bounded};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -85,14 +85,14 @@ impl ArchiveStore for PostgresArchive {
         })
     }
 
-    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(async move {
             bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
             if users.is_empty() {
                 return Ok(Vec::new());
             }
             let get = self.connections.reader.ask(|handle| async move {
-                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                let users: Vec<&str> = users.iter().collect();
                 let rows = handle.client.query_typed(GET, &[(&users, Type::TEXT_ARRAY)]).await?;
                 rows.iter().map(time_in).collect()
             });

@@ -13,9 +13,9 @@ mod worker;
 use std::path::Path;
 use std::sync::Arc;
 
-use rollcall_core::{Error, Session, Time, UserId};
+use rollcall_core::{Error, Ids, Session, Time, UserId};
 use rollcall_functions::capabilities::{LastSeenEntry, MAX_LAST_SEEN_ENTRIES, bounded};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::persistence::{ChoiceStore, SavedSessions, StoredChoice};
 use crate::{ArchiveStore, StoreFuture};
@@ -30,7 +30,9 @@ const IN_MEMORY: &str = ":memory:";
 /// An older entry changes nothing.
 const PUT: &str = "INSERT INTO user_presence (user_id, last_seen_at) VALUES (?1, ?2) ON CONFLICT (user_id) \
                    DO UPDATE SET last_seen_at = excluded.last_seen_at WHERE excluded.last_seen_at > last_seen_at";
-const GET: &str = "SELECT last_seen_at FROM user_presence WHERE user_id = ?1";
+/// The index in the request and last seen of each user who has one.
+const GET: &str = "SELECT asked.key, last_seen_at FROM json_each(?1) AS asked \
+                   JOIN user_presence ON user_id = asked.value";
 
 /// The archive in a file. Dropping it finishes the queued work and closes the file.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ impl ArchiveStore for SqliteArchive {
         })
     }
 
-    fn get_many(&self, users: Vec<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
+    fn get_many(&self, users: Ids<UserId>) -> StoreFuture<'_, Vec<Option<Time>>> {
         Box::pin(async move {
             bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
             self.reader.ask(move |connection| get(connection, &users)).await
@@ -113,10 +115,17 @@ fn put(connection: &Connection, last_seen_entries: &[LastSeenEntry]) -> rusqlite
     Ok(())
 }
 
-fn get(connection: &Connection, users: &[UserId]) -> rusqlite::Result<Vec<Option<Time>>> {
+fn get(connection: &Connection, users: &Ids<UserId>) -> rusqlite::Result<Vec<Option<Time>>> {
+    let mut times = vec![None; users.len()];
     let mut get = connection.prepare_cached(GET)?;
-    let mut find = |user: &UserId| get.query_row([user.as_str()], |row| row.get(0)).optional();
-    users.iter().map(|user| Ok(find(user)?.map(time_of))).collect()
+    let asked = serde_json::Value::from_iter(users.iter()).to_string();
+    let mut rows = get.query([asked])?;
+    while let Some(row) = rows.next()? {
+        if let Some(time) = times.get_mut(row.get::<_, u32>(0)? as usize) {
+            *time = Some(time_of(row.get(1)?));
+        }
+    }
+    Ok(times)
 }
 
 /// A stored time. A negative one was not written by this program; it reads as zero.
@@ -140,7 +149,7 @@ mod tests {
         let many: Vec<_> = (0..MAX_LAST_SEEN_ENTRIES).filter_map(last_seen_entry).collect();
         assert_eq!(archive.put_many(many.clone()).await, Err(Error::Unavailable(1000)));
         let known = |answers: Vec<Option<Time>>| answers.into_iter().flatten().count();
-        let users: Vec<UserId> = many.iter().map(|last_seen_entry| last_seen_entry.user.clone()).collect();
+        let users: Ids<UserId> = many.iter().map(|last_seen_entry| &last_seen_entry.user).collect();
         assert_eq!(archive.get_many(users.clone()).await.map(known), Ok(10));
         archive.writer.ask(|c| c.pragma_update_and_check(None, "max_page_count", 100_000, |_| Ok(()))).await?;
         archive.put_many(many).await?;

@@ -8,6 +8,7 @@ pub(crate) mod due;
 pub(crate) mod eviction;
 pub(crate) mod model;
 pub(crate) mod races;
+pub(crate) mod records;
 pub(crate) mod touches;
 
 use std::sync::Arc;
@@ -62,6 +63,15 @@ macro_rules! suite {
                 commit_on_absence_is_stale_after_a_touch,
                 commits_of_a_batch_are_independent,
                 choice_alone_creates_a_session;
+            records:
+                absent_user_has_no_record,
+                record_is_the_published_one,
+                record_holds_until_the_deadline,
+                commit_without_record_keeps_the_note,
+                departure_shortens_the_record,
+                offline_record_holds_without_beats,
+                invisible_record_holds_despite_beats,
+                records_come_in_the_order_asked;
             eviction:
                 unchanged_session_is_evicted,
                 changed_session_is_not_evicted,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rollcall_core::{Error, UserId};
+use rollcall_core::UserId;
 use rollcall_functions::query;
 use rollcall_tests::Host;
 
@@ -140,7 +140,7 @@ async fn natively(functions: &WasmAndNative, asked: usize, mut random_user: impl
     let (mut spent, mut queries) = (Duration::ZERO, 0);
     let native = &functions.native;
     while spent < wasm_and_native::SLICE {
-        let users = (0..asked).map(|_| UserId::parse(users::name(random_user())).map_err(Error::from)).collect();
+        let users = (0..asked).map(|_| UserId::parse(users::name(random_user()))).collect::<Result<_, _>>()?;
         let began = Instant::now();
         for answer in query::look_up((native, native, native), &functions.rules, None, users).await? {
             black_box(answer?);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rollcall_core::{Error, Ids, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, MAX_BATCH, RestrictionCheck, Sessions, Shards,
+    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, MAX_BATCH, Records, RestrictionCheck, Sessions, Shards,
     Touched, Touches, Visibility,
 };
 use rollcall_functions::heartbeat;
@@ -97,6 +97,9 @@ impl Sessions for Native {
     async fn touch_many(&self, touches: Touches) -> Result<Touched, Error> {
         self.store.touch_many(touches).await
     }
+    async fn read_many(&self, users: Ids<UserId>) -> Result<Records, Error> {
+        self.store.read_many(users).await
+    }
     async fn load_many(&self, users: Vec<UserId>) -> Result<Loaded, Error> {
         self.store.load_many(users).await
     }
@@ -118,7 +121,7 @@ impl Archive for Native {
     async fn put_many(&self, last_seen_entries: Vec<LastSeenEntry>) -> Result<(), Error> {
         self.archive.put_many(last_seen_entries).await
     }
-    async fn get_many(&self, users: Vec<UserId>) -> Result<Vec<Option<Time>>, Error> {
+    async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
         self.archive.get_many(users).await
     }
 }

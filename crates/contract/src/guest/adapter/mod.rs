@@ -105,6 +105,12 @@ impl<A: Adapter> platform::sessions::Guest for Exports<A> {
             Ok(Touched { now, prior: refused.among(prior) }.into())
         }
 
+        async fn read_many(users: types::Ids) -> Result<session_types::Records, types::Error> {
+            let configured = configured::<A>()?;
+            bounded(users.lengths.len(), MAX_BATCH)?;
+            Ok(configured.platform.read_many(users.try_into()?).await?.into())
+        }
+
         async fn load_many(users: Vec<String>) -> Result<session_types::Loaded, types::Error> {
             let configured = configured::<A>()?;
             bounded(users.len(), MAX_BATCH)?;
@@ -146,7 +152,7 @@ impl<A: Adapter> archive::archive::Guest for Exports<A> {
             put_many(&*configured::<A>()?.platform, entries).await
         }
 
-        async fn get_many(users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
+        async fn get_many(users: types::Ids) -> Result<Vec<Option<u64>>, types::Error> {
             get_many(&*configured::<A>()?.platform, users).await
         }
     }
@@ -159,10 +165,9 @@ pub async fn put_many(archive: &impl Archive, entries: Vec<types::LastSeenEntry>
 }
 
 /// `archive.get-many`, for an adapter that is only an archive.
-pub async fn get_many(archive: &impl Archive, users: Vec<String>) -> Result<Vec<Option<u64>>, types::Error> {
-    bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
-    let users = users.into_iter().map(UserId::parse).collect::<Result<_, _>>()?;
-    Ok(archive.get_many(users).await?.into_iter().map(|time| time.map(|time| time.0)).collect())
+pub async fn get_many(archive: &impl Archive, users: types::Ids) -> Result<Vec<Option<u64>>, types::Error> {
+    bounded(users.lengths.len(), MAX_LAST_SEEN_ENTRIES)?;
+    Ok(archive.get_many(users.try_into()?).await?.into_iter().map(|time| time.map(|time| time.0)).collect())
 }
 
 impl<A: Adapter> platform::policy::Guest for Exports<A> {
