@@ -39,7 +39,7 @@ impl DeadlineState {
 }
 
 impl Record {
-    /// The record of a user about whom nothing is stored.
+    /// The record of a user without stored data.
     pub const NOTHING: Self = Self { published: Published::NOTHING, deadline: DeadlineState::None, invisible: false };
 
     /// The record of a session.

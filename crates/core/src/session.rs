@@ -125,7 +125,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// What others see of a user about whom nothing was ever published.
+    /// What others see of a user before anything was published.
     pub const NOTHING: Self = Self { state: State::Offline, note: None, since: None, last_seen: None, version: 0 };
 }
 

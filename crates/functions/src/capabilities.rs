@@ -9,8 +9,7 @@ use rollcall_core::settle::Decision;
 pub use rollcall_core::policy::OwnSettings;
 pub use rollcall_core::visibility::Visibility;
 use rollcall_core::{
-    ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Record, Revision, Session, Span, Time,
-    UserId,
+    ConversationId, DeviceId, DeviceKind, Error, Ids, Moment, Published, Record, Revision, Session, Span, Time, UserId,
 };
 
 /// The most items in one batch: the limit of the contract.

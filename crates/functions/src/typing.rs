@@ -51,7 +51,8 @@ async fn stop_invisible(
     mut updates: Vec<Result<TypingUpdate, Error>>,
 ) -> Result<Vec<Result<TypingUpdate, Error>>, Error> {
     let starts = |update: &&mut Result<TypingUpdate, Error>| update.as_ref().is_ok_and(|update| update.typing);
-    let users: Ids<UserId> = updates.iter().flatten().filter(|update| update.typing).map(|update| &update.user).collect();
+    let users: Ids<UserId> =
+        updates.iter().flatten().filter(|update| update.typing).map(|update| &update.user).collect();
     if users.is_empty() {
         return Ok(updates);
     }

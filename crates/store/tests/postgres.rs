@@ -72,7 +72,8 @@ async fn refusal(url: &str) -> String {
 /// Waits until writes and reads succeed again.
 async fn wait_for_reconnect(archive: &PostgresArchive, name: &str, at: u64) {
     let deadline = Instant::now() + RECONNECT_LIMIT;
-    while archive.put_many(vec![seen(name, at)]).await.is_err() || archive.get_many([user(name)].into()).await.is_err() {
+    while archive.put_many(vec![seen(name, at)]).await.is_err() || archive.get_many([user(name)].into()).await.is_err()
+    {
         assert!(Instant::now() < deadline, "the archive did not reconnect");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -28,9 +28,7 @@ mod functions {
 use anyhow::{Context, Result};
 use functions::heartbeat::HeartbeatFunction;
 use functions::query::QueryFunction;
-use functions::query::rollcall::presence::types::{
-    BeatDetails, Beats, Departure, DepartureReason, DeviceKind, Ids,
-};
+use functions::query::rollcall::presence::types::{BeatDetails, Beats, Departure, DepartureReason, DeviceKind, Ids};
 use memory::{Memory, word};
 use wasmtime::component::{Accessor, Component, HasSelf, Linker};
 use wasmtime::{Engine, Store};

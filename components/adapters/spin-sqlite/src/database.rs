@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use rollcall_contract::guest::adapter::{RETRY_MS, SharedConnection};
-use rollcall_core::{Error, Time, UserId};
+use rollcall_core::{Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{Archive, LastSeenEntry};
 use serde_json::json;
 

@@ -122,7 +122,10 @@ fn invisible_users_are_not_seen_typing() {
     assert_eq!(answers, [Ok(()), Ok(()), Err(Error::Unavailable(7)), Ok(()), Ok(())]);
     let signals = host.signals.borrow();
     let signals: Vec<_> = signals.iter().map(|signal| (signal.user.as_str(), signal.lasts)).collect();
-    assert_eq!(signals, [("ghost", Span(0)), ("bob", RULES.typing_ttl), ("ghost", Span(0)), ("ending", RULES.typing_ttl)]);
+    assert_eq!(
+        signals,
+        [("ghost", Span(0)), ("bob", RULES.typing_ttl), ("ghost", Span(0)), ("ending", RULES.typing_ttl)]
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use rollcall_core::{DeviceId, Error, Ids, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Loaded, Records, RestrictionCheck, Sessions, Shards,
-    Touch, Touched, Touches, Visibility,
+    Archive, Commit, Committed, DeviceEvent, Eviction, LastSeenEntry, Loaded, Records, RestrictionCheck, Sessions,
+    Shards, Touch, Touched, Touches, Visibility,
 };
 
 use crate::random::Random;

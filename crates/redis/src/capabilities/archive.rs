@@ -26,7 +26,8 @@ impl<T: Transport> Archive for RedisStore<T> {
     async fn get_many(&self, users: Ids<UserId>) -> Result<Vec<Option<Time>>, Error> {
         bounded(users.len(), MAX_LAST_SEEN_ENTRIES)?;
         let keys = self.keys();
-        let mut asked: Vec<_> = users.iter().enumerate().map(|(index, user)| (keys.shard_of(user), index, user)).collect();
+        let mut asked: Vec<_> =
+            users.iter().enumerate().map(|(index, user)| (keys.shard_of(user), index, user)).collect();
         asked.sort_unstable();
         let mut batch = Batch::with_capacity(asked.len(), asked.len());
         for shard in asked.chunk_by(|one, other| one.0 == other.0) {

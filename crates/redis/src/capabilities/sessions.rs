@@ -1,7 +1,9 @@
 //! Sessions: loads, commits and evictions. Touches are in `touch.rs`, records in `records.rs`, due users in `due.rs`.
 
 use rollcall_core::{Error, Ids, Published, Span, UserId};
-use rollcall_functions::capabilities::{Commit, Committed, Eviction, Loaded, Records, Sessions, Shards, Touched, Touches};
+use rollcall_functions::capabilities::{
+    Commit, Committed, Eviction, Loaded, Records, Sessions, Shards, Touched, Touches,
+};
 
 use super::{MAX_BATCH, RedisStore, bounded};
 use crate::keyspace::{BadReply, Keyspace, Queue, decode_outcome, decode_published, decode_session};

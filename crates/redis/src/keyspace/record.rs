@@ -126,14 +126,18 @@ mod tests {
 
     #[test]
     fn hash_and_deadline_make_a_record() {
-        let read = |values: [Option<&str>; 4]| decode_record(values.map(|v| v.map_or(Piece::Nil, bytes)), Time(100)).unwrap();
+        let read =
+            |values: [Option<&str>; 4]| decode_record(values.map(|v| v.map_or(Piece::Nil, bytes)), Time(100)).unwrap();
         assert_eq!(read([None; 4]), Record::NOTHING);
         assert!(read([Some("off 7"), Some("50 0"), None, None]).holds(Time(100)));
         let unsettled = read([Some("off 7"), Some("50 0"), None, Some("145")]);
         assert_eq!((unsettled.deadline, unsettled.holds(Time(100))), (DeadlineState::Ahead, false));
         let ghost = read([Some("off 7 145 invisible -"), Some("50 0"), None, Some("145")]);
         assert!(ghost.invisible && ghost.holds(Time(100)));
-        assert!(!read([Some("off 7 99 invisible 99"), Some("50 0"), None, Some("99")]).holds(Time(100)), "the stance has ended");
+        assert!(
+            !read([Some("off 7 99 invisible 99"), Some("50 0"), None, Some("99")]).holds(Time(100)),
+            "the stance has ended"
+        );
         assert!(read([Some("on 7 145"), Some("50 0"), None, Some("145")]).holds(Time(100)));
         assert!(!read([Some("on 7 99"), Some("50 0"), None, Some("99")]).holds(Time(100)));
     }

@@ -32,8 +32,8 @@ use redis::Value;
 use rollcall_core::policy::{PolicyChange, Relation};
 use rollcall_core::{Error, Ids, Moment, OutageGrace, Rules, Span, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Records, Sessions,
-    Shards, Touched, Touches,
+    Archive, ChangesSince, Commit, Cursor, Eviction, LastSeenEntry, Loaded, OwnSettings, Policy, PolicyPage, Records,
+    Sessions, Shards, Touched, Touches,
 };
 use rollcall_store::{ArchiveStore, Clock, Outcomes, PolicyStore, SessionStore, StoreFuture};
 use thiserror::Error as ThisError;

@@ -22,7 +22,9 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use rollcall_core::{DEFAULT_SHARDS, shard_of};
 use rollcall_core::{Error, Ids, Moment, Next, OutageGrace, Published, Session, Span, Time, UserId};
-use rollcall_functions::capabilities::{Commit, Eviction, Loaded, MAX_BATCH, Records, Shards, Touched, Touches, bounded};
+use rollcall_functions::capabilities::{
+    Commit, Eviction, Loaded, MAX_BATCH, Records, Shards, Touched, Touches, bounded,
+};
 
 use crate::clock::Clock;
 use crate::persistence::{ChoiceStore, SavedSessions};

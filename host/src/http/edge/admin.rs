@@ -44,7 +44,7 @@ impl Edge {
         let itself = || vec![user.clone()];
         let (views, archived, own, verdicts, loaded, watchers) = tokio::join!(
             functions.look_up(Some(user.clone()), itself()),
-            platform.archive.get_many(itself()),
+            platform.archive.get_many([user.clone()].into()),
             functions.settings_of(user.clone()),
             functions.check(None, [&user].into_iter().collect()),
             platform.store.load_many(itself()),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rollcall_core::{Error, Ids, Rules, Time, UserId};
 use rollcall_functions::capabilities::{
-    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, MAX_BATCH, Records, RestrictionCheck, Sessions, Shards,
-    Touched, Touches, Visibility,
+    Archive, Commit, Committed, Eviction, LastSeenEntry, Loaded, MAX_BATCH, Records, RestrictionCheck, Sessions,
+    Shards, Touched, Touches, Visibility,
 };
 use rollcall_functions::heartbeat;
 use rollcall_host::runtime::Functions;
