@@ -2,6 +2,7 @@
 //! Cluster and a script can change it atomically.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use thiserror::Error as ThisError;
 
@@ -48,8 +49,8 @@ const MAX_PREFIX_BYTES: usize = 32;
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     prefix: String,
-    /// `rc:{n}:` for each shard, built once.
-    heads: Box<[String]>,
+    /// `rc:{n}:` for each shard, built when it is first used: on a platform with an instance for each request few are.
+    heads: Box<[OnceLock<String>]>,
     digests: Digests,
 }
 
@@ -95,8 +96,8 @@ impl Keyspace {
     }
 
     fn under(prefix: &str, shards: u32) -> Self {
-        let heads = (0..shards.max(1)).map(|shard| format!("{prefix}:{{{shard}}}:")).collect();
-        Self { prefix: prefix.to_owned(), heads, digests: Digests::new() }
+        let heads = (0..shards.max(1)).map(|_| OnceLock::new()).collect();
+        Self { prefix: prefix.to_owned(), heads, digests: Digests::default() }
     }
 
     /// How many shards there are.
@@ -245,7 +246,9 @@ impl Keyspace {
     }
 
     fn shared(&self, shard: u32, kind: &'static str) -> Key<'_> {
-        Key { head: self.heads.get(shard as usize).map_or("", String::as_str), kind, name: "", number: None }
+        let build = || format!("{}:{{{shard}}}:", self.prefix);
+        let head = self.heads.get(shard as usize).map_or("", |head| head.get_or_init(build));
+        Key { head, kind, name: "", number: None }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The scripts: changes that must be atomic. The header of each file names the race it closes.
 
+use std::sync::OnceLock;
+
 /// A script, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Script {
@@ -102,15 +104,11 @@ impl Script {
     }
 }
 
-/// The digests of all scripts, computed once.
-#[derive(Debug, Clone)]
-pub(crate) struct Digests([String; 12]);
+/// The digests of the scripts, each computed when it is first used: on a platform with an instance for each request few are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Digests([OnceLock<String>; 12]);
 
 impl Digests {
-    pub(crate) fn new() -> Self {
-        Self(Script::ALL.map(Script::digest))
-    }
-
     pub(crate) fn of(&self, script: Script) -> &str {
         let Self(
             [
@@ -128,7 +126,7 @@ impl Digests {
                 restrict_page,
             ],
         ) = self;
-        match script {
+        let digest = match script {
             Script::Commit => commit,
             Script::Records => records,
             Script::Evict => evict,
@@ -141,7 +139,8 @@ impl Digests {
             Script::SetPolicyField => set_policy_field,
             Script::RestrictAccount => restrict_account,
             Script::RestrictPage => restrict_page,
-        }
+        };
+        digest.get_or_init(|| script.digest())
     }
 }
 
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn digests_match_the_sources() {
-        let digests = Digests::new();
+        let digests = Digests::default();
         for script in Script::ALL {
             assert_eq!(digests.of(script), script.digest());
             assert_eq!(script.digest().len(), 40);

@@ -1,12 +1,12 @@
-//! The baseline of `http`: the host's HTTP stack with an empty handler. The same hyper settings, as many workers, connections
-//! handed to them in the same way; the handler answers 200 without reading the request.
+//! The baselines over HTTP: the host's HTTP stack with another handler. The same hyper settings, as many workers, connections
+//! handed to them in the same way. One answers 200 without reading the request, the other is in `mget_server.rs`.
 //!
-//! It is a hidden mode of this program, so that it runs in its own process like the host.
+//! Each is a hidden mode of this program, so that it runs in its own process like the host.
 
-use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,10 +22,13 @@ use tokio::task::LocalSet;
 /// The flag that runs this program as the empty server.
 pub(crate) const FLAG: &str = "--empty-server";
 
+/// Serves the connections of one worker.
+pub(crate) type Work = fn(mpsc::UnboundedReceiver<TcpStream>) -> Result<()>;
+
 /// As in the host: it costs a timer per request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// A running empty server. Killed when dropped.
+/// A running baseline. Killed when dropped.
 pub(crate) struct EmptyServer {
     child: Child,
     address: String,
@@ -33,12 +36,17 @@ pub(crate) struct EmptyServer {
 
 impl EmptyServer {
     pub(crate) fn start() -> Result<Self> {
+        Self::start_as(&[FLAG])
+    }
+
+    /// Starts this program with these flags.
+    pub(crate) fn start_as(flags: &[&str]) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .arg(FLAG)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot start the empty server")?;
+            .context("cannot start the baseline")?;
         let mut address = String::new();
         BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut address)?;
         Ok(Self { child, address: address.trim().to_owned() })
@@ -62,6 +70,11 @@ impl Drop for EmptyServer {
 
 /// Serves until killed.
 pub(crate) fn serve() -> Result<()> {
+    serve_with(work)
+}
+
+/// The same with these workers.
+pub(crate) fn serve_with(work: Work) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut workers = Vec::new();
     for _ in 0..std::thread::available_parallelism()?.get() {
@@ -82,21 +95,29 @@ pub(crate) fn serve() -> Result<()> {
     })
 }
 
-fn work(mut arrivals: mpsc::UnboundedReceiver<TcpStream>) -> Result<()> {
+fn work(arrivals: mpsc::UnboundedReceiver<TcpStream>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, async {
-        while let Some(stream) = arrivals.recv().await {
-            let stream = tokio::net::TcpStream::from_std(stream)?;
-            tokio::task::spawn_local(async move {
-                let mut builder = http1::Builder::new();
-                builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
-                let _ = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
-            });
-        }
-        Ok(())
-    })
+    LocalSet::new().block_on(&runtime, answer_with(arrivals, async |_| Ok(Response::new(Full::default()))))
 }
 
-async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    Ok(Response::new(Full::default()))
+/// Answers the requests of all connections that arrive.
+pub(crate) async fn answer_with(
+    mut arrivals: mpsc::UnboundedReceiver<TcpStream>,
+    answer: impl AsyncFn(Request<Incoming>) -> Result<Response<Full<Bytes>>> + 'static,
+) -> Result<()> {
+    let answer = Rc::new(answer);
+    while let Some(stream) = arrivals.recv().await {
+        let stream = tokio::net::TcpStream::from_std(stream)?;
+        let answer = Rc::clone(&answer);
+        tokio::task::spawn_local(async move {
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
+            let service = service_fn(move |request| {
+                let answer = Rc::clone(&answer);
+                async move { answer(request).await }
+            });
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench [names]`: measures the promised ratios, side by side in one run, and reports them.
 //!
-//! A name selects a benchmark, or a chapter: `host`, `redis`, `gateway`, `policy` or `hosts`; without names all run. A chapter's
+//! A name selects a benchmark, or a chapter: `host`, `redis`, `reads`, `gateway`, `policy` or `hosts`; without names all run. A chapter's
 //! page in `docs/bench/` is written only if the whole chapter was measured. A wrong answer stops the run; slowness never does,
 //! because machines are shared and noisy.
 
@@ -11,9 +11,11 @@ mod hosts;
 mod http;
 mod lag;
 mod load;
+mod mget_server;
 mod policy;
 mod process;
 mod query;
+mod reads;
 mod redis;
 mod report;
 mod sample;
@@ -29,7 +31,7 @@ use report::{Machine, Section};
 type Benchmark = (&'static str, fn() -> Result<Section>);
 
 /// Every benchmark by its chapter, in the order of the reports.
-const CHAPTERS: [(&str, &[Benchmark]); 5] = [
+const CHAPTERS: [(&str, &[Benchmark]); 6] = [
     (
         "host",
         &[
@@ -49,6 +51,7 @@ const CHAPTERS: [(&str, &[Benchmark]); 5] = [
             ("redis-lag", redis::lag),
         ],
     ),
+    ("reads", &[("reads-mget", reads::against_mget), ("reads-stores", reads::stores)]),
     (
         "gateway",
         &[
@@ -86,6 +89,9 @@ fn main() -> Result<()> {
     let names: Vec<String> = std::env::args().skip(1).collect();
     if names.iter().any(|name| name == empty_server::FLAG) {
         return empty_server::serve();
+    }
+    if names.iter().any(|name| name == mget_server::FLAG) {
+        return mget_server::serve();
     }
     let known: Vec<&str> = CHAPTERS
         .iter()

@@ -129,6 +129,7 @@ pub(crate) fn write(chapter: &str, machine: &Machine, sections: &[Section]) -> R
     let page = format!("docs/bench/{chapter}.md");
     let title = match chapter {
         "redis" => "Benchmarks: the host on Redis",
+        "reads" => "Benchmarks: reads",
         "gateway" => "Benchmarks: the gateway",
         "policy" => "Benchmarks: policy",
         "hosts" => "Benchmarks: other hosts",

@@ -13,7 +13,7 @@ pub(crate) use hosts::run as hosts;
 pub(crate) use lag::run as lag;
 
 /// A number of the server's INFO.
-fn info(server: &Redis, section: &str, name: &str) -> Result<f64> {
+pub(crate) fn info(server: &Redis, section: &str, name: &str) -> Result<f64> {
     let text = server.ask(&["INFO", section])?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     Ok(value.with_context(|| format!("no `{name}` in INFO {section}"))?.trim().parse()?)
