@@ -54,7 +54,7 @@ async fn answer(mut connection: MultiplexedConnection, request: Request<Incoming
     let body = request.into_body().collect().await?.to_bytes();
     let asked: Value = serde_json::from_slice(&body)?;
     let mut command = redis::cmd("MGET");
-    for user in asked["users"].as_array().context("users")? {
+    for user in asked.get("users").and_then(Value::as_array).context("users")? {
         command.arg(format!("presence:{}", user.as_str().context("a user")?));
     }
     let found: Vec<Option<String>> = command.query_async(&mut connection).await?;
