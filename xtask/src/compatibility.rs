@@ -130,6 +130,7 @@ fn merged(old: Vec<Row>, mut seen: Vec<Row>) -> Vec<Row> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
 
