@@ -45,23 +45,24 @@ impl Row {
     }
 }
 
-fn folder(target: &Path) -> PathBuf {
-    target.join("compatibility")
+/// Below the checkout, like the components, wherever cargo builds.
+fn folder(root: &Path) -> PathBuf {
+    root.join("target/compatibility")
 }
 
 /// Removes the records of the last run.
-pub(crate) fn forget(target: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder(target)) {
+pub(crate) fn forget(root: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder(root)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 /// Writes the table. Without records it stays as it is.
-pub(crate) fn write(root: &Path, target: &Path) -> Result<()> {
+pub(crate) fn write(root: &Path) -> Result<()> {
     let text = fs::read_to_string(root.join(PAGE))?;
     let (before, rows, after) = split(&text)?;
-    let seen = seen(target)?;
+    let seen = seen(root)?;
     if seen.is_empty() {
         return Ok(());
     }
@@ -70,10 +71,10 @@ pub(crate) fn write(root: &Path, target: &Path) -> Result<()> {
 }
 
 /// Every host that the table says every run tries must have passed in this run.
-pub(crate) fn check(root: &Path, target: &Path) -> Result<()> {
+pub(crate) fn check(root: &Path) -> Result<()> {
     let text = fs::read_to_string(root.join(PAGE))?;
     let (_, rows, _) = split(&text)?;
-    let seen = seen(target)?;
+    let seen = seen(root)?;
     for row in rows.iter().filter(|row| row.how == EVERY_RUN) {
         let is_seen = seen.iter().any(|one| one.host == row.host && one.runs == row.runs);
         ensure!(is_seen, "{PAGE} says that {} is tried in every run, and it was not", row.host);
@@ -90,9 +91,9 @@ fn split(text: &str) -> Result<(&str, Vec<Row>, &str)> {
 }
 
 /// The rows for the records, one for the versions of a host that run the same.
-fn seen(target: &Path) -> Result<Vec<Row>> {
+fn seen(root: &Path) -> Result<Vec<Row>> {
     let mut versions: BTreeMap<(String, String, String), Vec<String>> = BTreeMap::new();
-    let Ok(records) = fs::read_dir(folder(target)) else { return Ok(Vec::new()) };
+    let Ok(records) = fs::read_dir(folder(root)) else { return Ok(Vec::new()) };
     for record in records {
         let path = record?.path();
         let text = fs::read_to_string(&path)?;

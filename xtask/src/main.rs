@@ -139,7 +139,7 @@ fn run(task: Task) -> Result<()> {
         Task::Reference => {
             sync_contract::write(&workspace.root)?;
             reference::write(&workspace.root)?;
-            compatibility::write(&workspace.root, &workspace.target)?;
+            compatibility::write(&workspace.root)?;
             tidy::dependencies::write(&workspace)
         }
         Task::Tidy => tidy::run(&workspace),

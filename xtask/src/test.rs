@@ -51,7 +51,7 @@ pub(crate) fn compile_all(workspace: &Workspace) -> Result<()> {
 /// already built.
 pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
     run_selected(workspace, &Arguments::default())?;
-    compatibility::check(&workspace.root, &workspace.target)
+    compatibility::check(&workspace.root)
 }
 
 fn ensure_spin(program: &str) -> Result<()> {
@@ -87,7 +87,7 @@ fn compile(workspace: &Workspace, args: &Arguments) -> Result<Vec<Suite>> {
 /// Compiles the selected tests, runs them and prints the summary.
 fn run_selected(workspace: &Workspace, args: &Arguments) -> Result<()> {
     let suites = compile(workspace, args)?;
-    compatibility::forget(&workspace.target)?;
+    compatibility::forget(&workspace.root)?;
     let started = Instant::now();
     let mut summary = Summary::default();
     let is_live = args.shows_output() || suites.len() == 1;
